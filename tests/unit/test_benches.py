@@ -11,9 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benches import report, run, tables  # noqa: E402
-from benches.config import DATA_SETS, GRADIENT_SHARE, TARGETS, TEXT_ROW, Plan  # noqa: E402
-from benches.datasets import text_like  # noqa: E402
+from benches import run, tables  # noqa: E402
+from benches.config import DATA_SETS, GRADIENT_SHARE, TARGETS, Plan  # noqa: E402
 from benches.libraries import (  # noqa: E402
     ours,
     scipy_calibration,
@@ -22,7 +21,6 @@ from benches.libraries import (  # noqa: E402
 )
 from benches.logistic_problem import INTERCEPT, LogisticProblem  # noqa: E402
 from benches.machine import require_release  # noqa: E402
-from benches.measuring import interleaved  # noqa: E402
 from benches.problem import Problem  # noqa: E402
 from benches.subjects import memory, memory_child, objective, solver  # noqa: E402
 
@@ -51,9 +49,12 @@ def small_problem() -> Problem:
     return Problem(X / np.linalg.norm(X, axis=1, keepdims=True), y, 3, 0.5)
 
 
+SLOW = ("accounting", "objective", "objective_fit", "parties")
+
+
 @pytest.mark.parametrize(
     "subject",
-    ["solver", "noise", "accounting", "crossing", "objective", "objective_fit", "parties"],
+    ["solver", "noise", "crossing", *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW)],
 )
 def test_measure_and_analyse(
     subject: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -76,74 +77,10 @@ def test_measure_and_analyse(
         assert max(float(row["gradient_over_start"]) for row in raw) <= GRADIENT_SHARE
 
 
-def test_report_of_the_solver(tmp_path: Path) -> None:
-    table = tables.as_rows(
-        [
-            {"data": "a", "C": 0.1, "ratio": 8.0, "ratio_default": 6.0}
-            | {"ours_default_ms": 10.0, "liblinear_ms": 60.0},
-            {"data": "geometric mean", "C": None, "ratio": 8.0, "ratio_default": 6.0},
-            {"data": "minimum", "C": None, "ratio": 8.0, "ratio_default": 6.0},
-        ]
-    )
-    content = report.markdown(table, {"cpu": "chip", "solver threads": "1"})
-    assert "(10 ms against 60 ms)" in content
-    page = tmp_path / "page.md"
-    page.write_text(f"before {report.OPENING} old {report.CLOSING} after\n", encoding="utf-8")
-    for _ in range(2):  # filling it again changes nothing
-        report.update(page, content)
-        assert (
-            page.read_text(encoding="utf-8")
-            == f"before {report.OPENING}\n{content}\n{report.CLOSING} after\n"
-        )
-    page.write_text(report.OPENING, encoding="utf-8")
-    with pytest.raises(SystemExit, match="expected"):
-        report.update(page, content)
-
-
-def test_report_of_the_smooth_solver(tmp_path: Path) -> None:
-    cell = {"data": "a", "lambda": 10.0, "ratio": 8.0, "two_threads": 1.9}
-    mean = {"data": "geometric mean", "lambda": None, "ratio": 8.0, "two_threads": 1.9}
-    times = {"ours_ms": 10.0, "sklearn_ms": 80.0}
-    fits = tables.as_rows([{"call": "fit, b", "ms": 7.0}, {"call": "sigma, c", "ms": 1.0}])
-    content = report.objective_markdown(
-        tables.as_rows([cell | times, mean]), fits, {"cpu": "chip", "solver threads": "1"}
-    )
-    assert "**8.0\u00d7** (10 ms against 80 ms)" in content
-    assert "| fit, b | 7 ms |" in content
-    assert "sigma, c" not in content
-    page = tmp_path / "page.md"
-    page.write_text("before {} old {} after\n".format(*report.OBJECTIVE), encoding="utf-8")
-    report.update(page, content, report.OBJECTIVE)
-    assert page.read_text(encoding="utf-8").count(content) == 1
-
-
-def test_plot(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    rows = [("a", 0.1), ("b", 0.1), ("geometric mean", None)]
-    table = tables.as_rows(
-        {"data": data, "C": C, "ratio": 2.0, "ratio_default": 3.0} for data, C in rows
-    )
-    report.plot(table, tmp_path / "solver.png")
-    assert (tmp_path / "solver.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_a_debug_build_is_refused() -> None:
     require_release({"profile": "release"})
     with pytest.raises(SystemExit, match="debug build"):
         require_release({"profile": "debug"})
-
-
-def test_quick_figures_stay_out_of_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        run.arguments(["--quick", "--step", "update"])
-    assert "README" in capsys.readouterr().err
-
-
-def test_rounds_rotate() -> None:
-    calls = {label: (lambda repeat, label=label: (label, repeat)) for label in "abc"}
-    done = list(interleaved(calls, 3))
-    assert [measured.label for measured in done] == list("abcbcacab")
-    assert all(measured.result == (measured.label, measured.repeat) for measured in done)
 
 
 def test_objective_by_hand() -> None:
@@ -266,17 +203,6 @@ def test_a_gradient_that_is_too_large_is_named() -> None:
     assert good[0]["goals_met"] == "True"
     assert objective.failures(good) == []
     assert len(objective.failures(bad)) == 1
-
-
-def test_rows_of_the_sparse_set() -> None:
-    _, X, y = text_like(TINY, 5)
-    assert X.shape[0] == 80
-    assert (np.diff(X.indptr) == TEXT_ROW).all()
-    assert X.has_canonical_format
-    assert np.allclose(X.multiply(X).sum(axis=1), 1.0)
-    assert y.max() < 5
-    # Few columns are frequent: uniform ones would put 1 percent of the entries there.
-    assert (X.indices < 1000).mean() > 0.1
 
 
 @pytest.mark.slow

@@ -19,11 +19,11 @@ from scipy.stats import chi2
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benches import config, descent_peers, report, run, tables  # noqa: E402
+from benches import config, descent_peers, run, tables  # noqa: E402
 from benches.config import Plan  # noqa: E402
 from benches.descent_problem import DescentProblem, drawn, synthetic  # noqa: E402
 from benches.libraries import numpy_descent, ours_descent  # noqa: E402
-from benches.subjects import accounting, descent, descent_memory, linear_fit  # noqa: E402
+from benches.subjects import descent, descent_memory, linear_fit  # noqa: E402
 
 ALPHA = 1e-6
 TINY = Plan(repeats=2, batch_seconds=1e-4, max_rows=150)
@@ -185,27 +185,6 @@ def test_reduction() -> None:
     assert len(descent.failures([unknown])) == 1
 
 
-def test_report(tmp_path: Path) -> None:
-    table = descent.analyse(measurements(1e-6))
-    memory = tables.as_rows([{"library": "ours", "batch": 128, "steps_mb": 2.0}])
-    fit = {"data": "m", "n_samples": 9, "n_features": 2, "dtype": "uint8", "n_threads": 2}
-    fits = tables.as_rows([fit | {"seconds": 3.04, "test_accuracy": 0.92}])
-    content = report.descent_markdown(table, memory, fits, {"cpu": "chip"})
-    assert (
-        "| a 300 x 50 x 10, dense | 128 | **1** (0.9) | 5, 5.0\u00d7 | 0.8, 1.6\u00d7 |" in content
-    )
-    assert "without its data loader not measured" in content
-    assert "2 MB at 128" in content
-    assert "uint8, 2 threads | 3.0 s | 0.920 |" in content
-    page = tmp_path / "page.md"
-    page.write_text("before {} old {} after\n".format(*report.DESCENT), encoding="utf-8")
-    report.update(page, content, report.DESCENT)
-    assert page.read_text(encoding="utf-8").count(content) == 1
-    assert all(
-        (ROOT / "docs/performance.md").read_text("utf-8").count(m) == 1 for m in report.DESCENT
-    )
-
-
 @pytest.mark.slow
 def test_memory_of_steps_is_measured_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path("/proc/self/clear_refs").exists():
@@ -217,12 +196,3 @@ def test_memory_of_steps_is_measured_and_judged(monkeypatch: pytest.MonkeyPatch)
     grown = [dict(row) for row in rows]
     grown[1]["peak_of_steps_bytes"] = str(float(grown[0]["peak_of_steps_bytes"]) + 1e8)
     assert len(descent_memory.failures(descent_memory.analyse(grown))) == 1
-
-
-def test_sampled_calibrations_are_compared() -> None:
-    facts = {"call": accounting.SAMPLED_SIGMA, "n_steps": 6000, "epsilon": 1.0, "delta": 1e-5}
-    ours = facts | {"library": accounting.OURS, "value": "2.0", "seconds": 0.01}
-    theirs = facts | {"library": accounting.PEER, "value": "2.001", "seconds": 10.0}
-    table = accounting.analyse(tables.as_rows([ours, theirs]))
-    assert [row["over_ours"] for row in table] == ["1", "1000"]
-    assert table[1]["value_relative_to_ours"] == "0.0005"

@@ -17,27 +17,14 @@ from benches.papers import (  # noqa: E402
     budget,
     command,
     kernel,
-    kernel_timing,
     op,
     tuning,
 )
-from benches.papers.data import DataSet, bounds, load  # noqa: E402
+from benches.papers.data import DataSet, load  # noqa: E402
 
 from dpsvm_fast import PrivateCenter  # noqa: E402
 from dpsvm_fast.accounting import composed_epsilon, gaussian_sigma  # noqa: E402
 from dpsvm_fast.certificates import GaussianEvent  # noqa: E402
-
-
-def test_bounds_of_the_named_columns() -> None:
-    low, high = bounds("adult", 7, ["race=a", *adult_columns()])
-    assert (low[0], high[0]) == (0.0, 1.0)
-    assert high[list(adult_columns()).index("age") + 1] == 100.0
-    assert bounds("wisdm", 43, [])[1][33] == 5000.0
-    assert (bounds("usps", 2, [])[1][0], bounds("mnist", 2, [])[1][0]) == (1.0, 255.0)
-
-
-def adult_columns() -> tuple[str, ...]:
-    return ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
 
 
 def test_missing_data_are_named(
@@ -49,6 +36,7 @@ def test_missing_data_are_named(
     assert "SKIPPED usps" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_pipelines_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     # Two classes: their law is a closed form, so that this is quick.
@@ -87,16 +75,6 @@ def test_the_whole_pipeline_runs_and_is_judged(
     assert len(auto.failures([table[0] | {"paper": "1.0", "accuracy": "0.9"}] * 5)) == 1
 
 
-def test_whitening_of_published_rows_follows_the_rule() -> None:
-    whitened = {name for name in op.SPLITS if op.worth_whitening(name, columns(name), 1.0)}
-    assert whitened == {"vehicle", "wisdm"}
-
-
-def columns(name: str) -> int:
-    known = {"cornell": 4134, "dermatology": 34, "isolet": 617, "usps": 256}
-    return known.get(name, 18 if name == "vehicle" else 43)
-
-
 def test_shares_of_a_budget_fill_it() -> None:
     epsilons = [budget.share_of_budget(1.0, 1e-5, share) for share in (0.3, 0.7)]
     events = [
@@ -126,6 +104,7 @@ def digits_like() -> tuple[Any, Any]:
     return np.abs(np.eye(10, 12)[y] * 200.0 + rng.integers(0, 50, (600, 12))), y
 
 
+@pytest.mark.slow
 def test_kernels_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     y = rng.integers(0, 4, 240)
@@ -142,30 +121,7 @@ def test_kernels_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert kernel.failures([table[0] | {"holds": "False"}]) != []
 
 
-def test_kernels_of_one_split_and_model_are_one_figure() -> None:
-    common = {"data": "vehicle", "epsilon": "1", "kernel": "rbf", "gamma": "0.5", "holds": "True"}
-    rows = [
-        common | {"model": model, "split": split, "accuracy": accuracy, "cpu_seconds": "1"}
-        for model, split, accuracy in (
-            *(("kernel", "0", "0.5"), ("kernel", "0", "0.7"), ("kernel", "1", "0.8")),
-            *(("linear", "0", "0.5"), ("linear", "1", "0.6"), ("not private", "0", "0.9")),
-        )
-    ]
-    table = kernel.analyse(rows)
-    assert float(table[0]["accuracy"]) == pytest.approx(0.7)
-    assert float(table[0]["gain"]) == pytest.approx(0.15)
-    assert float(table[0]["not_private"]) == pytest.approx(0.9)
-
-
-def test_clusters_have_the_stated_shapes() -> None:
-    for name, (n, n_features, n_classes, *_) in kernel.CLUSTERS.items():
-        split = kernel.split_of(name, 0)
-        assert split is not None
-        assert split.X.shape == (n * 4 // 5, n_features)
-        assert split.n_classes == n_classes
-        assert set(split.y_test) == set(range(n_classes))
-
-
+@pytest.mark.slow
 def test_searches_run_within_their_budget_and_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     y = rng.integers(0, 2, 420)
@@ -185,26 +141,3 @@ def test_searches_run_within_their_budget_and_are_judged(monkeypatch: pytest.Mon
     assert tuning.failures(table) == []
     assert tuning.failures([found | {"total": "2.1"}])
     assert tuning.failures([found | {"holds": "False"}])
-
-
-def test_times_are_medians() -> None:
-    common = {"model": "kernel", "storage": "uint8", "low_memory": "auto", "cpu_seconds": "2"}
-    rows = [
-        common
-        | {"seconds": "50", "x_mb": "47", "features_mb": "480", "accuracy": accuracy}
-        | {"peak_beyond_x_mb": peak}
-        for accuracy, peak in (("0.93", "70"), ("0.95", "90"))
-    ]
-    (row,) = kernel_timing.analyse(rows)
-    assert (float(row["accuracy"]), float(row["peak_beyond_x_mb"])) == (0.94, 90.0)
-    assert kernel_timing.failures([row]) == []
-    assert len(kernel_timing.failures([row | {"accuracy": "0.93"}])) == 1
-
-
-@pytest.mark.parametrize(
-    "given",
-    [["scm_figure1", "--data", "usps"], ["op", "--data", "mnist"], ["lmgc", "--data", "wisdm"]],
-)
-def test_what_a_subject_has_not_is_refused(given: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        command.arguments(given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,12 +85,6 @@ def test_what_is_unknown_is_refused(
     assert named in capsys.readouterr().err
 
 
-def test_all_is_every_module_once() -> None:
-    assert command.arguments(["all"]).names == list(command.MODULES)
-    assert command.arguments(["all", "auto"]).names == list(command.MODULES)
-    assert command.arguments(["page", "all"]).names == [*command.MODULES, "page"]
-
-
 def test_each_set_is_stored_when_it_is_done(folders: Path, only: Any) -> None:
     def run(names: Sequence[str], repeats: int | None) -> list[tables.Row]:
         if names == ["third"]:
@@ -112,18 +105,6 @@ def test_rows_of_other_sets_are_kept_in_their_order(folders: Path, only: Any) ->
     assert command.main(["one", "--data", "first", "--repeats", "5"]) == 0
     rows, _ = tables.read(folders / "results" / "papers_one.csv")
     assert rows == [{"data": "first", "repeats": "5"}, {"data": "third", "repeats": "None"}]
-    assert (folders / "images" / "papers_one.png").is_file()
-
-
-def test_steps_are_rerun_alone(folders: Path, only: Any) -> None:
-    only(one=fake())
-    assert command.main(["one", "--step", "run"]) == 0
-    assert not (folders / "results" / "papers_one.csv").exists()
-    only(one=fake(run=None))
-    assert command.main(["one", "--step", "analyse"]) == 0
-    assert (folders / "results" / "papers_one.csv").is_file()
-    assert not (folders / "images" / "papers_one.png").exists()
-    assert command.main(["one", "--step", "plot"]) == 0
     assert (folders / "images" / "papers_one.png").is_file()
 
 
@@ -177,6 +158,7 @@ def test_all_goes_on_after_what_raised(
     assert list((folders / "results").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_quick_run_stores_nothing(
     folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,15 +173,3 @@ def test_a_quick_run_stores_nothing(
     assert {row["data"] for row in rows} == set(auto.QUICK_DATA)
     assert len(rows) == len(auto.EPSILONS)
     assert list((folders / "results").iterdir()) == []
-
-
-def test_a_module_runs_by_itself(
-    folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["auto.py", "--data", "vehicle"])
-    with pytest.raises(SystemExit) as stopped:
-        runpy.run_path(str(ROOT / "benches" / "papers" / "auto.py"), run_name="__main__")
-    assert stopped.value.code == 0
-    first, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("SKIPPED vehicle: no vehicle.npz")
-    assert last.startswith("auto: SKIPPED")

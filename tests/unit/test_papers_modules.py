@@ -77,28 +77,6 @@ def test_the_stored_summary_is_that_of_the_stored_runs(name: str) -> None:
     assert all(isinstance(line, str) for line in module.failures(table))
 
 
-@pytest.mark.parametrize("name", command.MODULES)
-def test_a_part_of_a_summary_has_its_page(name: str) -> None:
-    """Somebody may have measured only some of the sets, or only begun."""
-    module = command.module_of(name)
-    runs, table = stored(name)
-    whole = module.page(table)
-    assert "|---|" in whole
-    for data in dict.fromkeys(row["data"] for row in runs):
-        own = module.analyse([row for row in runs if row["data"] == data])
-        assert isinstance(module.page(own), str)
-        assert all(isinstance(line, str) for line in module.failures(own))
-    for part in (table[:1], table[::2], table[-1:]):
-        assert isinstance(module.page(part), str)
-
-
-@pytest.mark.parametrize("name", command.MODULES)
-def test_pictures_are_small(name: str) -> None:
-    path = ROOT / "docs" / "images" / f"papers_{name}.png"
-    if path.is_file():
-        assert path.stat().st_size < 150_000
-
-
 def test_the_page_is_that_of_the_stored_summaries() -> None:
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     fresh = results_page.contents(RESULTS, command.all_modules())
@@ -116,12 +94,6 @@ def test_the_list_of_papers_names_every_section() -> None:
         assert f"](#{anchor})" in page
 
 
-def test_writing_the_page_fills_the_list_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "papers.md").write_text("{}\n{}\n".format(*results_page.MARKERS), "utf-8")
-    results_page.write(tmp_path / "results.md", RESULTS, command.all_modules())
-    assert "(results.md#lmgc-2010" in (tmp_path / "papers.md").read_text(encoding="utf-8")
-
-
 def test_the_page_has_a_place_for_every_summary_and_none_for_others(tmp_path: Path) -> None:
     modules = command.all_modules()
     assert "###" not in results_page.contents(tmp_path, modules)
@@ -134,16 +106,3 @@ def test_the_page_has_a_place_for_every_summary_and_none_for_others(tmp_path: Pa
     assert "processor: AMD EPYC" in shown
     for sentence in modules["auto"].PROTOCOL:
         assert f"- {sentence}\n" in shown
-
-
-def test_anchors_of_the_contents_are_those_of_the_headings() -> None:
-    assert results_page._entry("PMSVM (NeurIPS 2025), Table 10: the clip norm") == (
-        "  - [PMSVM (NeurIPS 2025), Table 10: the clip norm]"
-        "(#pmsvm-neurips-2025-table-10-the-clip-norm)\n"
-    )
-
-
-def test_modules_stand_with_their_paper() -> None:
-    assert results_page.paper_of("pmsvm_table2").startswith("PMSVM")
-    assert results_page.paper_of("lmgc").startswith("LMGC")
-    assert results_page.paper_of("tuning") == "Defaults elsewhere"

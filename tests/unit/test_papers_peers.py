@@ -59,32 +59,6 @@ def test_another_process_answers_line_by_line(child: Path) -> None:
     assert peer.process.returncode == 0
 
 
-def test_a_process_that_ends_is_named(child: Path) -> None:
-    peer = environments.Peer("opacus", Path(sys.executable), child)
-    with pytest.raises(RuntimeError, match="opacus"):
-        peer.ask(fail=True)
-    peer.end()
-
-
-def test_a_library_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "child.py"
-    path.write_text("raise SystemExit(1)", encoding="utf-8")
-    with pytest.raises(RuntimeError, match="opacus"):
-        environments.Peer("opacus", Path(sys.executable), path)
-
-
-def test_missing_environments_say_how_they_are_made(
-    nowhere: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with environments.peers() as running:
-        assert running == []
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == len(environments.NAMES)
-    for name, line in zip(environments.NAMES, said, strict=True):
-        assert line.startswith(f"SKIPPED {name}:")
-        assert line.endswith(f"python -m benches.papers.environments {name} makes it")
-
-
 def test_an_environment_of_other_versions_is_not_ready(nowhere: Path) -> None:
     mark = environments.FOLDER / "diffprivlib" / environments.MARK
     mark.parent.mkdir(parents=True)
@@ -99,12 +73,6 @@ def test_all_versions_are_exact(name: str) -> None:
     lines = [line for line in environments.pins_of(name).splitlines() if not line.startswith("#")]
     assert any(line.startswith(f"{name}==") for line in lines)
     assert all("==" in line for line in lines)
-
-
-def test_environments_are_asked_for_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert environments.main([]) == 2
-    assert environments.main(["numpy"]) == 2
-    assert "diffprivlib" in capsys.readouterr().err
 
 
 def test_the_child_imports_nothing_of_ours() -> None:
@@ -140,41 +108,12 @@ def test_the_child_answers_with_a_library(
     assert answers[1] == {"accuracy": 0.5, "seed": 3}
 
 
-def test_others_are_skipped_where_nothing_is_made(
-    nowhere: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert outside_peers.run(["others: dermatology"], 1) == []
-    assert "SKIPPED diffprivlib" in capsys.readouterr().out
-
-
 def peers_row(data: str, method: str, epsilon: str, accuracy: str, **more: str) -> dict[str, str]:
     """A stored fit."""
     common = {"split": "0", "rate": "", "seconds": "0.1", "spent": epsilon, "version": ""}
     return (
         common | {"data": data, "method": method, "epsilon": epsilon, "accuracy": accuracy} | more
     )
-
-
-def test_the_better_rate_of_each_cell_is_taken() -> None:
-    rows = [
-        peers_row("ours: usps", outside_peers.OURS, "1", "0.92"),
-        peers_row("ours: usps", outside_peers.OURS, "1", "0.94", split="1"),
-        peers_row("others: usps", outside_peers.DESCENT, "1", "0.8", rate="1"),
-        peers_row("others: usps", outside_peers.DESCENT, "1", "0.9", rate="10", spent="0.99"),
-        peers_row("others: usps", outside_peers.OTHER, "1", "0.15"),
-        peers_row("others: usps", outside_peers.PLAIN, "", "0.95", spent=""),
-    ]
-    table = outside_peers.analyse(rows)
-    found = {row["method"]: row for row in table}
-    assert (found[outside_peers.DESCENT]["rate"], found[outside_peers.DESCENT]["paper"]) == (
-        "10",
-        "0.875",
-    )
-    assert {row["data"] for row in table} == {"usps"}
-    assert outside_peers.failures(table) == []
-    page = outside_peers.page(table)
-    assert "in 1 of 1 cells" in page
-    assert "0.930 ± 0.010" in page
 
 
 def test_a_library_that_is_ahead_or_overspends_is_named() -> None:
@@ -185,31 +124,6 @@ def test_a_library_that_is_ahead_or_overspends_is_named() -> None:
     found = outside_peers.failures(outside_peers.analyse(rows))
     assert len(found) == 2
     assert "spent 1.5" in found[0]
-
-
-def time_row(method: str, time: str, n_steps: str = "") -> dict[str, str]:
-    """A stored time."""
-    common = {"data": "usps", "repeat": "0", "version": ""}
-    return common | {"method": method, "n_steps": n_steps, "time": time}
-
-
-def test_times_stand_beside_the_papers_and_the_others(tmp_path: Path) -> None:
-    rows = [
-        time_row(pmsvm_table4.JOINT, "1.2"),
-        *(time_row("PMSVM-WP", time) for time in ("0.2", "0.3", "9")),
-        time_row("GRPUA", "1.5", "1770"),
-        time_row("PMSVM-GP", "0.3", "1180"),
-    ]
-    table = pmsvm_table4.analyse(rows)
-    (own,) = [row for row in table if row["method"] == "PMSVM-WP"]
-    assert (own["time"], own["other_over_ours"], own["paper"]) == ("0.3", "4", "1.27")
-    assert pmsvm_table4.failures(table) == []
-    assert "times as fast" not in pmsvm_table4.page(table[:2])
-    page = pmsvm_table4.page(table)
-    assert "| PMSVM-WP | 0.3 / 1.27 | s a fit |" in page
-    assert "is 5.0 times as fast" in page
-    pmsvm_table4.plot(table, tmp_path / "times.png")
-    assert (tmp_path / "times.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_times_are_taken_of_all_methods(
@@ -224,38 +138,6 @@ def test_times_are_taken_of_all_methods(
     assert {row["method"] for row in rows} == set(pmsvm_table4.METHODS) - {pmsvm_table4.OPACUS}
     assert {row["method"] for row in rows if row["n_steps"]} == {"GRPUA", "PMSVM-GP", "Linear"}
     assert all(float(row["time"]) > 0.0 for row in rows)
-
-
-def figure_row(method: str, accuracy: str, **more: str) -> dict[str, str]:
-    """A stored fit of figure 8."""
-    cell = {
-        "data": "mnist: delta 1e-05, epsilon 0.59",
-        "repeat": "0",
-        "setting": "",
-        "spent": "0.59",
-    }
-    return cell | {"method": method, "accuracy": accuracy} | more
-
-
-def test_the_best_constants_of_each_learner_are_taken(tmp_path: Path) -> None:
-    rows = [
-        *(figure_row(method, "0.8") for method in helmet_figure8.METHODS),
-        figure_row(helmet_figure8.DP_SGD, "0.9", setting="16"),
-        figure_row(helmet_figure8.SVM, "0.95", data="mnist: not private", spent=""),
-    ]
-    table = helmet_figure8.analyse(rows)
-    (descent,) = [row for row in table if row["method"] == helmet_figure8.DP_SGD]
-    assert (descent["setting"], descent["accuracy"], descent["paper"]) == ("16", "0.9", "0.936")
-    assert helmet_figure8.failures(table) == []
-    assert "0 of" not in helmet_figure8.page(table[:1])
-    assert len(helmet_figure8.failures([descent | {"spent": "0.6"}])) == 1
-    assert len(helmet_figure8.failures([descent | {"spent": ""}])) == 1
-    page = helmet_figure8.page(table)
-    assert "| DP-SGD | 0.900 | 0.936 |" in page
-    assert "| DP-SGD is ahead of the paper's other methods (appendix G.2) | 1 of 1 |" in page
-    assert "SVM, not private, on mnist: 0.950." in page
-    helmet_figure8.plot(table, tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_models_of_one_class_each_share_a_budget() -> None:

@@ -15,12 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benches.papers import (  # noqa: E402
-    pmsvm_ceilings,
-    pmsvm_figure2,
     pmsvm_methods,
     pmsvm_printed,
     pmsvm_table2,
-    pmsvm_table2_page,
 )
 from benches.papers.data import DataSet  # noqa: E402
 from benches.papers.pmsvm_methods import BASELINES, OneVsRest, Task  # noqa: E402
@@ -170,17 +167,6 @@ def test_printed_figures_are_the_targets() -> None:
         assert all(len(row) == len(EPSILONS) for row in figures.values())
 
 
-def test_a_ceiling_is_above_the_majority() -> None:
-    X, y = some_rows()
-    data = DataSet(X, y, N_CLASSES, np.full(N_FEATURES, -1.0), np.ones(N_FEATURES))
-    rows = list(pmsvm_ceilings.scored(data, pmsvm_table2.splits_of(data, 2)))
-    found = {row["method"]: float(str(row["accuracy"])) for row in rows}
-    assert found[pmsvm_ceilings.LINEAR] > found[pmsvm_ceilings.MAJORITY]
-    assert found[pmsvm_ceilings.KERNEL] > found[pmsvm_ceilings.MAJORITY]
-    assert {row["split"] for row in rows} == {0, 1}
-    assert all(row["constants"] for row in rows if row["method"] != pmsvm_ceilings.MAJORITY)
-
-
 def a_run(method: str, accuracy: float, epsilon: str = "1", **changed: str) -> Row:
     group = "ceilings" if not epsilon else "ours"
     row = {
@@ -204,23 +190,6 @@ def judged(*rows: Row) -> list[str]:
     return pmsvm_table2.failures(pmsvm_table2.analyse(rows))
 
 
-def test_what_has_to_come_out_is_judged() -> None:
-    main, weights = pmsvm_table2_page.MAIN, pmsvm_table2_page.WEIGHTS
-    ceiling = a_run(pmsvm_ceilings.LINEAR, 0.93, "")
-    # 0.897 and 0.884 are printed.
-    assert judged(a_run(main, 0.91), a_run(weights, 0.9), ceiling) == []
-    assert "below the ceiling" in judged(a_run(main, 0.899), ceiling)[0]
-    assert "not in usps at 1" in judged(a_run(weights, 0.88))[0]
-    assert "certificate False" in judged(a_run(main, 0.95, holds="False", total=""))[0]
-    assert "epsilon 1.1" in judged(a_run(main, 0.95, total="1.1"))[0]
-    below = [
-        a_run(main, accuracy, epsilon)
-        for accuracy, epsilon in ((0.8, "1"), (0.9, "2"), (0.9, "4"), (0.94, "8"))
-    ]
-    assert judged(*below[:2], below[3]) == []
-    assert "in 1 of 4 cells; not in usps at 1 (-0.097" in judged(*below)[0]
-
-
 def test_models_of_one_split_count_once() -> None:
     rows = [
         a_run("PMSVM-WP", accuracy, split=split, draw=draw)
@@ -232,51 +201,3 @@ def test_models_of_one_split_count_once() -> None:
     assert float(found["standard_error"]) == pytest.approx(0.1)
     assert float(found["paper"]) == 0.884
     assert found["above"] == "False"
-
-
-def test_the_page_has_ours_the_papers_and_the_ceilings() -> None:
-    table = pmsvm_table2.analyse(
-        [
-            a_run(pmsvm_table2_page.MAIN, 0.91),
-            a_run("GRPUA", 0.8),
-            a_run("GRPUA", 0.75, rows="standardised"),
-            a_run(pmsvm_ceilings.MAJORITY, 0.167, ""),
-        ]
-    )
-    page = pmsvm_table2.page(table)
-    assert "| usps, 9298 rows | ε = 1 |" in page
-    assert "| **PrivateLinearSVC** (best of the paper) | 0.910 (0.897) |" in page
-    assert "| GRPUA | 0.800 (0.747) |" in page
-    assert "| majority class | 0.167 | 0.167 | 0.167 | 0.167 |" in page
-    assert "| usps, GRPUA | 0.750 (0.747) |" in page
-    assert "0.003 from what is printed" in page
-
-
-def test_gaps_are_taken_within_splits() -> None:
-    def fit(split: str, epsilon: str, accuracy: float) -> Row:
-        return a_run("OPERA", accuracy, epsilon, split=split)
-
-    rows = [
-        fit(split, f"{epsilon:g}", free - lost)
-        for split, free in (("0", 0.9), ("1", 0.8))
-        for epsilon, lost in zip(pmsvm_figure2.ALONG, (0.3, 0.2, 0.1, 0.05, 0.0), strict=True)
-    ]
-    table = pmsvm_figure2.analyse(rows)
-    assert len(table) == 2 * len(EPSILONS)
-    assert {row["data"] for row in table} == {"usps", "average"}
-    for row, lost in zip(table, (0.3, 0.2, 0.1, 0.05), strict=False):
-        assert float(row["gap"]) == pytest.approx(lost)
-        assert float(row["standard_error"]) == pytest.approx(0.0, abs=1e-12)
-        assert float(row["noise_free"]) == pytest.approx(0.85)
-    assert "| OPERA | 0.300 | 0.200 | 0.100 | 0.050 | 0.850 |" in pmsvm_figure2.page(table)
-    assert pmsvm_figure2.failures(table) == []
-
-
-def test_cells_that_are_below_are_explained() -> None:
-    name = {"data": "ours: dermatology", "n_rows": "366"}
-    ceiling = a_run(pmsvm_ceilings.LINEAR, 0.974, "") | {"data": "ceilings: dermatology"}
-    rows = [a_run(pmsvm_table2_page.MAIN, 0.97, "4") | name, ceiling]
-    page = pmsvm_table2.page(pmsvm_table2.analyse(rows))
-    assert "in 0 of 1 cells; not in dermatology at 4 (-0.008 ± 0.000)." in page
-    assert "0.978 is printed: the linear ceiling of these splits is 0.974; with less noise" in page
-    assert "0.976 at epsilon = 8." in page

@@ -15,7 +15,6 @@ sys.path.insert(0, str(ROOT))
 
 from benches.papers import (  # noqa: E402
     balls,
-    data,
     scm,
     scm_figure1,
     scm_figure2,
@@ -51,23 +50,6 @@ def kdd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez(tmp_path / "kddcup99.npz", X=X, y=y, **bounds)
     monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
     return tmp_path
-
-
-def test_bounds_come_with_a_file_that_has_them(kdd: Path) -> None:
-    found = data.load("kddcup99")
-    assert found is not None
-    assert (found.low == 0.0).all()
-    assert (found.high == 100.0).all()
-    X, _ = scm.unit_data("kddcup99") or (None, None)
-    assert X is not None
-    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1.0)
-
-
-def test_the_paper_takes_so_many_rows(kdd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scm, "KDD_ROWS", 100)
-    found = scm.unit_data("kddcup99")
-    assert found is not None
-    assert found[0].shape == (100, 3)
 
 
 def test_printed_figures_agree_with_each_other() -> None:
@@ -107,12 +89,6 @@ def test_curvature_never_costs_more_than_half(loss: str, total: float) -> None:
         cost = math.log1p(scm.CURVATURE[loss] / (total + added))
         assert cost <= 0.5 * epsilon * (1.0 + 1e-9)
         assert added == 0.0 or cost == pytest.approx(0.5 * epsilon)
-
-
-def test_long_features_have_more_curvature() -> None:
-    model = scm.objective(0.2, 1e-3, data_norm=2.0)
-    assert model.extra_regularization + 1e-3 == pytest.approx(4.0 / math.expm1(0.1))
-    assert scm.objective(0.2, 1e3, data_norm=2.0).extra_regularization == 0.0
 
 
 def test_every_method_keeps_its_budget(part: scm.Part) -> None:
@@ -179,60 +155,10 @@ def test_certificates_and_budgets_are_judged() -> None:
     assert len(scm.broken("x", [good | {"spent": "0.11"}])) == 1
 
 
-def test_figure_1_is_judged_by_its_goal() -> None:
-    rows = as_rows(
-        row_of(balls.PURE_KERNEL, error, data="balls", n=balls.N_POINTS, curve=curve, split=split)
-        for curve in ("epsilon", "rows")
-        for split, error in enumerate((0.05, 0.06))
-    )
-    table = scm_figure1.analyse(rows)
-    assert [float(row["error"]) for row in table] == pytest.approx([0.055, 0.055])
-    assert scm_figure1.failures(table) == []
-    assert len(scm_figure1.failures([table[0] | {"error": "0.07"}])) == 1
-    assert "0.0550" in scm_figure1.page(table)
+SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in (scm_figure1, scm_figure3, scm_figure4)]
 
 
-def test_figure_2_is_judged_by_the_paper() -> None:
-    rows = as_rows(
-        [
-            row_of(scm.NOT_PRIVATE, 0.15, epsilon=None, spent=None, holds=None),
-            row_of(scm.PURE, 0.18),
-            row_of(scm.PURE_EXCHANGED, 0.19),
-        ]
-    )
-    table = scm_figure2.analyse(rows)
-    # What is not private stands at both epsilons.
-    assert [row["method"] for row in table].count(scm.NOT_PRIVATE) == 2
-    assert scm_figure2.failures(table) == []
-    page = scm_figure2.page(table)
-    assert "Of 1 errors of ours at the defaults 1 are below" in page
-    assert "+0.0047 at ε = 0.1" in page
-    worse = [row | {"error": "0.186"} if row["method"] == scm.PURE else row for row in table]
-    assert len(scm_figure2.failures(worse)) == 1
-
-
-def test_figures_of_lambda_stand_beside_the_paper() -> None:
-    rows = as_rows(
-        [
-            row_of(scm.ALGORITHM, 0.2, Lambda=1e-3),
-            row_of(scm.NOT_PRIVATE, 0.17, Lambda=1e-3, epsilon=None, spent=None, holds=None),
-            row_of(scm.PURE, 0.18),
-        ]
-    )
-    table = scm_figure3.analyse(rows)
-    assert [row["paper"] for row in table] == ["0.1853", "0.17279", ""]
-    page = scm_figure3.page(table)
-    assert "0.2000 / 0.1853" in page
-    assert "-0.0200 to -0.0200" in page
-    along = scm_figure4.analyse(rows)
-    printed = [row for row in along if row["method"] == scm.PAPER]
-    assert [float(row["error"]) for row in printed] == [line[3] for line in scm_figure3.PAPER_ADULT]
-    assert [row[scm_figure4.AXIS] for row in printed] == ["2", "3", "4", "5", "6", "7"]
-    assert "Algorithm 1 at 0.001" in scm_figure4.page(along)
-    assert scm_figure4.failures(along) == []
-
-
-@pytest.mark.parametrize("module", [scm_figure1, scm_figure2, scm_figure3, scm_figure4])
+@pytest.mark.parametrize("module", [scm_figure2, *SLOW])
 def test_supplied_rows_are_measured(
     module: Any, kdd: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -251,15 +177,6 @@ def test_supplied_rows_are_measured(
     pytest.importorskip("matplotlib")
     module.plot(table, tmp_path / "drawn.png")
     assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("module", [scm_figure1, scm_figure2, scm_figure3, scm_figure4])
-def test_rows_that_are_not_there_are_named(
-    module: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("DPSVM_DATA", raising=False)
-    assert module.run(["kddcup99"], 1) == []
-    assert "SKIPPED kddcup99" in capsys.readouterr().out
 
 
 def test_points_of_the_nested_balls() -> None:
@@ -285,6 +202,7 @@ def test_features_of_algorithm_2_are_as_long_as_the_noise_assumes() -> None:
     assert 1.0 < longest <= balls.LONGEST
 
 
+@pytest.mark.slow
 def test_kernel_machines_keep_their_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balls, "TEST_POINTS", 2000)
     monkeypatch.setattr(balls, "LAMBDAS", (1e-4,))
