@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import pytest
@@ -78,21 +77,6 @@ def test_a_ledger_of_another_relation_is_refused(subject: str) -> None:
     with pytest.raises(InvalidParameterError, match=r"^ledger: got 'a ledger for"):
         made(subject, ledger=ledger).fit(Unread(), Unread())
     assert ledger.history == ()
-
-
-@pytest.mark.parametrize(
-    ("loss", "name", "value"),
-    [
-        ("logistic", "smoothing", 1.0),
-        ("logistic", "margin", 0.0),
-        ("huber", "margin", 0.5),
-        ("crammer_singer", "loss", "crammer_singer"),
-    ],
-)
-def test_losses_are_refused_what_they_have_not(loss: str, name: str, value: Any) -> None:
-    fitted = model("objective", **({"loss": loss} | {name: value}))
-    with pytest.raises(ValueError, match=f"^{name}: got {value!r}"):
-        fitted.fit(Unread(), Unread())
 
 
 @every_estimator

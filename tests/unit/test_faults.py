@@ -6,11 +6,9 @@ left, and the next fit works with new noise.
 
 from __future__ import annotations
 
-import copy
 import functools
 import multiprocessing
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -22,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-import joblib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -220,27 +217,6 @@ def test_noise_is_not_reused_after_a_failure(estimator: str) -> None:
 
 
 @every_estimator
-@pytest.mark.parametrize("shared", [False, True])
-def test_32_fits_at_once(estimator: str, shared: bool) -> None:
-    """On one estimator or on 32: every result is a whole model and no two are equal."""
-    X, y = small()
-    ledger = PrivacyLedger(epsilon=200.0, delta=1e-3)
-    settings = {"ledger": ledger, "noise": "gamma"}
-    one = model(estimator, **settings)
-    estimators = [one if shared else model(estimator, **settings) for _ in range(32)]
-    with ThreadPoolExecutor(32) as pool:
-        fitted = list(pool.map(lambda fitting: fitting.fit(X, y), estimators))
-    assert len(ledger.history) == 32 * EVENTS[estimator]
-    for done in fitted:
-        assert done.coef_.shape == (3, 5)
-        assert done.intercept_.shape == (3,)
-        assert np.isfinite(done.coef_).all()
-    if not shared:
-        weights = np.stack([done.coef_ for done in fitted])
-        assert np.unique(weights).size == weights.size
-
-
-@every_estimator
 def test_a_ledger_shared_by_fits_at_once_is_never_overdrawn(estimator: str) -> None:
     from dpsvm_fast.exceptions import BudgetExceededError
 
@@ -287,21 +263,6 @@ def in_child(work: Callable[[], bytes]) -> bytes:
     return answer
 
 
-@pytest.mark.proof("grid_gaussian")
-@FORKS
-@every_estimator
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_fits_in_forked_children(estimator: str) -> None:
-    """Pools and keys of the parent are of no use to a child: it must have its own."""
-    X, y = hard(6000, 50)
-    settings = {"classes": range(8), "C": 1e-3}
-    parent = model(estimator, **settings).fit(X, y).coef_  # the thread pool exists before the fork
-    work = lambda: model(estimator, **settings).fit(X, y).coef_.tobytes()  # noqa: E731
-    children = [np.frombuffer(in_child(work)).reshape(parent.shape) for _ in range(2)]
-    assert (children[0] != children[1]).all()
-    assert (children[0] != parent).all()
-
-
 @FORKS
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_while_another_thread_fits() -> None:
@@ -329,38 +290,6 @@ def test_spawned_processes_draw_different_noise() -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         first, second = pool.map(_fit_elsewhere, [None, None], chunksize=1)
     assert (first != second).all()
-
-
-@every_estimator
-@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
-@pytest.mark.parametrize("through", ["pickle", "deepcopy", "joblib"])
-def test_copies_of_a_model_carry_no_random_state(
-    estimator: str, through: str, tmp_path: Any
-) -> None:
-    X, y = small()
-    original = model(estimator).fit(X, y)
-    if through == "joblib":
-        joblib.dump(original, tmp_path / "model.joblib")
-        twin = joblib.load(tmp_path / "model.joblib")
-    else:
-        twin = (
-            copy.deepcopy(original)
-            if through == "deepcopy"
-            else pickle.loads(pickle.dumps(original))
-        )
-    np.testing.assert_array_equal(twin.coef_, original.coef_)
-    np.testing.assert_array_equal(twin.predict(X), original.predict(X))
-    assert twin.privacy_ == original.privacy_
-    # Refitted, the two draw different noise: nothing of a source came along.
-    assert (twin.fit(X, y).coef_ != original.fit(X, y).coef_).all()
-    assert b"NoiseSource" not in pickle.dumps(original)
-
-
-def test_a_damaged_pickle_is_an_exception() -> None:
-    whole = pickle.dumps(model().fit(*small()))
-    for end in range(1, len(whole) - 1, 97):
-        with pytest.raises((pickle.UnpicklingError, EOFError, ValueError, AttributeError)):
-            pickle.loads(whole[:end])
 
 
 # The most room first: what a fit that failed gave back to the allocator is room as well.

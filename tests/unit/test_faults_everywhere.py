@@ -37,30 +37,37 @@ def rows(n: int, d: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     return RNG.uniform(-2.0, 2.0, (n, d)), RNG.integers(0, 3, n)
 
 
-# Fits that take seconds, where rows can be many without filling the memory: settings and shape.
-LONG: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
-    "psgd": ({"n_epochs": 2000}, (20_000, 60)),
-    "linear": ({}, (60_000, 150)),
-    "linear whitened": ({}, (60_000, 150)),
-    "linear output": ({}, (60_000, 150)),
-    "gradient adam": ({"n_steps": 10**5, "sampling_rate": 0.5}, (20_000, 60)),
-    "whitener": ({}, (20_000, 1200)),
-    "pca": ({}, (20_000, 1200)),
+FEATURES = {"data_norm": 9.0, "gamma": 1.0, "n_components": 3000}
+# Fits that take seconds, of rows that do not fill the memory: recipe, settings and shape.
+LONG: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
+    "psgd": ("psgd", {"n_epochs": 2000}, (20_000, 60)),
+    "linear": ("linear", {}, (60_000, 150)),
+    "linear whitened": ("linear whitened", {}, (60_000, 150)),
+    "linear output": ("linear output", {}, (60_000, 150)),
+    "gradient": ("gradient", {"n_steps": 10**6, "learning_rate": 1e-9}, (20_000, 50)),
+    "gradient adam": ("gradient adam", {"n_steps": 10**5, "sampling_rate": 0.5}, (20_000, 60)),
+    "whitener": ("whitener", {}, (20_000, 1200)),
+    "pca": ("pca", {}, (20_000, 1200)),
+    # Features that are made as they are read.
+    "streamed kernel": ("kernel with norms", FEATURES | {"low_memory": True}, (40_000, 60)),
+    "stored kernel": ("kernel with norms", FEATURES | {"low_memory": False}, (40_000, 60)),
+    "kernel output": ("kernel output", {"n_components": 500}, (40_000, 60)),
+    "ellipsoids": ("ellipsoids", {"epsilon": 8.0, "data_norm": 9.0}, (40_000, 60)),
+    "cone": ("ellipsoids in the cone", {"epsilon": 8.0, "data_norm": 9.0}, (40_000, 60)),
 }
 
 
 # Python handles all signals in one place: another one is sent to one fit by day, to all by night.
-SIGNALS = [("SIGTERM", subject) for subject in LONG] + [
-    pytest.param("SIGALRM", subject, marks=() if subject == "psgd" else pytest.mark.nightly)
-    for subject in LONG
+SIGNALS = [("SIGTERM", fit) for fit in LONG] + [
+    pytest.param("SIGALRM", fit, marks=() if fit == "psgd" else pytest.mark.nightly) for fit in LONG
 ]
 
 
 @POSIX
-@pytest.mark.parametrize(("which", "subject"), SIGNALS)
-def test_a_signal_ends_a_long_fit(subject: str, which: str, request: Any) -> None:
-    settings, shape = LONG[subject]
-    fitting = made(subject, **settings, n_threads=2).fit(X, Y)
+@pytest.mark.parametrize(("which", "fit"), SIGNALS)
+def test_a_signal_ends_a_long_fit(fit: str, which: str, request: Any) -> None:
+    subject, settings, shape = LONG[fit]
+    fitting = made(subject, **settings | {"n_threads": 2}).fit(X, Y)
     before = spent(fitting)
     data = rows(*shape)
     due: list[float] = []
@@ -129,6 +136,7 @@ def test_damaged_pickles_are_exceptions(subject: str) -> None:
             pickle.loads(whole[:end])
 
 
+@pytest.mark.proof("grid_gaussian")
 @FORKS
 @every_private
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -168,13 +176,17 @@ def test_other_processes_draw_their_own_noise(method: str) -> None:
 
 @every_private
 def test_32_fits_at_once(subject: str) -> None:
+    """On one estimator, and on 16: all are charged, and no two releases are equal."""
     one = made(subject)
     each = spent(made(subject).fit(X, Y))
+    others = [made(subject, ledger=one.ledger) for _ in range(16)]
     with ThreadPoolExecutor(32) as pool:
-        list(pool.map(lambda _: one.fit(X, Y), range(32)))
+        list(pool.map(lambda estimator: estimator.fit(X, Y), [one] * 16 + others))
     assert spent(one) == 32 * each
     assert all(np.isfinite(value).all() for value in released(one).values())
     outputs(one, X)
+    largest = max(released(one), key=lambda name: released(one)[name].size)
+    assert len({released(other)[largest].tobytes() for other in others}) == 16
 
 
 @every_private

@@ -15,17 +15,13 @@ from sklearn.preprocessing import normalize
 
 from dpsvm_fast import (
     GradientPerturbationSVC,
-    NotPrivateWarning,
-    PrivacyLeakWarning,
     PrivacyLedger,
     _core,
     verify,
 )
-from dpsvm_fast.certificates import GaussianEvent
-from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES
-from oracles.watching import fitted_names, watched
+from oracles.watching import fitted_names
 from twins import noisy_descent as twin
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -39,51 +35,6 @@ LAST: dict[str, Any] = {
 
 def model(**changes: Any) -> GradientPerturbationSVC:
     return GradientPerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_the_budget_is_spent_between_validation_and_the_first_step(
-    optimizer: str, clusters: TrainingSet, monkeypatch: Patch
-) -> None:
-    seen: list[str] = []
-    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
-    for target, name in (
-        (PrivacyLedger, "check"),
-        (inputs, "checked_training_set"),
-        (PrivacyLedger, "spend"),
-        (inputs.ArrayRows, "descend"),
-        (GradientPerturbationSVC, "_attributes"),
-    ):
-        watched(monkeypatch, target, name, seen)
-    model(ledger=ledger, optimizer=optimizer).fit(*clusters)
-    assert seen == ["check", "checked_training_set", "spend", "descend", "_attributes"]
-    assert len(ledger.history) == 1
-    # The run fills the budget, and no more.
-    assert 0.98 < ledger.total()[0] <= 1.0 + 1e-9
-
-
-def test_a_fit_that_fails_after_spending_leaves_nothing(
-    clusters: TrainingSet, monkeypatch: Patch
-) -> None:
-    ledger = PrivacyLedger(epsilon=10.0, delta=1e-4)
-    estimator = model(ledger=ledger).fit(*clusters)
-
-    def fail(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(inputs.ArrayRows, "descend", fail)
-    with pytest.raises(KeyboardInterrupt):
-        estimator.fit(*clusters)
-    assert fitted_names(estimator) == []
-    assert "_continuation" not in vars(estimator)
-    assert len(ledger.history) == 2
-
-
-def test_the_label_set_costs_a_warning_and_the_mark_of_privacy(clusters: TrainingSet) -> None:
-    with pytest.warns(PrivacyLeakWarning, match="classes"):
-        leaked = model(classes=None).fit(*clusters)
-    assert not leaked.privacy_.private
-    assert leaked.coef_.shape == (3, 5)
 
 
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
@@ -231,58 +182,10 @@ def test_digits() -> None:
         assert estimator.score(X[~train], y[~train]) > least, settings
 
 
-@seeded
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_dense_and_sparse_rows_give_the_same_model(optimizer: str, clusters: TrainingSet) -> None:
-    X, y = clusters
-    dense, csr = (
-        model(random_state=2, optimizer=optimizer, n_steps=20).fit(form(X), y)
-        for form in (np.asarray, sparse.csr_matrix)
-    )
-    scale = np.abs(dense.coef_).max()
-    np.testing.assert_allclose(csr.coef_, dense.coef_, atol=2e-3 * scale)
-
-
-def test_probabilities_exist_only_for_likelihoods(clusters: TrainingSet) -> None:
-    X, y = clusters
-    for settings, available in (
-        ({}, False),
-        ({"loss": "huber"}, False),
-        ({"loss": "m3", "margin": 0.0}, False),
-        ({"loss": "softplus", "margin": 0.0}, True),
-        ({"margin": 0.0}, True),
-        ({"loss": "logistic"}, True),
-    ):
-        assert hasattr(model(**settings), "predict_proba") == available
-        estimator = model(**settings).fit(X, y)
-        assert hasattr(estimator, "predict_proba") == available
-        if available:
-            np.testing.assert_allclose(estimator.predict_proba(X).sum(axis=1), 1.0, rtol=1e-12)
-
-
 def test_without_an_intercept(clusters: TrainingSet) -> None:
     estimator = model(fit_intercept=False).fit(*clusters)
     np.testing.assert_array_equal(estimator.intercept_, np.zeros(3))
     assert estimator.privacy_.parts[0].shape == (3, 5)
-
-
-@seeded
-def test_verbose_prints_public_facts_and_changes_nothing(
-    clusters: TrainingSet, capsys: pytest.CaptureFixture[str], monkeypatch: Patch
-) -> None:
-    quiet = model(random_state=4, optimizer="sgd").fit(*clusters).coef_
-    assert capsys.readouterr().out == ""
-    shown = model(random_state=4, optimizer="sgd", verbose=1).fit(*clusters).coef_
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("GradientPerturbationSVC: 18 weights, 200 steps of sgd")
-    assert lines[1:] == ["[" + 40 * "#" + "] step 200 of 200"]
-    np.testing.assert_array_equal(shown, quiet)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    model(random_state=4, optimizer="sgd", verbose=1).fit(*clusters)
-    text = capsys.readouterr().out
-    assert text.count("\r") == 41
-    assert "\r[" + 20 * "#" + 20 * "." + "] step 100 of 200" in text
-    assert text.endswith("step 200 of 200\n")
 
 
 def test_weights_that_leave_the_floats_are_not_released(clusters: TrainingSet) -> None:
@@ -292,16 +195,6 @@ def test_weights_that_leave_the_floats_are_not_released(clusters: TrainingSet) -
         estimator.fit(*clusters)
     assert fitted_names(estimator) == []
     assert len(ledger.history) == 1
-
-
-@seeded
-def test_a_seed_is_marked(clusters: TrainingSet) -> None:
-    estimator = model(random_state=1).fit(*clusters)
-    assert not estimator.privacy_.private
-    assert estimator.privacy_.random_source == "seed"
-    assert str(estimator.privacy_).startswith("Privacy statement: NOT PRIVATE")
-    with pytest.warns(NotPrivateWarning):
-        model(random_state=1).fit(*clusters)
 
 
 def test_a_pickle_holds_no_row_and_no_clean_sum(clusters: TrainingSet) -> None:
@@ -326,16 +219,3 @@ def test_the_twin_would_be_used_in_the_same_way(clusters: TrainingSet, monkeypat
     monkeypatch.setattr(_core, "Records", twin.Records)
     for settings in ({}, {"optimizer": "adam"}, LAST):
         assert model(epsilon=100.0, **settings).fit(*clusters).score(*clusters) > 0.9
-
-
-def test_one_event_for_each_fit(clusters: TrainingSet) -> None:
-    ledger = PrivacyLedger(epsilon=5.0, delta=1e-5)
-    estimator = model(ledger=ledger)
-    for calls in (1, 2):
-        estimator.fit(*clusters)
-        assert len(ledger.history) == calls
-        # A new fit begins anew: its statement is about itself.
-        assert len(estimator.privacy_.parts) == 1
-        assert estimator.privacy_.epsilon == 1.0
-    (event,) = estimator.privacy_.events
-    assert isinstance(event, GaussianEvent)

@@ -107,11 +107,6 @@ def test_a_refusal_names_budget_spent_and_asked() -> None:
     assert len(ledger.history) == 1
 
 
-def test_a_pure_budget_says_that_it_is_pure() -> None:
-    with pytest.raises(BudgetExceededError, match="pure events only"):
-        PrivacyLedger(100.0, 0.0).spend(calibrated(0.1, 1e-6))
-
-
 def test_other_relations_and_other_things_are_refused() -> None:
     ledger = PrivacyLedger(1.0, 0.0)
     with pytest.raises(InvalidParameterError, match="replace_one"):
@@ -142,16 +137,6 @@ def test_the_budget_cannot_be_changed() -> None:
     ledger = PrivacyLedger(1.0, 0.0)
     with pytest.raises(AttributeError):
         ledger.epsilon = 2.0  # type: ignore[misc]
-
-
-def test_texts() -> None:
-    ledger = PrivacyLedger(3.0, 1e-6)
-    ledger.spend(calibrated(1.0, 1e-7), label="first model")
-    assert repr(ledger).startswith("PrivacyLedger(epsilon=3.0, delta=1e-06, adjacency='add_re")
-    text = str(ledger)
-    for part in ("budget", "spent", "remaining", "first model", "gaussian"):
-        assert part in text
-    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_check_ledger() -> None:

@@ -15,68 +15,21 @@ from sklearn.preprocessing import normalize
 from dpsvm_fast import (
     CertificationError,
     ObjectivePerturbationSVC,
-    PrivacyLeakWarning,
     PrivacyLedger,
     _core,
     verify,
 )
 from dpsvm_fast.losses import SMOOTH_LOSSES
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from oracles.watching import fitted_names, watched
+from oracles.watching import fitted_names
 from twins.smooth_erm import Problem
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
-Patch = pytest.MonkeyPatch
 
 
 def model(**changes: Any) -> ObjectivePerturbationSVC:
     return ObjectivePerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
-
-
-@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
-def test_the_budget_is_spent_between_validation_and_noise(
-    clusters: TrainingSet, monkeypatch: Patch
-) -> None:
-    from dpsvm_fast.estimators import inputs
-
-    seen: list[str] = []
-    ledger = PrivacyLedger(epsilon=1.0, delta=1e-6)
-    for target, name in (
-        (PrivacyLedger, "check"),
-        (inputs, "checked_training_set"),
-        (PrivacyLedger, "spend"),
-        (ObjectivePerturbation, "draw_linear"),
-        (_core, "solve_smooth"),
-        (ObjectivePerturbation, "release"),
-        (ObjectivePerturbationSVC, "_attributes"),
-    ):
-        watched(monkeypatch, target, name, seen)
-    model(ledger=ledger).fit(*clusters)
-    assert seen == [
-        "check", "checked_training_set", "spend", "draw_linear", "solve_smooth", "release",
-        "_attributes",
-    ]  # fmt: skip
-    assert len(ledger.history) == 2
-    # Both parts together fill the budget, and no more.
-    assert 0.98 < ledger.total()[0] <= 1.0
-
-
-@pytest.mark.parametrize("stage", ["draw_linear", "release"])
-def test_a_fit_that_fails_after_spending_leaves_nothing(
-    stage: str, clusters: TrainingSet, monkeypatch: Patch
-) -> None:
-    ledger = PrivacyLedger(epsilon=10.0, delta=1e-4)
-    estimator = model(ledger=ledger).fit(*clusters)
-
-    def fail(*_: Any, **__: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ObjectivePerturbation, stage, fail)
-    with pytest.raises(KeyboardInterrupt):
-        estimator.fit(*clusters)
-    assert fitted_names(estimator) == []
-    assert len(ledger.history) == 4
 
 
 def test_newton_steps_that_run_out(clusters: TrainingSet) -> None:
@@ -86,13 +39,6 @@ def test_newton_steps_that_run_out(clusters: TrainingSet) -> None:
         estimator.fit(*clusters)
     assert fitted_names(estimator) == []
     assert len(ledger.history) == 2
-
-
-def test_the_label_set_costs_a_warning_and_the_mark_of_privacy(clusters: TrainingSet) -> None:
-    with pytest.warns(PrivacyLeakWarning, match="classes"):
-        leaked = model(classes=None).fit(*clusters)
-    assert not leaked.privacy_.private
-    assert leaked.coef_.shape == (3, 5)
 
 
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
@@ -258,15 +204,6 @@ def test_a_longer_constant_feature_is_part_of_the_row(clusters: TrainingSet) -> 
     assert estimator.privacy_.objective.row_norm == pytest.approx(5.0**0.5, rel=1e-15)
     X, y = clusters
     assert estimator.score(X, y) > 0.9
-
-
-def test_verbose_prints_public_facts(
-    clusters: TrainingSet, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model(verbose=1).fit(*clusters)
-    text = capsys.readouterr().out
-    assert text.startswith("ObjectivePerturbationSVC: 18 weights, lambda = ")
-    assert "sigma" in text
 
 
 def test_a_certificate_out_of_reach_is_an_error_that_says_so() -> None:

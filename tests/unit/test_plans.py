@@ -11,9 +11,12 @@ import pytest
 from scipy import sparse
 
 import dpsvm_fast as dp
+from dpsvm_fast.estimators.inputs import ArrayRows
 from dpsvm_fast.mechanisms.plan import Facts
 from oracles.odd_parameters import Unread
 from oracles.plans import planned
+from oracles.subjects import every_private, made, spent
+from oracles.watching import fitted_names, watched
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-0.5, 0.5, size=(60, 4))
@@ -75,6 +78,9 @@ def test_rows_that_have_another_shape_than_they_say_cost_nothing(kind: str) -> N
     assert not [name for name in vars(estimator) if name.endswith("_")]
 
 
+DESCENT, KERNEL = dp.GradientPerturbationSVC, dp.PrivateKernelSVC
+
+
 @pytest.mark.parametrize(
     ("estimator", "parameter"),
     [
@@ -82,9 +88,27 @@ def test_rows_that_have_another_shape_than_they_say_cost_nothing(kind: str) -> N
         (dp.PrivatePCA(centre=[0.0] * 3), "centre"),
         (dp.PrivateStandardScaler(bounds=(0, [1, 1, 1])), "bounds"),
         (dp.PrivateLinearSVC(bounds=([0, 0, 0], 1), **THREE), "bounds"),
+        (dp.PrivateLinearSVC(delta=0.0, mechanism="gradient", **THREE), "delta"),
+        (dp.PrivateLinearSVC(delta=0.0, whiten=True, **THREE), "whiten"),
+        (KERNEL(kernel="auto", mechanism="objective", **THREE), "kernel"),
+        (KERNEL(bounds=(0.0, 1.0), normalize=False, **THREE), "bounds"),
+        (KERNEL(whiten=True, normalize=False, **THREE), "whiten"),
+        (KERNEL(data_norm=2.0, **THREE), "data_norm"),
+        (DESCENT(momentum=0.9, optimizer="adam", **THREE), "momentum"),
+        (DESCENT(nesterov=True, **THREE), "nesterov"),
+        (DESCENT(betas=(0.5, 0.5), **THREE), "betas"),
+        (DESCENT(stabilizer=1e-6, optimizer="sgd", **THREE), "stabilizer"),
+        (DESCENT(noise_correction=True, **THREE), "noise_correction"),
+        (DESCENT(sampling_rate=0.5, **THREE), "sampling_rate"),
+        (DESCENT(max_samples=100, adjacency="replace_one", **THREE), "max_samples"),
+        (DESCENT(loss="logistic", smoothing=1.0, **THREE), "smoothing"),
+        (DESCENT(loss="huber", margin=0.5, **THREE), "margin"),
+        (DESCENT(loss="crammer_singer", **THREE), "loss"),
+        (dp.ObjectivePerturbationSVC(loss="logistic", margin=0.0, **THREE), "margin"),
+        (dp.ObjectivePerturbationSVC(loss="crammer_singer", **THREE), "loss"),
     ],
 )
-def test_what_does_not_go_with_the_shape_is_refused_before_values_are_read(
+def test_what_does_not_go_together_is_refused_before_values_are_read(
     estimator: Any, parameter: str
 ) -> None:
     with pytest.raises(dp.exceptions.InvalidParameterError) as caught:
@@ -92,10 +116,52 @@ def test_what_does_not_go_with_the_shape_is_refused_before_values_are_read(
     assert caught.value.parameter == parameter
 
 
+def interrupted(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
+@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
+@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
+@every_private
+def test_a_fit_asks_reads_spends_and_only_then_runs(
+    subject: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitting = made(subject).fit(X, Y)
+    each = spent(fitting)
+    plan = type(planned(fitting, X, Y)[0])
+    seen: list[str] = []
+    watched(monkeypatch, dp.PrivacyLedger, "check", seen)
+    watched(monkeypatch, ArrayRows, "read", seen)
+    watched(monkeypatch, dp.PrivacyLedger, "spend", seen)
+    watched(monkeypatch, plan, "run", seen)
+    fitting.fit(X, Y)
+    assert seen == ["check", "read", "spend", "run"]
+    # The budget is all used, and no more.
+    assert 0.98 * fitting.epsilon < total(fitting) <= fitting.epsilon * (1.0 + 1e-9)
+    # What fails on the way is paid for, and leaves nothing, not even the model before.
+    monkeypatch.setattr(plan, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fitting.fit(X, Y)
+    assert spent(fitting) == 3 * each
+    assert fitted_names(fitting) == []
+    # A ledger that refuses is asked before a value is read.
+    seen.clear()
+    small = dp.PrivacyLedger(0.5 * fitting.epsilon, fitting.delta, fitting.adjacency)
+    with pytest.raises(dp.BudgetExceededError):
+        fitting.set_params(ledger=small).fit(X, Y)
+    assert (seen, small.history) == (["check"], ())
+
+
+def total(fitted: Any) -> float:
+    """What one fit costs by a ledger's accountant, at the delta that it was given."""
+    ledger = dp.PrivacyLedger(2.0 * fitted.epsilon, fitted.delta, fitted.adjacency)
+    ledger.spend(fitted.privacy_.events)
+    return ledger.total()[0]
+
+
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, np.ndarray.tolist])
 def test_facts_are_known_before_values_are_read(form: Any) -> None:
-    from dpsvm_fast.estimators.inputs import ArrayRows
-
     checked = KINDS["linear"].checked()
     rows = ArrayRows(checked, form(X), object(), classes=checked.classes)
     facts = Facts(n_features=4, n_classes=3, sparse=form is sparse.csr_matrix)

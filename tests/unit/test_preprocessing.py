@@ -15,17 +15,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from dpsvm_fast import (
-    BudgetExceededError,
-    NotPrivateWarning,
     OutputPerturbationSVC,
     PrivacyLedger,
     PrivateCenter,
     PrivateWhitener,
     verify,
 )
-from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms.moments import SumPlan
 
 ALPHA = 1e-6
 KINDS: dict[str, Any] = {"centre": PrivateCenter, "whitening": PrivateWhitener}
@@ -114,55 +110,6 @@ def test_whitening_makes_directions_alike_and_rows_no_longer() -> None:
     assert np.allclose(out, shortened(centred, 4.0) @ fitted.whitening_)
 
 
-@each
-def test_the_ledger_is_charged_before_anything_is_drawn(
-    monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    ledger = PrivacyLedger(1.0, 1e-6)
-    KINDS[kind](ledger=ledger).fit(X)
-    assert len(ledger.history) == 1
-    monkeypatch.setattr(inputs, "checked_training_rows", lambda *_: pytest.fail("data were read"))
-    with pytest.raises(BudgetExceededError):
-        KINDS[kind](ledger=ledger).fit(X)
-    monkeypatch.undo()
-
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(SumPlan, "run", interrupted)
-    ledger, estimator = PrivacyLedger(1.0, 1e-6), KINDS[kind]()
-    with pytest.raises(KeyboardInterrupt):
-        estimator.set_params(ledger=ledger).fit(X)
-    assert len(ledger.history) == 1
-    assert not [name for name in vars(estimator) if name.endswith("_")]
-
-
-@each
-def test_invalid_data_cost_nothing(kind: str) -> None:
-    ledger = PrivacyLedger(1.0, 1e-6)
-    for rows in (np.where(X > 1.0, np.inf, X), X[:0], X[0]):
-        with pytest.raises(ValueError):
-            KINDS[kind](ledger=ledger).fit(rows)
-    assert not ledger.history
-
-
-@each
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"delta": 1.0}, "delta"),
-        ({"data_norm": 0.0}, "data_norm"),
-        ({"data_norm": 1e200}, "data_norm"),
-        ({"adjacency": "none"}, "adjacency"),
-        ({"noise_grid": "coarse"}, "noise_grid"),
-    ],
-)
-def test_wrong_settings_are_named(kind: str, changes: dict[str, Any], named: str) -> None:
-    with pytest.raises(InvalidParameterError, match=f"^{named}"):
-        KINDS[kind](**changes).fit(X)
-
-
 def test_sparse_rows_are_made_dense_when_told_to() -> None:
     given = sparse.csr_matrix(X * (X > 0.5))
     fitted = PrivateCenter(8.0).fit(given)
@@ -198,15 +145,3 @@ def test_a_pipeline_spends_one_ledger() -> None:
     fitted = clone(make_pipeline(*steps)).fit(X, labels)
     assert len(ledger.history) == 3
     assert fitted.score(X, labels) > 0.5
-
-
-@each
-def test_a_seed_is_called_not_private(kind: str) -> None:
-    with pytest.warns(NotPrivateWarning):
-        first = KINDS[kind](random_state=3).fit(X)
-    with pytest.warns(NotPrivateWarning):
-        again = KINDS[kind](random_state=3, n_threads=2).fit(X)
-    name = min(RELEASED[kind])
-    assert np.array_equal(getattr(first, name), getattr(again, name))
-    assert (getattr(KINDS[kind]().fit(X), name) != getattr(first, name)).all()
-    assert not first.privacy_.private

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -19,8 +18,6 @@ from dpsvm_fast import (
     PrivateLinearSVC,
     verify,
 )
-from dpsvm_fast.estimators.linear import PipelineClassifier
-from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.pipeline import PrivateKernel
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, feature_rows
@@ -28,7 +25,6 @@ from unit.test_private_linear import RELEASED as RELEASED_LINEAR
 from unit.test_private_linear import clusters, two_classes
 
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
-Array = NDArray[np.float64]
 DIGITS, LABELS = load_digits(return_X_y=True)
 
 
@@ -238,22 +234,6 @@ def test_few_features_are_stored_and_many_are_streamed(monkeypatch: pytest.Monke
     assert seen == [True, False, False, True]
 
 
-@seeded
-@pytest.mark.parametrize("kind", ["auto", "lengths", "output, lengths"])
-def test_sparse_rows_give_the_model_of_dense_ones(kind: str) -> None:
-    X, y = clusters()
-    X = np.where(np.abs(X) < 0.15, 0.0, X)
-    dense, other = (
-        model(**KINDS[kind], random_state=2).fit(form, y) for form in (X, sparse.csr_matrix(X))
-    )
-    scale = np.abs(dense.coef_).max()
-    assert np.allclose(dense.coef_, other.coef_, atol=1e-2 * scale)
-    # One model: the form of new rows does not matter either.
-    found = dense.decision_function(sparse.csr_matrix(X))
-    assert np.allclose(found, dense.decision_function(X), atol=1e-9 * max(1.0, scale))
-    assert found.shape == (len(X), 3)
-
-
 @pytest.mark.parametrize("released", ["nothing", "centre", "whitening"])
 def test_rows_for_solvers_are_functions_of_their_row_alone(released: str) -> None:
     """One record more changes no bit of the features of the others."""
@@ -337,46 +317,9 @@ def test_the_ledger_is_charged_once_for_everything() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"n_components": 0}, InvalidParameterError),
-        ({"n_components": 1.5}, TypeError),
-        ({"gamma": 0.0}, InvalidParameterError),
-        ({"gamma": np.inf}, InvalidParameterError),
-        ({"gamma": -1.0}, InvalidParameterError),
-        ({"gamma": np.nan}, InvalidParameterError),
-        ({"gamma": "scale"}, TypeError),
-        ({"kernel": "poly"}, InvalidParameterError),
-        ({"kernel": None}, TypeError),
-        ({"kernel": "auto", "mechanism": "objective"}, InvalidParameterError),
-        ({"orthogonal": "yes"}, TypeError),
-        ({"bounds": (1.0, -1.0)}, InvalidParameterError),
-        ({"bounds": (0.0, 1.0), "normalize": False}, InvalidParameterError),
-        ({"whiten": True, "normalize": False, "bounds": None}, InvalidParameterError),
-        ({"data_norm": 2.0}, InvalidParameterError),
-        ({"data_norm": 0.0, "normalize": False, "bounds": None}, InvalidParameterError),
-        ({"data_norm": 1e200, "normalize": False, "bounds": None}, InvalidParameterError),
-        ({"normalize": 1}, TypeError),
-        ({"low_memory": "never"}, TypeError),
-        ({"delta": 0.0, "mechanism": "gradient"}, InvalidParameterError),
-    ],
-)
-def test_wrong_settings_are_named(changes: dict[str, Any], error: type) -> None:
-    ledger = PrivacyLedger(100.0, 0.5)
-    name = next(iter(changes))
-    with pytest.raises(error, match=f"^{name}"):
-        model(ledger=ledger, **changes).fit(*clusters())
-    assert not ledger.history
-
-
 def test_bounds_of_the_fit_serve_prediction() -> None:
     X, y = clusters()
     fitted = model(**LENGTHS).fit(X, y)
     scores = fitted.decision_function(X)
     fitted.set_params(data_norm=7.0, n_components=3, kernel="linear", gamma=1.0)
     assert np.array_equal(fitted.decision_function(X), scores)
-
-
-def test_the_estimators_share_their_fit() -> None:
-    assert PrivateKernelSVC.fit is PrivateLinearSVC.fit is PipelineClassifier.fit

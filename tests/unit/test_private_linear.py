@@ -10,24 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse, stats
-from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
 
 from dpsvm_fast import (
-    BudgetExceededError,
-    NotPrivateWarning,
-    PrivacyLeakWarning,
-    PrivacyLedger,
     PrivateLinearSVC,
     _core,
     verify,
 )
-from dpsvm_fast.accounting import composed_delta
-from dpsvm_fast.certificates import GaussianEvent
-from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms.pipeline import DescentRule, PrivateLinear
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap
 from oracles.coupled import use_slow_core
 from oracles.plans import planned
@@ -92,67 +82,6 @@ def test_every_certificate_holds(kind: str, adjacency: str) -> None:
         record = statement.to_dict()
         record["epsilon"] *= 0.9
         assert not verify(record)
-
-
-@pytest.mark.proof("auto_pipeline", "Budget and paths")
-def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: Patch) -> None:
-    X, y = clusters()
-    seen: list[str] = []
-
-    def watch(target: Any, name: str, label: str) -> None:
-        original = getattr(target, name)
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            seen.append(label)
-            return original(*arguments, **named)
-
-        monkeypatch.setattr(target, name, call)
-
-    watch(inputs, "checked_training_set", "read")
-    watch(PrivacyLedger, "check", "ask")
-    watch(PrivacyLedger, "spend", "spend")
-    watch(PrivateLinear, "run", "draw")
-    ledger = PrivacyLedger(1.0, 1e-6)
-    fitted = model(ledger=ledger).fit(X, y)
-    assert seen == ["ask", "read", "spend", "draw"]
-    events = [record.event for record in ledger.history]
-    # Charged for the longest path, which costs as much as the one that was taken.
-    assert len(events) == 3
-    squares = [event.mu**2 for event in events if isinstance(event, GaussianEvent)]
-    assert sum(squares) == pytest.approx(sum(mu**2 for mu in fitted.mu_.values()), rel=1e-9)
-    assert composed_delta(fitted.privacy_.events, 1.0) <= 1e-6 * (1.0 + 1e-9)
-    seen.clear()
-    with pytest.raises(BudgetExceededError):
-        model(ledger=ledger).fit(X, y)
-    assert seen == ["ask"]
-
-
-@pytest.mark.parametrize("stage", ["sums", "gram", "run"])
-def test_an_interrupted_fit_is_spent_and_publishes_nothing(monkeypatch: Patch, stage: str) -> None:
-    class Interrupted:
-        """What fits use, with one method that does not return."""
-
-        def __init__(self, real: Any) -> None:
-            self.real = real
-
-        def __getattr__(self, name: str) -> Any:
-            if name == stage:
-                raise KeyboardInterrupt
-            return getattr(self.real, name)
-
-    records, descent = PublicMap.records, DescentRule.descent
-    if stage == "run":
-        monkeypatch.setattr(DescentRule, "descent", lambda rule: Interrupted(descent(rule)))
-    else:
-        monkeypatch.setattr(PublicMap, "records", lambda *given: Interrupted(records(*given)))
-    ledger = PrivacyLedger(2.0, 1e-5)
-    estimator = model(ledger=ledger, whiten=True)
-    with pytest.raises(KeyboardInterrupt):
-        estimator.fit(*clusters())
-    assert len(ledger.history) == 3
-    assert not [name for name in vars(estimator) if name.endswith("_")]
-    with pytest.raises(NotFittedError):
-        estimator.predict(clusters()[0])
 
 
 RELEASED = {
@@ -245,23 +174,6 @@ def test_the_scores_are_the_documented_formula(kind: str) -> None:
     assert np.array_equal(fitted.predict(X), fitted.classes_[best])
 
 
-@seeded
-@pytest.mark.parametrize("whiten", [False, True])
-def test_sparse_rows_give_the_same_model(whiten: bool) -> None:
-    X = DIGITS * (DIGITS > 3.0)
-    settings: dict[str, Any] = {
-        "epsilon": 4.0, "classes": range(10), "bounds": (0, 16), "whiten": whiten,
-        "random_state": 5, "n_threads": 1,
-    }  # fmt: skip
-    dense = PrivateLinearSVC(**settings).fit(X, LABELS)
-    packed = PrivateLinearSVC(**settings).fit(sparse.csr_matrix(X), LABELS)
-    assert np.allclose(dense.centre_, packed.centre_, atol=2.0**-19)
-    assert np.allclose(dense.coef_, packed.coef_, rtol=1e-3, atol=1e-3)
-    scores = dense.decision_function(X)
-    assert np.allclose(scores, dense.decision_function(sparse.csr_matrix(X)))
-    assert np.allclose(scores, packed.decision_function(X), rtol=1e-2, atol=1e-2)
-
-
 @pytest.mark.parametrize("kind", ["objective", "output", "pure"])
 def test_solvers_do_not_centre_sparse_rows(kind: str) -> None:
     X, y = data_for(kind)
@@ -345,57 +257,6 @@ def test_probabilities_come_with_a_likelihood() -> None:
     assert not hasattr(model(margin=1.0).fit(X, y), "predict_proba")
 
 
-def test_a_fit_without_a_label_set_says_so() -> None:
-    X, y = clusters()
-    with pytest.warns(PrivacyLeakWarning):
-        fitted = model(classes=None).fit(X, y)
-    assert not fitted.privacy_.private
-    with pytest.warns(NotPrivateWarning):
-        model(random_state=0).fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"delta": 1.0}, "delta"),
-        ({"delta": 0.0, "mechanism": "gradient"}, "delta"),
-        ({"delta": 0.0, "whiten": True}, "whiten"),
-        ({"bounds": (1.0, 1.0)}, "bounds"),
-        ({"bounds": (0.0, np.inf)}, "bounds"),
-        ({"bounds": (-1e308, 1e308)}, "bounds"),
-        ({"bounds": ([0.0] * 4, [1.0] * 4)}, "bounds"),
-        ({"bounds": (np.zeros((5, 1)), 1.0)}, "bounds"),
-        ({"bounds": (np.zeros(3), np.ones(4))}, "bounds"),
-        ({"mechanism": "sgd"}, "mechanism"),
-        ({"margin": -1.0}, "margin"),
-        ({"noise_grid": "coarse"}, "noise_grid"),
-    ],
-)
-def test_wrong_settings_are_named(changes: dict[str, Any], named: str) -> None:
-    ledger = PrivacyLedger(100.0, 0.5)
-    with pytest.raises(InvalidParameterError, match=f"^{named}"):
-        model(ledger=ledger, **changes).fit(*clusters())
-    assert not ledger.history
-
-
-@pytest.mark.parametrize("bounds", [1.0, "01", (0.0,), ("a", "b"), {0: 1}, ([[1], [2, 3]], 1)])
-def test_bounds_of_another_type(bounds: Any) -> None:
-    with pytest.raises(TypeError, match="bounds"):
-        model(bounds=bounds).fit(*clusters())
-
-
-def test_invalid_data_cost_nothing() -> None:
-    X, y = clusters()
-    ledger = PrivacyLedger(100.0, 0.5)
-    for given, labels in ((np.where(X > 1.0, np.nan, X), y), (X, y + 1), (X[:5], y)):
-        with pytest.raises(ValueError):
-            model(ledger=ledger).fit(given, labels)
-    with pytest.raises(InvalidParameterError, match="low = 0"):
-        model(ledger=ledger, bounds=(-1.0, 2.0)).fit(sparse.csr_matrix(X), y)
-    assert not ledger.history
-
-
 def test_bounds_are_those_of_the_fit() -> None:
     X, y = clusters()
     fitted = model(bounds=([-2] * 5, [3, 3, 3, 4, 4])).fit(X, y)
@@ -405,33 +266,3 @@ def test_bounds_are_those_of_the_fit() -> None:
     assert np.array_equal(high, [3.0, 3.0, 3.0, 4.0, 4.0])
     fitted.set_params(bounds=None)
     assert np.array_equal(fitted.decision_function(X), scores)
-
-
-@seeded
-def test_huge_rows_and_tiny_budgets_stay_finite() -> None:
-    X, y = clusters(40)
-    X[0], X[1], X[2] = 1e308, 5e-324, 0.0
-    for changes in ({"epsilon": 1e-6}, {"bounds": None}, {"epsilon": 1e4}, {"whiten": True}):
-        fitted = model(**changes).fit(X, y)
-        assert np.isfinite(fitted.coef_).all()
-        assert np.isfinite(fitted.decision_function(X)).all()
-
-
-def test_a_clone_shares_the_ledger_and_forgets_the_fit() -> None:
-    ledger = PrivacyLedger(100.0, 0.5)
-    fitted = model(ledger=ledger).fit(*clusters())
-    copied = clone(fitted)
-    assert copied.ledger is ledger
-    assert "privacy_" not in vars(copied)
-
-
-def test_what_was_planned_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    model(verbose=1).fit(*clusters())
-    assert "PrivateLinearSVC: 3 x 6 weights by gradient" in capsys.readouterr().out
-
-
-def test_the_source_of_noise_is_the_operating_system() -> None:
-    X, y = clusters()
-    first, second = (model().fit(X, y).coef_ for _ in range(2))
-    assert (first != second).all()
-    assert not _core.NoiseSource(None).seeded

@@ -5,26 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
 
 from dpsvm_fast import (
-    BudgetExceededError,
-    NotPrivateWarning,
-    ObjectivePerturbationSVC,
-    PrivacyLedger,
     PrivatePCA,
     _core,
     verify,
 )
-from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms.moments import SumPlan
 from dpsvm_fast.mechanisms.rows import PublicMap
 
 Array = NDArray[np.float64]
@@ -43,11 +34,6 @@ def sigma(fitted: PrivatePCA) -> float:
     scale = fitted.privacy_.parts[0].sigma
     assert scale is not None
     return scale
-
-
-def seeded(**changes: Any) -> PrivatePCA:
-    given: dict[str, Any] = {"data_norm": 2.0, "centre": CENTRE, "random_state": 7}
-    return PrivatePCA(**given | changes)
 
 
 unseeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -130,16 +116,6 @@ def test_what_is_published() -> None:
             method(X)
 
 
-@unseeded
-def test_a_fit_forgets_the_one_before() -> None:
-    fitted = seeded(n_components=2).fit(X)
-    fitted.set_params(n_components=None, centre=None).fit(X[:, :4])
-    assert fitted.components_.shape == (4, 4)
-    fresh = seeded(centre=None).fit(X[:, :4])
-    assert np.array_equal(fitted.components_, fresh.components_)
-    assert fitted.transform(X[:, :4]).shape == (600, 4)
-
-
 def test_little_data_and_much_noise_stay_finite() -> None:
     for rows in (X[:1], np.zeros((3, 6)), X[:2]):
         fitted = PrivatePCA(epsilon=1e-3, whiten=True).fit(rows)
@@ -183,26 +159,6 @@ def test_all_components_can_be_inverted(whiten: bool) -> None:
     assert "secret" not in str(caught.value)
 
 
-@unseeded
-@pytest.mark.parametrize("centre", [None, CENTRE])
-def test_sparse_rows_give_what_dense_ones_give(centre: Array | None) -> None:
-    dense = X * (X > 0.3)
-    for given in (sparse.csr_matrix(dense), sparse.csc_matrix(dense), sparse.csr_array(dense)):
-        fitted = seeded(n_components=3, centre=centre).fit(given)
-        twin = seeded(n_components=3, centre=centre).fit(dense)
-        assert np.array_equal(fitted.components_, twin.components_)
-        assert np.allclose(fitted.transform(given), twin.transform(dense), atol=1e-14)
-
-
-@unseeded
-def test_single_precision_rows() -> None:
-    rows = X.astype(np.float32)
-    fitted, twin = seeded().fit(rows), seeded().fit(rows.astype(np.float64))
-    assert np.array_equal(fitted.components_, twin.components_)
-    assert np.array_equal(fitted.transform(rows), twin.transform(rows.astype(np.float64)))
-    assert fitted.transform(rows).dtype == np.float64
-
-
 @pytest.mark.proof("private_pca")
 @unseeded
 def test_threads_and_other_rows_change_no_bit() -> None:
@@ -222,108 +178,6 @@ def test_threads_and_other_rows_change_no_bit() -> None:
     products = _core.row_products(unit, matrix, 2)
     np.testing.assert_allclose(products, unit @ matrix, rtol=0.0, atol=1e-14)
     assert np.array_equal(_core.row_products(unit[41:42], matrix, 1), products[41:42])
-
-
-def test_a_seed_is_called_not_private() -> None:
-    with pytest.warns(NotPrivateWarning):
-        first = seeded().fit(X)
-    with pytest.warns(NotPrivateWarning):
-        again = seeded().fit(X)
-    assert np.array_equal(first.components_, again.components_)
-    assert not first.privacy_.private
-    fresh = seeded(random_state=None).fit(X)
-    assert (fresh.eigenvalues_ != first.eigenvalues_).all()
-
-
-def test_more_components_than_features_are_refused_before_anything_is_spent() -> None:
-    ledger = PrivacyLedger(1.0, 1e-6)
-    for estimator, named in (
-        (PrivatePCA(7, ledger=ledger), "^n_components: got 7, expected at most 6, the number of"),
-        (PrivatePCA(2, centre=[0.0] * 5, ledger=ledger), "^centre: got 5 numbers, expected 6"),
-    ):
-        with pytest.raises(InvalidParameterError, match=named):
-            estimator.fit(X)
-    for rows in (np.where(X > 1.0, np.inf, X), X[:0], X[0], sparse.csr_matrix(X[:0])):
-        with pytest.raises(ValueError):
-            PrivatePCA(ledger=ledger).fit(rows)
-    assert not ledger.history
-    PrivatePCA(6, ledger=ledger).fit(X)
-    assert len(ledger.history) == 1
-
-
-def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PrivacyLedger(1.0, 1e-6)
-    PrivatePCA(ledger=ledger).fit(X)
-    monkeypatch.setattr(inputs, "checked_training_rows", lambda *_: pytest.fail("data were read"))
-    with pytest.raises(BudgetExceededError):
-        PrivatePCA(ledger=ledger).fit(X)
-    monkeypatch.undo()
-
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(SumPlan, "run", interrupted)
-    ledger = PrivacyLedger(1.0, 1e-6)
-    estimator = PrivatePCA(ledger=ledger)
-    with pytest.raises(KeyboardInterrupt):
-        estimator.fit(X)
-    assert len(ledger.history) == 1
-    assert not [name for name in vars(estimator) if name.endswith("_")]
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "named"),
-    [
-        ({"n_components": 0}, ValueError, "n_components: got 0, expected an integer >= 1"),
-        ({"n_components": -2}, ValueError, "n_components"),
-        ({"n_components": 0.5}, TypeError, "n_components"),
-        ({"n_components": True}, TypeError, "n_components"),
-        ({"n_components": "mle"}, TypeError, "n_components"),
-        ({"epsilon": 0.0}, ValueError, "epsilon"),
-        ({"delta": 0.0}, ValueError, "delta: got 0.0, expected a number in"),
-        ({"delta": 1.0}, ValueError, "delta"),
-        ({"data_norm": 0.0}, ValueError, "data_norm"),
-        ({"data_norm": 1e200}, ValueError, "data_norm"),
-        ({"centre": "origin"}, TypeError, "centre: got str"),
-        ({"centre": 0.0}, ValueError, "centre: expected None or a list"),
-        ({"centre": [[0.0] * 6]}, ValueError, "centre"),
-        ({"centre": [0.0] * 5 + [np.inf]}, ValueError, "centre"),
-        ({"whiten": 1}, TypeError, "whiten"),
-        ({"adjacency": "none"}, ValueError, "adjacency"),
-        ({"noise_grid": "coarse"}, ValueError, "noise_grid"),
-        ({"n_threads": 0}, ValueError, "n_threads"),
-    ],
-)
-def test_wrong_settings_are_named_and_data_not_read(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], error: type[Exception], named: str
-) -> None:
-    monkeypatch.setattr(inputs, "checked_training_rows", lambda *_: pytest.fail("data were read"))
-    with pytest.raises(error, match=f"^{named}"):
-        PrivatePCA(**changes).fit(X)
-
-
-def test_a_pipeline_spends_one_ledger() -> None:
-    labels = (X[:, 0] > 0.5).astype(int)
-    ledger = PrivacyLedger(6.0, 1e-4)
-    shared: dict[str, Any] = {"ledger": ledger, "delta": 1e-5, "data_norm": 2.0}
-    steps = (
-        PrivatePCA(3, 2.0, centre=CENTRE, **shared),
-        ObjectivePerturbationSVC(3.0, classes=[0, 1], **shared),
-    )
-    fitted = clone(make_pipeline(*steps)).fit(X, labels)
-    assert [record.label for record in ledger.history] == [
-        "PrivatePCA",
-        "ObjectivePerturbationSVC",
-        "ObjectivePerturbationSVC",
-    ]
-    assert fitted.score(X, labels) > 0.8
-
-
-def test_names_of_columns() -> None:
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    fitted = PrivatePCA(2).set_output(transform="pandas").fit(frame)
-    assert list(fitted.get_feature_names_out()) == ["privatepca0", "privatepca1"]
-    assert list(fitted.transform(frame).columns) == ["privatepca0", "privatepca1"]
 
 
 def test_eigenvectors_of_the_compiled_module() -> None:

@@ -6,24 +6,17 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse, stats
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dpsvm_fast import (
-    BudgetExceededError,
-    NotPrivateWarning,
-    PrivacyLedger,
     PrivateStandardScaler,
     PublicScaler,
     verify,
 )
-from dpsvm_fast.estimators import inputs
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms.moments import SumPlan
 
 ALPHA = 1e-6
 RNG = np.random.default_rng(0)
@@ -159,114 +152,10 @@ def test_noise_never_blows_a_column_up() -> None:
     assert tight.scale_[0] >= 0.5 * 2.0**-10
 
 
-def test_rows_in_any_form_release_the_same() -> None:
-    given = np.where(RNG.random(X.shape) < 0.3, X, 0.0)
-    with pytest.warns(NotPrivateWarning):
-        dense = scaler(random_state=5, n_threads=1).fit(given)
-    for rows, n_threads in (
-        (sparse.csr_matrix(given), 2),
-        (sparse.csc_matrix(given), 1),
-        (np.asfortranarray(given), 3),
-    ):
-        with pytest.warns(NotPrivateWarning):
-            other = scaler(random_state=5, n_threads=n_threads).fit(rows)
-        assert np.array_equal(dense.mean_, other.mean_)
-        assert np.array_equal(dense.scale_, other.scale_)
-        assert np.array_equal(dense.transform(given), other.transform(rows))
-    single = given.astype(np.float32)
-    with pytest.warns(NotPrivateWarning):
-        narrow = scaler(random_state=5).fit(single)
-    with pytest.warns(NotPrivateWarning):
-        wide = scaler(random_state=5).fit(single.astype(np.float64))
-    assert np.array_equal(narrow.mean_, wide.mean_)
-
-
-def test_the_ledger_is_charged_before_anything_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = PrivacyLedger(1.0, 1e-6)
-    scaler(ledger=ledger).fit(X)
-    assert len(ledger.history) == 1
-    monkeypatch.setattr(inputs, "checked_training_rows", lambda *_: pytest.fail("data were read"))
-    with pytest.raises(BudgetExceededError):
-        scaler(ledger=ledger).fit(X)
-    monkeypatch.undo()
-
-    def interrupted(*_: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(SumPlan, "run", interrupted)
-    ledger, estimator = PrivacyLedger(1.0, 1e-6), scaler()
-    with pytest.raises(KeyboardInterrupt):
-        estimator.set_params(ledger=ledger).fit(X)
-    assert len(ledger.history) == 1
-    assert not [name for name in vars(estimator) if name.endswith("_")]
-
-
-def test_invalid_data_cost_nothing() -> None:
-    ledger = PrivacyLedger(1.0, 1e-6)
-    for rows in (np.where(X > 1.0, np.nan, X), np.where(X > 1.0, -np.inf, X), X[:0], X[0], X + 0j):
-        with pytest.raises(ValueError):
-            scaler(ledger=ledger).fit(rows)
-    with pytest.raises(InvalidParameterError, match=r"^bounds: got 6"):
-        scaler(ledger=ledger).fit(X[:, :3])
-    assert not ledger.history
-
-
-WRONG_BOUNDS: list[tuple[Any, type[Exception]]] = [
-    (None, TypeError),
-    (1.0, TypeError),
-    ((0.0,), TypeError),
-    ((0.0, 1.0, 2.0), TypeError),
-    (("a", "b"), TypeError),
-    ((1.0, 0.0), InvalidParameterError),
-    ((1.0, 1.0), InvalidParameterError),
-    ((0.0, math.nan), InvalidParameterError),
-    ((math.nan, 1.0), InvalidParameterError),
-    ((0.0, math.inf), InvalidParameterError),
-    ((-1e308, 1e308), InvalidParameterError),
-    ((np.zeros(D), np.r_[np.ones(D - 1), 0.0]), InvalidParameterError),
-    ((np.zeros(D), np.ones(D - 1)), InvalidParameterError),
-    ((np.zeros((2, D)), np.ones((2, D))), InvalidParameterError),
-    ((np.zeros(D + 1), np.ones(D + 1)), InvalidParameterError),
-]
-
-
-@pytest.mark.parametrize("kind", [PublicScaler, lambda b: PrivateStandardScaler(bounds=b)])
-@pytest.mark.parametrize(("bounds", "error"), WRONG_BOUNDS, ids=lambda v: str(v)[:24])
-def test_wrong_bounds_are_named(kind: Any, bounds: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match=r"^bounds: "):
-        kind(bounds).fit(X)
-
-
 def test_bounds_are_asked_for() -> None:
     for kind in (PublicScaler, PrivateStandardScaler):
         with pytest.raises(TypeError, match="bounds"):
             kind()
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"epsilon": 0.0}, "epsilon"),
-        ({"delta": 1.0}, "delta"),
-        ({"adjacency": "none"}, "adjacency"),
-        ({"noise_grid": "coarse"}, "noise_grid"),
-        ({"n_threads": 0}, "n_threads"),
-    ],
-)
-def test_wrong_settings_are_named(changes: dict[str, Any], named: str) -> None:
-    with pytest.raises(InvalidParameterError, match=f"^{named}"):
-        scaler(**changes).fit(X)
-    with pytest.raises(TypeError, match=r"^with_std"):
-        scaler(with_std="yes").fit(X)
-
-
-def test_names_of_columns_and_clones() -> None:
-    frame = pd.DataFrame(X, columns=list("abcdef"))
-    for estimator in (scaler(), PublicScaler(BOUNDS)):
-        fitted = clone(estimator).fit(frame)
-        assert list(fitted.get_feature_names_out()) == list("abcdef")
-        shown = clone(estimator).set_output(transform="pandas").fit_transform(frame)
-        assert list(shown.columns) == list("abcdef")
 
 
 def test_a_public_scaler_maps_bounds_to_units() -> None:
