@@ -448,6 +448,31 @@ CATALOGUE = (
         ("test_a_ledger_holds_one_unit",),
     ),
     Mutant(
+        "a window charged to its first week",
+        "a spend on the rows of several periods that the others do not see",
+        (
+            Edit(
+                "{name: known[name] for name in charged or known}",
+                "{name: known[name] for name in charged[:1] or known}",
+            ),
+        ),
+        (
+            "test_a_window_is_charged_to_each_of_its_periods",
+            "test_no_opponent_who_interleaves_periods_exceeds_the_budget",
+        ),
+    ),
+    Mutant(
+        "nobody pays for all rows",
+        "a spend without periods that no period sees when the ledger is opened again",
+        (
+            Edit(
+                "touched = [record.periods or tuple(known) for record in news]",
+                "touched = [record.periods for record in news]",
+            ),
+        ),
+        ("test_snapshots_keep_periods_and_older_copies_name_their_version",),
+    ),
+    Mutant(
         "model scaled to the sphere",
         "DP-Helmet, Algorithms 1 and 3: R f/|f|, which is no projection",
         (

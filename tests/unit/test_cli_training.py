@@ -329,6 +329,21 @@ class TestFit:
             "mine"
         }
 
+    def test_periods_of_a_budget(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        budget = ("budget", "create", "weeks.budget", "--epsilon", "4", "--delta", "1e-5")
+        done(capsys, *budget, "--periods", "W1,W2,W3")
+        fit = ("fit", "rows.csv", *FIT, "-o", "m.json", "--force")
+        done(capsys, *fit, "--budget", "weeks.budget", "--periods", "W1")
+        done(capsys, *fit, "--budget", "weeks.budget", "--periods", "W2,W3")
+        assert main([*fit, "--budget", "weeks.budget", "--periods", "W3"]) == 3
+        assert main([*fit, "--budget", "weeks.budget", "--periods", "W4"]) == 2
+        assert main([*fit, "--periods", "W1"]) == 2
+        record = json.loads(done(capsys, "budget", "show", "weeks.budget", "--json"))
+        assert [one["period"] for one in record["periods"]] == ["W1", "W2", "W3"]
+        assert [spend["periods"] for spend in record["spends"][:1]] == [["W1"]]
+        assert all(one["remaining_epsilon"] < 1e-3 for one in record["periods"])
+        assert "W2 W3" in done(capsys, "budget", "show", "weeks.budget")
+
 
 class TestInterrupts:
     def test_before_and_after_the_spend(

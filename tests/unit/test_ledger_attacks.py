@@ -533,8 +533,8 @@ def test_a_decision_does_not_outlive_the_spends_of_others(
     decided = PrivacyLedger._admitted
     tries: list[int] = []
 
-    def disturbed(self: Any, events: Any) -> Any:
-        decision = decided(self, events)
+    def disturbed(self: Any, *asked: Any) -> Any:
+        decision = decided(self, *asked)
         if self is ledger and len(tries) < 3:
             tries.append(1)
             other.spend(TENTH)

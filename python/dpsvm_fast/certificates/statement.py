@@ -75,9 +75,11 @@ from dpsvm_fast.certificates.render import (
 from dpsvm_fast.certificates.words import (
     CAVEATS,
     FLOATING_POINT_CAVEAT,
+    PERIODS,
     PERSONS,
     PROTECTED,
     ROWS,
+    SAME_PERIOD,
     UNITS,
     federated_theorem_of,
     federated_word_problems,
@@ -149,6 +151,17 @@ class Statement(Record):
         assumed = tuple(PERSONS if text == ROWS else text for text in self.assumed_public)
         changed: Any = self
         return cast("StatementKind", replace(changed, unit=unit, assumed_public=assumed))
+
+    def of_periods(self: StatementKind, periods: tuple[str, ...]) -> StatementKind:
+        """Return the statement of a release that a ledger was charged for on these periods."""
+        if not periods:
+            return self
+        text = PERIODS.format(periods=", ".join(periods))
+        if self.adjacency == "replace_one":
+            text += SAME_PERIOD
+        changed: Any = self
+        assumed = (*self.assumed_public, text)
+        return cast("StatementKind", replace(changed, assumed_public=assumed))
 
     def for_group(
         self, size: int, *, delta: float | None = None, epsilon: float | None = None

@@ -100,6 +100,12 @@ FEATURES = "the number and names of the features, and whether the rows came dens
 
 ROWS, PERSONS = "the number of rows", "the number of persons"
 
+PERIODS = (
+    "the one period that each row belongs to; the rows are all of {periods}, whose rows alone the "
+    "ledger was charged for"
+)
+SAME_PERIOD = "; a row is exchanged for one of the same period"
+
 CLASSES_READ = "the label set, read from the training labels"
 
 CLASSES_GIVEN = "the label set, given as classes"
@@ -142,6 +148,7 @@ HOLES = {
     "step": r".+ \([A-Za-z0-9_]+\)",
     "protocol": "[a-z0-9+_-]{1,20}",
     "count": "[2-8]",
+    "periods": "[A-Za-z0-9._:+/-]+(?:, [A-Za-z0-9._:+/-]+)*",
 }
 
 GAUSSIAN = "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the sensitivity of "
@@ -472,7 +479,8 @@ def _odd_assumptions(statement: Any, labels: tuple[str, ...], more: tuple[str, .
     counted = PERSONS if statement.unit == "person" else ROWS
     rows = (counted,) if statement.adjacency == "replace_one" else ()
     needed = (PARAMETERS, FEATURES, *rows, *labels)
-    return _odd_sentences("assumed_public", statement.assumed_public, needed, more)
+    periods = PERIODS + (SAME_PERIOD if rows else "")
+    return _odd_sentences("assumed_public", statement.assumed_public, needed, (*more, periods))
 
 
 def _odd_reasons(statement: Any) -> list[str]:
@@ -548,7 +556,7 @@ def schema_words() -> dict[str, tuple[str, ...]]:
         (name, relation) for name in (*names, *more) for relation in ("add_remove", "replace_one")
     ]
     whats = [*(summed(*pair) for pair in every), CLIPPED, GRADIENTS]
-    fit = (FEATURES, ROWS, PERSONS, CLASSES_READ, CLASSES_GIVEN)
+    fit = (FEATURES, ROWS, PERSONS, CLASSES_READ, CLASSES_GIVEN, PERIODS, PERIODS + SAME_PERIOD)
     shared = (FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT, PRECISION_CAVEAT, MAX_ITER_CAVEAT)
     return {
         "protected": tuple(PROTECTED.values()),

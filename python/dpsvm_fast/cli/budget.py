@@ -76,6 +76,11 @@ def budget_command(ctx: click.Context) -> None:
     help="Sizes of later spends may be chosen by looking at earlier results.",
 )
 @click.option(
+    "--periods",
+    metavar="NAMES",
+    help="Such as weeks, with commas: each row is of one, and each has the whole budget.",
+)
+@click.option(
     "--anchor",
     type=FILE,
     help="A second file that counts the spends, as with budget anchor.",
@@ -109,6 +114,7 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
         path=file,
         adaptive=adaptive,
         anchor=options["anchor"],
+        periods=options["periods"].split(",") if options["periods"] else (),
     )
     screen.say(
         f"{file}: epsilon = {epsilon:g}, delta = {delta:g} ({adjacency}, unit {ledger.unit}); "
@@ -140,6 +146,7 @@ def anchor(screen: Screen, file: Path, anchor: Path) -> None:
         path=file,
         adaptive=ledger.adaptive,
         anchor=anchor,
+        periods=ledger.periods,
     )
     screen.say(f"{file}: its spends are counted in {ledger.anchor} too; so far {ledger.mark()}")
     screen.result(_summary(file, ledger))
@@ -171,6 +178,18 @@ def show(screen: Screen, file: Path, since: str | None) -> None:
             ("left", f"{record['remaining_epsilon']:.6g}", f"{ledger.delta:g}"),
         ),
     )
+    if ledger.periods:
+        screen.say(
+            "each row is of one period; spent and left are those of the period with most spent"
+        )
+        screen.table(
+            "Periods",
+            ("period", "spent", "left"),
+            [
+                (one["period"], f"{one['spent_epsilon']:.6g}", f"{one['remaining_epsilon']:.6g}")
+                for one in record["periods"]
+            ],
+        )
     if record["spends"]:
         screen.table(
             "Spends",
@@ -200,6 +219,14 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
         "adaptive": ledger.adaptive,
         "spent_epsilon": ledger.total()[0],
         "remaining_epsilon": ledger.remaining(),
+        "periods": [
+            {
+                "period": name,
+                "spent_epsilon": ledger.for_periods(name).total()[0],
+                "remaining_epsilon": ledger.for_periods(name).remaining(),
+            }
+            for name in ledger.periods
+        ],
         "spends": [spend.to_dict() for spend in ledger.history],
         "mark": ledger.mark(),
         "anchor": None if ledger.anchor is None else str(ledger.anchor),

@@ -330,6 +330,11 @@ def budget_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--budget", type=FILE, metavar="FILE", help="Spend from a file of 'budget create'."
         ),
         click.option(
+            "--periods",
+            metavar="NAMES",
+            help="Of the budget: those of the rows, with commas; only they are charged.",
+        ),
+        click.option(
             "--seed", "random_state", type=Whole(0), help="Repeatable noise: NOT PRIVATE."
         ),
         click.option("--threads", "n_threads", type=Whole(1), help="[default: all cores]"),
@@ -667,7 +672,7 @@ class AskedLedger(PrivacyLedger):
 
 
 # Options of a command that spends.
-SPENT = ("epsilon", "delta", "adjacency", "budget", "random_state")
+SPENT = ("epsilon", "delta", "adjacency", "budget", "random_state", "periods")
 
 
 class Spending:
@@ -684,6 +689,8 @@ class Spending:
         The budget file; None for no other record than the model's statement.
     seed : int or None, default=None
         Of the noise, which no budget is spent on.
+    periods : str or None, default=None
+        Periods of the budget that all rows are of, separated by commas; None charges all.
 
     Raises
     ------
@@ -698,6 +705,7 @@ class Spending:
         adjacency: str | None,
         path: Path | None,
         seed: int | None = None,
+        periods: str | None = None,
     ) -> None:
         if seed is not None and path is not None:
             raise CommandError(
@@ -708,12 +716,16 @@ class Spending:
             raise CommandError("--epsilon is missing; give the privacy parameter, such as 1")
         self.epsilon, self.delta = check.check_epsilon(epsilon), check.check_delta(delta)
         self.path = path
+        if periods is not None and path is None:
+            raise CommandError("--periods: they are those of a budget; give it with --budget")
         if path is None:
             self.adjacency = adjacency or "add_remove"
             # Asked like a file would be: it knows whether the spend has happened.
             self.ledger = AskedLedger(self.epsilon, self.delta, self.adjacency, strict=False)
         else:
             self.ledger = opened_budget(path, AskedLedger, to_spend=True)
+            if periods is not None:
+                self.ledger = self.ledger.for_periods(*periods.split(","))
             self.adjacency = adjacency or self.ledger.adjacency
             if self.adjacency != self.ledger.adjacency:
                 raise CommandError(

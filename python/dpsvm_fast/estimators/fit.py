@@ -116,6 +116,8 @@ def private_fit(
         LOG.info("%s: charged", name)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion).of_unit(facts.unit)
+    if ledger is not None:
+        statement = statement.of_periods(ledger.charged)
     LOG.info("%s: released, %s", name, "NOT PRIVATE" if reasons else "private")
     return estimator._attributes(plan, released) | rows.published | {"privacy_": statement}
 

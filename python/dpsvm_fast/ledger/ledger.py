@@ -13,7 +13,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from dpsvm_fast.accounting.adaptive import AdaptiveComposition
 from dpsvm_fast.accounting.composition import Composition
 from dpsvm_fast.accounting.export import dp_accounting_event
+from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates.events import PrivacyEvent
 from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
@@ -102,7 +103,13 @@ SLACK = 1e-9
 # Decisions that are made while others may spend; the next one is made while they wait.
 FREE_TRIES = 3
 
+# The one name where no periods are declared.
+ALL = ("",)
+
 Opened = TypeVar("Opened", bound="PrivacyLedger")
+Events = tuple[PrivacyEvent, ...]
+AnyComposition = Composition | AdaptiveComposition
+Compositions = dict[str, AnyComposition]
 
 
 class PrivacyLedger:
@@ -138,6 +145,10 @@ class PrivacyLedger:
         Whether a fit that would not be private, or whose failure would not be covered, is an error
         before anything is read or charged. False: a warning; the fit is charged what its noise
         would cost with a secret key, and listed as NOT PRIVATE. Of this object, not of the file.
+    periods : sequence of str, default=()
+        Names of periods, such as weeks, of which every row belongs to exactly one. Then
+        ``for_periods`` charges the rows of some periods only, and each period has the whole budget.
+        Of ``unit="row"`` only: a person who returns would be charged once and seen twice.
 
     Raises
     ------
@@ -179,14 +190,18 @@ class PrivacyLedger:
         adaptive: bool = False,
         anchor: str | os.PathLike[str] | None = None,
         strict: bool = True,
+        periods: Sequence[str] = (),
     ) -> None:
         self._strict = check_bool("strict", strict)
+        if isinstance(periods, str):
+            raise TypeError("periods: got a string, expected a sequence of names")
         budget = Budget(
             check_epsilon(epsilon),
             check_delta(delta),
             check_adjacency(adjacency),
             check_bool("adaptive", adaptive),
             check_option("unit", unit, UNITS),
+            tuple(periods),
         )
         if path is None:
             if anchor is not None:
@@ -208,6 +223,9 @@ class PrivacyLedger:
         records: list[SpendRecord],
     ) -> None:
         """Set every attribute and become visible to the fork hooks."""
+        # Of a handle on some periods: the ledger whose spends it makes, and their names.
+        self._whole: PrivacyLedger = self
+        self._charged: tuple[str, ...] = ()
         self._identity = identity
         self._budget = budget
         self._store = store
@@ -216,8 +234,10 @@ class PrivacyLedger:
         # All spends when in memory, those already seen when in a file. Appending is the one step
         # that spends; what follows from the list is caught up with the list afterwards.
         self._records = records
-        self._composed: tuple[Composition | AdaptiveComposition, int] = (
-            composition_for(budget),
+        # One composition for each period: of what is charged to its rows.
+        empty = composition_for(budget)
+        self._composed: tuple[Compositions, int] = (
+            dict.fromkeys(budget.periods or ALL, empty),
             0,
         )
         self._spent = (0, 0.0)
@@ -256,15 +276,78 @@ class PrivacyLedger:
         return self._strict
 
     @property
+    def periods(self) -> tuple[str, ...]:
+        """Declared periods; of what ``for_periods`` returns, those that it charges."""
+        return self._charged or self._budget.periods
+
+    @property
+    def charged(self) -> tuple[str, ...]:
+        """Periods whose rows alone are charged; empty for all rows."""
+        return self._charged
+
+    @property
     def anchor(self) -> Path | None:
         """The second file that counts the spends, if there is one."""
-        return None if self._store is None else self._store.anchor
+        store = self._whole._store
+        return None if store is None else store.anchor
 
     @property
     def history(self) -> tuple[SpendRecord, ...]:
-        """All spends so far, in order."""
-        with self._lock, self._up_to_date():
-            return tuple(self._records)
+        """All spends so far on rows of these periods, in order."""
+        whole = self._whole
+        with whole._lock, whole._up_to_date():
+            records = tuple(whole._records)
+        if not self._charged:
+            return records
+        own = set(self._charged)
+        return tuple(one for one in records if not one.periods or own & set(one.periods))
+
+    def for_periods(self: Opened, *periods: str) -> Opened:
+        """Return the same ledger, charging the rows of these periods only.
+
+        Hand it to fits whose rows are all of these periods. What it spends, refuses and has left is
+        about their rows; a fit on the rows of several periods is charged to each of them.
+
+        Parameters
+        ----------
+        *periods : str
+            Declared ones, at least one.
+
+        Raises
+        ------
+        InvalidParameterError
+            One of them was not declared. Nothing is spent.
+
+        Notes
+        -----
+        Guarantees: docs/proofs/adaptive_composition.md, section "Periods". Every row belongs to
+        exactly one declared period, which is public, as is the number of rows of each period with
+        ``adjacency="replace_one"``: a row is exchanged for one of the same period.
+
+        Examples
+        --------
+        >>> from dpsvm_fast.certificates import PureEvent
+        >>> from dpsvm_fast.ledger import PrivacyLedger
+        >>> ledger = PrivacyLedger(1.0, 0.0, periods=["2026-W01", "2026-W02"])
+        >>> for week in ledger.periods:
+        ...     ledger.for_periods(week).spend(PureEvent(1.0, "add_remove"))
+        >>> ledger.total()
+        (1.0, 0.0)
+        """
+        if not periods or not all(name in self.periods for name in periods):
+            declared = ", ".join(self.periods[:3]) + (", ..." if len(self.periods) > 3 else "")
+            raise InvalidParameterError.of(
+                "periods",
+                got=periods,
+                accepted=f"some of the declared ones: {declared}"
+                if self.periods
+                else "none: this ledger declares none; PrivacyLedger(..., periods=[...]) does, of "
+                "rows alone, as persons can return",
+            )
+        handle = object.__new__(type(self))
+        handle._whole, handle._charged = self._whole, tuple(dict.fromkeys(periods))
+        handle._budget, handle._strict, handle._spent = self._budget, self._strict, (0, 0.0)
+        return handle
 
     def spend(
         self,
@@ -299,13 +382,17 @@ class PrivacyLedger:
             raise TypeError(f"label: got {type(label).__name__}, expected a string")
         self._check_unit(unit)
         events = event if isinstance(event, tuple) else (event,)
+        self._whole._record(events, label, self._charged)
+
+    def _record(self, events: Events, label: str, charged: tuple[str, ...]) -> None:
+        """Record events about the rows of these periods, or of all."""
         with self._lock:
             for tries in range(FREE_TRIES, -1, -1):
                 # Decided before the file is locked, and valid if nobody spends in the meantime.
                 known, decision = len(self._records), None
                 refusal: BudgetExceededError | None = None
                 try:
-                    decision = self._admitted(events) if tries else None
+                    decision = self._admitted(events, charged) if tries else None
                 except BudgetExceededError as error:
                     refusal = error
                 with self._up_to_date() as session:
@@ -313,14 +400,16 @@ class PrivacyLedger:
                         continue
                     if refusal is not None:
                         raise refusal
-                    decision = decision or self._admitted(events)
+                    decision = decision or self._admitted(events, charged)
                     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-                    records = [SpendRecord(part, label, now, os.getpid()) for part in events]
+                    records = [
+                        SpendRecord(part, label, now, os.getpid(), charged) for part in events
+                    ]
                     if session is not None:
                         session.append(len(self._records) + 1, records)
                 # The list must not run ahead of a commit.
                 self._records += records
-                self._composed = (decision, len(self._records))
+                self._composed = (self._composed[0] | decision, len(self._records))
                 return
 
     def check(
@@ -334,9 +423,10 @@ class PrivacyLedger:
             As of ``spend``.
         """
         self._check_unit(unit)
-        with self._lock:
-            self._catch_up()
-            self._admitted(event if isinstance(event, tuple) else (event,))
+        whole = self._whole
+        with whole._lock:
+            whole._catch_up()
+            whole._admitted(event if isinstance(event, tuple) else (event,), self._charged)
 
     def _check_unit(self, unit: str | None) -> None:
         """Refuse events of another unit; ``None`` stands for that of the ledger."""
@@ -350,31 +440,35 @@ class PrivacyLedger:
     def total(self) -> tuple[float, float]:
         """Return the smallest known epsilon at the budget's delta, and that delta.
 
-        Rounded up: of a budget that is spent to the last, up to a relative 1e-9 more. It is about
-        events whose sizes were fixed beforehand. An adaptive ledger promises its budget; what
-        was spent at a moment that is chosen by looking at results, ``odometer`` tells.
+        Of several periods, that of the one on whose rows most was spent. Rounded up: of a budget
+        that is spent to the last, up to a relative 1e-9 more. It is about events whose sizes were
+        fixed beforehand. An adaptive ledger promises its budget; what was spent at a moment that is
+        chosen by looking at results, ``odometer`` tells.
         """
-        with self._lock:
-            self._catch_up()
-            composed, (count, spent) = self._composition(), self._spent
-            known = len(self._records)
+        whole = self._whole
+        with whole._lock:
+            composed, (count, spent) = self._current(), self._spent
+            known = len(whole._records)
         # Nobody waits while this is computed.
         if count != known:
-            spent = composed.epsilon(self.delta)
-            with self._lock:
+            spent = max(one.epsilon(self.delta) for one in composed.values())
+            with whole._lock:
                 self._spent = max(self._spent, (known, spent))
         return spent, self.delta
 
     def remaining(self) -> float:
         """Epsilon left at the budget's delta: a pure event of this size is still admitted."""
-        with self._lock:
-            self._catch_up()
-            composed = self._composition()
+        with self._whole._lock:
+            composed = self._current()
+        return min(map(self._left, composed.values()))
+
+    def _left(self, composed: AnyComposition) -> float:
+        """The same of one composition."""
         if isinstance(composed, AdaptiveComposition):
             return max(0.0, composed.remaining())
         if composed.has_distance:
             return composed.room(self.epsilon, self.delta)
-        return max(0.0, add_down(self.epsilon, -self.total()[0]))
+        return max(0.0, add_down(self.epsilon, -composed.epsilon(self.delta)))
 
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None
@@ -416,22 +510,37 @@ class PrivacyLedger:
         """
         tuned = self.epsilon if tuned_to is None else check_epsilon(tuned_to, "tuned_to")
         delta = mul_down(self.delta, 0.9) if delta is None else check_delta(delta)
-        composed = AdaptiveComposition(self.epsilon, self.delta, self.adjacency)
-        for record in self.history:
-            composed.add(record.event)
-        return composed.odometer(delta, tuned)
+        read = []
+        for events in self._by_period():
+            composed = AdaptiveComposition(self.epsilon, self.delta, self.adjacency)
+            for event in events:
+                composed.add(event)
+            read.append(composed.odometer(delta, tuned))
+        return max(epsilon for epsilon, _ in read), max(delta for _, delta in read)
 
     def to_dp_accounting(self) -> Any:
         """Return all spends as one event of the ``dp-accounting`` library.
 
-        As :func:`dp_accounting_event` and, without that library, :func:`dp_accounting_tree`.
+        As :func:`dp_accounting_event` and, without that library, :func:`dp_accounting_tree`. Of
+        several periods those of the one on which at least as much of everything was spent as on any
+        other.
 
         Raises
         ------
         ImportError
             The library is not installed.
+        InvalidParameterError
+            There is no such period; export each, by ``for_periods``.
         """
-        return dp_accounting_event(record.event for record in self.history)
+        parts = self._by_period()
+        totals = [of_events(events) for events in parts]
+        for events, own in zip(parts, totals, strict=True):
+            if all(other.within(own) for other in totals):
+                return dp_accounting_event(events)
+        raise InvalidParameterError(
+            "periods: none of them was charged at least as much of everything as every other; "
+            "export each by itself, ledger.for_periods(name).to_dp_accounting()"
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write budget and history as JSON: a snapshot, which does not follow later spends.
@@ -443,12 +552,13 @@ class PrivacyLedger:
         LedgerError
             There is something else than a file, or the history is too long for a snapshot.
         """
-        own = None if self._store is None else self._store.path
+        store = self._whole._store
+        own = None if store is None else store.path
         if os.path.realpath(path) == os.fspath(own or ""):
             raise InvalidParameterError.of(
                 "path", got=os.fspath(path), accepted="another file than the ledger itself"
             )
-        write_snapshot(Path(path), self._budget, self.history)
+        write_snapshot(Path(path), self._budget, self._whole.history)
 
     def mark(self) -> str:
         """The number of spends and a digest of them, to be kept elsewhere.
@@ -461,11 +571,12 @@ class PrivacyLedger:
         LedgerError
             The ledger is in no file.
         """
-        with self._lock:
-            if self._store is None:
+        whole = self._whole
+        with whole._lock:
+            if whole._store is None:
                 raise LedgerError("the ledger is in memory; give path= to keep it in a file")
-            self._catch_up()
-            return self._store.mark(len(self._records))
+            whole._catch_up()
+            return whole._store.mark(len(whole._records))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
@@ -486,6 +597,7 @@ class PrivacyLedger:
             budget.adjacency,
             unit=budget.unit,
             adaptive=budget.adaptive,
+            periods=budget.periods,
         )
         ledger._records.extend(records)
         return ledger
@@ -536,6 +648,8 @@ class PrivacyLedger:
         return ledger
 
     def __reduce__(self) -> tuple[object, ...]:
+        if self._charged:
+            return PrivacyLedger.for_periods, (self._whole, *self._charged)
         with self._lock:
             store = self._in_file()
         path = os.fspath(store.path)
@@ -543,9 +657,10 @@ class PrivacyLedger:
 
     def __repr__(self) -> str:
         # Never opens the file: a repr must not fail.
-        number = len(self._records)
+        number = len(self._whole._records)
         rule = "" if self.unit == "row" else f", unit={self.unit!r}"
         rule += ", adaptive=True" if self.adaptive else ""
+        rule += f", periods={list(self._charged)!r}" if self._charged else ""
         return (
             f"PrivacyLedger(epsilon={self.epsilon!r}, delta={self.delta!r}, "
             f"adjacency={self.adjacency!r}{rule}; {number} event{'' if number == 1 else 's'} seen)"
@@ -560,6 +675,11 @@ class PrivacyLedger:
             f"{len(history)} event{'' if len(history) == 1 else 's'}",
             f"  remaining  epsilon = {self.remaining():.6g}",
         ]
+        if self.periods:
+            lines.append(
+                f"  each row is of one of {len(self.periods)} periods; the numbers are those of "
+                "the one with most spent"
+            )
         lines += [f"  {i:>4}  {record}" for i, record in enumerate(history[:20], 1)]
         if len(history) > 20:
             lines.append(f"        ... and {len(history) - 20} more")
@@ -591,15 +711,31 @@ class PrivacyLedger:
         with self._up_to_date():
             pass
 
-    def _composition(self) -> Composition | AdaptiveComposition:
-        """Composition of all of ``_records``, which nobody changes."""
-        composition, count = self._composed
+    def _compositions(self, charged: tuple[str, ...]) -> Compositions:
+        """For each of these periods, or of all, the composition of what ``_records`` charge it."""
+        known, count = self._composed
         if count < len(self._records):
-            composition = composition.copy()
-            for record in self._records[count:]:
-                composition.add(record.event)
-            self._composed = (composition, len(self._records))
-        return composition
+            news = self._records[count:]
+            touched = [record.periods or tuple(known) for record in news]
+            known = known | {name: known[name].copy() for name in set().union(*touched)}
+            for record, names in zip(news, touched, strict=True):
+                for name in names:
+                    known[name].add(record.event)
+            self._composed = (known, len(self._records))
+        return {name: known[name] for name in charged or known}
+
+    def _current(self) -> Compositions:
+        """Compositions of the periods of this handle, up to date; needs the lock of the whole."""
+        self._whole._catch_up()
+        return self._whole._compositions(self._charged)
+
+    def _by_period(self) -> list[tuple[PrivacyEvent, ...]]:
+        """Events that touch the rows of each period."""
+        history = self.history
+        return [
+            tuple(one.event for one in history if not one.periods or name in one.periods)
+            for name in self.periods or ALL
+        ]
 
     def _in_file(self) -> SpendStore:
         """Return the store, moving the spends out of memory first; needs the lock."""
@@ -612,25 +748,29 @@ class PrivacyLedger:
                 self._store = store
         return self._store
 
-    def _admitted(self, events: tuple[Any, ...]) -> Composition | AdaptiveComposition:
-        """Return history with the events; raises when the budget does not allow it."""
+    def _admitted(self, events: Events, charged: tuple[str, ...]) -> Compositions:
+        """Return what touches these periods with the events; raises if any exceeds the budget."""
         check_arithmetic()
-        composed = self._composition().copy()
-        for part in events:
-            composed.add(part)
-        if isinstance(composed, AdaptiveComposition):
-            fits = composed.fits()
-        else:
-            fits = composed.fits(mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK))
-        if fits:
-            return composed
-        raise BudgetExceededError(self._refusal(events))
+        found = {}
+        for name, before in self._compositions(charged).items():
+            composed = before.copy()
+            for part in events:
+                composed.add(part)
+            if isinstance(composed, AdaptiveComposition):
+                fits = composed.fits()
+            else:
+                most = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
+                fits = composed.fits(*most)
+            if not fits:
+                raise BudgetExceededError(self._refusal(events, name, before))
+            found[name] = composed
+        return found
 
-    def _refusal(self, events: tuple[PrivacyEvent, ...]) -> str:
+    def _refusal(self, events: Events, name: str, before: AnyComposition) -> str:
         """Budget, spent and asked, in one sentence each."""
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
-        spent = self._composition().epsilon(self.delta)
-        text += f"({self.adjacency}); spent at that delta: epsilon={spent:.6g}; "
+        spent, where = before.epsilon(self.delta), f" on {name}" if name else ""
+        text += f"({self.adjacency}); spent{where} at that delta: epsilon={spent:.6g}; "
         alone = composition_for(self._budget)
         for event in events:
             alone.add(event)
@@ -668,7 +808,7 @@ def _reopened(
     return ledger
 
 
-def composition_for(budget: Budget) -> Composition | AdaptiveComposition:
+def composition_for(budget: Budget) -> AnyComposition:
     """Return an empty composition by the rule of the budget."""
     if budget.adaptive:
         return AdaptiveComposition(budget.epsilon, budget.delta, budget.adjacency, SLACK)

@@ -43,6 +43,7 @@ from dpsvm_fast.certificates.record import (
     Options,
     Range,
     Record,
+    Text,
     read_json,
 )
 from dpsvm_fast.certificates.words import UNITS
@@ -50,9 +51,9 @@ from dpsvm_fast.exceptions import InvalidParameterError, LedgerError
 from dpsvm_fast.files import write_bytes
 
 FORMAT = "dpsvm_fast.ledger"
-# Of a ledger of another unit than rows: the fourth; with adaptive=True: the second; of a file with
-# an anchor: the third; of all others: the first, as ever.
-VERSION, ADAPTIVE_VERSION, ANCHORED_VERSION, PERSON_VERSION = 1, 2, 3, 4
+# Of a ledger with periods: the fifth; of another unit than rows: the fourth; with adaptive=True:
+# the second; of a file with an anchor: the third; of all others: the first, as ever.
+VERSION, ADAPTIVE_VERSION, ANCHORED_VERSION, PERSON_VERSION, PERIOD_VERSION = 1, 2, 3, 4, 5
 
 # Seconds to wait for the other processes; a transaction takes about a millisecond.
 PATIENCE = 120.0
@@ -64,6 +65,9 @@ LONGEST_PAUSE = 0.05
 LARGEST_STORE, LARGEST_SNAPSHOT, LARGEST_ANCHOR = 1 << 25, 1 << 23, 1 << 23
 
 MOST_SPENDS, LONGEST_TEXT = 100_000, 1 << 18
+# One header names all periods; their names look different on any screen.
+MOST_PERIODS = 4000
+_PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/-]{0,39}")
 # Steps of SQLite's machine to read two definitions, in thousands.
 STEPS_OF_TABLES = 10
 
@@ -89,7 +93,7 @@ _UNREADABLE = (sqlite3.Error, ValueError, ArithmeticError, RecursionError, Memor
 
 @dataclass(frozen=True)
 class Budget(Record):
-    """What a ledger may spend: (epsilon, delta) for one relation and unit, and by which rule."""
+    """What may be spent: (epsilon, delta) for one relation and unit, and by which rule."""
 
     DERIVED: ClassVar[tuple[str, ...]] = ("version",)
 
@@ -98,10 +102,27 @@ class Budget(Record):
     adjacency: Adjacency
     adaptive: Annotated[bool, LeftOut()] = False
     unit: Annotated[str, Options(*UNITS), LeftOut()] = "row"
+    periods: Annotated[tuple[Text, ...], Range(0, MOST_PERIODS), LeftOut()] = ()
+
+    def check(self) -> None:
+        """Refuse a period that is declared twice, and periods of what is in more than one."""
+        odd = [name for name in self.periods if not _PERIOD.fullmatch(name)]
+        if odd or len(set(self.periods)) < len(self.periods):
+            raise InvalidParameterError(
+                "periods: expected different names of 1 to 40 letters, digits or any of ._:+/-, "
+                "beginning with a letter or digit"
+            )
+        if self.periods and self.unit != "row":
+            raise InvalidParameterError(
+                f"periods: a {self.unit} can have rows in several periods, and each would have the "
+                "whole budget; expected unit='row', or no periods"
+            )
 
     @property
     def version(self) -> Count:
         """Version of the format that can say it."""
+        if self.periods:
+            return PERIOD_VERSION
         if self.unit != "row":
             return PERSON_VERSION
         return ADAPTIVE_VERSION if self.adaptive else VERSION
@@ -114,7 +135,16 @@ class Budget(Record):
     def __str__(self) -> str:
         rule = ", adaptive" if self.adaptive else ""
         unit = "" if self.unit == "row" else f", {self.unit}"
+        if self.periods:
+            unit += f", {len(self.periods)} periods {self.periods[0]}..{self.periods[-1]}"
         return f"epsilon={self.epsilon!r}, delta={self.delta!r}, {self.adjacency}{unit}{rule}"
+
+    def check_spend(self, spend: SpendRecord, path: Path) -> None:
+        """Refuse a spend in a file that is of another relation, or of an unknown period."""
+        if spend.event.adjacency != self.adjacency:
+            raise LedgerError(f"{path}: a spend is of another neighbouring relation")
+        if not set(spend.periods) <= set(self.periods):
+            raise LedgerError(f"{path}: a spend is of a period that was not declared")
 
 
 @dataclass(frozen=True)
@@ -131,15 +161,19 @@ class SpendRecord(Record):
         ISO 8601, in UTC.
     process : int
         Number of the process that spent.
+    periods : tuple of str
+        The only ones whose rows are charged; empty for all rows.
     """
 
     event: PrivacyEvent
     label: str
     time: str
     process: Annotated[int, Range(0)]
+    periods: Annotated[tuple[Text, ...], LeftOut()] = ()
 
     def __str__(self) -> str:
-        return f"{self.time[:19]}Z  {_in_short(self.event.to_dict())}  {self.label}".rstrip()
+        what = " ".join([_in_short(self.event.to_dict()), *self.periods])
+        return f"{self.time[:19]}Z  {what}  {self.label}".rstrip()
 
 
 Read = TypeVar("Read", bound=Record)
@@ -342,7 +376,8 @@ class SpendStore:
                 raise LedgerError(f"{self.path}: the ledger's header is damaged")
             header |= {"adaptive": True} if adaptive else {}
             version = ADAPTIVE_VERSION if adaptive else VERSION
-            header["version"] = PERSON_VERSION if "unit" in header else version
+            version = PERSON_VERSION if "unit" in header else version
+            header["version"] = PERIOD_VERSION if "periods" in header else version
         if not isinstance(identity, str) or not re.fullmatch("[0-9a-f]{32}", identity):
             raise LedgerError(f"{self.path}: the ledger has no identity")
         budget = _read(Budget, header, "the ledger")
@@ -484,8 +519,7 @@ class Session:
             digest = _digest(chain[number - 1], text.encode("utf-8", "surrogatepass"))
             if number > known:
                 record = _read(SpendRecord, _json(text), "a spend")
-                if record.event.adjacency != store.budget.adjacency:
-                    raise LedgerError(f"{store.path}: a spend is of another neighbouring relation")
+                store.budget.check_spend(record, store.path)
                 self.news.append(record)
                 chain.append(digest)
             elif digest != chain[number]:
@@ -738,8 +772,8 @@ def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
         raise LedgerError(f"{path}: the spends are no list")
     budget = _read(Budget, document, str(path))
     records = [_read(SpendRecord, record, "a spend") for record in spends]
-    if any(record.event.adjacency != budget.adjacency for record in records):
-        raise LedgerError(f"{path}: a spend is of another neighbouring relation")
+    for record in records:
+        budget.check_spend(record, path)
     return budget, records
 
 
