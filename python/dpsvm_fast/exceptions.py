@@ -103,8 +103,9 @@ def _shown(value: object) -> str:
 class PartitionError(RuntimeError):
     """A partition could not be loaded or holds something else than was declared.
 
-    Nothing is released and the budget is spent. That this happened depends on the data and is not
-    covered by (epsilon, delta).
+    Nothing is released. The budget is spent, unless partitions were looked at before that to see
+    whose rows they hold. That this happened depends on the data and is not covered by (epsilon,
+    delta).
 
     Parameters
     ----------
@@ -112,16 +113,18 @@ class PartitionError(RuntimeError):
         Its number, from 0.
     reason : str
         A constant text; never a value.
+    spent : bool, default=True
+        Whether the budget is spent.
     """
 
-    def __init__(self, partition: int, reason: str) -> None:
-        super().__init__(f"partition {partition}: {reason}; the budget is spent")
-        self.partition = partition
-        self.reason = reason
+    def __init__(self, partition: int, reason: str, spent: bool = True) -> None:  # noqa: FBT001, FBT002
+        what = "the budget is spent" if spent else "nothing was spent"
+        super().__init__(f"partition {partition}: {reason}; {what}")
+        self.partition, self.reason, self.spent = partition, reason, spent
 
-    def __reduce__(self) -> tuple[type[PartitionError], tuple[int, str]]:
+    def __reduce__(self) -> tuple[type[PartitionError], tuple[int, str, bool]]:
         """Made again from what it was made of: errors cross processes."""
-        return type(self), (self.partition, self.reason)
+        return type(self), (self.partition, self.reason, self.spent)
 
 
 class ClusterError(RuntimeError):

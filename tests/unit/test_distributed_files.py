@@ -72,8 +72,8 @@ def test_records_in_files_are_checked(
 ) -> None:
     append = executors.RecordFile.append
 
-    def damaged(self: executors.RecordFile, records: Any) -> None:
-        append(self, records)
+    def damaged(self: executors.RecordFile, *given: Any) -> None:
+        append(self, *given)
         path = self.classes if damage == "class" else self.entries
         values = np.fromfile(path, np.uint32 if damage == "class" else np.float32)
         if damage == "cut":

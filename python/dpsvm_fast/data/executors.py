@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import uuid
 import warnings
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,14 @@ from scipy import sparse
 from dpsvm_fast import _core
 from dpsvm_fast.certificates.words import CLUSTER_CAVEAT
 from dpsvm_fast.estimators.frames import label_values
-from dpsvm_fast.estimators.inputs import checked_outputs, encoded_labels
+from dpsvm_fast.estimators.inputs import (
+    Owners,
+    checked_groups,
+    checked_outputs,
+    column_moments,
+    encoded_labels,
+    owners,
+)
 from dpsvm_fast.exceptions import (
     ClusterError,
     InvalidParameterError,
@@ -32,7 +40,6 @@ from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
     PublicMap,
     ReleasedMap,
-    compiled_rows,
     row_blocks,
 )
 
@@ -42,10 +49,21 @@ from dpsvm_fast.mechanisms.rows import (
 Array = NDArray[np.float64]
 
 
+class Loaded(NamedTuple):
+    """Checked rows of a partition; rows of persons of several are behind all others."""
+
+    X: Any
+    codes: NDArray[np.int64]
+    # None where every row is a person of its own.
+    owners: Owners | None
+    # Ids of persons, as they came.
+    ids: NDArray[Any] | None
+
+
 class Operation(ABC):
     """A sum over the records of a partition."""
 
-    # Whether it needs rows as they come instead of records.
+    # Whether it needs rows as they are loaded instead of records.
     raw: ClassVar[bool] = False
 
     @abstractmethod
@@ -88,8 +106,49 @@ class Moments(Operation):
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """Integers."""
-        how: dict[str, Any] = {"offset": self.offset, "scale": self.scale, "n_threads": n_threads}
-        return _core.column_moments(compiled_rows(rows), **how)
+        persons = np.empty(0, np.int64) if rows.owners is None else rows.owners.persons
+        return column_moments(rows.X, persons, self.offset, self.scale, n_threads)
+
+
+@dataclass(frozen=True, eq=False)
+class Persons(Operation):
+    """Who has rows in a partition, so that partitions can be compared.
+
+    Parameters
+    ----------
+    key : bytes
+        Ids leave a partition as digests under this key, which is secret and used once.
+    part, n_parts : int
+        Digests are looked at in so many parts, to bound memory; with 0 rows are counted only.
+    """
+
+    raw = True
+
+    key: bytes = field(repr=False)
+    part: int
+    n_parts: int
+
+    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
+        """None: digests are no sum."""
+        return ()
+
+    def digests(self, ids: NDArray[Any] | None) -> NDArray[Any]:
+        """Digests of the different ids among these that belong to the part."""
+        if ids is None or self.n_parts == 0:
+            return np.empty(0, dtype=DIGEST)
+        found = [self._digest(one) for one in np.unique(ids).tolist()]
+        mine = [
+            one for one in found if int.from_bytes(one[:8], "little") % self.n_parts == self.part
+        ]
+        return np.frombuffer(b"".join(mine), dtype=DIGEST)
+
+    def _digest(self, one: Any) -> bytes:
+        """Equal for equal ids, whatever their type."""
+        text = one if isinstance(one, str) else str(int(one))
+        return hashlib.blake2b(text.encode(), digest_size=DIGEST.itemsize, key=self.key).digest()
+
+
+DIGEST = np.dtype("S16")
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +193,10 @@ STOPPED = "the fit was cancelled"
 NO_MEMORY = "there is not enough memory for it"
 
 BAD_LABELS = "expected one label for each row, each of them in `classes`"
+BAD_OWNERS = (
+    "expected an id of a person and a finite weight that is not negative for each row, as far as "
+    "they were declared"
+)
 # Fits whose records one process keeps at a time; one that was not told to end is dropped then.
 MOST_FITS = 4
 # Numbers of ended fits that are remembered, so that a late task keeps nothing for them.
@@ -174,6 +237,17 @@ class Transformed:
 
 
 @dataclass(frozen=True, eq=False)
+class Weighed:
+    """Rows with the weights of their classes."""
+
+    factors: Array
+
+    def apply(self, records: _core.Records, n_threads: int) -> None:
+        """Changes the records."""
+        records.weigh(self.factors)
+
+
+@dataclass(frozen=True, eq=False)
 class Features:
     """Random features of the rows, of a public map."""
 
@@ -200,6 +274,10 @@ class Recipe:
         None before the rows are mapped.
     n_classes : int
     changes : tuple of Change
+    owners : tuple of str
+        Of "groups" and "sample_weight": what is loaded behind the labels.
+    max_weight : float
+        To which weights are clipped, and which counts as one row.
     """
 
     n_features: int
@@ -208,29 +286,51 @@ class Recipe:
     public: PublicMap | None = None
     n_classes: int = 2
     changes: tuple[Change, ...] = ()
+    owners: tuple[str, ...] = ()
+    max_weight: float = 1.0
 
-    def checked(self, loaded: Any) -> tuple[Any, NDArray[np.int64]]:
-        """Rows as the compiled module takes them, and class indices.
+    def checked(self, loaded: Any) -> Loaded:
+        """Rows as the compiled module takes them, class indices, and who owns the rows.
 
         Raises
         ------
         RefusedError
             Something else was loaded.
         """
-        pair = isinstance(loaded, tuple) and len(loaded) == 2
-        X, y = loaded if pair else (loaded, None)
+        known = isinstance(loaded, tuple) and len(loaded) == 2 + len(self.owners)
+        X, y, *given = loaded if known else (loaded, None)
         shape: tuple[int, ...] = getattr(X, "shape", ())
         if sparse.issparse(X) is self.sparse and len(shape) == 2 and shape[1] == self.n_features:
             codes = self._codes(y, shape[0])
+            if shape[0] == 0:
+                return Loaded(X, codes, None, None)
+            if len(given) < len(self.owners):
+                raise RefusedError(BAD_OWNERS)
             try:
-                return (X if shape[0] == 0 else checked_outputs(None, X)), codes
-            except MemoryError:
+                return self._owned(checked_outputs(None, X), codes, given)
+            except (MemoryError, RefusedError):
                 raise
             except Exception:
                 # What it says may quote a number.
                 pass
         kind = "CSR" if self.sparse else "dense"
         raise RefusedError(f"expected {kind} rows of {self.n_features} finite numbers")
+
+    def _owned(self, X: Any, codes: NDArray[np.int64], given: list[Any]) -> Loaded:
+        """Rows in the order of their persons."""
+        if not given and self.max_weight == 1.0:
+            return Loaded(X, codes, None, None)
+        own = dict(zip(self.owners, given, strict=True))
+        weights, n_rows = own.get("sample_weight"), X.shape[0]
+        try:
+            ids = checked_groups(own["groups"], n_rows) if "groups" in own else None
+            if weights is not None and np.shape(weights) == (n_rows,) and not np.any(weights):
+                # Weights may all be zero here, not everywhere.
+                return Loaded(X[:0], codes[:0], None, None)
+            found = owners(ids, weights, n_rows, self.max_weight)
+        except InvalidParameterError:
+            raise RefusedError(BAD_OWNERS) from None
+        return Loaded(*found.ordered(X, codes), found._replace(order=None), ids)
 
     def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:
         """Class indices; rows without labels are all of class 0."""
@@ -246,12 +346,16 @@ class Recipe:
             pass
         raise RefusedError(BAD_LABELS)
 
-    def mapped(self, X: Any, codes: NDArray[np.int64], n_threads: int) -> _core.Records:
+    def mapped(self, rows: Loaded, n_threads: int) -> _core.Records:
         """Records before any change."""
         assert self.public is not None
+        X = rows.X
         if self.public.offset is not None and sparse.issparse(X):
             X = X.toarray()
-        return self.public.records(X, codes, self.n_classes, n_threads)
+        records = self.public.records(X, rows.codes, self.n_classes, n_threads)
+        if rows.owners is not None:
+            records.own(rows.owners.persons, rows.owners.weights)
+        return records
 
 
 @dataclass(repr=False)
@@ -260,23 +364,32 @@ class Share:
 
     Parameters
     ----------
-    n_rows : int
+    n_rows : float
+        Number of rows, or of their weights, at most 1 a person.
+    n_persons : int
+        Number of persons, or of rows where each is one.
     parts : tuple of ndarray or None
         None where there were no rows.
+    digests : tuple of ndarray
+        Of persons, each of one partition.
     failure : tuple of (int, str) or None
         The first partition that failed, and a constant text.
     builds : frozenset of str
         Of the processes that summed.
     """
 
-    n_rows: int = 0
+    n_rows: float = 0
+    n_persons: int = 0
     parts: tuple[NDArray[Any], ...] | None = None
+    digests: tuple[NDArray[Any], ...] = ()
     failure: tuple[int, str] | None = None
     builds: frozenset[str] = frozenset()
 
     def add(self, other: Share) -> None:
         """Takes in another share. Exact, so that the order does not matter."""
         self.n_rows += other.n_rows
+        self.n_persons += other.n_persons
+        self.digests += other.digests
         self.builds |= other.builds
         if self.failure is None or (other.failure is not None and other.failure < self.failure):
             self.failure = other.failure
@@ -302,7 +415,8 @@ class _Kept:
     lock: threading.Lock = field(default_factory=threading.Lock)
     records: _core.Records | None = None
     n_changes: int = 0
-    n_rows: int = 0
+    n_rows: float = 0
+    n_persons: int = 0
 
 
 # Of this process: records of fits that go on, and names of fits that are over.
@@ -389,25 +503,26 @@ def _share(
     kept = _Kept() if token is None else _kept(token, partition)
     try:
         with kept.lock:
-            rows = kept.records
+            rows: Any = kept.records
             if rows is None or operation.raw:
-                X, codes = loaded(loader, recipe)
-                if X.shape[0] == 0:
+                own = loaded(loader, recipe)
+                if own.X.shape[0] == 0:
                     return Share()
-                rows, n_rows = X, X.shape[0]
-                if not operation.raw:
-                    kept.records = rows = recipe.mapped(X, codes, n_threads)
-                    kept.n_changes, kept.n_rows = 0, n_rows
-                del X
-            else:
-                n_rows = kept.n_rows
-            if not operation.raw:
-                # Without records should a change that has not been made yet fail.
-                kept.records = None
-                for change in recipe.changes[kept.n_changes :]:
-                    change.apply(rows, n_threads)
-                kept.records, kept.n_changes = rows, len(recipe.changes)
-            return Share(n_rows, operation.parts(rows, partition, n_threads))
+                n_rows, n_persons = counts_of(own)
+                if operation.raw:
+                    of = operation.digests(own.ids) if isinstance(operation, Persons) else None
+                    parts = operation.parts(own, partition, n_threads)
+                    return Share(n_rows, n_persons, parts, () if of is None else (of,))
+                rows = recipe.mapped(own, n_threads)
+                kept.n_changes, kept.n_rows, kept.n_persons = 0, n_rows, n_persons
+                del own
+            # Without records should a change that has not been made yet fail.
+            kept.records = None
+            for change in recipe.changes[kept.n_changes :]:
+                change.apply(rows, n_threads)
+            kept.records, kept.n_changes = rows, len(recipe.changes)
+            parts = operation.parts(rows, partition, n_threads)
+            return Share(kept.n_rows, kept.n_persons, parts)
     except Exception as error:
         return unsummed(partition, error)
 
@@ -423,15 +538,22 @@ def unsummed(partition: int, error: Exception) -> Share:
     return Share(failure=(partition, f"its records could not be summed: {kind}"))
 
 
-def loaded(loader: Loader, recipe: Recipe) -> tuple[Any, NDArray[np.int64]]:
-    """Checked rows and class indices of a partition."""
+def counts_of(rows: Loaded) -> tuple[float, int]:
+    """Number of rows or of their weights, and number of persons."""
+    if rows.owners is None:
+        return rows.X.shape[0], rows.X.shape[0]
+    return rows.owners.total, rows.owners.n_persons
+
+
+def loaded(loader: Loader, recipe: Recipe) -> Loaded:
+    """Checked rows of a partition."""
     try:
         rows = loader()
     except (MemoryError, RefusedError):
         raise
     except Exception as error:
         raise RefusedError(f"its loader raised {type(error).__name__}") from None
-    return recipe.checked(rows)
+    return rows if isinstance(loader, PreparedRows) else recipe.checked(rows)
 
 
 # Records that are made once and kept in files, where memory has no room for them.
@@ -467,11 +589,12 @@ class PreparedRows:
     recipe: Recipe
     n_threads: int
 
-    def __call__(self) -> tuple[Any, Any]:
-        """Mapped rows and class indices."""
+    def __call__(self) -> Loaded:
+        """Mapped rows, which need no further check."""
         assert self.recipe.public is not None
-        X, codes = loaded(self.loader, self.recipe)
-        return _mapped(self.recipe.public, _released(self.recipe), X, self.n_threads), codes
+        rows = loaded(self.loader, self.recipe)
+        released = _released(self.recipe)
+        return rows._replace(X=_mapped(self.recipe.public, released, rows.X, self.n_threads))
 
 
 @dataclass(eq=False, repr=False)
@@ -483,15 +606,23 @@ class RecordFile:
     partition : int
         The first one.
     entries, classes : Path
-    n_partitions : int
-    n_rows : int
+    owners : Path or None
+        Where persons of several rows begin, and weights; None where there are none.
+    n_partitions, n_stored : int
+        Partitions and rows in the files.
+    n_rows : float
+    n_persons : int
+        As of `Share`.
     """
 
     partition: int
     entries: Path
     classes: Path
+    owners: Path | None = None
     n_partitions: int = 0
-    n_rows: int = 0
+    n_stored: int = 0
+    n_rows: float = 0
+    n_persons: int = 0
 
     @classmethod
     def new(cls, partition: int, folder: Path) -> RecordFile:
@@ -501,17 +632,32 @@ class RecordFile:
             path.touch(mode=0o600, exist_ok=False)
         return made
 
-    def append(self, records: _core.Records) -> None:
-        """Write the records of the next partition."""
+    def append(self, records: _core.Records, rows: Loaded) -> None:
+        """Write the records of the next partition; the only one where rows have owners."""
         records.append_to(self.entries, self.classes)
+        if rows.owners is not None:
+            self.owners = self.entries.with_name(f"owners-{self.partition}")
+            self.owners.touch(mode=0o600, exist_ok=False)
+            with self.owners.open("wb") as file:
+                np.savez(file, rows.owners.persons, rows.owners.weights)
+        n_rows, n_persons = counts_of(rows)
         self.n_partitions += 1
-        self.n_rows += records.n_rows
+        self.n_stored += records.n_rows
+        self.n_rows, self.n_persons = self.n_rows + n_rows, self.n_persons + n_persons
 
-    def share(self, room: _core.Records, operation: Operation, n_threads: int) -> Share:
+    def share(
+        self, room: _core.Records, changes: Sequence[Change], operation: Operation, n_threads: int
+    ) -> Share:
         """Exact sums over the records, which replace those in ``room``."""
         try:
-            room.read_from(self.entries, self.classes, self.n_rows, n_threads)
-            return Share(self.n_rows, operation.parts(room, self.partition, n_threads))
+            room.read_from(self.entries, self.classes, self.n_stored, n_threads)
+            if self.owners is not None:
+                with np.load(self.owners) as owners:
+                    room.own(owners["arr_0"], owners["arr_1"])
+            for change in changes:
+                change.apply(room, n_threads)
+            parts = operation.parts(room, self.partition, n_threads)
+            return Share(self.n_rows, self.n_persons, parts)
         except Exception as error:
             return unsummed(self.partition, error)
 
@@ -618,7 +764,7 @@ class LocalExecutor:
                 )
         for file in self._files:
             if total.failure is None and self._room is not None:
-                total.add(file.share(self._room, operation, self._n_threads))
+                total.add(file.share(self._room, recipe.changes, operation, self._n_threads))
         return total
 
     def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
@@ -629,7 +775,9 @@ class LocalExecutor:
         PartitionError
             A partition holds something else than was declared, or cannot be written.
         """
-        simple = all(isinstance(change, (Centred, Transformed)) for change in recipe.changes)
+        weighed = tuple(one for one in recipe.changes if isinstance(one, Weighed))
+        kinds = (Centred, Transformed, Weighed)
+        simple = all(isinstance(change, kinds) for change in recipe.changes)
         if self._scratch is None or not simple or recipe.sparse or recipe.public is None:
             return recipe
         found: list[Loader] = [PreparedRows(one, recipe, self._n_threads) for one in self._loaders]
@@ -639,17 +787,19 @@ class LocalExecutor:
             classes=np.arange(recipe.n_classes),
             public=PublicMap(unit=False, data_norm=1.0),
             n_classes=recipe.n_classes,
+            changes=weighed,
         )
         files = self._files
         for number, loader in list(enumerate(found))[self._n_resident :]:
             try:
-                X, codes = loader()
-                if X.shape[0] == 0:
+                rows = loader()
+                if rows.X.shape[0] == 0:
                     continue
-                self._room = records = again.mapped(X, codes, self._n_threads)
-                if not files or not together or files[-1].n_partitions == PARTITIONS_OF_FILE:
+                self._room = records = again.mapped(rows, self._n_threads)
+                alone = not together or rows.owners is not None
+                if not files or alone or files[-1].n_partitions == PARTITIONS_OF_FILE:
                     files.append(RecordFile.new(number, self._scratch))
-                files[-1].append(records)
+                files[-1].append(records, rows)
             except MemoryError:
                 raise PartitionError(number, NO_MEMORY) from None
             except RefusedError as refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,15 +25,18 @@ from dpsvm_fast.data.executors import (
     LocalExecutor,
     Moments,
     Operation,
+    Persons,
     Recipe,
     SecondMoments,
     Share,
     Sums,
     Transformed,
+    Weighed,
 )
 from dpsvm_fast.data.partitions import Partitions
 from dpsvm_fast.estimators.fit import private_fit
 from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
+from dpsvm_fast.estimators.inputs import class_factors
 from dpsvm_fast.estimators.kernel import PrivateKernelSVC
 from dpsvm_fast.estimators.linear import PrivateLinearSVC
 from dpsvm_fast.exceptions import InvalidParameterError, PartitionError
@@ -52,12 +56,15 @@ Array = NDArray[np.float64]
 
 # Beyond, doubles do not add rows exactly any more.
 MOST_ROWS = 2**32 - 1
+# Persons that are compared at a time: their digests take 64 MiB.
+MOST_DIGESTS = 2**22
 
 
 class ShardedRows:
     """Raw rows of all partitions, as a fit gets them.
 
-    Nothing is loaded before records or sums are asked for, which a fit does once it has paid.
+    Nothing is loaded before records or sums are asked for, which a fit does once it has paid; but
+    rows with owners are, to count persons and to see that none has rows in two partitions.
 
     Parameters
     ----------
@@ -82,35 +89,90 @@ class ShardedRows:
         estimator: Any,
         on_step: Callable[[int, int], None] | None = None,
     ) -> None:
-        for name, default in (("class_weight", None), ("max_weight", 1.0)):
-            if getattr(estimator, name, default) != default:
-                raise InvalidParameterError(f"{name}: expected {default} for rows in partitions")
         classes = estimator.classes if isinstance(estimator, CLASSIFIERS) else None
         self.executor, self.on_step = executor, on_step
-        self._recipe = Recipe(partitions.n_features, partitions.sparse, classes)
-        self._counted, self._n_rows = False, partitions.n_rows
+        self._max_weight = float(getattr(estimator, "max_weight", 1.0))
+        self._recipe = Recipe(
+            partitions.n_features,
+            partitions.sparse,
+            classes,
+            owners=partitions.owners,
+            max_weight=self._max_weight,
+        )
+        # Whether rows are counted otherwise than one by one.
+        self._owned = bool(partitions.owners) or self._max_weight != 1.0
+        self._counted, self._n_persons = False, 0
+        self._n_rows: float | None = None if self._owned else partitions.n_rows
+        self._n_declared = partitions.n_rows
         self._records: ShardedRecords | None = None
         self.n_threads: int = estimator.n_threads
         self.verbose = bool(getattr(estimator, "verbose", False))
-        self.facts = Facts(
-            n_features=partitions.n_features,
-            n_classes=2 if classes is None else classes.size,
-            n_samples=self.n_rows if estimator.adjacency == "replace_one" else None,
-            sparse=partitions.sparse,
-            feature_names=partitions.feature_names,
-        )
+        self._public_number = estimator.adjacency == "replace_one"
+        self._names = partitions.feature_names
+        self._factors: Array | None = None
+        class_weight = getattr(estimator, "class_weight", None)
+        if class_weight is not None and classes is not None:
+            self._factors = class_factors(class_weight, classes)
         self.published: dict[str, Any] = {"n_features_in_": partitions.n_features}
         if partitions.feature_names is not None:
             self.published["feature_names_in_"] = np.array(partitions.feature_names, dtype=object)
         if classes is not None:
             self.published["classes_"] = classes
 
+    @property
+    def facts(self) -> Facts:
+        """What is public; the number of persons has to be counted where it is."""
+        recipe = self._recipe
+        if self._public_number:
+            self.read()
+        own = "sample_weight" in recipe.owners or self._max_weight != 1.0
+        return Facts(
+            n_features=recipe.n_features,
+            n_classes=2 if recipe.classes is None else recipe.classes.size,
+            n_samples=int(self.n_rows) if self._public_number else None,
+            sparse=recipe.sparse,
+            feature_names=self._names,
+            unit="person" if "groups" in recipe.owners else "row",
+            weighted=own or self._factors is not None,
+        )
+
     def read(self) -> None:
-        """Tasks check what they load."""
+        """Look at persons and weights, where rows have any; tasks check all else they load.
+
+        Raises
+        ------
+        InvalidParameterError
+            A person has rows in two partitions. Nothing was spent.
+        PartitionError
+            A partition cannot be loaded, or holds something else than was declared. Nothing was
+            spent.
+        """
+        if self._counted or not self._owned:
+            return
+        grouped, key = "groups" in self._recipe.owners, secrets.token_bytes(32)
+        n_parts = 0 if self._n_declared is None else -(-self._n_declared // MOST_DIGESTS)
+        if n_parts == 0 or not grouped:
+            n_parts = -(-self._looked_at(Persons(key, 0, 0)).n_persons // MOST_DIGESTS)
+        for part in range(n_parts if grouped else 0):
+            digests = np.sort(np.concatenate(self._looked_at(Persons(key, part, n_parts)).digests))
+            if (digests[1:] == digests[:-1]).any():
+                raise InvalidParameterError(
+                    "groups: expected all rows of a person in one partition, got some in several; "
+                    "Partitions.from_arrays puts them together, and so does sorting the rows by "
+                    "person before they are cut. Nothing was spent"
+                )
+
+    def _looked_at(self, operation: Operation) -> Share:
+        """A pass over all rows before anything is spent."""
+        share = self.executor.run(self._recipe, operation)
+        if share.failure is not None:
+            raise PartitionError(*share.failure, spent=False)
+        self._check_count(share, spent="Nothing was spent")
+        return share
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows.
+    def n_rows(self) -> float:
+        """Number of rows, or of persons; where it is private, that of their weights.
 
         Raises
         ------
@@ -126,10 +188,12 @@ class ShardedRows:
                 )
             self._records.run(Count())
         assert self._n_rows is not None
-        return self._n_rows
+        return self._n_persons if self._public_number and self._owned else self._n_rows
 
-    def weigh(self, records: Any) -> None:
-        """Rows and classes have no weights here."""
+    def weigh(self, records: ShardedRecords) -> None:
+        """Give rows the weights of their classes."""
+        if self._factors is not None:
+            records.change(Weighed(self._factors))
 
     def records(self, public: PublicMap) -> ShardedRecords:
         """Return a stand-in for the records of the mapped rows."""
@@ -169,19 +233,17 @@ class ShardedRows:
         assert share.parts is not None
         return share.parts
 
-    def _check_count(self, share: Share) -> None:
+    def _check_count(self, share: Share, *, spent: str = "The budget is spent") -> None:
         """Refuse partitions that changed, and data sets that no fit accepts."""
-        if share.n_rows == 0 or share.n_rows > MOST_ROWS:
-            raise ValueError(
-                f"partitions: expected 1 to {MOST_ROWS} rows in all; the budget is spent"
-            )
+        if share.n_rows == 0 or share.n_persons > MOST_ROWS:
+            raise ValueError(f"partitions: expected 1 to {MOST_ROWS} rows in all. {spent}")
         if self._n_rows is not None and share.n_rows != self._n_rows:
             known = "before" if self._counted else "declared"
             raise ValueError(
                 f"partitions: expected as many rows as {known}; a loader must return the same rows "
-                "each time. The budget is spent"
+                f"each time. {spent}"
             )
-        self._n_rows, self._counted = share.n_rows, True
+        self._n_rows, self._n_persons, self._counted = share.n_rows, share.n_persons, True
 
 
 class ShardedRecords:
@@ -319,7 +381,7 @@ def fit(
     ------
     TypeError, InvalidParameterError
         A parameter is outside its range, or the estimator cannot be fitted this way. Nothing was
-        loaded or spent.
+        loaded or spent. Or a person has rows in two partitions; nothing was spent.
     BudgetExceededError
         The ledger refuses. Nothing was loaded or spent.
     ClusterError
@@ -327,7 +389,8 @@ def fit(
         too many workers; then the budget is spent.
     PartitionError
         A partition could not be loaded, or holds something else than finite rows of ``n_features``
-        numbers with labels in ``classes``. The budget is spent and nothing is released.
+        numbers with labels in ``classes``. The budget is spent and nothing is released; with
+        persons or weights nothing is spent where this is found out at the first load.
     KeyboardInterrupt
         Tasks are cancelled; the budget is spent and nothing is released.
 
@@ -336,7 +399,9 @@ def fit(
     Guarantees: those of ``estimator.fit``, of the same law, for the union of all partitions. The
     noise is drawn once, in this process. What a task computes is a function of its arguments, so a
     cluster may run it again. The budget is charged before any partition is loaded, because what
-    loads them may read whole files. Rows are checked and clipped by the task that loads them.
+    loads them may read whole files. Only rows with persons or weights are loaded once before that:
+    a person with rows in two partitions is refused. Rows are checked and clipped by the task that
+    loads them.
 
     Released numbers have the same bits for all ways to cut and to run: exact sums do not depend on
     their order. They are those of ``estimator.fit`` with the same noise for centres, whitening,

@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from scipy import sparse
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.estimators.frames import label_values, named_array
+from dpsvm_fast.estimators.inputs import checked_groups, checked_weights
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.pipelines import learned_steps
 from dpsvm_fast.validation import optional_module
 
-# Loaders of partitions: each returns (X, y), or (X, None), of rows that fit into memory.
+# Loaders of partitions: each returns (X, y), or (X, None), of rows that fit into memory, and behind
+# them the persons that rows belong to and their weights, where there are any.
 #
 # A loader can be pickled. It opens what it needs when it is called and holds it no longer: a worker
 # that has called it keeps neither files nor mappings. None of them shows rows in its ``repr``,
@@ -105,48 +108,79 @@ class FileRows:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pair:
-    """Rows and labels of two loaders."""
+class TakenRows:
+    """Rows at some places among those of a loader."""
 
-    rows: Any
-    labels: Any
+    loader: Any
+    places: NDArray[np.intp]
 
     @property
     def nbytes(self) -> int:
         """Estimate the bytes of a pickle."""
-        return getattr(self.rows, "nbytes", 0) + getattr(self.labels, "nbytes", 0)
+        if isinstance(self.loader, MemoryRows):
+            return self.loader.nbytes * self.places.size // max(1, self.loader.stop)
+        return int(self.places.nbytes)
 
-    def __call__(self) -> tuple[Any, Any]:
-        """Rows and labels."""
-        return self.rows(), None if self.labels is None else self.labels()
+    def __call__(self) -> Any:
+        """A copy of the rows."""
+        return self.loader()[self.places]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the other rows."""
+        if isinstance(self.loader, MemoryRows):
+            return MemoryRows, (self(), 0, self.places.size)
+        return type(self), (self.loader, self.places)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Together:
+    """Rows, labels and what else there is of a row, of a loader each."""
+
+    rows: Any
+    labels: Any
+    owners: tuple[Any, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Estimate the bytes of a pickle."""
+        return sum(getattr(one, "nbytes", 0) for one in (self.rows, self.labels, *self.owners))
+
+    def __call__(self) -> tuple[Any, ...]:
+        """Rows, labels, and the rest."""
+        labels = None if self.labels is None else self.labels()
+        return self.rows(), labels, *(one() for one in self.owners)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Columns:
-    """Feature columns and label column of a table."""
+    """Columns of features, labels, persons and weights of a table."""
 
     features: tuple[str, ...]
     label: str | None
+    owners: tuple[str, ...]
     dtype: np.dtype[Any]
 
     @property
     def names(self) -> list[str]:
         """Return all columns to read."""
-        return [*self.features, *(() if self.label is None else (self.label,))]
+        return [*self.features, *(() if self.label is None else (self.label,)), *self.owners]
 
-    def of(self, table: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Rows and labels of an Arrow table or batch; missing values become NaN."""
+    def of(self, table: Any) -> tuple[Any, ...]:
+        """Rows, labels and owners of an Arrow table or batch; missing values become NaN."""
         X = np.empty((table.num_rows, len(self.features)), dtype=self.dtype)
         for j, name in enumerate(self.features):
             X[:, j] = table.column(name).to_numpy(zero_copy_only=False)
-        if self.label is None:
-            return X, None
-        labels = table.column(self.label)
-        if hasattr(labels, "combine_chunks"):
-            labels = labels.combine_chunks()
-        if hasattr(labels, "dictionary_decode"):
-            labels = labels.dictionary_decode()
-        return X, labels.to_numpy(zero_copy_only=False)
+        labels = None if self.label is None else self._values(table.column(self.label))
+        return X, labels, *(self._values(table.column(name)) for name in self.owners)
+
+    @staticmethod
+    def _values(column: Any) -> NDArray[Any]:
+        """Cells of one column; a copy, as the file may be gone before they are."""
+        if hasattr(column, "combine_chunks"):
+            column = column.combine_chunks()
+        if hasattr(column, "dictionary_decode"):
+            column = column.dictionary_decode()
+        return np.array(column.to_numpy(zero_copy_only=False))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,8 +191,8 @@ class RowGroup:
     group: int
     columns: Columns
 
-    def __call__(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Rows and labels."""
+    def __call__(self) -> tuple[Any, ...]:
+        """Rows, labels and owners."""
         from pyarrow import parquet
 
         with parquet.ParquetFile(self.path) as file:
@@ -174,30 +208,26 @@ class ArrowBatch:
     batch: int
     columns: Columns
 
-    def __call__(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
-        """Rows and labels."""
+    def __call__(self) -> tuple[Any, ...]:
+        """Rows, labels and owners."""
         import pyarrow as pa
 
         with pa.memory_map(self.path) as source, pa.ipc.open_file(source) as file:
-            X, y = self.columns.of(file.get_batch(self.batch))
-            # Labels may still be a view of the file.
-            return X, None if y is None else np.array(y)
+            return self.columns.of(file.get_batch(self.batch))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskBlock:
-    """A block of a Dask collection, computed where it is called, in that thread."""
+    """Blocks of Dask collections, computed where they are called, in that thread."""
 
-    rows: Any
-    labels: Any
+    blocks: tuple[Any, ...]
 
-    def __call__(self) -> tuple[Any, Any]:
-        """Rows and labels."""
+    def __call__(self) -> tuple[Any, ...]:
+        """Rows, labels and owners."""
         import dask
 
-        wanted = [self.rows] if self.labels is None else [self.rows, self.labels]
-        X, *y = dask.compute(*wanted, scheduler="synchronous")
-        return X, y[0] if y else None
+        found: tuple[Any, ...] = dask.compute(*self.blocks, scheduler="synchronous")
+        return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -215,11 +245,9 @@ class MappedRows:
     def __call__(self) -> Any:
         """Rows and labels."""
         loaded = self.loader()
-        X, y = loaded if isinstance(loaded, tuple) and len(loaded) == 2 else (loaded, None)
-        if np.shape(X)[0] > 0:
-            return self.transformer.transform(X), y
+        X, *others = loaded if isinstance(loaded, tuple) else (loaded, None)
         # Transformers refuse to transform nothing.
-        return self._nothing(X), y
+        return self.transformer.transform(X) if np.shape(X)[0] else self._nothing(X), *others
 
     def _nothing(self, X: Any) -> Any:
         """No rows of as many columns as the transformer returns."""
@@ -230,13 +258,31 @@ class MappedRows:
 # How arrays, files, tables and collections come apart into partitions.
 
 
-def parts_of(values: Any, cuts: range, step: int) -> list[Any]:
-    """A loader for each range of rows; of a map by the name of its file."""
+def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = None) -> list[Any]:
+    """A loader for the rows between two cuts, in this order; of a map by the name of its file."""
     file = FileRows.of(values) if isinstance(values, np.memmap) else None
-    ends = [min(start + step, values.shape[0]) for start in cuts]
+    if order is not None:
+        whole = MemoryRows(values, 0, values.shape[0]) if file is None else file
+        return [TakenRows(whole, order[start:end]) for start, end in pairwise(cuts)]
     if file is not None:
-        return [file.part(start, end) for start, end in zip(cuts, ends, strict=True)]
-    return [MemoryRows(values, start, end) for start, end in zip(cuts, ends, strict=True)]
+        return [file.part(start, end) for start, end in pairwise(cuts)]
+    return [MemoryRows(values, start, end) for start, end in pairwise(cuts)]
+
+
+def by_persons(
+    groups: Any, n_rows: int, step: int
+) -> tuple[NDArray[np.int64], NDArray[np.intp] | None, list[int]]:
+    """A number for each row's person, an order with the rows of a person together, and cuts."""
+    _, first, codes = np.unique(
+        checked_groups(groups, n_rows), return_index=True, return_inverse=True
+    )
+    starts = first[codes.ravel()]
+    order = np.argsort(starts, kind="stable")
+    begins = np.flatnonzero(np.diff(starts[order], prepend=-1))
+    wanted = np.searchsorted(begins, np.arange(0, n_rows, step))
+    cuts = np.unique(np.append(begins, n_rows)[[*wanted, begins.size]]).tolist()
+    together = bool((np.diff(order) > 0).all())
+    return starts.astype(np.int64), None if together else order, cuts
 
 
 def is_path(value: Any) -> bool:
@@ -260,26 +306,32 @@ def files_of(paths: Any, suffix: str) -> list[str]:
 
 
 def columns_of(
-    schema: Any, label: str | None, features: Sequence[str] | None, before: Columns | None = None
+    schema: Any,
+    label: str | None,
+    features: Sequence[str] | None,
+    owners: Iterable[str | None] = (),
+    before: Columns | None = None,
 ) -> Columns:
     """Return the columns to read and their types; files must agree."""
     from pyarrow import types
 
-    counts = Counter(schema.names)
-    names = [name for name in schema.names if name != label] if features is None else list(features)
-    for name in [*names, *([] if label is None else [label])]:
+    counts, held = Counter(schema.names), tuple(name for name in owners if name is not None)
+    others = [*([] if label is None else [label]), *held]
+    names = [n for n in schema.names if n not in others] if features is None else list(features)
+    for name in [*names, *others]:
         if counts[name] != 1:
             raise InvalidParameterError(f"{name}: expected one column of this name in each file")
-    if not names or label in names:
+    if not names or len({*names, *others}) < len(names) + len(others):
         raise InvalidParameterError(
-            "features: expected at least one column, none of them the label"
+            "features: expected at least one column, none of them the label, the person or the "
+            "weight"
         )
     kinds = [schema.field(name).type for name in names]
     for name, kind in zip(names, kinds, strict=True):
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
             raise TypeError(f"features: column {name!r} has type {kind}, expected numbers")
     small = all(types.is_float32(kind) or types.is_float16(kind) for kind in kinds)
-    found = Columns(tuple(names), label, np.dtype(np.float32 if small else np.float64))
+    found = Columns(tuple(names), label, held, np.dtype(np.float32 if small else np.float64))
     if before is not None and found.features != before.features:
         raise InvalidParameterError("features: expected the same columns in each file")
     return found
@@ -303,6 +355,12 @@ def blocks_of(X: Any) -> tuple[tuple[str, ...] | None, list[Any], int | None]:
     sizes = X.chunks[0]
     known = None if any(np.isnan(size) for size in sizes) else int(sum(sizes))
     return None, list(X.to_delayed().ravel()), known
+
+
+def named_owners(groups: object, sample_weight: object) -> tuple[str, ...]:
+    """Names of what is given."""
+    given = {"groups": groups, "sample_weight": sample_weight}
+    return tuple(name for name, value in given.items() if value is not None and value is not False)
 
 
 # More would not be told apart by the streams of batches.
@@ -330,6 +388,9 @@ class Partitions:
         Whether there are labels.
     feature_names : tuple of str or None
         Where the source names its columns.
+    owners : tuple of str
+        Of "groups" and "sample_weight": what loaders return behind the labels. All rows of a person
+        have to be in one partition: a fit finds out before it spends.
     """
 
     loaders: tuple[Callable[[], Any], ...]
@@ -338,6 +399,7 @@ class Partitions:
     sparse: bool = False
     labelled: bool = True
     feature_names: tuple[str, ...] | None = None
+    owners: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """Number of partitions."""
@@ -394,6 +456,8 @@ class Partitions:
         n_rows: int | None = None,
         sparse: bool = False,
         labelled: bool = True,
+        groups: bool = False,
+        sample_weight: bool = False,
     ) -> Partitions:
         """Partitions that functions load or generate.
 
@@ -411,6 +475,10 @@ class Partitions:
         sparse : bool, default=False
             Whether X are sparse; public. A partition of the other kind is refused.
         labelled : bool, default=True
+        groups, sample_weight : bool, default=False
+            Whether loaders also return the persons that rows belong to, and weights of rows, as of
+            ``estimator.fit``: (X, y, groups, sample_weight), or three of these. All rows of a
+            person are in one partition, and one person has one id in all partitions.
 
         Returns
         -------
@@ -425,10 +493,21 @@ class Partitions:
             n_rows=None if n_rows is None else check.check_integer("n_rows", n_rows, 1),
             sparse=check.check_bool("sparse", sparse),
             labelled=check.check_bool("labelled", labelled),
+            owners=named_owners(
+                check.check_bool("groups", groups), check.check_bool("sample_weight", sample_weight)
+            ),
         )
 
     @classmethod
-    def from_arrays(cls, X: Any, y: Any = None, *, rows_per_partition: int = 65536) -> Partitions:
+    def from_arrays(
+        cls,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        sample_weight: Any = None,
+        rows_per_partition: int = 65536,
+    ) -> Partitions:
         """Rows of an array, a memory map or a CSR matrix, a few at a time.
 
         Parameters
@@ -438,6 +517,11 @@ class Partitions:
             the name of the file is kept: no partition is in memory but the one that is worked on,
             and workers open the file themselves, under the same path. An array is sent to them.
         y : array-like or memmap of shape (n_samples,), or None
+        groups : array-like of shape (n_samples,), optional
+            The person that each row belongs to, as of ``estimator.fit``. All rows of a person go to
+            one partition; ids are not kept.
+        sample_weight : array-like of shape (n_samples,), optional
+            Private weights of rows.
         rows_per_partition : int, default=65536
 
         Returns
@@ -457,16 +541,24 @@ class Partitions:
             y = y if isinstance(y, np.ndarray) else np.asarray(y)
             if y.shape != (X.shape[0],):
                 raise ValueError("y: expected one label for each row")
-        cuts = range(0, X.shape[0], step)
-        rows = parts_of(X, cuts, step)
-        labels = [None] * len(rows) if y is None else parts_of(y, cuts, step)
+        n_rows, order, owners = X.shape[0], None, []
+        cuts = [*range(0, n_rows, step), n_rows]
+        if groups is not None:
+            codes, order, cuts = by_persons(groups, n_rows, step)
+            owners.append(parts_of(codes, cuts, order))
+        if sample_weight is not None:
+            owners.append(parts_of(checked_weights(sample_weight, n_rows), cuts, order))
+        rows = parts_of(X, cuts, order)
+        labels = [None] * len(rows) if y is None else parts_of(y, cuts, order)
+        others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
         return cls._of(
-            tuple(map(Pair, rows, labels)),
+            tuple(map(Together, rows, labels, others)),
             X.shape[1],
-            n_rows=X.shape[0],
+            n_rows=n_rows,
             sparse=bool(sparse.issparse(X)),
             labelled=y is not None,
             feature_names=names,
+            owners=named_owners(groups, sample_weight),
         )
 
     @classmethod
@@ -476,6 +568,8 @@ class Partitions:
         *,
         label: str | None,
         features: Sequence[str] | None = None,
+        person: str | None = None,
+        weight: str | None = None,
     ) -> Partitions:
         """Row groups of Parquet files. A row group is what has to fit into memory.
 
@@ -487,7 +581,9 @@ class Partitions:
         label : str or None
             The column of the labels; None for rows without.
         features : sequence of str or None, default=None
-            Columns of numbers; None for all but the label.
+            Columns of numbers; None for all but the others.
+        person, weight : str or None, default=None
+            Columns of persons, of whom no row group may have a part, and of weights of rows.
 
         Returns
         -------
@@ -499,11 +595,12 @@ class Partitions:
         n_rows = 0
         for path in files_of(paths, ".parquet"):
             with parquet.ParquetFile(path) as file:
-                columns = columns_of(file.schema_arrow, label, features, before=columns)
+                schema = file.schema_arrow
+                columns = columns_of(schema, label, features, (person, weight), columns)
                 n_rows += file.metadata.num_rows
                 groups = file.num_row_groups
             loaders += [RowGroup(path, group, columns) for group in range(groups)]
-        return cls._of_table(loaders, columns, n_rows)
+        return cls._of_table(loaders, columns, n_rows, named_owners(person, weight))
 
     @classmethod
     def from_arrow(
@@ -512,6 +609,8 @@ class Partitions:
         *,
         label: str | None,
         features: Sequence[str] | None = None,
+        person: str | None = None,
+        weight: str | None = None,
         rows_per_partition: int = 65536,
         n_rows: int | None = None,
     ) -> Partitions:
@@ -526,7 +625,9 @@ class Partitions:
         label : str or None
             The column of the labels; None for rows without.
         features : sequence of str or None, default=None
-            Columns of numbers; None for all but the label.
+            Columns of numbers; None for all but the others.
+        person, weight : str or None, default=None
+            Columns of persons, of whom no record batch of a file may have a part, and of weights.
         rows_per_partition : int, default=65536
             Of a table.
         n_rows : int or None, default=None
@@ -541,8 +642,10 @@ class Partitions:
         if isinstance(source, pa.RecordBatch):
             source = pa.Table.from_batches([source])
         if isinstance(source, pa.Table):
-            chosen = columns_of(source.schema, label, features)
-            found = cls.from_arrays(*chosen.of(source), rows_per_partition=step)
+            chosen = columns_of(source.schema, label, features, (person, weight))
+            X, y, *owners = chosen.of(source)
+            given = dict(zip(named_owners(person, weight), owners, strict=True))
+            found = cls.from_arrays(X, y, rows_per_partition=step, **given)
             return dataclasses.replace(found, feature_names=chosen.features)
         if not is_path(source) and not isinstance(source, (list, tuple)):
             raise TypeError(
@@ -553,13 +656,21 @@ class Partitions:
         columns: Columns | None = None
         for path in files_of(source, ".arrow"):
             with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as file:
-                columns = columns_of(file.schema, label, features, before=columns)
+                columns = columns_of(file.schema, label, features, (person, weight), columns)
                 loaders += [ArrowBatch(path, i, columns) for i in range(file.num_record_batches)]
         known = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
-        return cls._of_table(loaders, columns, known)
+        return cls._of_table(loaders, columns, known, named_owners(person, weight))
 
     @classmethod
-    def from_dask(cls, X: Any, y: Any = None, *, n_rows: int | None = None) -> Partitions:
+    def from_dask(
+        cls,
+        X: Any,
+        y: Any = None,
+        *,
+        groups: Any = None,
+        sample_weight: Any = None,
+        n_rows: int | None = None,
+    ) -> Partitions:
         """Blocks of rows of a Dask array or DataFrame.
 
         Parameters
@@ -569,6 +680,8 @@ class Partitions:
             for each sum unless ``fit(..., resident=True)``. Blocks may be CSR matrices.
         y : dask.array.Array or dask.dataframe.Series, or None
             As many blocks as X, of the same rows.
+        groups, sample_weight : dask.array.Array or dask.dataframe.Series, optional
+            Persons, of whom no block may have a part, and weights; as many blocks as X.
         n_rows : int or None, default=None
             As of :meth:`from_loaders`, where Dask does not know it.
 
@@ -577,7 +690,9 @@ class Partitions:
         Partitions
         """
         dask = optional_module("dask", "Partitions.from_dask", "distributed")
-        for name, value in (("X", X), *([] if y is None else [("y", y)])):
+        given = {"X": X, "y": y, "groups": groups, "sample_weight": sample_weight}
+        given = {name: value for name, value in given.items() if value is not None}
+        for name, value in given.items():
             in_blocks = hasattr(value, "to_delayed") and hasattr(value, "shape")
             if not (dask.is_dask_collection(value) and in_blocks):
                 raise TypeError(f"{name}: got {type(value).__name__}, expected a Dask collection")
@@ -587,26 +702,27 @@ class Partitions:
                     "source; fit(..., resident=True) keeps what is needed of it in memory"
                 )
         names, blocks, known = blocks_of(X)
-        labels: list[Any] | None
-        if y is not None and hasattr(y, "chunks"):
-            _, labels, _ = blocks_of(y)
-        else:
-            labels = None if y is None else list(y.to_delayed())
-        if labels is not None and len(labels) != len(blocks):
-            raise ValueError("y: expected as many blocks as X has, with the same rows")
-        pairs = zip(blocks, labels or [None] * len(blocks), strict=True)
-        given = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
+        columns: list[list[Any]] = [[None] * len(blocks)] if y is None else []
+        for name, value in given.items():
+            own = blocks if name == "X" else list(np.ravel(value.to_delayed()))
+            if len(own) != len(blocks):
+                raise ValueError(f"{name}: expected as many blocks as X has, with the same rows")
+            columns.insert(0 if name == "X" else len(columns), own)
+        counted = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
         return cls._of(
-            tuple(DaskBlock(*dask.optimize(a, b)) for a, b in pairs),
+            tuple(DaskBlock(dask.optimize(*row)) for row in zip(*columns, strict=True)),
             int(X.shape[1]),
-            n_rows=given if known is None else known,
+            n_rows=counted if known is None else known,
             sparse=bool(sparse.issparse(getattr(X, "_meta", None))),
             labelled=y is not None,
             feature_names=names,
+            owners=named_owners(groups, sample_weight),
         )
 
     @classmethod
-    def _of_table(cls, loaders: Sequence[Any], columns: Any, n_rows: int | None) -> Partitions:
+    def _of_table(
+        cls, loaders: Sequence[Any], columns: Any, n_rows: int | None, owners: tuple[str, ...]
+    ) -> Partitions:
         """Partitions with named columns."""
         if columns is None:
             raise InvalidParameterError("paths: expected at least one file")
@@ -616,6 +732,7 @@ class Partitions:
             n_rows=n_rows,
             labelled=columns.label is not None,
             feature_names=columns.features,
+            owners=owners,
         )
 
     @classmethod

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.data import Partitions
-from dpsvm_fast.data.partitions import FileRows, Pair
+from dpsvm_fast.data.partitions import FileRows, Together
 from dpsvm_fast.data.readers import (
     ROOM,
     ArrowSource,
@@ -184,7 +184,7 @@ def _sparse_partitions(maps: dict[str, Any], n_features: int, step: int) -> Part
         stop = min(start + step, n_rows)
         part = offsets.part(start, stop + 1)
         rows = CsrRows(files["data"], files["indices"], part, n_features)
-        loaders.append(Pair(rows, None if labels is None else labels.part(start, stop)))
+        loaders.append(Together(rows, None if labels is None else labels.part(start, stop)))
     facts: dict[str, Any] = {"n_features": n_features, "n_rows": n_rows, "sparse": True}
     return Partitions.from_loaders(loaders, labelled=labels is not None, **facts)
 

@@ -389,6 +389,13 @@ class Owners(NamedTuple):
     n_persons: int
     total: float
 
+    def ordered(self, X: Any, codes: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
+        """Rows and classes in this order."""
+        order = self.order
+        if order is None or (order.size == codes.size and bool((np.diff(order) > 0).all())):
+            return X, codes
+        return _canonical(X[order]), codes[order]
+
 
 NO_ROWS = np.empty(0, dtype=np.int64)
 # Weights of persons count in multiples of this, which half of is on the grid of sums of rows.
@@ -444,11 +451,6 @@ def _sorted(
     persons = np.append(begins, ids.size).astype(np.int64)
     sizes = np.concatenate([sizes[singles], np.diff(persons)])
     return order, persons, sizes
-
-
-def _rising(order: NDArray[np.intp], n_rows: int) -> bool:
-    """Whether an order is that of all rows as they are."""
-    return order.size == n_rows and bool((np.diff(order) > 0).all())
 
 
 def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
@@ -618,8 +620,7 @@ class ArrayRows:
             class_factors(self._class_weight, self.classes)
         if self._groups is not None or self._weighted:
             found = owners(self._groups, self._weights, self.n_here, self._max_weight)
-            if found.order is not None and not _rising(found.order, self.n_here):
-                self.X, self.codes = _canonical(self.X[found.order]), self.codes[found.order]
+            self.X, self.codes = found.ordered(self.X, self.codes)
             self._owners = found._replace(order=None)
             self._groups = self._weights = None
         self.published = feature_facts(probe)
@@ -656,15 +657,8 @@ class ArrayRows:
 
     def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Exact sums of the mapped entries of each column and of their squares."""
-        how: Any = {"offset": public.offset, "scale": public.scale, "n_threads": self.n_threads}
-        X, persons = self.X, NO_ROWS if self._owners is None else self._owners.persons
-        if persons.size == 0:
-            return _core.column_moments(compiled_rows(X), **how)
-        first, second = _person_moments(X, persons, public.offset, public.scale)
-        if persons[0] == 0:
-            return first, second
-        single = _core.column_moments(compiled_rows(_canonical(X[: persons[0]])), **how)
-        return first + single[0], second + single[1]
+        persons = NO_ROWS if self._owners is None else self._owners.persons
+        return column_moments(self.X, persons, public.offset, public.scale, self.n_threads)
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
         """Replace records by random features of them."""
@@ -686,6 +680,20 @@ class ArrayRows:
 # rounded: by as much as rounding could take them apart again (docs/proofs/persons.md, "Moments of
 # columns").
 DRAWN = 2**18
+
+
+def column_moments(
+    X: Any, persons: NDArray[np.int64], offset: Any, scale: Any, n_threads: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Exact sums over persons of the mapped entries of each column and of their squares."""
+    how: Any = {"offset": offset, "scale": scale, "n_threads": n_threads}
+    if persons.size == 0:
+        return _core.column_moments(compiled_rows(X), **how)
+    first, second = _person_moments(X, persons, offset, scale)
+    if persons[0] == 0:
+        return first, second
+    single = _core.column_moments(compiled_rows(_canonical(X[: persons[0]])), **how)
+    return first + single[0], second + single[1]
 
 
 def _person_moments(
