@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -52,11 +53,13 @@ def arrays(rows: Any = X, step: int = 150, **own: Any) -> Partitions:
 
 def loaders(owners: Any = None, pieces: Any = None) -> list[Any]:
     """Partitions whose persons are whole, unless other pieces are given."""
-    pieces = (
-        [GROUPS < 20, GROUPS >= 40, (GROUPS >= 20) & (GROUPS < 40)] if pieces is None else pieces
-    )
     own = (GROUPS, WEIGHTS) if owners is None else owners
-    return [lambda p=p: (X[p], Y[p], *(one[p] for one in own)) for p in pieces]
+    return [lambda p=p: (X[p], Y[p], *(one[p] for one in own)) for p in pieces or thirds()]
+
+
+def thirds() -> list[Any]:
+    """Which rows are of which persons."""
+    return [GROUPS < 20, GROUPS >= 40, (GROUPS >= 20) & (GROUPS < 40)]
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -77,16 +80,17 @@ def test_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> No
 def test_descents_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
     model = clone(DESCENTS[name]).set_params(**WEIGHTED)
     local = seeded(model).fit(rows, Y, **OWN)
-    for step in CUTS[:2]:
-        check_same(local, fit(seeded(model), arrays(rows, step, **OWN), resident=True))
-    check_same(local, fit(seeded(model), arrays(rows, 150, **OWN), client=Cluster()))
+    check_same(local, fit(seeded(model), arrays(rows, 150, **OWN), resident=True))
     if rows is X:
-        own = loaded_by(loaders(), groups=True, sample_weight=True)
-        check_same(local, fit(seeded(model), own))
-    # Weights of classes alone, and of rows alone, need no ids.
-    alone = {"sample_weight": WEIGHTS}
-    check_same(seeded(model).fit(rows, Y, **alone), fit(seeded(model), arrays(rows, 150, **alone)))
-    check_same(seeded(model).fit(rows, Y), fit(seeded(model), arrays(rows, 150)))
+        own = loaded_by(_picklable(loaders()), groups=True, sample_weight=True)
+        check_same(local, fit(seeded(model), own, client=Cluster()))
+
+
+@pytest.mark.usefixtures("exact_sums")
+def test_weights_need_no_persons() -> None:
+    model = clone(LINEAR).set_params(**WEIGHTED)
+    for own in ({"sample_weight": WEIGHTS}, {}):
+        check_same(seeded(model).fit(X, Y, **own), fit(seeded(model), arrays(**own)))
 
 
 def test_statements_name_persons_and_hold() -> None:
@@ -111,10 +115,10 @@ def test_a_person_in_two_partitions_is_refused_and_nothing_is_spent(
     model = clone(LINEAR).set_params(ledger=ledger)
     own = tuple(np.array([f"patient {one}" for one in GROUPS])[:, None].T)
     for last in range(3):
-        pieces = [GROUPS < 20, GROUPS >= 40, (GROUPS >= 20) & (GROUPS < 40)]
+        pieces = thirds()
         # One row of one person in another partition.
         moved = np.flatnonzero(pieces[last])[-1]
-        assert (GROUPS == GROUPS[moved]).sum() > 1
+        assert np.count_nonzero(GROUPS[moved] == GROUPS) > 1
         whole = _picklable(loaders(own, pieces))
         pieces[last][moved], pieces[last - 1][moved] = False, True
         split = _picklable(loaders(own, pieces))
@@ -198,8 +202,8 @@ def test_weights_may_be_zero_in_some_partitions_and_not_in_all() -> None:
     kept = zero > 0
     rest = Partitions.from_arrays(X[kept], Y[kept])
     assert np.array_equal(some.coef_, fit(seeded(LINEAR), rest).coef_)
+    none = loaded_by(loaders((0.0 * zero,)), sample_weight=True)
     with pytest.raises(ValueError, match="Nothing was spent"):
-        none = loaded_by(loaders((0.0 * zero,)), sample_weight=True)
         fit(clone(LINEAR).set_params(ledger=ledger), none)
     assert ledger.history == ()
 
@@ -299,7 +303,7 @@ def test_files_and_collections_name_their_columns(tmp_path: Path) -> None:
     begins = np.flatnonzero(np.diff(GROUPS[order], prepend=-1))
     cuts = [0, int(begins[10]), int(begins[25]), 700]
     with parquet.ParquetWriter(tmp_path / "t.parquet", table.schema) as writer:
-        for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+        for a, b in itertools.pairwise(cuts):
             writer.write_table(table.slice(a, b - a))
     feather.write_feather(table, str(tmp_path / "t.arrow"), compression="uncompressed")
     how: dict[str, Any] = {"label": "y", "person": "who", "weight": "w"}

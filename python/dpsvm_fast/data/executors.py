@@ -137,9 +137,7 @@ class Persons(Operation):
         if ids is None or self.n_parts == 0:
             return np.empty(0, dtype=DIGEST)
         found = [self._digest(one) for one in np.unique(ids).tolist()]
-        mine = [
-            one for one in found if int.from_bytes(one[:8], "little") % self.n_parts == self.part
-        ]
+        mine = [one for one in found if int.from_bytes(one[:8], "big") % self.n_parts == self.part]
         return np.frombuffer(b"".join(mine), dtype=DIGEST)
 
     def _digest(self, one: Any) -> bytes:
