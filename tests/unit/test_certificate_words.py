@@ -177,8 +177,3 @@ def test_free_words_cannot_draw_lines_of_their_own() -> None:
     assert result.ok
     assert "\x1b" not in str(result)
     assert not any(line.startswith("The certificate holds") for line in str(result).split("\n")[1:])
-
-
-def test_what_remains_is_said_once() -> None:
-    text = " ".join(str(verify(statement_of("output", "add_remove"))).split())
-    assert text.count("No recomputation can show") == 1

@@ -84,40 +84,6 @@ def test_events_are_those_of_the_sums_and_of_the_parties(kind: str) -> None:
         assert exact <= Fraction(part.distance) <= exact * (1 + Fraction(1, 2**50))
 
 
-def test_what_a_privacy_officer_reads() -> None:
-    text = " ".join(str(federated_statement("helmet")).split())
-    for words in (
-        "across parties: PRIVATE",
-        "computationally differentially private with epsilon = 1.5",
-        "one row of one party's data",
-        "Up to 5 of them may tell others all that they know",
-        "up to 3 parties may drop out; with fewer than 17 left no sum is opened",
-        "the noise of 12 parties alone",
-        "it takes 13 parties to open the sum",
-        "if the sum fails to hide them, each party is protected by its own noise alone",
-        "assumed advantage against the cryptography",
-        "follow the protocol",
-        "How long a party computes",
-        "Which parties took part, dropped out or refused",
-    ):
-        assert words in text, words
-    assert "at most 7, exchanged for others, whichever parties" in " ".join(
-        str(federated_statement("helmet group")).split()
-    )
-    own = " ".join(str(federated_statement("dpdr own noise")).split())
-    assert "every party adds by itself all the noise" in own
-    assert "drop out;" not in own
-    curator = " ".join(str(federated_statement("helmet curator")).split())
-    assert "computationally" not in curator
-    assert "whoever adds up sees what every single party sends" in curator
-    assert "all rows of one party" in str(federated_statement("helmet user"))
-    seeded = replace(
-        federated_statement("helmet"), random_source="seed", not_private_reasons=("a seed",)
-    )
-    assert "No privacy is promised" in str(seeded)
-    assert not verify(seeded)
-
-
 def test_caveats_belong_to_the_kind_of_trust() -> None:
     secure, trusted = (caveats_of(trust, "users") for trust in ("secure_sum", "trusted_curator"))
     assert {PASSIVE_CAVEAT, COMPUTATIONAL_CAVEAT} <= set(secure)
