@@ -5,7 +5,9 @@ A set of one record shows its row in its sum. All bounds are decided in exact ar
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -117,10 +119,10 @@ def integers(n: int, d: int, seed: int) -> NDArray[np.int64]:
 def test_sums_are_exact(n: int) -> None:
     units = integers(n, 6, n)
     for form in FORMS:
-        sums = records_of(form(units * UNIT), np.zeros(n)).sums(1)
-        assert [Fraction(float(s)) for s in sums] == [
-            Fraction(int(u), 2**20) for u in units.sum(axis=0)
-        ]
+        records = records_of(form(units * UNIT), np.zeros(n))
+        exact = [Fraction(int(u), 2**20) for u in units.sum(axis=0)]
+        for n_threads in (1, 2, 4):
+            assert [Fraction(float(s)) for s in records.sums(n_threads)] == exact
 
 
 @pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
@@ -129,8 +131,10 @@ def test_gram_matrices_are_exact(n: int) -> None:
     units = integers(n, 6, n)
     expected = units.T @ units
     for form in FORMS:
-        gram = records_of(form(units * UNIT), np.zeros(n)).gram(1)
+        records = records_of(form(units * UNIT), np.zeros(n))
+        gram = records.gram(1)
         assert np.array_equal(gram, gram.T)
+        assert np.array_equal(gram, records.gram(3))
         # Below 2**53 units of 2**-40 the double holds the integer.
         assert [int(Fraction(float(g)) * 2**40) for g in gram.ravel()] == expected.ravel().tolist()
 
@@ -250,3 +254,35 @@ def test_sparse_rows_need_limits_around_zero() -> None:
     for limits in ({"low": 0.5, "high": 1.0}, {"low": -1.0, "high": -0.5}):
         with pytest.raises(ValueError, match="low"):
             records_of(rows, [0, 1, 0], **limits)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_calls_out_of_order_or_range_are_refused_and_change_nothing(form: Any) -> None:
+    records = records_of(form(np.eye(3, 2)), [0, 1, 0])
+    for point in (np.full(2, np.nan), np.full(2, 1e3), np.zeros(3)):
+        with pytest.raises(ValueError, match="point"):
+            records.centre(point, 1)
+    for matrix in (np.full((2, 2), np.inf), np.ones((2, 3))):
+        with pytest.raises(ValueError, match="matrix"):
+            records.transform(matrix, 1)
+    assert (records.sums(1) == [1.0, 1.0]).all()
+    records.centre(np.zeros(2), 1)
+    for call in (lambda: records.centre(np.zeros(2), 1), lambda: records.sums(1)):
+        with pytest.raises(ValueError, match="needs rows"):
+            call()
+    for bad in (np.nan, np.inf, -np.inf):
+        with pytest.raises(ValueError, match="X"):
+            records_of(form(np.array([[bad, 1.0]])), [0], low=-1.0, high=1.0)
+
+
+def test_records_are_neither_copied_nor_pickled() -> None:
+    records = records_of(np.eye(3), [0, 1, 0])
+    for leak in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="neither copied nor pickled"):
+            leak(records)
+    public = {name for name in dir(records) if not name.startswith("_")}
+    made, facts = {"of", "gram_from_parts"}, {"n_features", "n_rows"}
+    # The scratch files of fits over partitions, in a folder that only the fit's user reads.
+    files = {"append_to", "read_from"}
+    sums = {"sums", "centre", "gram", "gram_parts", "transform", "lift", "own", "weigh"}
+    assert public == made | facts | files | sums

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from functools import lru_cache
 from typing import Any
 
@@ -117,10 +115,3 @@ def test_order_of_the_rows_changes_no_bit_of_a_sum_on_the_grid() -> None:
     dense = weights(prepared("dense", centred=False), **options)
     other = weights(records_of(X[shuffled], y[shuffled], CLASSES, unit=True), **options)
     np.testing.assert_allclose(dense, other, atol=1e-4 * float(np.abs(dense).max()))
-
-
-def test_records_can_be_neither_copied_nor_pickled() -> None:
-    records = records_of(np.eye(3), [0, 1, 0])
-    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError):
-            leave(records)
