@@ -33,47 +33,21 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning"),
 ]
 
+# One recipe of every class is checked in every run, the others in a few checks, and all by night.
 ESTIMATORS = [
     OutputPerturbationSVC(),
-    OutputPerturbationSVC(noise="gamma", adjacency="replace_one", fit_intercept=False),
-    OutputPerturbationSVC(noise_grid="float", low_memory=True, C=0.1),
-    OutputPerturbationSVC(
-        loss="softmax_margin", solver="psgd", adjacency="replace_one", average="weighted"
-    ),
     ObjectivePerturbationSVC(),
-    ObjectivePerturbationSVC(loss="huber", noise_grid="float", low_memory=True, C=0.1),
-    ObjectivePerturbationSVC(loss="m3", fit_intercept=False, extra_regularization=1.0),
     GradientPerturbationSVC(),
-    GradientPerturbationSVC(optimizer="sgd", loss="m3", momentum=0.5, adjacency="replace_one"),
-    GradientPerturbationSVC(optimizer="adam", noise_grid="float", fit_intercept=False),
-    GradientPerturbationSVC(
-        accountant="last_iterate", C=0.1, max_samples=1000, loss="logistic", n_steps=50
-    ),
     PrivateLinearSVC(),
-    PrivateLinearSVC(bounds=(-5.0, 5.0), whiten=True, adjacency="replace_one", margin=1.0),
     PrivateKernelSVC(n_components=50),
-    PrivateKernelSVC(epsilon=8.0, kernel="rbf", n_components=20, low_memory=True),
-    PrivateKernelSVC(
-        kernel="laplacian", n_components=20, normalize=False, data_norm=10.0, noise_grid="float"
-    ),
     RandomFourierFeatures(20),
-    RandomFourierFeatures(20, kernel="laplacian", random_state=0),
     PrivateGaussianMarginClassifier(),
-    PrivateGaussianMarginClassifier(
-        loss="huber_ww", noise_grid="float", C=0.1, trace_weight=0.5, n_ellipsoids=2
-    ),
     PrivateCenter(),
-    PrivateCenter(delta=0.0, adjacency="replace_one", dense_output=True),
     PrivatePCA(),
-    PrivatePCA(1, data_norm=10.0, whiten=True, adjacency="replace_one"),
     PrivateStandardScaler(bounds=(-5.0, 5.0)),
-    PrivateStandardScaler(bounds=(0.0, 9.0), adjacency="replace_one", with_std=False, delta=0.0),
     PublicScaler((-5.0, 5.0)),
-    PublicScaler((0.0, 9.0)),
     PublicSplines((-5.0, 5.0)),
-    PublicSplines((-5.0, 9.0), 3, log=True, sparse_output=False),
     PrivateWhitener(),
-    PrivateWhitener(noise_grid="float", data_norm=10.0),
     # The checks have too few rows for parts of them.
     PrivateGridSearch(
         OutputPerturbationSVC(),
@@ -83,21 +57,46 @@ ESTIMATORS = [
         refit_fraction=0.0,
     ),
 ]
-# They differ from those above in loss, law of noise or relation, after which checks do not ask: a
-# few checks of each in every run, all of them by night.
 VARIANTS = [
+    OutputPerturbationSVC(noise="gamma", adjacency="replace_one", fit_intercept=False),
+    OutputPerturbationSVC(noise_grid="float", low_memory=True, C=0.1),
+    OutputPerturbationSVC(
+        loss="softmax_margin", solver="psgd", adjacency="replace_one", average="weighted"
+    ),
     OutputPerturbationSVC(loss="logistic"),
     OutputPerturbationSVC(loss="huber_ww"),
     OutputPerturbationSVC(loss="margin_distance"),
+    ObjectivePerturbationSVC(loss="huber", noise_grid="float", low_memory=True, C=0.1),
+    ObjectivePerturbationSVC(loss="m3", fit_intercept=False, extra_regularization=1.0),
     ObjectivePerturbationSVC(loss="logistic", noise="gamma", adjacency="replace_one"),
     ObjectivePerturbationSVC(loss="huber_ww"),
     ObjectivePerturbationSVC(margin=0.0, smoothing=1.0, C=0.5),
+    GradientPerturbationSVC(optimizer="sgd", loss="m3", momentum=0.5, adjacency="replace_one"),
+    GradientPerturbationSVC(optimizer="adam", noise_grid="float", fit_intercept=False),
+    GradientPerturbationSVC(
+        accountant="last_iterate", C=0.1, max_samples=1000, loss="logistic", n_steps=50
+    ),
+    PrivateLinearSVC(bounds=(-5.0, 5.0), whiten=True, adjacency="replace_one", margin=1.0),
     PrivateLinearSVC(mechanism="output", noise_grid="float"),
     PrivateLinearSVC(delta=0.0, fit_intercept=False),
+    PrivateKernelSVC(epsilon=8.0, kernel="rbf", n_components=20, low_memory=True),
+    PrivateKernelSVC(
+        kernel="laplacian", n_components=20, normalize=False, data_norm=10.0, noise_grid="float"
+    ),
     PrivateKernelSVC(delta=0.0, kernel="rbf", n_components=10, adjacency="replace_one"),
+    RandomFourierFeatures(20, kernel="laplacian", random_state=0),
+    PrivateGaussianMarginClassifier(
+        loss="huber_ww", noise_grid="float", C=0.1, trace_weight=0.5, n_ellipsoids=2
+    ),
     PrivateGaussianMarginClassifier(
         noise="gamma", adjacency="replace_one", psd="constraint", n_ellipsoids=2
     ),
+    PrivateCenter(delta=0.0, adjacency="replace_one", dense_output=True),
+    PrivatePCA(1, data_norm=10.0, whiten=True, adjacency="replace_one"),
+    PrivateStandardScaler(bounds=(0.0, 9.0), adjacency="replace_one", with_std=False, delta=0.0),
+    PublicScaler((0.0, 9.0)),
+    PublicSplines((-5.0, 9.0), 3, log=True, sparse_output=False),
+    PrivateWhitener(noise_grid="float", data_norm=10.0),
 ]
 
 

@@ -7,6 +7,7 @@ where no fit took place. What is asked, and of whom: `oracles.input_catalogue`.
 from __future__ import annotations
 
 import time
+import zlib
 from typing import Any
 
 import numpy as np
@@ -52,9 +53,16 @@ def applies(subject: str, case: Case) -> bool:
 
 
 def pairs(cases: dict[str, Case], subjects: Any) -> list[Any]:
-    """Subjects and names of cases, slow ones marked."""
+    """Subjects and names of cases: by day all of one recipe of each class, a few of the others."""
+
+    def marks(subject: str, name: str) -> Any:
+        if SUBJECTS[subject].slow:
+            return pytest.mark.slow
+        few = SUBJECTS[subject].variant and zlib.crc32(f"{subject} {name}".encode()) % 5
+        return pytest.mark.nightly if few else ()
+
     return [
-        pytest.param(subject, name, marks=pytest.mark.slow if SUBJECTS[subject].slow else ())
+        pytest.param(subject, name, marks=marks(subject, name))
         for subject in subjects
         for name, case in cases.items()
         if applies(subject, case)

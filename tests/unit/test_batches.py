@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 
-Array = NDArray[Any]
 SCORES = {1: ("huber", "softplus"), 2: ("huber_ww", "softmax_margin"), 3: ("m3", "softmax_margin")}
 
 
@@ -65,24 +64,6 @@ def test_smooth_batch_marks_what_it_could_not_certify() -> None:
     assert not weights.any()
 
 
-@pytest.mark.parametrize(
-    ("linear", "error"),
-    [
-        (np.zeros((2, 1, 4)), ValueError),
-        (np.zeros((2, 2, 3)), ValueError),
-        (np.full((2, 1, 3), np.nan), ValueError),
-        (np.full((2, 1, 3), np.inf), ValueError),
-        (np.zeros((2, 3)), TypeError),
-        (np.zeros((3, 1, 2)).T, (TypeError, ValueError)),
-    ],
-)
-def test_bad_linear_terms_are_refused(linear: Array, error: type[Exception]) -> None:
-    X, y = rows(20, 2, 2)
-    options = smooth_options("huber", 1)
-    with pytest.raises(error, match="linear"):
-        _core.solve_smooth_batch(X, y, linear=linear, n_threads=1, **options)
-
-
 def ellipsoid_options(n_classes: int, n_ellipsoids: int, psd: bool) -> dict[str, Any]:
     return {
         "loss": "softmax_margin",
@@ -126,14 +107,6 @@ def test_ellipsoid_batch_marks_what_it_could_not_certify() -> None:
     matrices, distances = many(X, target, linear=linear, n_threads=2, **options)
     assert np.isinf(distances).all()
     assert not matrices.any()
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 6), (2, 2, 5), (4, 1, 6), (2, 2, 12)])
-def test_ellipsoid_batch_refuses_linear_terms_of_another_shape(shape: tuple[int, ...]) -> None:
-    X, target = rows(20, 2, 2)
-    options = ellipsoid_options(2, 1, True)
-    with pytest.raises(ValueError, match="linear"):
-        _core.solve_gaussian_margin_batch(X, target, linear=np.zeros(shape), n_threads=1, **options)
 
 
 def descent(**changes: Any) -> _core.Descent:
@@ -237,26 +210,9 @@ def test_descent_batch_goes_on_from_a_state() -> None:
         assert np.array_equal(one.weights(), weights)
 
 
-def test_no_fits_are_no_weights() -> None:
-    held = records(12, 2)
-    assert descent().run_batch(held, _core.NoiseSource(9), 0, 5, 2).shape == (0, 1, 3)
-    X, y = rows(20, 2, 2)
-    options = smooth_options("huber", 1)
-    empty = np.zeros((0, 1, 3))
-    weights, certified = _core.solve_smooth_batch(X, y, linear=empty, n_threads=2, **options)
-    assert weights.shape == (0, 1, 3)
-    assert certified.shape == (0,)
-
-
 def test_more_fits_than_streams_are_refused() -> None:
     with pytest.raises(RuntimeError, match="streams"):
         descent().run_batch(records(12, 2), _core.NoiseSource(9), 2**32 - 1, 1, 1)
-
-
-def test_threads_out_of_range_are_refused() -> None:
-    for n_threads in (0, 5000):
-        with pytest.raises(ValueError, match="n_threads"):
-            descent().run_batch(records(12, 2), _core.NoiseSource(9), 3, 1, n_threads)
 
 
 def smooth_for_ever(n_threads: int) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.compose import make_column_transformer
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
@@ -22,7 +18,6 @@ from sklearn.svm import LinearSVC
 import dpsvm_fast as dp
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.plotting.displays import BoundaryDisplay
-from dpsvm_fast.plotting.drawing import NAME_LENGTH, class_names, class_style
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -132,80 +127,6 @@ def test_regions_have_hatches_outlines_and_names_inside() -> None:
     np.testing.assert_array_equal(drawn_class(display, inner), expected)
 
 
-def test_grounds_differ_in_grey_or_in_hatching() -> None:
-    styles = [class_style(c) for c in range(70)]
-    assert len({(style.colour, style.hatch) for style in styles}) == 70
-    ten = styles[:10]
-    assert len({style.hatch for style in ten}) == len({style.marker for style in ten}) == 10
-    grey = [np.dot(style.ground, [0.299, 0.587, 0.114]) for style in styles]
-    # Black hatching, names and markers stay readable on all of them.
-    assert min(grey) > 0.7
-
-
-def test_a_class_that_is_nowhere_predicted() -> None:
-    display = BoundaryDisplay.from_estimator(Quadrants(used=2), bounds=BOUNDS, **COARSE)
-    assert [len(region.get_path().vertices) > 0 for region in display.regions_] == [True] * 2 + [
-        False
-    ] * 2
-    assert [text.get_text() for text in display.ax_.texts] == ["a", "b"]
-    display.figure_.canvas.draw()
-
-
-def test_names_of_classes_are_no_formulas() -> None:
-    labels = ("$x", "_b^", "<=50K", "100 %")
-    display = BoundaryDisplay.from_estimator(Quadrants(labels), bounds=BOUNDS, **COARSE)
-    display.figure_.canvas.draw()
-    assert [text.get_text() for text in display.ax_.texts] == list(labels)
-
-
-LONG = "moderately differentiated adenocarcinoma"
-
-
-@pytest.mark.parametrize(
-    ("classes", "shown"),
-    [
-        (["yes", "no"], ["yes", "no"]),
-        ([1, 2], ["1", "2"]),
-        (["a" * NAME_LENGTH, "b"], ["a" * NAME_LENGTH, "b"]),
-        (
-            ["small " + LONG, "large " + LONG],
-            ["small moderately differ…", "large moderately differ…"],
-        ),
-        (
-            [LONG + " small", LONG + " large"],
-            ["moderately …inoma small", "moderately …inoma large"],
-        ),
-        ([LONG + c + LONG for c in "ab"], [LONG + c + LONG for c in "ab"]),
-    ],
-)
-def test_long_names_are_cut_where_they_still_differ(classes: list[Any], shown: list[str]) -> None:
-    assert class_names(np.array(classes)) == shown
-
-
-def test_long_names_of_many_classes_leave_room_for_the_figure() -> None:
-    names = [f"{c} {LONG}" for c in "abcdefghij"]
-    corners = RNG.uniform(-1.0, 1.0, size=(10, 2))
-    model = LinearSVC(dual=False).fit(np.repeat(corners, 2, axis=0), np.repeat(names, 2))
-    display = BoundaryDisplay.from_estimator(
-        model, corners, y=names, bounds=BOUNDS, grid_resolution=30
-    )
-    display.figure_.canvas.draw()
-    sizes = display.figure_.get_size_inches() * display.figure_.dpi
-    axes, legend = display.ax_.get_window_extent(), display.ax_.get_legend().get_window_extent()
-    assert axes.width > sizes[0] / 3
-    assert legend.y0 >= 0
-    assert legend.x1 <= sizes[0]
-
-
-def test_names_keep_clear_of_rows() -> None:
-    alone = BoundaryDisplay.from_estimator(Quadrants(used=1), bounds=BOUNDS)
-    (place,) = [text.get_position() for text in alone.ax_.texts]
-    crowd = np.array([place]) + RNG.uniform(-0.2, 0.2, size=(200, 2))
-    display = BoundaryDisplay.from_estimator(Quadrants(used=1), crowd, bounds=BOUNDS)
-    (moved,) = [text.get_position() for text in display.ax_.texts]
-    assert np.abs(np.subtract(moved, place)).max() > 0.2
-
-
 def test_public_rows_have_a_marker_for_each_class() -> None:
     labels = np.array(list("abcd"))[np.arange(40) % 4]
     display = BoundaryDisplay.from_estimator(Quadrants(), X[:40], y=labels, bounds=BOUNDS)
@@ -219,39 +140,6 @@ def test_public_rows_have_a_marker_for_each_class() -> None:
     assert len(plain.points_) == 1
 
 
-@pytest.mark.filterwarnings("error", "ignore:.* promises next to nothing")
-def test_names_of_features() -> None:
-    frame = pd.DataFrame(X, columns=["alcohol", "ash"])
-    by_name = make_column_transformer((dp.PublicScaler(BOUNDS), ["ash", "alcohol"]))
-    svc = dp.OutputPerturbationSVC(50.0, classes=CLASSES, data_norm=1.5)
-    model = make_pipeline(by_name, svc).fit(frame, Y)
-    display = BoundaryDisplay.from_estimator(model, bounds=BOUNDS, **COARSE)
-    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("alcohol", "ash")
-    inner = X[np.abs(X[:, 0] - X[:, 1]) > 0.3]
-    expected = model.predict(pd.DataFrame(inner, columns=frame.columns))
-    assert (np.array(CLASSES)[drawn_class(display, inner)] == expected).mean() > 0.95
-
-
-@pytest.mark.filterwarnings("error", "ignore:.* promises next to nothing")
-def test_names_without_the_library_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = models()["linear"].fit(pd.DataFrame(X, columns=["p", "q"]), Y)
-    expected = BoundaryDisplay.from_estimator(model, **COARSE).codes
-    imported = importlib.import_module
-    missing: set[str] = set()
-
-    def without(name: str) -> Any:
-        if name in missing:
-            raise ModuleNotFoundError(name=name)
-        return imported(name)
-
-    monkeypatch.setattr(importlib, "import_module", without)
-    for library in ("pandas", "polars"):
-        missing.add(library)
-        display = BoundaryDisplay.from_estimator(model, **COARSE)
-        assert display.names == ("p", "q")
-        np.testing.assert_array_equal(display.codes, expected)
-
-
 def test_a_model_that_is_not_private_says_so() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dp.NotPrivateWarning)
@@ -263,16 +151,6 @@ def test_a_model_that_is_not_private_says_so() -> None:
         assert "NOT PRIVATE" in display.ax_.get_title()
     private = BoundaryDisplay.from_estimator(models()["linear"].fit(X, Y), **COARSE)
     assert private.ax_.get_title() == ""
-
-
-def test_draws_on_the_given_axes_again() -> None:
-    from matplotlib.figure import Figure
-
-    first, second = Figure().subplots(1, 2)
-    display = BoundaryDisplay.from_estimator(Quadrants(), bounds=BOUNDS, ax=first, **COARSE)
-    assert display.ax_ is first
-    assert display.plot(ax=second).ax_ is second
-    assert display.figure_ is second.figure
 
 
 @pytest.mark.parametrize(
@@ -304,12 +182,3 @@ def test_only_fitted_classifiers_of_two_features() -> None:
             BoundaryDisplay.from_estimator(model)
     with pytest.raises(dp.InvalidParameterError, match="codes: got"):
         BoundaryDisplay(x=[0, 1], y=[0, 1, 2], codes=np.zeros((2, 3)), classes=CLASSES)
-
-
-def test_without_matplotlib_nothing_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr(Quadrants, "predict", None)
-    with pytest.raises(ImportError, match=r'pip install "dpsvm-fast\[plot\]"'):
-        BoundaryDisplay.from_estimator(Quadrants(), bounds=BOUNDS)

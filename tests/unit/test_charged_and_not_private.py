@@ -109,6 +109,17 @@ def test_a_strict_ledger_refuses_before_anything_is_charged(name: str) -> None:
     assert ledger.history == ()
 
 
+def test_a_strict_ledger_refuses_training_that_may_end_without_a_model() -> None:
+    ledger = budget("objective")
+    strict = budget("objective", strict=True)
+    limited = dp.ObjectivePerturbationSVC(1.0, max_iter=1000, **TWO)
+    with pytest.raises(InvalidParameterError) as told:
+        clone(limited).set_params(ledger=strict).fit(X, Y)
+    assert told.value.parameter == "max_iter"
+    assert strict.history == ()
+    assert clone(limited).set_params(ledger=ledger).fit(X, Y).privacy_.private
+
+
 def test_strictness_goes_where_the_ledger_goes(tmp_path: Path) -> None:
     assert PrivacyLedger(1.0, 1e-6).strict
     path = tmp_path / "b.budget"

@@ -11,7 +11,6 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 import dpsvm_fast as dp
-from dpsvm_fast.estimators.frames import table_rows
 from dpsvm_fast.estimators.inputs import checked_training_rows, checked_training_set
 from oracles.odd_inputs import X, Y
 from oracles.subjects import (
@@ -133,11 +132,6 @@ def test_a_table_is_copied_once(library: str) -> None:
     np.testing.assert_array_equal(checked_training_rows(BaseEstimator(), rows), before)
 
 
-def test_rows_that_have_the_right_form_are_not_copied() -> None:
-    taken, _ = checked_training_set(BaseEstimator(), X, Y)
-    assert np.shares_memory(taken, X)
-
-
 def test_record_batches_and_chunks() -> None:
     arrow = pytest.importorskip("pyarrow")
     batch = arrow.RecordBatch.from_pydict({name: arrow.array(v) for name, v in COLUMNS.items()})
@@ -162,14 +156,6 @@ def test_sparse_columns_of_pandas() -> None:
     filled = pd.DataFrame({"x": pd.arrays.SparseArray([1.0, np.nan] * 6, fill_value=np.nan)})
     with pytest.raises(ValueError, match=r"^X: sparse column 'x' has another fill value than 0"):
         checked_training_rows(BaseEstimator(), filled)
-
-
-def test_names_that_are_no_strings_are_not_kept() -> None:
-    probe = BaseEstimator()
-    checked_training_rows(probe, pd.DataFrame(X, columns=[0, 1, 2]))
-    assert not hasattr(probe, "feature_names_in_")
-    with pytest.raises(TypeError, match="all input features have string names"):
-        checked_training_rows(probe, pd.DataFrame(X, columns=["a", 1, "b"]))
 
 
 # --- refused ---------------------------------------------------------------------------------
@@ -216,17 +202,6 @@ def bad_columns(library: str) -> dict[str, tuple[Any, str]]:
     }
 
 
-@every_library
-def test_columns_that_are_no_numbers_are_refused_by_name(library: str) -> None:
-    fitting = made("output")
-    for name, (column, words) in bad_columns(library).items():
-        rows = table(library, COLUMNS | {"x 2": column})
-        error = assert_refused(
-            lambda rows=rows: fitting.fit(rows, Y), fitting, rf"^X: column 'x 2' .*{words}"
-        )
-        assert SECRET not in str(error), name
-
-
 def missing(library: str) -> dict[str, Any]:
     """Columns of numbers in which one is missing."""
     some: list[Any] = [None, *range(11)]
@@ -246,19 +221,6 @@ def missing(library: str) -> dict[str, Any]:
         found |= {"integers": make(some), "floats": make([None, *X[1:, 2].tolist()])}
         found["booleans"] = make([None, True] * 6)
     return found
-
-
-@every_library
-def test_missing_values_are_refused_by_name(library: str) -> None:
-    fitting = made("output")
-    for column in missing(library).values():
-        rows = table(library, COLUMNS | {"x 2": column})
-        error = assert_refused(
-            lambda rows=rows: fitting.fit(rows, Y),
-            fitting,
-            "^X: column 'x 2' contains NaN or a missing value; fill it",
-        )
-        assert "\n" not in str(error)
 
 
 @every_main
@@ -307,19 +269,6 @@ def test_of_a_table_no_more_than_the_column_is_told(library: str, bad: float) ->
             checked_training_rows(BaseEstimator(), table(library, COLUMNS | {"x 2": column}))
         said.add(str(caught.value))
     assert len(said) == 1
-
-
-def test_a_lazy_frame_has_no_rows_yet() -> None:
-    polars = pytest.importorskip("polars")
-    with pytest.raises(TypeError, match=r"^X: got a polars LazyFrame.*collect\(\)"):
-        made("output").fit(polars.DataFrame(COLUMNS).lazy(), Y)
-
-
-def test_an_empty_table_is_refused() -> None:
-    assert table_rows(pd.DataFrame(index=range(12))) is not None
-    for rows in (pd.DataFrame(index=range(12)), pd.DataFrame(COLUMNS)[:0]):
-        fitting = made("output")
-        assert_refused(lambda rows=rows, f=fitting: f.fit(rows, Y[: len(rows)]), fitting, "minimum")
 
 
 @seeded

@@ -65,32 +65,12 @@ def test_regions_are_decisions() -> None:
     assert (outside.codes == outside.MOVETO).sum() == 2
 
 
-def test_classes_are_told_apart_without_colours() -> None:
-    display = EllipsoidDisplay.from_estimator(fitted())
-    hatches = [region.get_hatch() for region in display.regions_]
-    lines = [curve.get_linestyle() for curve in display.ellipses_]
-    markers = [mark.get_marker() for mark in display.centres_]
-    for styles in (hatches, lines, markers):
-        assert len(set(styles)) == 2
-
-
 def test_rows_are_drawn_only_where_they_are_passed() -> None:
     X, y = rows()
     display = EllipsoidDisplay.from_estimator(fitted(), X[:50], y=y[:50])
     drawn = np.concatenate([points.get_offsets() for points in display.points_])
     assert len(display.points_) == 2
     assert np.allclose(np.sort(drawn, axis=0), np.sort(X[:50], axis=0))
-
-
-def test_draws_on_the_given_axes_and_names_the_classes() -> None:
-    from matplotlib import pyplot
-
-    _, ax = pyplot.subplots()
-    display = EllipsoidDisplay.from_estimator(fitted(), ax=ax)
-    assert display.ax_ is ax
-    assert display.figure_ is ax.figure
-    names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names == ["class in", "class out", "ellipse in", "ellipse out", "bound of the rows"]
 
 
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")

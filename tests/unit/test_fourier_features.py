@@ -12,11 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 from dpsvm_fast import PrivateLinearSVC, RandomFourierFeatures, _core
-from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.rows import MOST_ROTATED, FourierFeatures, structure_of
 from twins.fourier import FourierMap as Twin
 from twins.fourier import features_of
@@ -206,79 +204,6 @@ def test_a_row_is_mapped_alone_to_the_last_bit(d: int, dtype: type) -> None:
     assert found.dtype == dtype
     assert np.array_equal(found[7:9], fitted.transform(rows[7:9]))
     assert np.allclose(found, fitted.transform(rows.toarray()), atol=1e-4)
-
-
-def test_names_and_shapes() -> None:
-    X = np.zeros((2, 3))
-    fitted = RandomFourierFeatures(4).fit(X)
-    names = fitted.get_feature_names_out()
-    assert list(names[:2]) == ["randomfourierfeatures0", "randomfourierfeatures1"]
-    assert len(names) == fitted.transform(X).shape[1] == 8
-    assert fitted.random_weights_.shape == (4, 3)
-    with pytest.raises(NotFittedError):
-        RandomFourierFeatures().transform(X)
-    with pytest.raises(NotFittedError):
-        _ = RandomFourierFeatures().random_weights_
-    with pytest.raises(ValueError, match="features"):
-        fitted.transform(np.zeros((2, 4)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"gamma": 0.0}, InvalidParameterError),
-        ({"gamma": -1.0}, InvalidParameterError),
-        ({"gamma": math.inf}, InvalidParameterError),
-        ({"gamma": math.nan}, InvalidParameterError),
-        ({"gamma": "scale"}, TypeError),
-        ({"n_components": 0}, InvalidParameterError),
-        ({"n_components": 2.5}, TypeError),
-        ({"kernel": "poly"}, InvalidParameterError),
-        ({"kernel": None}, TypeError),
-        ({"orthogonal": 1}, TypeError),
-        ({"random_state": -1}, InvalidParameterError),
-        ({"random_state": np.random.default_rng(0)}, TypeError),
-        ({"n_threads": 0}, InvalidParameterError),
-    ],
-)
-def test_wrong_settings_are_named(changes: dict[str, Any], error: type) -> None:
-    (name,) = changes
-    with pytest.raises(error, match=f"^{name}"):
-        RandomFourierFeatures(**changes).fit(np.zeros((2, 2)))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"gamma": 0.0},
-        {"n_components": 0},
-        {"kernel": "laplacian", "structure": "orthogonal"},
-        {"kernel": "laplacian", "structure": "fast"},
-        {"kernel": "poly"},
-        {"structure": "dense"},
-        {"centre": "cube"},
-    ],
-)
-def test_the_compiled_map_refuses_too(changes: dict[str, Any]) -> None:
-    settings: dict[str, Any] = {
-        "n_features": 3,
-        "n_components": 4,
-        "gamma": 1.0,
-        "kernel": "rbf",
-        "structure": "independent",
-        "centre": "none",
-        "seed": 0,
-    }
-    with pytest.raises(ValueError, match=r"gamma|n_components|structure|kernel|centre"):
-        _core.FourierMap(**settings | changes)
-
-
-def test_errors_quote_no_data() -> None:
-    X = np.array([[0.123454321, np.nan], [1.0, 2.0]])
-    with pytest.raises(ValueError) as caught:
-        RandomFourierFeatures().fit(X)
-    assert "0.1234" not in str(caught.value)
-    assert caught.value.__cause__ is None
 
 
 def test_it_serves_a_private_model_in_a_pipeline() -> None:

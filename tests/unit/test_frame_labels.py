@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.exceptions import DataConversionWarning
 
 import dpsvm_fast as dp
-from dpsvm_fast.estimators.frames import label_values
 from oracles.odd_inputs import X, Y
 from oracles.subjects import CLASSIFIERS, assert_refused, made
-from oracles.tables import WORDS, every_library, table
+from oracles.tables import WORDS
 from oracles.watching import fitted_names
 
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -62,12 +60,6 @@ def test_string_labels(kind: str) -> None:
     assert fitted.score(X, WORDS[Y]) == expected.score(X, Y)
 
 
-@pytest.mark.parametrize("kind", [k for k in STRINGS if k.split()[0] in ("pandas", "polars")])
-def test_scores_against_columns(kind: str) -> None:
-    fitted = made("output", classes=WORDS).fit(X, labels_of(kind))
-    assert fitted.score(X, labels_of(kind)) == (fitted.predict(X) == WORDS[Y]).mean()
-
-
 @pytest.mark.parametrize("subject", CLASSIFIERS)
 @pytest.mark.parametrize("kind", ["boolean", "Int64", "bool", "category"])
 def test_nullable_labels_keep_their_kind(subject: str, kind: str) -> None:
@@ -79,18 +71,6 @@ def test_nullable_labels_keep_their_kind(subject: str, kind: str) -> None:
     with pytest.warns(dp.PrivacyLeakWarning):
         read = made(subject, classes=None).fit(X, labels)
     assert read.classes_.dtype == fitted.classes_.dtype
-
-
-@pytest.mark.parametrize("subject", CLASSIFIERS)
-@every_library
-def test_a_frame_of_one_column_of_labels(subject: str, library: str) -> None:
-    """What scikit-learn does: a warning, and the column."""
-    labels = table(library, {"y": Y})
-    with pytest.warns(DataConversionWarning, match="column-vector"):
-        fitted = made(subject).fit(X, labels)
-    assert fitted.classes_.tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match="y should be a 1d array"):
-        made(subject).fit(X, table(library, {"y": Y, "z": Y}))
 
 
 @pytest.mark.parametrize("subject", CLASSIFIERS)
@@ -121,8 +101,3 @@ def test_missing_labels_of_other_libraries() -> None:
             with pytest.raises(ValueError, match=r"^y: a label is missing"):
                 fitting.fit(X[: len(values)], make(values))
             assert fitted_names(fitting) == []
-
-
-def test_labels_of_no_library_are_left_to_scikit_learn() -> None:
-    for labels in (None, 1, [1, 2], "ab"):
-        assert label_values(labels) is labels

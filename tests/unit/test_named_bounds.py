@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import dpsvm_fast as dp
 from dpsvm_fast import InvalidParameterError, PrivacyLedger, PrivatePipeline
 from dpsvm_fast.data import Partitions, fit
 from dpsvm_fast.model_selection import PrivateGridSearch
-from dpsvm_fast.persist import load_model, save_model, to_onnx
+from dpsvm_fast.persist import load_model, save_model
 
 RNG = np.random.default_rng(0)
 ROWS = pd.DataFrame(
@@ -91,26 +90,6 @@ def test_columns_without_bounds_and_bounds_without_columns(recipe: str) -> None:
         assert not ledger.history
 
 
-@pytest.mark.parametrize(
-    ("bounds", "error"),
-    [
-        ({}, TypeError),
-        ({1: (0, 1)}, TypeError),
-        ({"age": 3}, TypeError),
-        ({"age": (0, 1, 2)}, TypeError),
-        ({"age": "ab"}, TypeError),
-        ({"age": (0, [1, 2])}, (TypeError, ValueError)),
-        ({"age": ("a", "b")}, TypeError),
-        ({"age": (1, 0)}, InvalidParameterError),
-        ({"age": (0, float("nan"))}, InvalidParameterError),
-    ],
-    ids=str,
-)
-def test_pairs_that_are_none(bounds: Any, error: Any) -> None:
-    with pytest.raises(error, match="bounds"):
-        dp.PublicScaler(bounds).fit(ROWS)
-
-
 def test_in_pipelines_searches_and_partitions() -> None:
     svc = dp.PrivateLinearSVC(4.0, classes=[0, 1])
     scaler = dp.PublicScaler(NAMED)
@@ -128,18 +107,6 @@ def test_in_pipelines_searches_and_partitions() -> None:
     np.testing.assert_allclose(found.coef_, whole.coef_, rtol=1e-4)
     for side, expected in zip(found.bounds_, ORDERED, strict=True):
         assert side.tolist() == expected
-
-
-def test_graphs_and_files(tmp_path: Path) -> None:
-    pytest.importorskip("onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    scaler = dp.PublicScaler(NAMED).fit(ROWS)
-    graph = runtime.InferenceSession(to_onnx(scaler).SerializeToString())
-    rows = graph.run(None, {"X": ROWS.to_numpy()})[0]
-    np.testing.assert_allclose(rows, scaler.transform(ROWS), rtol=1e-14)
-    save_model(scaler, tmp_path / "m.json")
-    record = json.loads((tmp_path / "m.json").read_text())
-    assert record["model"]["parameters"]["bounds"]["age"] == [0.0, 100.0]
 
 
 @every_recipe

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import Normalizer
 
 import dpsvm_fast as dp
 from dpsvm_fast import InvalidParameterError, verify
@@ -206,22 +205,6 @@ def test_the_certificate_goes_along(tmp_path: Path) -> None:
     assert json.loads(names["dpsvm_fast.feature_names"]) == ["age", "höhe", "a\nb", "x"]
 
 
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        (
-            make_pipeline(StandardScaler(), dp.OutputPerturbationSVC(classes=range(3))),
-            "StandardScaler",
-        ),
-        (StandardScaler(), "StandardScaler"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::dpsvm_fast.PrivacyLeakWarning")
-def test_what_cannot_be_written_is_named(model: Any, words: str) -> None:
-    with pytest.raises(InvalidParameterError, match=f"{words} cannot be written in ONNX"):
-        to_onnx(model.fit(ROWS, LABELS))
-
-
 def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     search = copy.deepcopy(fitted("search"))
     search.best_estimator_ = ConstantClassifier([0, 1, 2])
@@ -234,9 +217,3 @@ def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpsvm_fast.persist.onnx.MOST_BYTES", 100)
     with pytest.raises(InvalidParameterError, match="more than 100 bytes of weights"):
         to_onnx(fitted("kernel"))
-
-
-def test_without_onnx_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(ImportError, match=r'pip install "dpsvm-fast\[onnx\]"'):
-        to_onnx(fitted("output"))

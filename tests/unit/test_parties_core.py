@@ -202,48 +202,6 @@ def calls(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "offsets", [[], [0], [1, 6], [0, 5], [0, 4, 3, 6], [0, -1, 6], [0, 7], [-1, 6], [0, 6, 6, 5]]
-)
-def test_offsets_that_are_no_partition_are_refused(offsets: list[int]) -> None:
-    X, y, _ = parties((6,), 4, 3)
-    for call in calls(X, y, np.array(offsets, dtype=np.int64), max(0, len(offsets) - 1)):
-        with pytest.raises(ValueError, match=r"^offsets: "):
-            call()
-
-
-def test_input_of_the_wrong_kind_is_refused() -> None:
-    X, y, offsets = parties((3, 3), 4, 3)
-    for call in calls(X, y, offsets.astype(np.int32), 2) + calls(X, y, [0, 3, 6], 2):
-        with pytest.raises(TypeError, match=r"^offsets: "):
-            call()
-    for call in calls(X, y[:-1], offsets, 2):
-        with pytest.raises(ValueError, match=r"^y: "):
-            call()
-    for call in calls(X, y + 3, offsets, 2):
-        with pytest.raises(ValueError, match=r"^y: "):
-            call()
-    for call in calls(np.asfortranarray(X), y, offsets, 2):
-        with pytest.raises(TypeError, match=r"^X: "):
-            call()
-    for n_threads in (0, 10**6):
-        for call in calls(X, y, offsets, 2, n_threads):
-            with pytest.raises(ValueError, match=r"^n_threads: "):
-                call()
-    X[4, 1] = np.nan
-    for call in calls(X, y, offsets, 2):
-        with pytest.raises(ValueError, match=r"^X: "):
-            call()
-
-
-@pytest.mark.parametrize("n_parties", [1, 3])
-def test_numbers_that_are_not_one_for_each_party_are_refused(n_parties: int) -> None:
-    X, y, offsets = parties((3, 3), 4, 3)
-    for call in calls(X, y, offsets, n_parties):
-        with pytest.raises(ValueError, match="one number for each party"):
-            call()
-
-
 def test_parties_without_records() -> None:
     X, y, offsets = parties((0, 4, 0), 4, 3)
     smooth, singer, descent = calls(X, y, offsets, 3)

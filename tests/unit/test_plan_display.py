@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpsvm_fast as dp
-from dpsvm_fast.planning import NoisePlan, plan_noise
+from dpsvm_fast.planning import plan_noise
 from dpsvm_fast.plotting.displays import NoisePlanDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -62,14 +61,6 @@ def test_where_noise_drowns_decisions_is_hatched() -> None:
     assert NoisePlanDisplay.from_plans(plans(10**6)).drowned_ is None
 
 
-def test_a_mechanism_that_needs_no_number_of_rows() -> None:
-    display = NoisePlanDisplay.from_plans(plans(None, dp.OutputPerturbationSVC))
-    assert display.largest_ is None
-    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert texts == ["survives the noise with 95 %"]
-    assert "None" not in display.ax_.get_title(loc="left")
-
-
 @pytest.mark.parametrize(
     ("n_samples", "how", "releases"),
     [
@@ -96,24 +87,6 @@ def test_shares_add_up_to_the_budget(
     assert ("mu" in unit) == (display.plans[0].mu is not None)
 
 
-def test_epsilons_under_many_bars_do_not_run_into_each_other() -> None:
-    for number, slant in ((8, 0.0), (12, 45.0)):
-        epsilons = 0.01 * 2.0 ** np.arange(number)
-        many = [plan_noise(dp.PrivateLinearSVC(e, 1e-5, classes=range(10)), 64) for e in epsilons]
-        display = NoisePlanDisplay.from_plans(many, kind="budget")
-        assert [tick.get_rotation() for tick in display.ax_.get_xticklabels()] == [slant] * number
-
-
-def test_draws_on_the_given_axes() -> None:
-    from matplotlib.figure import Figure
-
-    axes = Figure().subplots(1, 2)
-    display = NoisePlanDisplay.from_plans(plans(), ax=axes[0])
-    assert display.ax_ is axes[0]
-    assert display.plot(kind="budget", ax=axes[1]).ax_ is axes[1]
-    display.figure_.canvas.draw()
-
-
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(TypeError, match="plans: got int"):
         NoisePlanDisplay.from_plans([1])  # type: ignore[list-item]
@@ -128,9 +101,3 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(dp.InvalidParameterError, match="plans: got 'plans without n_samples'"):
         NoisePlanDisplay.from_plans(plans(None))
     assert NoisePlanDisplay.from_plans(plans(None), kind="budget").bars_
-
-
-def test_plans_with_several_deltas_name_none() -> None:
-    given: list[NoisePlan] = plans()
-    given[0] = dataclasses.replace(given[0], delta=1e-6)
-    assert "delta" not in NoisePlanDisplay.from_plans(given).ax_.get_xlabel()

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
@@ -108,65 +107,6 @@ class TestPrivateScores:
         private_scores(model(ledger=alone), X, y, **task)
         assert [one.event for one in ledger.history] == [one.event for one in alone.history]
 
-    def test_several_private_steps_share_it_as_they_did(self, clusters: TrainingSet) -> None:
-        X, y = clusters
-        ledger = PrivacyLedger(epsilon=100.0, delta=1e-3)
-        piped = make_pipeline(
-            Normalizer(), PrivateCenter(1.0, 1e-5, ledger=ledger), model(epsilon=3.0, ledger=ledger)
-        )
-        display = PrivacyUtilityDisplay.from_estimator(
-            piped, X, y, X_test=X, y_test=y, epsilons=[8.0], n_repeats=1
-        )
-        assert display.delta == 2e-5
-        spent = [one.event for one in ledger.history]
-        expected = PrivacyLedger(epsilon=100.0, delta=1e-3)
-        make_pipeline(
-            Normalizer(),
-            PrivateCenter(2.0, 1e-5, ledger=expected),
-            model(epsilon=6.0, ledger=expected),
-        ).fit(X, y)
-        assert spent == [one.event for one in expected.history]
-
-    def test_steps_with_one_seed_get_seeds_of_their_own(self, clusters: TrainingSet) -> None:
-        X, y = clusters
-        seen: list[int] = []
-
-        class Noting(PrivateCenter):
-            def fit(self, X: Any, y: Any = None) -> Any:
-                seen.append(self.random_state)
-                return super().fit(X, y)
-
-        class NotingSVC(OutputPerturbationSVC):
-            def fit(self, X: Any, y: Any) -> Any:
-                seen.append(self.random_state)
-                return super().fit(X, y)
-
-        piped = make_pipeline(
-            Noting(1.0, random_state=3), NotingSVC(1.0, classes=range(3), random_state=3)
-        )
-        with pytest.warns(NotPrivateWarning):
-            private_scores(piped, X, y, X_test=X, y_test=y, epsilons=[4.0], n_repeats=3)
-        assert len(set(seen)) == 6
-
-    @pytest.mark.parametrize(
-        "other",
-        [
-            make_pipeline(PrivateCenter(1.0)),
-            make_pipeline(Normalizer(), LinearSVC()),
-            OneVsRestClassifier(model()),
-            LinearSVC(),
-            LinearSVC,
-            1,
-        ],
-    )
-    def test_estimators_of_another_kind_are_named(
-        self, clusters: TrainingSet, other: object
-    ) -> None:
-        X, y = clusters
-        test = {"X_test": X, "y_test": y}
-        with pytest.raises(TypeError, match=r"^estimator: got .*expected a classifier with"):
-            private_scores(other, X, y, **test, epsilons=[1.0], n_repeats=1)
-
 
 class TestUtilityDisplay:
     def display(self, **changes: Any) -> PrivacyUtilityDisplay:
@@ -185,37 +125,6 @@ class TestUtilityDisplay:
         assert display.ceiling_ is not None
         assert display.ceiling_.get_linestyle() == "--"
         assert list(display.ceiling_.get_ydata()) == [0.95, 0.95]
-
-    def test_axes_say_what_they_show(self) -> None:
-        display = self.display().plot()
-        display.figure_.canvas.draw()
-        assert [tick.get_text() for tick in display.ax_.get_xticklabels()] == ["0.5", "1", "4"]
-        assert display.ax_.get_xscale() == "log"
-        assert "1e-05" in display.ax_.get_xlabel()
-        assert display.ax_.get_ylabel() == "test accuracy"
-        texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-        assert texts == [
-            "private, mean of 2 noise draws",
-            "one standard deviation",
-            "not private",
-        ]
-
-    def test_one_draw_has_no_spread_to_name(self) -> None:
-        display = self.display(scores=np.full((3, 1), 0.5), non_private_score=None).plot()
-        texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-        assert texts == ["private"]
-        assert display.ceiling_ is None
-
-    def test_draws_on_the_given_axes(self) -> None:
-        from matplotlib.figure import Figure
-
-        ax = Figure().subplots()
-        assert self.display().plot(ax=ax).ax_ is ax
-
-    @pytest.mark.parametrize("shape", [(3,), (2, 4), (3, 2, 1)])
-    def test_scores_of_another_shape_are_refused(self, shape: tuple[int, ...]) -> None:
-        with pytest.raises(InvalidParameterError, match="scores"):
-            self.display(scores=np.zeros(shape))
 
     def test_from_estimator(self, clusters: TrainingSet) -> None:
         X, y = clusters
@@ -263,15 +172,6 @@ class TestProfileDisplay:
         assert display.ax_.get_yscale() == "log"
         assert display.ax_.get_title() == ""
 
-    def test_pure_release_has_a_line_instead_of_a_point(self) -> None:
-        display = PrivacyProfileDisplay.from_statement(statement(noise="gamma", delta=0.0))
-        assert set(display.mark_.get_xdata()) == {1.0}
-        drawn = np.asarray(display.line_.get_ydata())
-        beyond = np.asarray(display.line_.get_xdata()) > 1.0
-        assert np.all(np.isnan(drawn[beyond]))
-        assert np.all(drawn[~beyond][:-1] > 0.0)
-        display.figure_.canvas.draw()
-
     def test_a_seeded_release_says_that_it_promises_nothing(self) -> None:
         with pytest.warns(NotPrivateWarning):
             seeded = statement(random_state=1)
@@ -292,10 +192,6 @@ class TestProfileDisplay:
             # Between the points of the curve its logarithm is almost straight.
             at_claim = np.exp(np.interp(claim.epsilon, x, np.log(drawn)))
             assert at_claim == pytest.approx(claim.delta, rel=0.02)
-
-    def test_only_statements(self) -> None:
-        with pytest.raises(TypeError, match="statement"):
-            PrivacyProfileDisplay.from_statement({"epsilon": 1.0})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -318,10 +214,6 @@ class TestWithoutMatplotlib:
                 model(ledger=ledger), X, y, X_test=X, y_test=y, epsilons=[1.0]
             )
         assert not ledger.history
-
-    def test_profile(self) -> None:
-        with pytest.raises(ImportError, match=r'pip install "dpsvm-fast\[plot\]"'):
-            PrivacyProfileDisplay.from_statement(statement())
 
 
 def test_matplotlib_is_imported_only_to_draw() -> None:

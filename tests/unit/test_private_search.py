@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
@@ -21,7 +20,6 @@ from dpsvm_fast import (
     BudgetExceededError,
     GradientPerturbationSVC,
     InvalidParameterError,
-    NotPrivateWarning,
     ObjectivePerturbationSVC,
     OutputPerturbationSVC,
     PrivacyLeakWarning,
@@ -232,28 +230,10 @@ def test_processes_give_what_threads_give() -> None:
     np.testing.assert_array_equal(one.best_estimator_.coef_, two.best_estimator_.coef_)
 
 
-def test_a_seed_is_not_private_and_says_so_once() -> None:
-    X, y = data()
-    with pytest.warns(NotPrivateWarning) as caught:
-        made = search(random_state=1).fit(X, y)
-    assert len(caught) == 1
-    assert not made.privacy_.private
-    assert made.privacy_.random_source == "seed"
-
-
 def test_without_a_seed_two_searches_differ() -> None:
     X, y = data()
     first, second = search().fit(X, y), search().fit(X, y)
     assert not np.array_equal(first.best_estimator_.coef_, second.best_estimator_.coef_)
-
-
-def test_labels_read_from_the_data_are_a_leak_that_is_told_once() -> None:
-    X, y = data()
-    with pytest.warns(PrivacyLeakWarning) as caught:
-        made = search(OutputPerturbationSVC()).fit(X, y)
-    assert len(caught) == 1
-    assert not made.privacy_.private
-    assert list(made.classes_) == [0, 1]
 
 
 def test_a_learned_step_within_a_candidate_warns_once() -> None:
@@ -306,19 +286,6 @@ def test_a_candidate_cannot_spend_what_was_not_planned() -> None:
         search(Greedy(classes=[0, 1]), {"C": [0.1]}).fit(X, y)
 
 
-def test_rows_are_checked_before_the_budget_is_spent() -> None:
-    X, y = data()
-    ledger = PrivacyLedger(10.0, 1e-6)
-    bad = X.copy()
-    bad[3, 2] = np.nan
-    for rows, labels in ((bad, y), (X, y[:-1]), (X, np.where(y == 1, 7, y)), (X[:90], y[:90])):
-        with pytest.raises(ValueError) as caught:
-            search(ledger=ledger).fit(rows, labels)
-        assert str(len(rows)) not in str(caught.value)
-        assert "7" not in str(caught.value)
-    assert ledger.history == ()
-
-
 def test_too_few_rows_for_the_parts() -> None:
     X, y = data(249)
     with pytest.raises(InvalidParameterError, match="random_stopping"):
@@ -344,17 +311,6 @@ def test_interrupts_leave_nothing_half_fitted(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(NotFittedError):
         made.predict(X)
     assert not [name for name in vars(made) if name.endswith("_") and name[0] != "_"]
-
-
-def test_sparse_rows_tables_and_float32_are_taken() -> None:
-    pandas = pytest.importorskip("pandas")
-    X, y = data()
-    assert search().fit(sparse.csr_matrix(X), y).predict(sparse.csr_matrix(X)).shape == y.shape
-    assert search().fit(X.astype(np.float32), y).n_features_in_ == X.shape[1]
-    table = pandas.DataFrame(X, columns=list("abcdef"))
-    made = search().fit(table, pandas.Series(y))
-    assert list(made.feature_names_in_) == list("abcdef")
-    assert made.predict(table).shape == y.shape
 
 
 def test_search_is_a_scikit_learn_estimator() -> None:

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from dpsvm_fast import (
@@ -171,22 +169,6 @@ def test_a_saved_file_of_other_images_is_refused(tmp_path: Path) -> None:
     record["model"]["parameters"]["shape"] = {"tuple": [8, 7]}
     with pytest.raises(ModelFormatError, match="shape"):
         load_model(rewritten(path, record))
-
-
-def test_tables_and_names() -> None:
-    table = pd.DataFrame(images(5, (4, 4)), columns=[f"p{i}" for i in range(16)])
-    fitted = PublicImageFeatures((4, 4), 2, 3).set_output(transform="pandas").fit(table)
-    found = fitted.transform(table)
-    assert list(found.columns) == [f"publicimagefeatures{i}" for i in range(12)]
-    assert fitted.feature_names_in_.tolist() == list(table.columns)
-
-
-def test_digits_are_better_than_their_pixels() -> None:
-    X, y = load_digits(return_X_y=True)
-    svc = PrivateLinearSVC(2.0, 1e-5, bounds=(0, 16), classes=range(10))
-    plain = svc.fit(X[:1400], y[:1400]).score(X[1400:], y[1400:])
-    edges = make_pipeline(PublicImageFeatures((8, 8)), clone(svc).set_params(bounds=None))
-    assert edges.fit(X[:1400], y[:1400]).score(X[1400:], y[1400:]) > plain
 
 
 @POSIX

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
-import pickle
 import sys
 from pathlib import Path
 from typing import Any
 
-import joblib
 import jsonschema
 import numpy as np
 import pytest
@@ -329,29 +326,6 @@ def test_a_private_pipeline_is_loaded_as_one(tmp_path: Path) -> None:
 
 def test_the_published_schema_knows_every_class() -> None:
     assert set(model_schema()["$defs"]["class"]["enum"]) == set(saved_classes())
-
-
-def test_weights_take_little_more_than_their_bytes(tmp_path: Path) -> None:
-    """Eight bytes are 32/3 letters of base64; beside them a few kilobytes."""
-    wide = np.zeros((6, 40_000))
-    model = SVC(1.0, classes=range(3)).fit(wide, np.arange(6) % 3)
-    save_model(model, tmp_path / "model.json")
-    assert (tmp_path / "model.json").stat().st_size < 1.02 * 3 * 40_000 * 32 / 3
-
-
-@pytest.mark.parametrize("subject", [name for name, s in SUBJECTS.items() if not s.slow])
-def test_pickle_joblib_and_copies_work(subject: str) -> None:
-    model = fitted(subject)
-    if "ledger" in vars(model):
-        model = copy.copy(model)
-        model.ledger = None
-    file = io.BytesIO()
-    joblib.dump(model, file)
-    file.seek(0)
-    for again in (pickle.loads(pickle.dumps(model)), joblib.load(file), copy.deepcopy(model)):
-        assert {k: v.tobytes() for k, v in answers(model).items()} == {
-            k: v.tobytes() for k, v in answers(again).items()
-        }
 
 
 @pytest.mark.parametrize("kind", ["output", "linear", "kernel", "ellipsoids", "pca", "pipeline"])

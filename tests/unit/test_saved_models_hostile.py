@@ -180,17 +180,6 @@ def test_keys_have_a_length(tmp_path: Path, key: bytes) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"cannot read .*key': there is no such file"):
-        save_model(fitted("output"), tmp_path / "model.json", key=tmp_path / "key")
-
-
-def test_other_keys_are_refused_by_type(tmp_path: Path) -> None:
-    wrong: Any = 3
-    with pytest.raises(TypeError, match="key: got int"):
-        save_model(fitted("output"), tmp_path / "model.json", key=wrong)
-
-
 # What a load does to the process.
 
 
@@ -251,20 +240,6 @@ def test_places_that_cannot_be_written_are_named(
         save_model(fitted("output"), tmp_path / name)
     assert str(caught.value).startswith(f"cannot write {str(tmp_path / name)!r}: ")
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
-
-
-def test_no_permission_is_said_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any, **__: Any) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied", "draft")
-
-    monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(PermissionError, match="no permission to write there; choose another place"):
-        save_model(fitted("output"), tmp_path / "model.json")
-    monkeypatch.undo()
-    with pytest.raises(FileNotFoundError, match="there is no such file"):
-        load_model(tmp_path / "model.json")
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

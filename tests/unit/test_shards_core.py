@@ -17,7 +17,6 @@ from oracles.noisy_descent import kernel, records_of, settings
 
 Array = NDArray[Any]
 KEY = bytes(range(32))
-SHARDS = (1, 2, 3, 7)
 N, D, CLASSES = 260, 11, 3
 # Numbers of 2^-40 beyond which no sum over fewer than 2^32 records lies.
 MOST_HIGH = 2**40
@@ -81,137 +80,6 @@ def descent(**changes: Any) -> Any:
         learning_rate=0.5,
     )
     return _core.Descent(**(plain | changes))
-
-
-OPTIMIZERS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "Adam": {"optimizer": "adam", "noise_correction": True, "learning_rate": 0.1},
-    "averaged": {"momentum": 0.5, "average_from": 2},
-    "floating-point noise": {"grid": None},
-    "last iterate": {
-        "precision": "f64",
-        "radius": 10.0,
-        "learning_rate": 0.25,
-    },
-}
-
-
-def spread(
-    one: Any, shards: list[Any], *, seed: int = 5, n_steps: int = 4, n_threads: int = 1
-) -> Any:
-    """A run over shards: partial sums on one side, noise on the other."""
-    driver = one.shards(_core.NoiseSource(seed), n_steps)
-    for step in range(n_steps):
-        assert driver.step == step
-        parts = [
-            one.partial(records, driver.weights, driver.key, i, step, n_threads)
-            for i, records in enumerate(shards)
-        ]
-        driver.advance(np.sum(parts[::-1], axis=0))
-    return one
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("change", CHANGES)
-def test_sums_of_outer_products_merge(form: str, change: str) -> None:
-    (whole,) = split(1, form, change)
-    expected = whole.gram(1)
-    for shards in SHARDS:
-        parts = [records.gram_parts(1) for records in split(shards, form, change)]
-        for part in parts:
-            assert part.dtype == np.int64
-            assert part.shape == (2, D, D)
-            assert (part[1] >= 0).all()
-            assert (part[1] < 2**32).all()
-        found = _core.Records.gram_from_parts(np.sum(parts, axis=0))
-        assert (found == expected).all()
-    assert (expected != 0).any()
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_sums_of_rows_merge(form: str) -> None:
-    expected = split(1, form, "as they are")[0].sums(1)
-    for shards in SHARDS:
-        parts = [records.sums(1) for records in split(shards, form, "as they are")]
-        assert (np.sum(parts, axis=0) == expected).all()
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_column_moments_merge(form: str) -> None:
-    X, _ = table(FORMS[form])
-    options = {"offset": np.linspace(-1, 1, D), "scale": np.full(D, 0.7), "n_threads": 1}
-
-    def moments(part: Any) -> Array:
-        if form == "dense":
-            return np.array(_core.column_moments(part, **options))
-        given = (part.data, part.indices, part.indptr, part.shape[1])
-        return np.array(_core.column_moments(given, **options))
-
-    for shards in SHARDS:
-        parts = [moments(X[a:b]) for a, b in cuts(shards)]
-        assert (np.sum(parts, axis=0) == moments(X)).all()
-
-
-@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("options", OPTIMIZERS.values(), ids=OPTIMIZERS.keys())
-def test_full_batches_have_the_bits_of_one_run(
-    form: str, change: str, options: dict[str, Any]
-) -> None:
-    local = descent(exact_sums=True, **options)
-    (whole,) = split(1, form, change)
-    local.run(whole, _core.NoiseSource(5), 4, 1)
-    for shards in SHARDS:
-        found = spread(descent(**options), split(shards, form, change))
-        assert (found.weights() == local.weights()).all()
-        assert (found.iterate() == local.state()["weights"]).all()
-        assert found.state()["steps"] == 4
-
-
-def test_sparse_rows_have_the_bits_of_a_plain_run() -> None:
-    local = descent()
-    local.run(split(1, "sparse", "as they are")[0], _core.NoiseSource(5), 4, 1)
-    found = spread(descent(), split(3, "sparse", "as they are"))
-    assert (found.weights() == local.weights()).all()
-    other = spread(descent(), split(3, "sparse", "as they are"), seed=6)
-    assert (other.weights() != local.weights()).all()
-
-
-def test_dense_rows_are_near_a_plain_run() -> None:
-    """Leaves round in single precision, exact sums truncate coefficients."""
-    quiet = {"sigma": 0.0, "grid": None}
-    local = descent(**quiet)
-    local.run(split(1, "dense", "as they are")[0], _core.NoiseSource(5), 4, 1)
-    found = spread(descent(**quiet), split(3, "dense", "as they are"))
-    gap = float(np.abs(found.weights() - local.weights()).max())
-    assert 0.0 < gap < 1e-4 * float(np.abs(local.weights()).max())
-
-
-@pytest.mark.parametrize("stored", [False, True])
-def test_lifted_rows(stored: bool) -> None:
-    X, y = table()
-    made = _core.FourierMap(
-        n_features=D,
-        n_components=24,
-        gamma=1.5,
-        kernel="rbf",
-        structure="independent",
-        centre="none",
-        seed=7,
-    )
-    runs = []
-    for shards in SHARDS:
-        parts = [records_of(X[a:b], y[a:b], CLASSES) for a, b in cuts(shards)]
-        for records in parts:
-            records.lift(made, stored, 1)
-        one = descent(n_features=parts[0].n_features)
-        runs.append(spread(one, parts).weights())
-        if shards == 1:
-            local = descent(n_features=parts[0].n_features, exact_sums=True)
-            local.run(parts[0], _core.NoiseSource(5), 4, 1)
-            runs.append(local.weights())
-    assert all((weights == runs[0]).all() for weights in runs)
 
 
 @pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
@@ -339,33 +207,6 @@ def test_a_step_without_records_is_noise() -> None:
 
 def refused(what: str) -> Any:
     return pytest.raises((ValueError, TypeError), match=what)
-
-
-def test_parts_of_another_shape_are_refused() -> None:
-    (records,) = split(1, "dense", "as they are")
-    one = descent()
-    weights = np.zeros((CLASSES, D + 1))
-    for wrong in (weights[:, :-1].copy(), weights[0], weights.astype(np.float32)):
-        with refused("weights"):
-            one.partial(records, wrong, KEY, 0, 0, 1)
-    with refused("weights"):
-        one.partial(records, np.full_like(weights, np.nan), KEY, 0, 0, 1)
-    with refused("key"):
-        one.partial(records, weights, KEY[:31], 0, 0, 1)
-    with pytest.raises(OverflowError):
-        one.partial(records, weights, KEY, -1, 0, 1)
-    with refused("n_features"):
-        descent(n_features=D + 1).partial(records, np.zeros((CLASSES, D + 2)), KEY, 0, 0, 1)
-    total = one.partial(records, weights, KEY, 0, 0, 1)
-    driver = one.shards(_core.NoiseSource(0), 2)
-    for wrong in (total[:1], total[:, :, :-1], total.astype(np.float64), total[0]):
-        with refused("total"):
-            driver.advance(wrong)
-    for wrong in (total[:, :, :3], np.zeros((3, 4, 4), dtype=np.int64), total[0]):
-        with refused("parts"):
-            _core.Records.gram_from_parts(np.ascontiguousarray(wrong[:, :2]))
-    assert driver.step == 0
-    assert (one.weights() == 0).all()
 
 
 def test_sums_beyond_all_records_are_refused() -> None:
