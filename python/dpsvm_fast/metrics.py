@@ -21,14 +21,14 @@ from scipy.special import expit
 from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
-from dpsvm_fast.certificates.words import EVALUATED, RUNNING_TIME_CAVEAT, summed
+from dpsvm_fast.certificates.words import EVALUATED, RUNNING_TIME_CAVEAT
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit, promise_facts
 from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import checked_groups, encoded_labels
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
-from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, grid_of_sums, share_of
+from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, share_of
 from dpsvm_fast.mechanisms.plan import Facts, Plan
 from dpsvm_fast.rounding import sqrt_up
 
@@ -469,18 +469,8 @@ class EvaluationPlan(Plan):
         """A noisy sum to which a row contributes a norm of at most 1."""
         factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
         mu = share_of(gaussian_parameter(self.epsilon, self.delta), share)
-        grid, rounding = grid_of_sums(UNIT, 2.0 * factor / mu, size)
-        return NoisySum(
-            name=name,
-            what=summed(name, self.adjacency),
-            adjacency=self.adjacency,
-            clip_norm=1.0,
-            relation_factor=factor,
-            shape=(size,),
-            mu=mu,
-            grid=grid,
-            rounding=rounding,
-        )
+        facts: dict[str, Any] = {"clip_norm": 1.0, "relation_factor": factor, "shape": (size,)}
+        return NoisySum.of_multiples(UNIT, name=name, adjacency=self.adjacency, mu=mu, **facts)
 
     @property
     def sums(self) -> tuple[NoisySum, ...]:

@@ -13,7 +13,7 @@ import operator
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -33,6 +33,8 @@ MAX_SEED = 2**64 - 1
 _ONE, _TINY = 1.0, 2.0**-60
 
 _NORMAL, _SUBNORMAL = sys.float_info.min, 5e-324
+
+Kind = TypeVar("Kind")
 
 
 def check_real(
@@ -123,6 +125,15 @@ def check_option(name: str, value: object, options: Sequence[str]) -> str:
     if value not in options:
         raise InvalidParameterError.of(name, got=value, accepted=accepted)
     return str(value)
+
+
+def check_type(
+    name: str, value: object, kinds: type[Kind] | tuple[type[Any], ...], accepted: str
+) -> Kind:
+    """Check that a value is of one of a few types, which ``accepted`` names for people."""
+    if not isinstance(value, kinds):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
+    return cast("Kind", value)
 
 
 def check_adjacency(value: object, name: str = "adjacency") -> str:

@@ -290,8 +290,8 @@ CATALOGUE = (
         "diffprivlib #97: an objective of means is handed to a solver of sums",
         (
             Edit(
-                "            regularization=self.regularization,\n            linear",
-                "            regularization=self.regularization / X.shape[0],\n            linear",
+                "regularization=regularization or self.regularization,",
+                "regularization=(regularization or self.regularization) / X.shape[0],",
                 near="ObjectivePerturbation",
             ),
         ),

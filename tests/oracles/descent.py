@@ -9,11 +9,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
+from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.output import OutputPerturbation, ProjectedSGD
 from twins.projected_sgd import Descent
 from twins.smooth_erm import score_gradient
 
 Array = NDArray[Any]
+
+
+def output_plan(*, loss: str, n_classes: int, **settings: Any) -> OutputPerturbation:
+    """A plan whose loss is given by its name, number of classes and what is said of it besides."""
+    spread = {name: settings.pop(name) for name in ("smoothing", "margin") if name in settings}
+    return OutputPerturbation(loss=Loss(name=loss, n_classes=n_classes, **spread), **settings)
 
 
 def mechanism(
@@ -51,7 +58,7 @@ def mechanism(
         projection=projection,
         average=average,
     )
-    return OutputPerturbation(**(settings | changes), sgd=run)
+    return output_plan(**(settings | changes), sgd=run)
 
 
 def orders(plan: OutputPerturbation, seed: int) -> NDArray[np.uint32]:

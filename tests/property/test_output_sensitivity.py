@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import OutputPerturbationSVC
 from dpsvm_fast.mechanisms.output import OutputPerturbation
+from oracles.descent import output_plan
 from oracles.neighbours import tight_pair
 from oracles.solver import compiled
 
@@ -35,7 +36,7 @@ def mechanism(**changes: Any) -> OutputPerturbation:
         "C": 1e-3,
         "tol": 1e-3,
     }
-    return OutputPerturbation(**(settings | changes))
+    return output_plan(**(settings | changes))
 
 
 def moved(plan: OutputPerturbation, first: Data, second: Data) -> float:
@@ -45,7 +46,7 @@ def moved(plan: OutputPerturbation, first: Data, second: Data) -> float:
         found, radius, _ = compiled(
             X,
             y,
-            n_classes=plan.n_classes,
+            n_classes=plan.loss.n_classes,
             C=plan.C,
             data_norm=plan.data_norm,
             intercept_scaling=plan.intercept_scaling,

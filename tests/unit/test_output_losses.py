@@ -21,9 +21,10 @@ from scipy import sparse
 from conftest import TrainingSet, three_clusters
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
-from dpsvm_fast.losses import WEIGHT_LOSSES
+from dpsvm_fast.losses import WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
 from dpsvm_fast.verification import verify
+from oracles.descent import output_plan
 from oracles.neighbours import tight_pair
 from twins.smooth_erm import Problem, minimise
 
@@ -65,7 +66,7 @@ def mechanism(**changes: Any) -> OutputPerturbation:
         "smoothing": 0.5,
         "margin": 1.0,
     }
-    return OutputPerturbation(**(settings | changes))
+    return output_plan(**(settings | changes))
 
 
 def trained(plan: OutputPerturbation, X: Any, y: Array) -> Array:
@@ -242,10 +243,10 @@ def test_the_automatic_C_knows_the_loss() -> None:
         "n_weights": 100,
         "row_norm": 1.0,
     }
-    hinge = automatic_C(loss="crammer_singer", n_classes=7, **shared)
+    hinge = automatic_C(loss=Loss(name="crammer_singer", n_classes=7), **shared)
     for loss in LOSSES:
         for n_classes in (2, 7, 50):
-            C = automatic_C(loss=loss, n_classes=n_classes, **shared)
+            C = automatic_C(loss=Loss(name=loss, n_classes=n_classes), **shared)
             expected = hinge * math.sqrt(2.0) / LIPSCHITZ[loss](n_classes)
             if loss == "margin_distance":
                 # Less noise in a score, and still less where many classes compete.

@@ -21,8 +21,10 @@ from dpsvm_fast import _core
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.certificates.words import PRECISION_CAVEAT
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
+from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.output import OutputPerturbation, ProjectedSGD, automatic_C
 from dpsvm_fast.verification import verify
+from oracles.descent import output_plan
 from twins import gaussian as gaussian_twin
 
 ALPHA = 1e-6
@@ -48,11 +50,11 @@ ONE_RUN = ProjectedSGD(
 
 
 def mechanism(**changes: Any) -> OutputPerturbation:
-    return OutputPerturbation(**(BASE | changes))
+    return output_plan(**(BASE | changes))
 
 
 def released_noise(plan: OutputPerturbation, seed: int = 0) -> NDArray[np.float64]:
-    weights = np.zeros((plan.n_classes, plan.n_weights // plan.n_classes))
+    weights = np.zeros((plan.loss.n_classes, plan.n_weights // plan.loss.n_classes))
     return plan.release(weights, _core.NoiseSource(seed), n_threads=1).ravel()
 
 
@@ -295,7 +297,7 @@ def test_automatic_C_fixes_the_noise_in_a_score(noise: str, adjacency: str) -> N
             1e-6,
             noise=noise,
             adjacency=adjacency,
-            loss="crammer_singer",
+            loss=Loss(name="crammer_singer", n_classes=5),
             n_weights=200,
             row_norm=row_norm,
         )

@@ -29,7 +29,7 @@ from dpsvm_fast import (
 from dpsvm_fast.accounting import composed_delta, composed_epsilon
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PureEvent, SubsampledGaussianEvent
 from dpsvm_fast.certificates.words import RUNNING_TIME_CAVEAT
-from dpsvm_fast.mechanisms.output import OutputPerturbation
+from oracles.descent import output_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "published_bugs.md"
@@ -134,7 +134,7 @@ def test_no_accountant_gives_up_or_goes_below_zero(i: int) -> None:
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_negative_zeros_are_zeros(noise: str, noise_grid: str) -> None:
     """A sampler that took the logarithm of a signed zero gave NaN instead of noise."""
-    mechanism = OutputPerturbation(
+    mechanism = output_plan(
         epsilon=1.0,
         delta=1e-6,
         adjacency="add_remove",

@@ -31,10 +31,9 @@ from dpsvm_fast.certificates import (
     ZCDPEvent,
     certificate_schema,
 )
-from dpsvm_fast.certificates import events as event_kinds
 from dpsvm_fast.certificates.statement import FORMATS
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.verification.verify import MECHANISMS
+from dpsvm_fast.verification.releases import MECHANISMS
 from oracles.statements import MAKERS, statement_of
 from oracles.tampering import with_events
 
@@ -53,7 +52,7 @@ WHOLE = certificate_schema()["$defs"]
 DESCRIBED: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(*FORMATS.values(), *event_kinds.EVENT_KINDS.values()),
+        *(*FORMATS.values(), *PrivacyEvent.members().values()),
         *(certificates.Sensitivity, certificates.Noise, certificates.ObjectiveNoise),
         *(certificates.Descent, certificates.LastIterate, certificates.ReleasePart),
         *(certificates.SelectionNoise, certificates.Stopping, certificates.PipelineStep),
@@ -103,7 +102,7 @@ def test_the_schemas_describe_these_and_no_others() -> None:
 
 def test_the_tables_of_events_and_mechanisms_are_those_of_the_library() -> None:
     tags = {WHOLE[kind.__name__]["properties"]["type"]["const"] for kind in map(type, EVENTS)}
-    assert tags == set(event_kinds.EVENT_KINDS)
+    assert tags == set(PrivacyEvent.members())
     assert set(WHOLE["words.mechanism"]["enum"]) == set(MECHANISMS)
 
 
@@ -299,7 +298,7 @@ EVENTS: list[PrivacyEvent] = [
 
 
 def test_every_kind_of_event_is_among_them() -> None:
-    assert {event.tag for event in EVENTS} == set(event_kinds.EVENT_KINDS)
+    assert {event.tag for event in EVENTS} == set(PrivacyEvent.members())
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=str)

@@ -19,6 +19,7 @@ from dpsvm_fast.mechanisms.pipeline import WEIGHT_RELEASES, PrivateLinear, Train
 from dpsvm_fast.verification import verify
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import coupled, use_slow_core
+from oracles.descent import output_plan
 from oracles.plans import PlainRows
 from oracles.tampering import with_events
 from twins.smooth_erm import Problem
@@ -101,7 +102,7 @@ def test_each_minimiser_is_that_of_the_proximal_objective(
     """Its gradient, from the slow twin, is as small as was certified."""
     X, codes = three_clusters()
     rows = X / np.linalg.norm(X, axis=1, keepdims=True)
-    mechanism = OutputPerturbation(
+    mechanism = output_plan(
         epsilon=5.0,
         delta=DELTA,
         adjacency="add_remove",

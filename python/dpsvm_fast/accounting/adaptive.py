@@ -21,9 +21,8 @@ from scipy.special import erf, erfinv, log_ndtr, ndtri_exp
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting.composition import distance_delta, told_by_gaussian, totals_epsilon
-from dpsvm_fast.accounting.totals import of_events
+from dpsvm_fast.accounting.totals import check_event, of_events
 from dpsvm_fast.certificates.events import ParallelEvent, PrivacyEvent
-from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import (
     add_down,
     add_up,
@@ -161,13 +160,7 @@ class AdaptiveComposition:
 
     def add(self, event: PrivacyEvent) -> None:
         """Add one event; one of unknown kind or of another relation is refused."""
-        if not isinstance(event, PrivacyEvent):
-            raise TypeError(f"event: got {type(event).__name__}, expected a PrivacyEvent")
-        if event.adjacency != self._adjacency:
-            raise InvalidParameterError(
-                f"event: got adjacency {event.adjacency!r} among events of {self._adjacency!r}; "
-                "guarantees of different relations do not compose"
-            )
+        check_event(event, self._adjacency)
         self._size = self._size.plus(_size_of(event, self._pair))
 
     def fits(self) -> bool:

@@ -32,6 +32,7 @@ from dpsvm_fast.certificates.events import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up, fraction_up, mul_up, round_up, sqrt_up
+from dpsvm_fast.validation import check_type
 
 
 class Grouped(NamedTuple):
@@ -128,13 +129,7 @@ class Totals:
 
         An event of unknown kind or of another relation is refused.
         """
-        if not isinstance(event, PrivacyEvent):
-            raise TypeError(f"event: got {type(event).__name__}, expected a PrivacyEvent")
-        if self.adjacency not in (None, event.adjacency):
-            raise InvalidParameterError(
-                f"event: got adjacency {event.adjacency!r} among events of {self.adjacency!r}; "
-                "guarantees of different relations do not compose"
-            )
+        check_event(event, self.adjacency)
         match event:
             case GaussianEvent():
                 self.mu_squared += (Fraction(event.mu) * size) ** 2
@@ -204,6 +199,16 @@ class Totals:
         logs = [n * math.log1p(-delta) for delta, n in self.certain.items()]
         told = -math.expm1(math.fsum(logs) * (1.0 + 8.0 * ERROR))
         return min(1.0, mul_up(told, 1.0 + 8.0 * ERROR))
+
+
+def check_event(event: object, adjacency: str | None) -> None:
+    """Refuse what is no event, or one of another relation than a given one."""
+    known = check_type("event", event, PrivacyEvent, "a PrivacyEvent")
+    if adjacency not in (None, known.adjacency):
+        raise InvalidParameterError(
+            f"event: got adjacency {known.adjacency!r} among events of {adjacency!r}; "
+            "guarantees of different relations do not compose"
+        )
 
 
 def of_events(events: Iterable[PrivacyEvent], size: int = 1) -> Totals:

@@ -500,7 +500,3 @@ def _gamma(stopping: str, mean: float) -> float:
 def logarithmic_mean(gamma: float) -> float:
     """Mean of the logarithmic law with a parameter in (0, 1)."""
     return (1.0 - gamma) / gamma / -math.log(gamma)
-
-
-# Every kind by its tag.
-EVENT_KINDS: dict[str, type[PrivacyEvent]] = PrivacyEvent.members()

@@ -37,6 +37,7 @@ from dpsvm_fast.validation import (
     check_integer,
     check_option,
     check_real,
+    check_type,
 )
 
 # JSON from anywhere: one value, finite numbers, each key once, within memory and depth.
@@ -148,12 +149,11 @@ def read_json(text: str) -> Any:
 
 def exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
     """Return a copy of ``record`` if it is a mapping with exactly these names."""
-    if not isinstance(record, Mapping):
-        raise TypeError(f"{what}: got {type(record).__name__}, expected a mapping")
-    if set(record) != names:
-        wrong = [str(name)[:60] for name in sorted(map(str, set(record) ^ names))[:10]]
+    found: Mapping[str, Any] = check_type(what, record, Mapping, "a mapping")
+    if set(found) != names:
+        wrong = [str(name)[:60] for name in sorted(map(str, set(found) ^ names))[:10]]
         raise InvalidParameterError(f"{what}: missing or unknown fields {wrong}")
-    return dict(record)
+    return dict(found)
 
 
 # What annotations say beside the type.
@@ -227,6 +227,11 @@ Adjacency = Annotated[str, Options(*ADJACENCIES)]
 # Kinds of fields: how values of an annotation are checked, read from JSON, and described.
 
 
+def _fact(facts: tuple[Any, ...], kind: type[Any], default: Any) -> Any:
+    """Return what an annotation says of one kind beside the type."""
+    return next((fact for fact in facts if isinstance(fact, kind)), default)
+
+
 class _Kind:
     """Values of one annotation."""
 
@@ -251,9 +256,9 @@ class _Number(_Kind):
 
     def __init__(self, kind: type, facts: tuple[Any, ...]) -> None:
         self.whole = kind is int
-        self.range: Range = next(fact for fact in facts if isinstance(fact, Range))
-        self.unit = next((fact.name for fact in facts if isinstance(fact, Unit)), "none")
-        self.own = next((fact for fact in facts if inspect.isfunction(fact)), None)
+        self.range = _fact(facts, Range, Range(-LARGEST))
+        self.unit = _fact(facts, Unit, Unit("none")).name
+        self.own = _fact(facts, types.FunctionType, None)
 
     def check(self, name: str, value: object) -> Any:
         r = self.range
@@ -288,25 +293,22 @@ class _Text(_Kind):
     """A text: any, one of a few, or one that matches."""
 
     def __init__(self, facts: tuple[Any, ...]) -> None:
-        self.options = next((fact.options for fact in facts if isinstance(fact, Options)), None)
-        self.words = next((fact.name for fact in facts if isinstance(fact, Words)), None)
-        self.pattern = next((fact.pattern for fact in facts if isinstance(fact, Pattern)), None)
+        self.options = _fact(facts, Options, Options()).options
+        self.words = _fact(facts, Words, Words("")).name
+        # Words are free texts with something in them.
+        self.pattern = _fact(facts, Pattern, Pattern(r"\S" if self.words else "")).pattern
 
     def check(self, name: str, value: object) -> Any:
-        if self.options is not None:
+        if self.options:
             return check_option(name, value, self.options)
-        if not isinstance(value, str):
-            raise TypeError(f"{name}: got {type(value).__name__}, expected a string")
-        if self.words is not None and not value.strip():
-            raise InvalidParameterError(f"{name}: expected a string that is not empty")
-        if self.pattern is not None and not re.search(self.pattern, value):
+        if not re.search(self.pattern, check_type(name, value, str, "a string")):
             raise InvalidParameterError(f"{name}: expected a string that is not empty")
         return value
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
-        if self.words is not None:
+        if self.words:
             return {"$ref": f"#/$defs/words.{self.words}"}
-        if self.options is not None:
+        if self.options:
             return {"type": "string", "enum": list(self.options)}
         return {"type": "string"} | ({"pattern": self.pattern} if self.pattern else {})
 
@@ -316,26 +318,20 @@ class _Tuple(_Kind):
 
     def __init__(self, kinds: tuple[Any, ...], facts: tuple[Any, ...]) -> None:
         self.kind = kind_of(kinds[0])
-        self.length: Range = next(
-            (fact for fact in facts if isinstance(fact, Range)),
-            Range(0) if kinds[-1] is Ellipsis else Range(len(kinds), len(kinds)),
-        )
+        own = Range(0) if kinds[-1] is Ellipsis else Range(len(kinds), len(kinds))
+        self.length = _fact(facts, Range, own)
 
     def check(self, name: str, value: object) -> Any:
-        if not isinstance(value, (tuple, list)):
-            raise TypeError(f"{name}: got {type(value).__name__}, expected a tuple")
-        if not self.length.low <= len(value) <= self.length.high:
-            low, high = self.length.low, self.length.high
+        values: Any = check_type(name, value, (tuple, list), "a tuple")
+        low, high, n = self.length.low, self.length.high, len(values)
+        if not low <= n <= high:
             accepted = f"{low} or more" if math.isinf(high) else f"{low} to {high}"
-            raise InvalidParameterError(
-                f"{name}: got {len(value)} entries, expected {accepted} of them"
-            )
-        return tuple(self.kind.check(name, item) for item in value)
+            raise InvalidParameterError(f"{name}: got {n} entries, expected {accepted} of them")
+        return tuple(self.kind.check(name, item) for item in values)
 
     def read(self, name: str, value: Any) -> Any:
-        if not isinstance(value, list):
-            raise TypeError(f"{name}: got {type(value).__name__}, expected a list")
-        return tuple(self.kind.read(name, item) for item in value)
+        values: list[Any] = check_type(name, value, list, "a list")
+        return tuple(self.kind.read(name, item) for item in values)
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {"type": "array", "items": self.kind.schema(known)}
@@ -351,7 +347,7 @@ class _Nested(_Kind):
 
     def __init__(self, kind: type[Record], facts: tuple[Any, ...]) -> None:
         self.kind = kind
-        self.without = next((fact.tags for fact in facts if isinstance(fact, Without)), ())
+        self.without = _fact(facts, Without, Without(())).tags
 
     def check(self, name: str, value: object) -> Any:
         if not isinstance(value, self.kind) or value.tag in self.without:
@@ -524,8 +520,7 @@ class Record:
     def read(cls: type[Kind], record: object) -> Kind:
         """Read what ``to_dict`` wrote; whether derived words are right is not asked."""
         what = cls.__name__
-        if not isinstance(record, Mapping):
-            raise TypeError(f"{what}: got {type(record).__name__}, expected a mapping")
+        record = check_type(what, record, Mapping, "a mapping")
         if members := cls.members():
             tag = record.get(cls.tag_field)
             if not isinstance(tag, str) or tag not in members:

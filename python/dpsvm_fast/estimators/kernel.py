@@ -30,7 +30,6 @@ from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
     PublicMap,
     ReleasedMap,
-    feature_scores,
     mapped_scores,
 )
 
@@ -304,8 +303,5 @@ class PrivateKernelSVC(PipelineClassifier):
         public = self.fitted_map(sparse_rows=sparse.issparse(X))
         released = ReleasedMap(self.centre_, self.whitening_)
         weights = (self.mapped_weights(), self.intercept_)
-        if self.features_ is None:
-            scores = mapped_scores(public, released, X, *weights)
-        else:
-            scores = feature_scores(self.features_, public, released, X, *weights, threads)
+        scores = mapped_scores(public, released, X, *weights, self.features_, threads)
         return scores, np.zeros(scores.shape[0], dtype=np.int64)

@@ -242,10 +242,9 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
                 self.delta,
                 noise=self.noise,
                 adjacency=self.adjacency,
-                loss=self.loss,
+                loss=loss,
                 n_weights=loss.n_scores * (facts.n_columns + (scaling > 0.0)),
                 row_norm=math.hypot(self.data_norm, scaling),
-                n_classes=facts.n_classes,
             )
         return OutputPerturbation(
             epsilon=self.epsilon,
@@ -253,15 +252,12 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
             adjacency=self.adjacency,
             noise=self.noise,
             noise_grid=self.noise_grid,
-            loss=self.loss,
-            n_classes=facts.n_classes,
+            loss=loss,
             n_features=facts.n_columns,
             data_norm=self.data_norm,
             intercept_scaling=scaling,
             C=C,
             tol=self.tol,
-            smoothing=loss.smoothing,
-            margin=loss.margin,
             sgd=self._run(facts) if self.solver == "psgd" else None,
             max_iter=self.max_iter,
         )

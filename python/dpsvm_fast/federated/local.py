@@ -16,11 +16,10 @@ from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import checked_numbers, encoded_labels
-from dpsvm_fast.exceptions import PartyRefusedError
+from dpsvm_fast.exceptions import CertificationError, PartyRefusedError
 from dpsvm_fast.federated.plans import LocalTraining, ObjectiveTraining, RoundPlan
 from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
-from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.moments import Projection
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.validation import check_option
@@ -84,7 +83,7 @@ def fit_parties(
             projection=training.projection,
             average="last",
             permutation_seed=seed,
-            **_kernel(training.loss),
+            **training.loss.compiled,
             **shared,
         )
         return np.asarray(last)
@@ -107,19 +106,12 @@ def fit_parties(
             regularizations=of_each(training.sum_regularization),
             gradient_tols=of_each(training.gradient_tol),
             shuffle_seed=seed,
-            **_kernel(training.loss),
+            **training.loss.compiled,
             **shared,
         )
     if not certified.all():
         raise PartyRefusedError(UNCERTIFIED)
     return np.asarray(weights)
-
-
-def _kernel(loss: Loss) -> dict[str, Any]:
-    """A smooth loss as the solvers want it."""
-    kernel, smoothing, margin = loss.kernel
-    named = {"loss": kernel, "smoothing": smoothing, "margin": margin}
-    return named | {"n_scores": loss.n_scores}
 
 
 def fit_objective(
@@ -131,24 +123,12 @@ def fit_objective(
     n_threads: int,
 ) -> Array:
     """Fit one party's weights with their own noise; noiseless values are dropped."""
-    mechanism = training.mechanism
-    weights, _ = _core.solve_smooth(
-        X,
-        codes,
-        regularization=training.sum_regularization(X.shape[0]),
-        linear=mechanism.draw_linear(source, n_threads=n_threads),
-        data_norm=mechanism.data_norm,
-        intercept_scaling=mechanism.intercept_scaling,
-        gradient_tol=mechanism.gradient_tol,
-        max_iter=None,
-        shuffle_seed=seed,
-        n_threads=n_threads,
-        low_memory=False,
-        **_kernel(mechanism.loss),
-    )
-    if weights is None:
-        raise PartyRefusedError(UNCERTIFIED)
-    return mechanism.release(weights, source, n_threads=n_threads)
+    regularization = training.sum_regularization(X.shape[0])
+    own: dict[str, Any] = {"regularization": regularization, "shuffle_seed": seed}
+    try:
+        return training.mechanism.trained(X, codes, source, n_threads, **own)
+    except CertificationError:
+        raise PartyRefusedError(UNCERTIFIED) from None
 
 
 # Records of parties, checked: one array of the rows of all, and where each party's begin.

@@ -6,14 +6,22 @@ Public defaults are functions of what all parties know, never of data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.accounting import gaussian_sigma
 from dpsvm_fast.certificates.words import UNITS
-from dpsvm_fast.estimators.parameters import chosen_loss, or_word
+from dpsvm_fast.estimators.parameters import (
+    Test,
+    auto_or,
+    chosen_loss,
+    integer,
+    one_of,
+    or_word,
+    real,
+)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated.secsum import PartyCounts
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
@@ -49,51 +57,40 @@ NAMED = {"svm_sgd": ("huber", 0.5, 1.0), "softmax_slp_sgd": ("softmax_margin", 1
 # More records of one party find no room among 30 bits.
 MOST_RECORDS = 2**28
 
-Table = dict[str, Callable[[Any], Any]]
+count = integer(1, MOST_RECORDS)
 
-
-def _count(name: str, high: int = MOST_RECORDS) -> Callable[[Any], int]:
-    return partial(check.check_integer, name, low=1, high=high)
-
-
-def _choice(name: str, options: tuple[str, ...]) -> Callable[[Any], str]:
-    return partial(check.check_option, name, options=options)
-
-
-SHARED: Table = {
-    "data_norm": partial(check.check_positive, "data_norm"),
-    "intercept_scaling": or_word("auto", partial(check.check_non_negative, "intercept_scaling")),
-    "loss": or_word("auto", _choice("loss", ("crammer_singer", *SMOOTH_LOSSES))),
-    "smoothing": or_word("auto", partial(check.check_positive, "smoothing")),
-    "margin": or_word("auto", partial(check.check_non_negative, "margin")),
-    "regularization": or_word("auto", partial(check.check_positive, "regularization")),
-    "radius": or_word("auto", partial(check.check_positive, "radius")),
-    "projection": _choice("projection", PROJECTIONS),
-    "weighting": or_word("auto", _choice("weighting", WEIGHTINGS)),
-    "unit": _choice("unit", UNITS),
-    "group_size": _count("group_size"),
-    "min_records": _count("min_records"),
-    "max_records": _count("max_records"),
-    "tol": partial(check.check_real, "tol", low=1e-4, high=1.0),
+SHARED: dict[str, Test] = {
+    "data_norm": check.check_positive,
+    "intercept_scaling": auto_or(check.check_non_negative),
+    "loss": auto_or(one_of("crammer_singer", *SMOOTH_LOSSES)),
+    "smoothing": auto_or(check.check_positive),
+    "margin": auto_or(check.check_non_negative),
+    "regularization": auto_or(check.check_positive),
+    "radius": auto_or(check.check_positive),
+    "projection": one_of(*PROJECTIONS),
+    "weighting": auto_or(one_of(*WEIGHTINGS)),
+    "unit": one_of(*UNITS),
+    "group_size": count,
+    "min_records": count,
+    "max_records": count,
+    "tol": real(1e-4, 1.0),
 }
-_OBJECTIVE_EPSILON = partial(check.check_epsilon, name="objective_epsilon")
-_SHARE = partial(check.check_real, low=0.0, high=1.0, open_low=True, open_high=True)
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, dict[str, Test]] = {
     "dp_helmet": SHARED
     | {
-        "local": _choice("local", LOCALS["dp_helmet"]),
-        "n_epochs": _count("n_epochs", 2**20),
-        "batch_size": _count("batch_size"),
+        "local": one_of(*LOCALS["dp_helmet"]),
+        "n_epochs": integer(1, 2**20),
+        "batch_size": count,
     },
     "fed_dpdr": SHARED
     | {
-        "local": _choice("local", LOCALS["fed_dpdr"]),
-        "n_components": partial(check.check_integer, "n_components", low=1),
-        "aggregation": _choice("aggregation", AGGREGATIONS),
-        "align": partial(check.check_bool, "align"),
-        "objective_epsilon": or_word(None, _OBJECTIVE_EPSILON),
-        "first_share": partial(_SHARE, "first_share"),
+        "local": one_of(*LOCALS["fed_dpdr"]),
+        "n_components": partial(check.check_integer, low=1),
+        "aggregation": one_of(*AGGREGATIONS),
+        "align": check.check_bool,
+        "objective_epsilon": or_word(None, lambda name, value: check.check_epsilon(value, name)),
+        "first_share": partial(check.check_real, low=0.0, high=1.0, open_low=True, open_high=True),
     },
 }
 
@@ -116,7 +113,7 @@ def chosen(algorithm: str, params: Mapping[str, Any], n_features: int) -> dict[s
         name: None
         if free and name in ("regularization", "radius") and params[name] is None
         # Checked one by one, in a fixed order.
-        else test(params[name])
+        else test(name, params[name])
         for name, test in table.items()
     }
     if values["min_records"] > values["max_records"]:

@@ -361,11 +361,6 @@ class SumNoise:
         """Standard deviation of the Gaussian mechanism that the sum is like; rounded down."""
         return mul_down(self.step, _root(self.honest_survivors, self.sigma_steps))
 
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the noise in a sum over all parties, for people."""
-        return self.step * self.sigma_steps * math.sqrt(self.counts.n_users)
-
     @cached_property
     def discreteness(self) -> float:
         """Distance of the sum from a post-processing of real Gaussian noise, rounded up.

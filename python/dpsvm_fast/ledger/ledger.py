@@ -44,6 +44,7 @@ from dpsvm_fast.validation import (
     check_delta,
     check_epsilon,
     check_option,
+    check_type,
 )
 
 # Ledgers of this process, and what happens to them when it forks.
@@ -378,8 +379,7 @@ class PrivacyLedger:
         LedgerError
             The ledger's store is gone or damaged. Nothing may be released.
         """
-        if not isinstance(label, str):
-            raise TypeError(f"label: got {type(label).__name__}, expected a string")
+        check_type("label", label, str, "a string")
         self._check_unit(unit)
         events = event if isinstance(event, tuple) else (event,)
         self._whole._record(events, label, self._charged)
@@ -847,12 +847,11 @@ def check_ledger(value: object, adjacency: str, name: str = "ledger") -> Privacy
     """
     if value is None:
         return None
-    if not isinstance(value, PrivacyLedger):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected a PrivacyLedger or None")
-    if value.adjacency != adjacency:
+    ledger = check_type(name, value, PrivacyLedger, "a PrivacyLedger or None")
+    if ledger.adjacency != adjacency:
         raise InvalidParameterError.of(
             name,
-            got=f"a ledger for {value.adjacency}",
+            got=f"a ledger for {ledger.adjacency}",
             accepted=f"one for {adjacency}, the relation of this guarantee",
         )
-    return value
+    return ledger

@@ -30,16 +30,15 @@ from scipy.optimize import brentq
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon
 from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
-from dpsvm_fast.certificates.words import summed
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
     NoisySum,
+    SumRelease,
     check_delta_of_gaussian,
     check_range,
     gaussian_parameter,
-    grid_of_sums,
     joined_parameter,
     share_of,
 )
@@ -81,20 +80,13 @@ Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyAnchors:
-    """Release of one centre for each ellipsoid.
+class NoisyAnchors(SumRelease):
+    """Release of one centre for each ellipsoid; the budget is that of one sum.
 
     Parameters
     ----------
     n_classes, n_ellipsoids, n_features : int
         Ellipsoids are counted for each class.
-    adjacency : {"add_remove", "replace_one"}
-    noise_grid : {"exact", "float"}
-        How Gaussian noise is drawn.
-    mu : float > 0 or None
-        Parameter of the Gaussian noise of one sum.
-    epsilon : float > 0 or None
-        Of the Gamma noise of one sum; exactly one of the two.
 
     Notes
     -----
@@ -105,33 +97,16 @@ class NoisyAnchors:
     n_classes: int
     n_ellipsoids: int
     n_features: int
-    adjacency: str
-    noise_grid: str
-    mu: float | None = None
-    epsilon: float | None = None
 
     @cached_property
     def sum(self) -> NoisySum:
         """The noise of one step and what it covers."""
-        shape = (self.n_classes * self.n_ellipsoids, self.n_features + 1)
-        clip_norm = sqrt_up(1.0 + COUNT_SCALE**2)
-        factor = float(RELATION_FACTOR[self.adjacency])
-        grid, rounding = None, 0.0
-        if self.mu is not None and self.noise_grid == "exact":
-            grid, rounding = grid_of_sums(
-                ROW_GRID, 2.0 * factor * clip_norm / self.mu, shape[0] * shape[1]
-            )
-        return NoisySum(
+        return self.of_multiples(
+            ROW_GRID,
             name="anchors",
-            what=summed("anchors", self.adjacency),
-            adjacency=self.adjacency,
-            clip_norm=clip_norm,
-            relation_factor=factor,
-            shape=shape,
-            mu=self.mu,
-            epsilon=self.epsilon,
-            grid=grid,
-            rounding=rounding,
+            clip_norm=sqrt_up(1.0 + COUNT_SCALE**2),
+            relation_factor=float(RELATION_FACTOR[self.adjacency]),
+            shape=(self.n_classes * self.n_ellipsoids, self.n_features + 1),
         )
 
     @property
@@ -440,11 +415,6 @@ class GaussianMargin(Plan):
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Event that a ledger records."""
         return self._before + self.solver.events
-
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values."""
-        return self.n_classes * (self.n_features + 1)
 
     @property
     def n_kept(self) -> int:

@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,83 +118,13 @@ def automatic_intercept_scaling(data_norm: float) -> float:
     return INTERCEPT * data_norm
 
 
-def automatic_clip(row_norm: float, n_scores: int) -> float:
-    """R: a quarter of the bound of the rows' norm, constant feature included.
+def _unit(n_scores: int) -> float:
+    """Return what one score is to two.
 
     The one score of two classes is the difference of theirs, which move by opposite gradients of
     together sqrt(2) times the norm: clipping it at R / sqrt(2) gives the same model.
     """
-    return mul_up(CLIP * _unit(n_scores), row_norm)
-
-
-def automatic_sampling_rate(optimizer: str, n_records: int | None) -> float:
-    """Q: 1 for gd; otherwise batches of 128, or a tenth where the number of records is unknown."""
-    if optimizer == "gd":
-        return 1.0
-    return SAMPLING_RATE if n_records is None else min(1.0, BATCH / n_records)
-
-
-def automatic_divisor(optimizer: str, sampling_rate: float, n_records: int | None) -> float:
-    """Return by what noisy sums are divided: 1 for gd, else the expected size of a batch."""
-    if optimizer == "gd":
-        return 1.0
-    return float(BATCH) if n_records is None else max(1.0, sampling_rate * n_records)
-
-
-def automatic_steps(mu: float, sampling_rate: float, n_records: int | None) -> int:
-    """T: 100 to 500 for full batches, growing with n mu; twenty passes for sampled ones.
-
-    Never fewer than 100: in twenty passes over samples of half the records, steps are so long that
-    the weights swing, where the budget is large and the noise does not hide it.
-    """
-    if sampling_rate < 1.0:
-        return max(FEWEST_STEPS, math.ceil(PASSES / sampling_rate))
-    if n_records is None:
-        return FEWEST_STEPS
-    return math.ceil(min(max(n_records * mu / ROWS_A_STEP, FEWEST_STEPS), MOST_STEPS))
-
-
-def automatic_learning_rate(
-    *,
-    optimizer: str,
-    schedule: str,
-    momentum: float,
-    n_steps: int,
-    sampling_rate: float,
-    divisor: float,
-    regularization: float,
-    sigma: float,
-    row_norm: float,
-    n_scores: int,
-    n_features: int,
-    n_records: int | None,
-) -> float:
-    """Step at which the noise moves each weight by ``1 / (c kappa_t)`` in the whole run.
-
-    Gradient descent moves along sums; Adam by about the rate in each step, whatever their size,
-    into the direction of the noise for most weights: ``sqrt(T)`` of its steps make the way.
-    With a penalty on W a step is at most what makes the penalty alone settle.
-    """
-    steadiness = _steadiness(n_features, n_records) * _unit(n_scores) * row_norm
-    steps = _schedule_sum(schedule, n_steps)
-    if optimizer == "adam":
-        return math.sqrt(n_steps) / (steadiness * steps)
-    per_sum = sigma / (sampling_rate * math.sqrt(n_steps))
-    rate = (1.0 - momentum) * divisor / (sampling_rate * steadiness * per_sum * steps)
-    return min(rate, (1.0 - momentum) / regularization) if regularization > 0.0 else rate
-
-
-def _unit(n_scores: int) -> float:
-    """What one score is to two, see `automatic_clip`."""
     return 1.0 if n_scores > 1 else math.sqrt(0.5)
-
-
-def _steadiness(n_features: int, n_records: int | None) -> float:
-    """C of the module's formula: 0.5, or by features per record between 0.35 and 0.7."""
-    if n_records is None:
-        return UNKNOWN_C
-    by_shape = math.sqrt(FEATURES_A_ROW * n_features / n_records)
-    return min(LARGEST_C, max(SMALLEST_C, by_shape))
 
 
 def _schedule_sum(schedule: str, n_steps: int) -> float:
@@ -233,9 +163,9 @@ def sum_grid(clip: float, sigma: float, n_weights: int) -> float:
 _noise_multiplier = lru_cache(maxsize=64)(subsampled_gaussian_noise_multiplier)
 
 
-@dataclass(frozen=True)
-class ClippedSums:
-    """Gaussian noise on each of many sums to which a record contributes a bounded amount.
+@dataclass(frozen=True, kw_only=True)
+class DescentSums:
+    """Gaussian noise on the sums of a descent, to which a record contributes a bounded amount.
 
     Parameters
     ----------
@@ -244,11 +174,93 @@ class ClippedSums:
     adjacency : {"add_remove", "replace_one"}
     exact : bool
         Whether noise is drawn exactly on a grid.
-    clip : float > 0
-        R, bound of the norm of what one record contributes to a sum, before rounding.
     shape : tuple of int
         Of a sum: (number of scores, n_features, plus 1 with an intercept).
     n_steps : int >= 1
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    exact: bool
+    shape: tuple[int, int]
+    n_steps: int
+
+    # Why less noise does, where only the last iterate is released.
+    last_iterate: ClassVar[Any] = None
+
+    if TYPE_CHECKING:
+
+        @property
+        def clip(self) -> float:
+            """R: bound of the norm of what one record contributes to a sum, before rounding."""
+
+        @property
+        def sampling_rate(self) -> float:
+            """Probability with which a record is in a sum."""
+
+        @property
+        def grid(self) -> float | None:
+            """Spacing of the noisy sums; None where noise is drawn in floating point."""
+
+        @property
+        def rounding(self) -> float:
+            """Bound on what rounding adds to a contribution."""
+
+        @property
+        def sigma(self) -> float:
+            """Standard deviation of the noise on each number of each sum."""
+
+    @property
+    def n_weights(self) -> int:
+        """Number of weights."""
+        return math.prod(self.shape)
+
+    @property
+    def factor(self) -> int:
+        """Number of contributions by which sums of neighbours differ."""
+        return RELATION_FACTOR[self.adjacency]
+
+    @cached_property
+    def contribution(self) -> float:
+        """R': bound of what one record contributes, with all rounding."""
+        return add_up(self.clip, self.rounding)
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """Event that a ledger records."""
+        return self.part.event(self.adjacency)
+
+    @property
+    def part(self) -> ReleasePart:
+        """The noise as it is drawn, for the statement."""
+        return ReleasePart(
+            name="training",
+            what=GRADIENTS,
+            distribution="gaussian",
+            sampler="exact_grid" if self.exact else "floating_point",
+            clip_norm=self.clip,
+            rounding=self.rounding,
+            contribution=self.contribution,
+            relation_factor=float(self.factor),
+            sigma=self.sigma,
+            beta=None,
+            grid=self.grid,
+            shape=self.shape,
+            n_steps=self.n_steps,
+            sampling_rate=self.sampling_rate,
+            last_iterate=self.last_iterate,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClippedSums(DescentSums):
+    """Noise for all of the sums together, each over a sample of the records.
+
+    Parameters
+    ----------
+    clip : float > 0
+        R, bound of the norm of what one record contributes to a sum, before rounding.
     sampling_rate : float in (0, 1]
         Probability with which a record is in a sum; 1 is every record in every sum.
 
@@ -258,13 +270,7 @@ class ClippedSums:
         Rounding would cost more than the contributions themselves.
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    exact: bool
     clip: float
-    shape: tuple[int, int]
-    n_steps: int
     sampling_rate: float
 
     def __post_init__(self) -> None:
@@ -276,16 +282,6 @@ class ClippedSums:
                 "noise can be drawn on a grid finer than the clipped gradients; use larger values "
                 "or noise_grid='float'"
             )
-
-    @property
-    def n_weights(self) -> int:
-        """Number of weights."""
-        return math.prod(self.shape)
-
-    @property
-    def factor(self) -> int:
-        """Number of contributions by which sums of neighbours differ."""
-        return RELATION_FACTOR[self.adjacency]
 
     @cached_property
     def _multiplier(self) -> float:
@@ -314,50 +310,11 @@ class ClippedSums:
         return max(0.0, add_up(distance, -self.clip))
 
     @cached_property
-    def contribution(self) -> float:
-        """R': bound of what one record contributes, with all rounding."""
-        return add_up(self.clip, self.rounding)
-
-    @cached_property
     def sigma(self) -> float:
         """Standard deviation of the noise on each number of each sum."""
         if self.sampling_rate == 1.0:
             return gaussian_sigma(self.epsilon, self.delta, self._moved(self.contribution))
         return mul_up(self._multiplier, self.contribution)
-
-    @property
-    def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
-        return self.part.event(self.adjacency)
-
-    @property
-    def part(self) -> ReleasePart:
-        """The noise as it is drawn, for the statement."""
-        return training_part(self)
-
-
-def training_part(sums: Any, last_iterate: LastIterate | None = None) -> ReleasePart:
-    """The noise on the sums of a run as it is drawn, for the statement.
-
-    ``sums`` are ClippedSums, or those of which the last iterate alone is released.
-    """
-    return ReleasePart(
-        name="training",
-        what=GRADIENTS,
-        distribution="gaussian",
-        sampler="exact_grid" if sums.exact else "floating_point",
-        clip_norm=sums.clip,
-        rounding=sums.rounding,
-        contribution=sums.contribution,
-        relation_factor=float(sums.factor),
-        sigma=sums.sigma,
-        beta=None,
-        grid=sums.grid,
-        shape=sums.shape,
-        n_steps=sums.n_steps,
-        sampling_rate=sums.sampling_rate,
-        last_iterate=last_iterate,
-    )
 
 
 # The noise of full-batch gradient descent of which the last iterate alone is released.
@@ -379,24 +336,16 @@ UNCLIPPED = 1.0 + 2.0**-20
 FARTHEST = 1100.0
 
 
-@dataclass(frozen=True)
-class LastIterateSums:
-    """Gaussian noise on the sums of all gradients, where only the last iterate is released.
+@dataclass(frozen=True, kw_only=True)
+class LastIterateSums(DescentSums):
+    """Less noise, for sums of all gradients, where only the last iterate is released.
 
     Parameters
     ----------
-    epsilon : float > 0
-    delta : float in (0, 1)
-    adjacency : {"add_remove", "replace_one"}
-    exact : bool
-        Whether noise is drawn exactly on a grid.
     loss : Loss
         A smooth loss.
     row_norm : float > 0
         Bound of a row with its constant feature.
-    shape : tuple of int
-        Of a sum: (number of scores, n_features, plus 1 with an intercept).
-    n_steps : int >= 1
     n_records : int >= 1
         Public bound of the number of records.
     divisor : float > 0
@@ -407,25 +356,14 @@ class LastIterateSums:
         eta; None for the largest that is allowed.
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    exact: bool
     loss: Loss
     row_norm: float
-    shape: tuple[int, int]
-    n_steps: int
     n_records: int
     divisor: float
     regularization: float
     step: float | None
 
     sampling_rate = 1.0
-
-    @property
-    def factor(self) -> int:
-        """Number of gradients by which sums of neighbours differ."""
-        return RELATION_FACTOR[self.adjacency]
 
     @cached_property
     def clip(self) -> float:
@@ -516,7 +454,7 @@ class LastIterateSums:
         """Spacing of the noisy sums; None where noise is drawn in floating point."""
         if not self.exact:
             return None
-        fine = sum_grid(self.clip, self._sigma_at(self.clip), math.prod(self.shape))
+        fine = sum_grid(self.clip, self._sigma_at(self.clip), self.n_weights)
         # Iterates and noisy sums are whole steps of the lattice, and exact: below 2**52 of them.
         noise = FARTHEST * self._sigma_at(2.0 * self.clip)
         largest = self.radius * self.divisor / self.learning_rate
@@ -547,11 +485,6 @@ class LastIterateSums:
         )
         return div_up(2.0 * bound, float(self.factor))
 
-    @cached_property
-    def contribution(self) -> float:
-        """Bound of what one record contributes, with all rounding."""
-        return add_up(self.clip, self.rounding)
-
     def _moved(self, contribution: float) -> float:
         """Sensitivity of one Gaussian mechanism that tells as much as the last iterate."""
         return mul_up(sqrt_up(self.effective_steps), self.factor * contribution)
@@ -566,28 +499,20 @@ class LastIterateSums:
         return self._sigma_at(self.contribution)
 
     @property
-    def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
-        return self.part.event(self.adjacency)
-
-    @property
-    def part(self) -> ReleasePart:
-        """The noise as it is drawn, for the statement."""
-        return training_part(
-            self,
-            LastIterate(
-                learning_rate=self.learning_rate,
-                divisor=self.divisor,
-                regularization=self.regularization,
-                smoothing=1.0 if self.loss.name == "logistic" else self.loss.smoothing,
-                lipschitz=self.loss.lipschitz,
-                curvature=self.loss.curvature,
-                row_norm=self.row_norm,
-                max_records=self.n_records,
-                smoothness=self.smoothness,
-                contraction=self.contraction,
-                effective_steps=self.effective_steps,
-            ),
+    def last_iterate(self) -> LastIterate:
+        """Why so much noise is enough, for the statement."""
+        return LastIterate(
+            learning_rate=self.learning_rate,
+            divisor=self.divisor,
+            regularization=self.regularization,
+            smoothing=1.0 if self.loss.name == "logistic" else self.loss.smoothing,
+            lipschitz=self.loss.lipschitz,
+            curvature=self.loss.curvature,
+            row_norm=self.row_norm,
+            max_records=self.n_records,
+            smoothness=self.smoothness,
+            contraction=self.contraction,
+            effective_steps=self.effective_steps,
         )
 
 
@@ -757,35 +682,49 @@ class GradientPerturbation(Plan):
 
     @property
     def rate(self) -> float:
-        """Q, given or automatic."""
+        """Q: given, 1 for gd, or that of batches of 128; a tenth of unknown numbers of records."""
         if self.sampling_rate is not None:
             return self.sampling_rate
-        return automatic_sampling_rate(self.optimizer, self.n_records)
+        if self.optimizer == "gd":
+            return 1.0
+        return SAMPLING_RATE if self.n_records is None else min(1.0, BATCH / self.n_records)
 
     @cached_property
     def steps(self) -> int:
-        """T, given or automatic."""
+        """T: given, 100 to 500 full batches, growing with n mu, or twenty passes of samples.
+
+        Never fewer than 100: in twenty passes over samples of half the records, steps are so long
+        that the weights swing, where the budget is large and the noise does not hide it.
+        """
         if self.n_steps is not None:
             return self.n_steps
+        if self.rate < 1.0:
+            return max(FEWEST_STEPS, math.ceil(PASSES / self.rate))
         # The parameter at which one record would be protected.
         mu = 1.0 / gaussian_sigma(self.epsilon, self.delta, RELATION_FACTOR[self.adjacency])
-        return automatic_steps(mu, self.rate, self.n_records)
+        wanted = (self.n_records or 0) * mu / ROWS_A_STEP
+        return math.ceil(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
 
     @property
     def clip(self) -> float:
-        """R, given or automatic; with the accountant of the last iterate it never acts."""
+        """R: given, or a quarter of the bound of the rows' norm, constant feature included.
+
+        With the accountant of the last iterate it never acts.
+        """
         if self.max_grad_norm is not None:
             return self.max_grad_norm
         if self.accountant == "last_iterate":
             return self.loss.lipschitz * self.row_norm
-        return automatic_clip(self.row_norm, self.loss.n_scores)
+        return mul_up(CLIP * _unit(self.loss.n_scores), self.row_norm)
 
     @property
     def divisor(self) -> float:
-        """V, given or automatic."""
+        """V: given, 1 for gd, or the expected size of a batch."""
         if self.expected_batch_size is not None:
             return self.expected_batch_size
-        return automatic_divisor(self.optimizer, self.rate, self.n_records)
+        if self.optimizer == "gd":
+            return 1.0
+        return float(BATCH) if self.n_records is None else max(1.0, self.rate * self.n_records)
 
     @cached_property
     def regularization(self) -> float:
@@ -807,16 +746,7 @@ class GradientPerturbation(Plan):
     @cached_property
     def noise(self) -> ClippedSums | LastIterateSums:
         """The noise on the sums, by the accountant that was asked for or needs less of it."""
-        composed = ClippedSums(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            exact=self.noise_grid == "exact",
-            clip=self.clip,
-            shape=self.shape,
-            n_steps=self.steps,
-            sampling_rate=self.rate,
-        )
+        composed = ClippedSums(clip=self.clip, sampling_rate=self.rate, **self._sums)
         if self.accountant == "composition" or self._not_last_iterate():
             return composed
         last = self._last_iterate
@@ -833,19 +763,23 @@ class GradientPerturbation(Plan):
     def _last_iterate(self) -> LastIterateSums:
         """The noise where only the last iterate is released."""
         return LastIterateSums(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            exact=self.noise_grid == "exact",
             loss=self.loss,
             row_norm=self.row_norm,
-            shape=self.shape,
-            n_steps=self.steps,
             n_records=self.n_records or 1,
             divisor=self.divisor,
             regularization=self.regularization,
             step=self.learning_rate,
+            **self._sums,
         )
+
+    @property
+    def _sums(self) -> dict[str, Any]:
+        """What both kinds of noise are for."""
+        return {
+            **{name: getattr(self, name) for name in ("epsilon", "delta", "adjacency", "shape")},
+            "exact": self.noise_grid == "exact",
+            "n_steps": self.steps,
+        }
 
     def _not_last_iterate(self) -> str:
         """Why the guarantee of the last iterate does not hold, or nothing."""
@@ -875,25 +809,27 @@ class GradientPerturbation(Plan):
 
     @cached_property
     def step(self) -> float:
-        """The learning rate, given or automatic."""
+        """The learning rate: given, or where noise moves a weight by 1 / (c kappa_t) in the run.
+
+        Gradient descent moves along sums; Adam by about the rate in each step, whatever their size,
+        into the direction of the noise for most weights: ``sqrt(T)`` of its steps make the way.
+        With a penalty on W a step is at most what makes the penalty alone settle.
+        """
         if isinstance(self.noise, LastIterateSums):
             return self.noise.learning_rate
         if self.learning_rate is not None:
             return self.learning_rate
-        return automatic_learning_rate(
-            optimizer=self.optimizer,
-            schedule=self.schedule,
-            momentum=self.momentum,
-            n_steps=self.steps,
-            sampling_rate=self.rate,
-            divisor=self.divisor,
-            regularization=self.regularization,
-            sigma=self.noise.sigma,
-            row_norm=self.row_norm,
-            n_scores=self.loss.n_scores,
-            n_features=self.n_features,
-            n_records=self.n_records,
-        )
+        c = UNKNOWN_C
+        if self.n_records is not None:
+            by_shape = math.sqrt(FEATURES_A_ROW * self.n_features / self.n_records)
+            c = min(LARGEST_C, max(SMALLEST_C, by_shape))
+        steadiness = c * _unit(self.loss.n_scores) * self.row_norm
+        total, root = _schedule_sum(self.schedule, self.steps), math.sqrt(self.steps)
+        if self.optimizer == "adam":
+            return root / (steadiness * total)
+        per_sum, kept = self.noise.sigma / (self.rate * root), 1.0 - self.momentum
+        found = kept * self.divisor / (self.rate * steadiness * per_sum * total)
+        return min(found, kept / self.regularization) if self.regularization > 0.0 else found
 
     @property
     def floor(self) -> float:
@@ -915,11 +851,6 @@ class GradientPerturbation(Plan):
             return self.epsilon
         together = composed_epsilon((*self.continues.events, *self.events), self.delta)
         return max(self.epsilon, together)
-
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values."""
-        return self.loss.n_classes * (self.n_features + 1)
 
     def check_rows(self, rows: Rows) -> None:
         """Refuse extreme settings, and more rows than the guarantee of the last iterate covers."""
@@ -997,40 +928,30 @@ class GradientPerturbation(Plan):
             f"learning rate {self.step:.4g}"
         )
 
-    def statement(
-        self,
-        *,
-        library_version: str,
-        random_source: str = "operating_system",
-        assumed_public: tuple[str, ...] = (),
-        caveats: tuple[str, ...] = (),
-        not_private_reasons: tuple[str, ...] = (),
-    ) -> PrivacyStatement:
+    def statement(self, *, caveats: tuple[str, ...] = (), **occasion: Any) -> PrivacyStatement:
         """Return the statement about this run and all runs that it continues."""
         own = (RUNNING_TIME_CAVEAT,) + (FLOATING_POINT_CAVEAT,) * (self.noise_grid == "float")
         if isinstance(self.noise, LastIterateSums):
             own += (MAX_SAMPLES_CAVEAT,) * (self.adjacency == "add_remove")
-        before = self.continues
+        told = {"assumed_public": (), "not_private_reasons": ()} | occasion
+        told |= {"caveats": own + caveats}
+        before, parts = self.continues, [self.noise.part]
+        if before is not None:
+            parts = [*before.parts, *parts]
+            # What was said before and is said now, each once.
+            for name in ("assumed_public", "caveats", "not_private_reasons"):
+                told[name] = tuple(dict.fromkeys(getattr(before, name) + told[name]))
         return PrivacyStatement(
             mechanism="gradient_perturbation",
             loss=self.loss.name,
             adjacency=self.adjacency,
             epsilon=self.total_epsilon,
             delta=self.delta,
-            parts=(self.noise.part,) if before is None else (*before.parts, self.noise.part),
-            assumed_public=_joined(before, "assumed_public", assumed_public),
-            caveats=_joined(before, "caveats", own + caveats),
-            library_version=library_version,
-            random_source=random_source,
-            not_private_reasons=_joined(before, "not_private_reasons", not_private_reasons),
+            parts=tuple(parts),
+            **told,
         )
 
 
 def resumed(state: dict[str, Any]) -> dict[str, Any]:
     """The state with the mean begun anew: it is over iterates of the next run alone."""
     return state | {"averaged": 0, "sum": np.zeros_like(state["sum"])}
-
-
-def _joined(before: PrivacyStatement | None, name: str, now: tuple[str, ...]) -> tuple[str, ...]:
-    """What was said before and is said now, each once."""
-    return tuple(dict.fromkeys((() if before is None else getattr(before, name)) + now))

@@ -19,17 +19,16 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
-from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT, summed
+from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
     NoisySum,
     SecondMoments,
-    grid_of_sums,
-    share_of,
+    SumRelease,
 )
 from dpsvm_fast.mechanisms.plan import Plan, Rows
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
-from dpsvm_fast.rounding import div_up, fraction_up, mul_up, sqrt_up
+from dpsvm_fast.rounding import div_up, fraction_up, sqrt_up
 
 # The noisy mean of private rows, with their noisy number, in one release.
 #
@@ -68,19 +67,12 @@ class ReleasedMean:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyMean:
+class NoisyMean(SumRelease):
     """Release of the sum of rows of norm at most 1 and of their number.
 
     Parameters
     ----------
     n_features : int
-    adjacency : {"add_remove", "replace_one"}
-    noise_grid : {"exact", "float"}
-        How Gaussian noise is drawn.
-    mu : float > 0 or None
-        Parameter of Gaussian noise.
-    epsilon : float > 0 or None
-        Of Gamma noise, which is pure; exactly one of the two.
     lifted : bool
         Whether entries share one scale but for the last, a constant before rows were scaled.
 
@@ -91,48 +83,23 @@ class NoisyMean:
     """
 
     n_features: int
-    adjacency: str
-    noise_grid: str
-    mu: float | None = None
-    epsilon: float | None = None
     lifted: bool = False
-
-    @property
-    def counts(self) -> bool:
-        """Whether the number of rows is private and released with noise."""
-        return self.adjacency == "add_remove"
 
     @cached_property
     def sum(self) -> NoisySum:
         """The noise and what it covers."""
-        size = self.n_features + self.counts
-        clip_norm = sqrt_up(1.0 + COUNT_SCALE**2) if self.counts else 1.0
-        factor = float(RELATION_FACTOR[self.adjacency])
-        grid, rounding = None, 0.0
-        if self.mu is not None and self.noise_grid == "exact":
-            grid, rounding = grid_of_sums(ROW_GRID, 2.0 * factor * clip_norm / self.mu, size)
-        return NoisySum(
+        return self.of_multiples(
+            ROW_GRID,
             name="centre",
-            what=summed("centre", self.adjacency),
-            adjacency=self.adjacency,
-            clip_norm=clip_norm,
-            relation_factor=factor,
-            shape=(size,),
-            mu=self.mu,
-            epsilon=self.epsilon,
-            grid=grid,
-            rounding=rounding,
+            clip_norm=sqrt_up(1.0 + COUNT_SCALE**2) if self.counts else 1.0,
+            relation_factor=float(RELATION_FACTOR[self.adjacency]),
+            shape=(self.n_features + self.counts,),
         )
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedMean:
         """The mean of mapped rows."""
         total = rows.records(public).sums(rows.n_threads)
         return self.release(total, rows.n_rows, source, rows.n_threads)
-
-    @property
-    def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
-        return self.sum.event
 
     def release(
         self, total: NDArray[np.float64], n_rows: float, source: _core.NoiseSource, n_threads: int
@@ -232,22 +199,14 @@ class ReleasedColumns:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyColumnMoments:
+class NoisyColumnMoments(SumRelease):
     """Release of the sums of bounded entries, of their squares, and of the number of records.
 
     Parameters
     ----------
     n_features : int
-    adjacency : {"add_remove", "replace_one"}
-        With ``replace_one`` the number of records is public and not released.
-    noise_grid : {"exact", "float"}
-        How Gaussian noise is drawn.
     with_std : bool
         Whether squares are released at all.
-    mu : float > 0 or None
-        Parameter of Gaussian noise.
-    epsilon : float > 0 or None
-        Of Gamma noise, which is pure; exactly one of the two.
 
     Notes
     -----
@@ -256,16 +215,7 @@ class NoisyColumnMoments:
     """
 
     n_features: int
-    adjacency: str
-    noise_grid: str
     with_std: bool = True
-    mu: float | None = None
-    epsilon: float | None = None
-
-    @property
-    def counts(self) -> bool:
-        """Whether the number of records is private and released with noise."""
-        return self.adjacency == "add_remove"
 
     @property
     def count_weight(self) -> Fraction:
@@ -280,37 +230,23 @@ class NoisyColumnMoments:
     def sum(self) -> NoisySum:
         """The noise and what it covers."""
         d, squares, counts = self.n_features, self.with_std, self.counts
-        size = d * (1 + squares) + counts
         pair = PAIR_NORM**2 if squares else Fraction(1)
         clip_norm = sqrt_up(fraction_up(d * pair + (self.count_weight**2 if counts else 0)))
         factor = 1.0
         if not counts:
             factor = div_up(2.0, float(PAIR_NORM)) if squares else 2.0
-        grid, rounding = None, 0.0
-        if self.mu is not None and self.noise_grid == "exact":
-            grid, rounding = grid_of_sums(SUM_GRID, 2.0 * mul_up(factor, clip_norm) / self.mu, size)
-        return NoisySum(
+        return self.of_multiples(
+            SUM_GRID,
             name="moments" if squares else "means",
-            what=summed("moments" if squares else "means", self.adjacency),
-            adjacency=self.adjacency,
             clip_norm=clip_norm,
             relation_factor=factor,
-            shape=(size,),
-            mu=self.mu,
-            epsilon=self.epsilon,
-            grid=grid,
-            rounding=rounding,
+            shape=(d * (1 + squares) + counts,),
         )
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedColumns:
         """Means and variances of the mapped columns."""
         first, second = rows.column_moments(public)
         return self.release(first, second, int(rows.n_rows), source, rows.n_threads)
-
-    @property
-    def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
-        return self.sum.event
 
     def release(
         self,
@@ -605,21 +541,6 @@ class NoisyMoments(SecondMoments):
         # Not by BLAS, whose sums depend on its threads.
         whitening = _core.row_products(scaled, vectors, n_threads)
         return np.asarray(0.5 * (whitening + whitening.T))
-
-
-def releases_of(
-    shares: tuple[float, ...], mu: float, n_features: int, adjacency: str, noise_grid: str
-) -> tuple[NoisyMoments, ...]:
-    """Return one release for each share of the squared ``mu`` of a budget."""
-    return tuple(
-        NoisyMoments(
-            n_features=n_features,
-            adjacency=adjacency,
-            noise_grid=noise_grid,
-            mu=share_of(mu, share),
-        )
-        for share in shares
-    )
 
 
 # The plan of a fit that is one noisy sum.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,9 @@ from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsil
 from dpsvm_fast.certificates import (
     Noise,
     PrivacyEvent,
-    PrivacyStatement,
     ReleasePart,
 )
-from dpsvm_fast.certificates.words import PRODUCTS, fit_assumptions
+from dpsvm_fast.certificates.words import PRODUCTS, summed
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.rounding import (
     add_up,
@@ -115,22 +114,6 @@ def grid_below(spacing: float, largest_scale: float = 0.0) -> float:
     if largest_scale > 0.0:
         exponent = max(exponent, math.frexp(largest_scale / LARGEST_NOISE_STEPS)[1])
     return math.ldexp(1.0, exponent)
-
-
-def grid_of_sums(unit: float, largest_scale: float, size: int) -> tuple[float, float]:
-    """Grid for noise on exact sums, and how far rounding to it moves them.
-
-    Parameters
-    ----------
-    unit : float > 0
-        A power of two of which all sums are multiples: on a grid as fine, nothing is rounded.
-    largest_scale : float >= 0
-        Bound of the standard deviation of the noise.
-    size : int
-        Number of sums.
-    """
-    grid = grid_below(unit, largest_scale)
-    return grid, 0.0 if grid <= unit else rounding_distance(grid, size)
 
 
 def rounding_distance(grid: float, n_weights: int) -> float:
@@ -295,11 +278,10 @@ class WeightNoise:
         """
         n = len(weights)
         flat = flat_weights(weights, n * self.n_weights)
-        if self.noise == "gamma":
-            rows = flat.reshape(n, -1)
-            noisy = [self._noisy(row, source, n_threads) for row in rows]
-            return np.reshape(noisy, weights.shape)
-        return self._noisy(flat, source, n_threads).reshape(weights.shape)
+        # One draw of Gamma noise belongs to all weights of one release together.
+        rows = flat.reshape(n if self.noise == "gamma" else 1, -1)
+        noisy = [self._noisy(row, source, n_threads) for row in rows]
+        return np.reshape(noisy, weights.shape)
 
     def _noisy(
         self, flat: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
@@ -310,63 +292,6 @@ class WeightNoise:
         draw = source.gamma_ball if self.noise == "gamma" else source.gaussian
         released = flat + draw(flat.size, self.scale, n_threads)
         return released if self.grid is None else nearest_on_grid(released, self.grid)
-
-
-# What the statements of mechanisms that end with noise on weights have in common.
-
-
-class Release(Protocol):
-    """A release of weights, known in full before any data are read."""
-
-    @property
-    def adjacency(self) -> str:
-        """Neighbouring relation."""
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon of the whole release."""
-
-    @property
-    def delta(self) -> float:
-        """Delta of the whole release; unused by Gamma noise."""
-
-    @property
-    def noise(self) -> str:
-        """Law of the noise."""
-
-    @property
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        """Event that a ledger records."""
-
-
-def statement_of(
-    release: Release, occasion: Mapping[str, Any], own_caveats: tuple[str, ...], **fields: Any
-) -> PrivacyStatement:
-    """Return the statement about a release on one occasion.
-
-    Parameters
-    ----------
-    release : Release
-    occasion : mapping
-        Fields of :class:`PrivacyStatement` about the fit: ``library_version``, and where there is
-        something to say ``random_source``, ``assumed_public``, ``caveats`` and
-        ``not_private_reasons``.
-    own_caveats : tuple of str
-        What the mechanism does not cover, whatever the fit.
-    **fields
-        All other fields.
-    """
-    given = dict(occasion)
-    assumed = fit_assumptions("data_norm", (), release.adjacency, labels="given")
-    caveats = own_caveats + tuple(given.pop("caveats", ()))
-    return PrivacyStatement(
-        adjacency=release.adjacency,
-        epsilon=release.epsilon,
-        delta=release.delta if release.noise == "gaussian" else 0.0,
-        caveats=caveats,
-        **({"assumed_public": assumed} | given),
-        **fields,
-    )
 
 
 # A sum over records to which noise is added: how far neighbours move it, and the noise for that.
@@ -458,6 +383,29 @@ class NoisySum:
                 "contributes; use larger values of epsilon and delta, or noise_grid='float'"
             )
 
+    @classmethod
+    def of_multiples(
+        cls, unit: float, *, name: str, adjacency: str, exact: bool = True, **facts: Any
+    ) -> NoisySum:
+        """Return the noise on an exact sum, drawn on a grid where it is Gaussian and ``exact``.
+
+        Parameters
+        ----------
+        unit : float > 0
+            A power of two of which the sum is a multiple: on a grid as fine, nothing is rounded.
+        name, adjacency : str
+        exact : bool
+            Whether Gaussian noise is drawn exactly on a grid.
+        **facts
+            The other fields, but grid and rounding.
+        """
+        plan = cls(name=name, what=summed(name, adjacency), adjacency=adjacency, **facts)
+        if plan.mu is None or not exact:
+            return plan
+        grid = grid_below(unit, 2.0 * plan.sensitivity / plan.mu)
+        rounding = 0.0 if grid <= unit else rounding_distance(grid, plan.size)
+        return replace(plan, grid=grid, rounding=rounding)
+
     @property
     def size(self) -> int:
         """Number of components."""
@@ -538,6 +486,48 @@ class NoisySum:
         return self.release(np.tile(total, n), source, n_threads).reshape(n, total.size)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SumRelease:
+    """Release of one exact sum over the rows; a subclass has the sum and what follows from it.
+
+    Parameters
+    ----------
+    adjacency : {"add_remove", "replace_one"}
+    noise_grid : {"exact", "float"}
+        How Gaussian noise is drawn.
+    mu : float > 0 or None
+        Parameter of Gaussian noise.
+    epsilon : float > 0 or None
+        Of Gamma noise, which is pure; exactly one of the two.
+    """
+
+    adjacency: str = "add_remove"
+    noise_grid: str = "exact"
+    mu: float | None = None
+    epsilon: float | None = None
+
+    if TYPE_CHECKING:
+
+        @property
+        def sum(self) -> NoisySum:
+            """The noise and what it covers."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether the number of rows is private and released with noise."""
+        return self.adjacency == "add_remove"
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """Event that a ledger records."""
+        return self.sum.event
+
+    def of_multiples(self, unit: float, **facts: Any) -> NoisySum:
+        """Return the noise of this budget on a sum of multiples of ``unit``."""
+        facts |= {"adjacency": self.adjacency, "mu": self.mu, "epsilon": self.epsilon}
+        return NoisySum.of_multiples(unit, exact=self.noise_grid == "exact", **facts)
+
+
 # A symmetric matrix of second moments of private rows, with symmetric Gaussian noise.
 #
 # Proved in docs/proofs/private_pca.md, sections "Second moments" and "Symmetric noise". One row u
@@ -565,7 +555,7 @@ MOST_FEATURES = 2**15
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecondMoments:
+class SecondMoments(SumRelease):
     """Release of the second moments of rows of norm at most 1; subclasses process it further.
 
     Parameters
@@ -583,8 +573,6 @@ class SecondMoments:
     """
 
     n_features: int
-    adjacency: str
-    noise_grid: str
     mu: float
 
     # The part's name in a statement.
@@ -617,11 +605,6 @@ class SecondMoments:
             grid=grid,
             rounding=0.0 if grid is None else mul_up(ROUNDED_STEPS * grid, float(d)),
         )
-
-    @property
-    def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
-        return self.sum.event
 
     @property
     def spectral_noise(self) -> float:

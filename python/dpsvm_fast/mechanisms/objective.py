@@ -46,7 +46,6 @@ from dpsvm_fast.mechanisms.noise import (
     check_solvable,
     grid_below,
     rounding_distance,
-    statement_of,
 )
 from dpsvm_fast.mechanisms.output import WeightsPlan
 from dpsvm_fast.mechanisms.plan import Rows, certified
@@ -595,36 +594,18 @@ def automatic_intercept_scaling(data_norm: float, noise: str) -> float:
     return INTERCEPT[noise] * data_norm
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ObjectivePerturbation(WeightsPlan):
     r"""One release of weights, known in full before any data are read.
 
+    ``noise`` is the law of B, the loss is a smooth one, and ``lambda = 1 / C + extra``. The solver
+    certifies a gradient norm of ``tol`` times the largest gradient of one record (or, if that is
+    larger, 1e-5 tol times the noise in one component of B).
+
     Parameters
     ----------
-    epsilon : float > 0
-    delta : float in [0, 1)
-        Must be positive for Gaussian noise; unused by Gamma noise, which is pure.
-    adjacency : {"add_remove", "replace_one"}
-    noise : {"gaussian", "gamma"}
-        Law of B: independent Gaussians, or a density proportional to ``exp(-beta ||B||)``.
-    noise_grid : {"exact", "float"}
-        Exact sampling of rounded Gaussians on power-of-two grids, or floating-point noise.
-    loss : Loss
-        A smooth loss with its number of classes.
-    n_features : int
-    data_norm : float > 0
-        Public bound of the rows' L2 norm.
-    intercept_scaling : float >= 0
-        Constant feature; 0 for none.
-    C : float > 0 or None
-        Multiplies the sum of the losses: ``lambda = 1 / C + extra``. None for the public rule.
     extra_regularization : float >= 0 or None
         What is added to lambda for the sake of privacy. None for the public rule.
-    tol : float in (0, 1]
-        The solver certifies a gradient norm of ``tol`` times the largest gradient of one record
-        (or, if that is larger, 1e-5 tol times the noise in one component of B).
-    max_iter : int or None, default=None
-        Newton steps at most; None until certified.
 
     Raises
     ------
@@ -646,19 +627,7 @@ class ObjectivePerturbation(WeightsPlan):
     loss of one score); Karney, ACM TOMS 42 (2016) (exact sampling).
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    noise: str
-    noise_grid: str
-    loss: Loss
-    n_features: int
-    data_norm: float
-    intercept_scaling: float
-    C: float | None
     extra_regularization: float | None
-    tol: float
-    max_iter: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -674,11 +643,6 @@ class ObjectivePerturbation(WeightsPlan):
                 "noise can be drawn on a grid finer than the distance that it covers; use larger "
                 "values or noise_grid='float'"
             )
-
-    @property
-    def score_loss(self) -> Loss:
-        """The loss as a function of the scores."""
-        return self.loss
 
     @property
     def _outside(self) -> tuple[float, float]:
@@ -750,20 +714,26 @@ class ObjectivePerturbation(WeightsPlan):
         n_threads: int,
         *,
         low_memory: bool = False,
+        regularization: float | None = None,
+        shuffle_seed: int | None = None,
     ) -> NDArray[np.float64]:
-        """Weights whose gradient is within the tolerance, with noise."""
+        """Weights whose gradient is within the tolerance, with noise.
+
+        More ``regularization`` than the plan's only makes the noise worth more. The order in which
+        the solver takes the rows is public.
+        """
         weights = certified(
             "solve_smooth",
             X,
             codes,
             **self.loss.compiled,
-            regularization=self.regularization,
+            regularization=regularization or self.regularization,
             linear=self.draw_linear(source, n_threads=n_threads),
             data_norm=self.data_norm,
             intercept_scaling=self.intercept_scaling,
             gradient_tol=self.gradient_tol,
             max_iter=self.max_iter,
-            shuffle_seed=source.public_seed(),
+            shuffle_seed=source.public_seed() if shuffle_seed is None else shuffle_seed,
             n_threads=n_threads,
             low_memory=low_memory,
         )
@@ -787,8 +757,7 @@ class ObjectivePerturbation(WeightsPlan):
         own: tuple[str, ...] = (RUNNING_TIME_CAVEAT, PRECISION_CAVEAT)
         if self.inside.grid is None:
             own += (FLOATING_POINT_CAVEAT,)
-        return statement_of(
-            self,
+        return self.stated(
             occasion,
             own,
             mechanism="objective_perturbation",

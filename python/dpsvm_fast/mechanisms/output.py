@@ -15,7 +15,6 @@ Every number is rounded towards more noise. All of it is public: nothing here re
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -33,6 +32,7 @@ from dpsvm_fast.certificates.words import (
     FLOATING_POINT_CAVEAT,
     PRECISION_CAVEAT,
     RUNNING_TIME_CAVEAT,
+    fit_assumptions,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
@@ -43,7 +43,6 @@ from dpsvm_fast.mechanisms.noise import (
     check_range,
     check_row_norm,
     check_solvable,
-    statement_of,
 )
 from dpsvm_fast.mechanisms.plan import Plan, Rows, certified
 from dpsvm_fast.rounding import (
@@ -80,10 +79,9 @@ def automatic_C(
     *,
     noise: str,
     adjacency: str,
-    loss: str,
+    loss: Loss,
     n_weights: int,
     row_norm: float,
-    n_classes: int = 2,
 ) -> float:
     r"""The public default of C.
 
@@ -99,11 +97,11 @@ def automatic_C(
     else:
         check_delta_of_gaussian(delta)
         multiplier = gaussian_sigma(epsilon, delta)
-    moved = RELATION_FACTOR[adjacency] * Loss(name=loss, n_classes=n_classes).lipschitz * multiplier
+    moved = RELATION_FACTOR[adjacency] * loss.lipschitz * multiplier
     # Divided one by one: the square of an extreme norm would leave the floats.
     wanted = SCORE_NOISE
-    if loss == "margin_distance":
-        wanted = min(DISTANCE_SCORE_NOISE, 1.0 / n_classes)
+    if loss.name == "margin_distance":
+        wanted = min(DISTANCE_SCORE_NOISE, 1.0 / loss.n_classes)
     return wanted / moved / row_norm / row_norm
 
 
@@ -263,18 +261,52 @@ def _softplus(z: float) -> float:
     return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
 
+@dataclass(frozen=True, kw_only=True)
 class WeightsPlan(Plan):
-    """A plan that releases weights for rows of bounded norm, with noise on each."""
+    """A plan that releases weights for rows of bounded norm, with noise on each.
 
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in [0, 1)
+        Must be positive for Gaussian noise; unused by Gamma noise, which is pure.
+    adjacency : {"add_remove", "replace_one"}
+    noise : {"gaussian", "gamma"}
+        Independent Gaussians, or a density proportional to ``exp(-beta ||b||)``.
+    noise_grid : {"exact", "float"}
+        Exact sampling of rounded Gaussians on power-of-two grids, or floating-point noise.
+    loss : Loss
+        With its number of classes.
+    n_features : int
+    data_norm : float > 0
+        Public bound of the rows' L2 norm.
+    intercept_scaling : float >= 0
+        Constant feature; 0 for none.
+    C : float > 0 or None
+        Multiplies the sum of the losses; None for a public rule.
+    tol : float in (0, 1]
+        Of the solver.
+    max_iter : int or None, default=None
+        Passes or Newton steps at most; None until certified.
+    """
+
+    epsilon: float
+    delta: float
     adjacency: str
+    noise: str
+    noise_grid: str
+    loss: Loss
     n_features: int
     data_norm: float
     intercept_scaling: float
+    C: float | None
+    tol: float
+    max_iter: int | None = None
 
     @property
-    @abstractmethod
     def score_loss(self) -> Loss:
         """The loss as a function of the scores."""
+        return self.loss
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -290,11 +322,6 @@ class WeightsPlan(Plan):
     def row_norm(self) -> float:
         """Bound of the norm of a clipped row with its constant feature."""
         return hypot_up(self.data_norm, self.intercept_scaling)
-
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values."""
-        return self.score_loss.n_classes * (self.n_features + 1)
 
     @property
     def n_kept(self) -> int:
@@ -316,44 +343,44 @@ class WeightsPlan(Plan):
             total=noise.total,
         )
 
+    def stated(
+        self, occasion: dict[str, Any], own_caveats: tuple[str, ...], **fields: Any
+    ) -> PrivacyStatement:
+        """Return the statement about one release.
+
+        Parameters
+        ----------
+        occasion : dict
+            Fields of :class:`PrivacyStatement` about the fit: ``library_version``, and where there
+            is something to say ``random_source``, ``assumed_public``, ``caveats`` and
+            ``not_private_reasons``.
+        own_caveats : tuple of str
+            What the mechanism does not cover, whatever the fit.
+        **fields
+            All other fields.
+        """
+        assumed = fit_assumptions("data_norm", (), self.adjacency, labels="given")
+        about: dict[str, Any] = {"assumed_public": assumed, "caveats": ()} | occasion
+        about["caveats"] = own_caveats + tuple(about["caveats"])
+        delta = self.delta if self.noise == "gaussian" else 0.0
+        budget: dict[str, Any] = {"epsilon": self.epsilon, "delta": delta}
+        return PrivacyStatement(adjacency=self.adjacency, **budget, **about, **fields)
+
 
 # The grid costs at most this share of the sensitivity, unless the noise would have too many steps.
 GRID_SHARE = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OutputPerturbation(WeightsPlan):
     r"""One release of weights, known in full before any data are read.
 
     Parameters
     ----------
-    epsilon : float > 0
-    delta : float in [0, 1)
-        Must be positive for Gaussian noise; unused by Gamma noise, which is pure.
-    adjacency : {"add_remove", "replace_one"}
-    noise : {"gaussian", "gamma"}
-        Independent Gaussians, or a density proportional to ``exp(-beta ||b||)``.
-    noise_grid : {"exact", "float"}
-        Exact sampling of rounded Gaussians on a power-of-two grid, or floating-point noise.
-    loss : str
-        One of :data:`dpsvm_fast.losses.WEIGHT_LOSSES`.
-    n_classes, n_features : int
-        Shape of the weights.
-    data_norm : float > 0
-        Public bound of the rows' L2 norm.
-    intercept_scaling : float >= 0
-        Constant feature; 0 for none.
     C : float > 0
-        Multiplies the sum of the losses.
-    tol : float in (0, 1]
-        The solver certifies a distance of ``tol * Delta`` to the minimiser. Not used with ``sgd``.
-    smoothing, margin : float
-        Of the loss, see :class:`dpsvm_fast.losses.Loss`.
     sgd : ProjectedSGD or None
         Release the iterate of this run instead of a minimiser; with ``replace_one`` and a smooth
-        loss only.
-    max_iter : int or None, default=None
-        Passes or Newton steps at most; None until certified. Not used with ``sgd``.
+        loss only. Otherwise the solver certifies a distance of ``tol * Delta`` to the minimiser.
 
     Raises
     ------
@@ -373,22 +400,8 @@ class OutputPerturbation(WeightsPlan):
     Choi, Lee, NeurIPS 2025, section 4 (weight perturbation of the Crammer-Singer SVM).
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    noise: str
-    noise_grid: str
-    loss: str
-    n_classes: int
-    n_features: int
-    data_norm: float
-    intercept_scaling: float
     C: float
-    tol: float
-    smoothing: float = 1.0
-    margin: float = 1.0
     sgd: ProjectedSGD | None = None
-    max_iter: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -402,14 +415,14 @@ class OutputPerturbation(WeightsPlan):
                 accepted="'replace_one' with solver='psgd', whose steps depend on the number of "
                 "rows: it must be public",
             )
-        if self.sgd is not None and math.isinf(self.score_loss.curvature):
+        if self.sgd is not None and math.isinf(self.loss.curvature):
             raise InvalidParameterError.of(
-                "loss", got=self.loss, accepted="a smooth loss with solver='psgd'"
+                "loss", got=self.loss.name, accepted="a smooth loss with solver='psgd'"
             )
         check_range("C", self.C, "C")
         curvature = self.C * self.row_norm * self.row_norm
         check_range("C", curvature, "C (data_norm^2 + intercept_scaling^2)")
-        if self.sgd is None and self.loss != "crammer_singer":
+        if self.sgd is None and self.loss.name != "crammer_singer":
             check_solvable(self.regularization, self.row_norm)
         check_range("C", self.exact_sensitivity, "the sensitivity")
         if self.noise == "gaussian" and self.sensitivity > 1.01 * self.weight_noise.distance:
@@ -420,18 +433,11 @@ class OutputPerturbation(WeightsPlan):
             )
 
     @cached_property
-    def score_loss(self) -> Loss:
-        """The loss as a function of the scores."""
-        return Loss(
-            name=self.loss, n_classes=self.n_classes, smoothing=self.smoothing, margin=self.margin
-        )
-
-    @cached_property
     def exact_sensitivity(self) -> float:
         """Delta: bound of the distance between what two neighbours give in real arithmetic."""
         if self.sgd is not None:
-            return self.sgd.sensitivity(self.score_loss, self.C, self.row_norm)
-        per_record = mul_up(mul_up(self.score_loss.lipschitz, self.C), self.row_norm)
+            return self.sgd.sensitivity(self.loss, self.C, self.row_norm)
+        per_record = mul_up(mul_up(self.loss.lipschitz, self.C), self.row_norm)
         return RELATION_FACTOR[self.adjacency] * per_record
 
     @cached_property
@@ -440,7 +446,7 @@ class OutputPerturbation(WeightsPlan):
         if self.sgd is None:
             return self.tol * self.exact_sensitivity
         return self.sgd.rounding(
-            self.score_loss,
+            self.loss,
             self.C,
             n_columns=self.shape[1],
             data_norm=self.data_norm,
@@ -535,11 +541,11 @@ class OutputPerturbation(WeightsPlan):
                 "projected_sgd",
                 X,
                 codes,
-                **self.score_loss.compiled,
+                **self.loss.compiled,
                 n_epochs=sgd.n_epochs,
                 batch_size=sgd.batch,
                 regularization=sgd.regularization(self.C),
-                radius=sgd.ball_radius(self.score_loss, self.C, self.row_norm),
+                radius=sgd.ball_radius(self.loss, self.C, self.row_norm),
                 projection=sgd.projection,
                 average=sgd.average,
                 permutation_seed=source.public_seed(),
@@ -547,12 +553,12 @@ class OutputPerturbation(WeightsPlan):
             )
         options["n_threads"], options["max_iter"] = n_threads, self.max_iter
         options["shuffle_seed"] = source.public_seed()
-        if self.loss == "crammer_singer":
+        if self.loss.name == "crammer_singer":
             return certified(
                 "solve_crammer_singer",
                 X,
                 codes,
-                n_classes=self.n_classes,
+                n_classes=self.loss.n_classes,
                 C=self.C,
                 radius=self.radius,
                 **options,
@@ -561,7 +567,7 @@ class OutputPerturbation(WeightsPlan):
             "solve_smooth",
             X,
             codes,
-            **self.score_loss.compiled,
+            **self.loss.compiled,
             regularization=self.regularization,
             linear=None if near is None else -self.regularization * near,
             gradient_tol=self.gradient_tol,
@@ -583,7 +589,7 @@ class OutputPerturbation(WeightsPlan):
         among them.
         """
         own: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
-        if self.sgd is None and self.loss != "crammer_singer":
+        if self.sgd is None and self.loss.name != "crammer_singer":
             own += (PRECISION_CAVEAT,)
         if self.noise == "gamma" or self.noise_grid == "float":
             own += (FLOATING_POINT_CAVEAT,)
@@ -592,16 +598,15 @@ class OutputPerturbation(WeightsPlan):
             n_samples=sgd.n_samples,
             n_epochs=sgd.n_epochs,
             batch_size=sgd.batch,
-            radius=sgd.ball_radius(self.score_loss, self.C, self.row_norm),
+            radius=sgd.ball_radius(self.loss, self.C, self.row_norm),
             projection=sgd.projection,
             average=sgd.average,
         )
-        return statement_of(
-            self,
+        return self.stated(
             occasion,
             own,
             mechanism="output_perturbation",
-            loss=self.loss,
+            loss=self.loss.name,
             sensitivity=self.derivation(self.C, self.exact_sensitivity, self.radius, noise),
             noise=noise.record,
             descent=descent,

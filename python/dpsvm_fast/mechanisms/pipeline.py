@@ -32,21 +32,20 @@ from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatemen
 from dpsvm_fast.certificates.words import (
     CLIPPED,
     FLOATING_POINT_CAVEAT,
-    ROWS,
     RUNNING_TIME_CAVEAT,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments, releases_of, whitening_shares
+from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments, whitening_shares
 from dpsvm_fast.mechanisms.noise import (
     MOST_FEATURES,
     RELATION_FACTOR,
     NoisySum,
+    SumRelease,
     budget_of,
     epsilon_left,
     gaussian_parameter,
     grid_below,
-    grid_of_sums,
     joined_parameter,
     scale_for,
     share_of,
@@ -360,61 +359,6 @@ class Training:
         return near, solver.intercept_scaling
 
 
-# What is promised about all releases of a pipeline together, on the path that was taken.
-
-
-def path_statement(
-    mechanism: PrivateLinear,
-    training: Training,
-    facts: dict[str, Any],
-    caveats: tuple[str, ...],
-) -> PrivacyStatement:
-    """The statement about one path.
-
-    Parameters
-    ----------
-    mechanism : PrivateLinear
-    training : Training
-        The path.
-    facts : dict
-        Fields about the fit, as they are.
-    caveats : tuple of str
-        Beside those of the mechanism.
-    """
-    whole: dict[str, Any] = {
-        "mechanism": mechanism.kind,
-        "epsilon": mechanism.epsilon,
-        "delta": mechanism.delta,
-        "parts": tuple(part.part for part in training.sums),
-        "reserved": tuple(part.part for part in training.reserved),
-    }
-    if training.solver is not None:
-        return _of_solver(training.solver, training, whole, facts | {"caveats": caveats})
-    own_caveats: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
-    if mechanism.noise_grid == "float":
-        own_caveats += (FLOATING_POINT_CAVEAT,)
-    return PrivacyStatement(
-        loss=mechanism.loss.name,
-        adjacency=mechanism.adjacency,
-        caveats=own_caveats + caveats,
-        **facts,
-        **whole,
-    )
-
-
-def _of_solver(
-    solver: Solver, training: Training, whole: dict[str, Any], facts: dict[str, Any]
-) -> PrivacyStatement:
-    """That of the solver, about the noisy sums before it too."""
-    own = solver.statement(**facts)
-    if not training.sums:
-        # Nothing but the solver's own release.
-        return own
-    assert own.noise is not None
-    noise = dataclasses.replace(own.noise, n_releases=training.n_releases)
-    return dataclasses.replace(own, noise=noise, **whole)
-
-
 TRAINERS = ("gradient", "objective", "output")
 # Shares of the squared Gaussian parameter, and of epsilon without Gaussian noise.
 CENTRE_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10
@@ -447,7 +391,7 @@ class Prepared:
     centre: Array | None
     whitening: Array | None
     training: Training
-    records: Any
+    records: Any = None
 
     @property
     def map(self) -> ReleasedMap:
@@ -456,12 +400,12 @@ class Prepared:
 
     def released(self, weights: Array, scaling: float, **kernel: Any) -> ReleasedPipeline:
         """Return the same with noisy weights and without the rows."""
-        kept = {name: value for name, value in vars(self).items() if name != "records"}
-        return ReleasedPipeline(weights=weights, scaling=scaling, **kept, **kernel)
+        facts = vars(self) | kernel | {"records": None}
+        return ReleasedPipeline(weights=weights, scaling=scaling, **facts)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReleasedPipeline:
+class ReleasedPipeline(Prepared):
     """All releases of one fit.
 
     Parameters
@@ -471,12 +415,6 @@ class ReleasedPipeline:
         constant feature.
     scaling : float
         The constant feature; 0 for none.
-    count : float or None
-        Noisy or public number of rows.
-    centre : ndarray of shape (n_features,) or None
-    whitening : ndarray of shape (n_features, n_features) or None
-    training : Training
-        The path that was taken.
     choice : KernelChoice or None
         Of a pipeline with a kernel.
     features : FourierFeatures or None
@@ -485,10 +423,6 @@ class ReleasedPipeline:
 
     weights: Array
     scaling: float
-    count: float | None
-    centre: Array | None
-    whitening: Array | None
-    training: Training
     choice: KernelChoice | None = None
     features: FourierFeatures | None = None
 
@@ -594,7 +528,9 @@ class PrivateLinear(Plan):
         shares = whitening_shares(n_features, self.loss.n_classes)
         # Noise in the objective would lose every share where rows are not whitened.
         shares = shares[-1:] if self.trainer == "objective" else shares
-        return releases_of(shares, self.mu, self.n_features, self.adjacency, self.noise_grid)
+        budgets = (share_of(self.mu, share) for share in shares)
+        facts: dict[str, Any] = {"adjacency": self.adjacency, "noise_grid": self.noise_grid}
+        return tuple(NoisyMoments(n_features=self.n_features, mu=mu, **facts) for mu in budgets)
 
     @property
     def whitening(self) -> NoisyMoments | None:
@@ -747,23 +683,19 @@ class PrivateLinear(Plan):
         scaling = INTERCEPT if self.fit_intercept else 0.0
         C = automatic_C(
             **shared,
-            loss=self.loss.name,
+            loss=self.loss,
             n_weights=self.loss.n_scores * (self.n_columns + self.fit_intercept),
             row_norm=(1.0 + scaling**2) ** 0.5,
-            n_classes=self.loss.n_classes,
         )
         return OutputPerturbation(
             **shared,
             noise_grid=self.noise_grid,
-            loss=self.loss.name,
-            n_classes=self.loss.n_classes,
+            loss=self.loss,
             n_features=self.n_columns,
             data_norm=1.0,
             intercept_scaling=scaling,
             C=C,
             tol=OUTPUT_TOL,
-            smoothing=self.loss.smoothing,
-            margin=self.loss.margin,
         )
 
     @property
@@ -835,23 +767,27 @@ class PrivateLinear(Plan):
         return f"{self.loss.n_scores} x {self.n_features} weights by {self.trainer}, {budget}"
 
     def statement(
-        self,
-        training: Training,
-        *,
-        library_version: str,
-        random_source: str = "operating_system",
-        assumed_public: tuple[str, ...] = (),
-        caveats: tuple[str, ...] = (),
-        not_private_reasons: tuple[str, ...] = (),
+        self, training: Training, *, caveats: tuple[str, ...] = (), **occasion: Any
     ) -> PrivacyStatement:
         """Return the statement about all releases of one path."""
-        facts: dict[str, Any] = {
-            "library_version": library_version,
-            "random_source": random_source,
-            "assumed_public": assumed_public,
-            "not_private_reasons": not_private_reasons,
+        whole: dict[str, Any] = {
+            "mechanism": self.kind,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "parts": tuple(part.part for part in training.sums),
+            "reserved": tuple(part.part for part in training.reserved),
         }
-        return path_statement(self, training, facts, caveats)
+        if training.solver is None:
+            own = (RUNNING_TIME_CAVEAT,) + (FLOATING_POINT_CAVEAT,) * (self.noise_grid == "float")
+            facts = {"loss": self.loss.name, "adjacency": self.adjacency} | whole | occasion
+            return PrivacyStatement(caveats=own + caveats, **facts)
+        solved = training.solver.statement(caveats=caveats, **occasion)
+        if not training.sums:
+            # Nothing but the solver's own release.
+            return solved
+        assert solved.noise is not None
+        noise = dataclasses.replace(solved.noise, n_releases=training.n_releases)
+        return dataclasses.replace(solved, noise=noise, **whole)
 
 
 @lru_cache(maxsize=256)
@@ -923,46 +859,13 @@ WHITENED_C, PLAIN_C = 0.5, 0.7
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyCount:
-    """Release of the number of rows alone, which one row more or fewer moves by 1.
-
-    Parameters
-    ----------
-    noise_grid : {"exact", "float"}
-        How Gaussian noise is drawn.
-    mu : float > 0 or None
-        Parameter of Gaussian noise.
-    epsilon : float > 0 or None
-        Of Gamma noise, here Laplace noise; exactly one of the two.
-    """
-
-    noise_grid: str
-    mu: float | None = None
-    epsilon: float | None = None
+class NoisyCount(SumRelease):
+    """Release of the number of rows alone, which one row more or fewer moves by 1."""
 
     @cached_property
     def sum(self) -> NoisySum:
-        """The noise and what it covers."""
-        grid, rounding = None, 0.0
-        if self.mu is not None and self.noise_grid == "exact":
-            grid, rounding = grid_of_sums(1.0, 2.0 / self.mu, 1)
-        return NoisySum(
-            name="count",
-            what=ROWS,
-            adjacency="add_remove",
-            clip_norm=1.0,
-            relation_factor=1.0,
-            shape=(1,),
-            mu=self.mu,
-            epsilon=self.epsilon,
-            grid=grid,
-            rounding=rounding,
-        )
-
-    @property
-    def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
-        return self.sum.event
+        """The noise and what it covers; Gamma noise on one number is Laplace noise."""
+        return self.of_multiples(1.0, name="count", clip_norm=1.0, relation_factor=1.0, shape=(1,))
 
     def release(self, n_rows: float, source: _core.NoiseSource, n_threads: int) -> float:
         """The noisy number of rows, at least 1."""

@@ -128,9 +128,10 @@ class Plan(ABC):
         """Public facts in one line."""
 
     @property
-    @abstractmethod
     def n_learned(self) -> int:
-        """Number of learned values."""
+        """Number of learned values: weights of every class, and its constant."""
+        own: Any = self
+        return int(own.score_loss.n_classes * (own.n_features + 1))
 
     @property
     def n_kept(self) -> int:

@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
+from dpsvm_fast.certificates.record import Options, Range, Record
+from dpsvm_fast.exceptions import InvalidParameterError
 
 # Maps of single rows: the public one before anything is released, and the released one after it.
 #
@@ -317,12 +319,36 @@ def row_scores(rows: Any, coef: Array, n_threads: int = 1) -> Array:
 
 
 def mapped_scores(
-    public: PublicMap, released: ReleasedMap, X: Any, coef: Array, intercept: Array
+    public: PublicMap,
+    released: ReleasedMap,
+    X: Any,
+    coef: Array,
+    intercept: Array,
+    features: FourierFeatures | None = None,
+    n_threads: int = 1,
 ) -> Array:
-    """Scores of raw rows, shape (n_samples, n_scores), block by block."""
+    """Scores of raw rows, shape (n_samples, n_scores), block by block.
+
+    Parameters
+    ----------
+    public : PublicMap
+    released : ReleasedMap
+    X : ndarray or CSR matrix of shape (n_samples, n_features)
+    coef : ndarray of shape (n_scores, n_columns)
+        Weights of the mapped rows, or of their random features.
+    intercept : ndarray of shape (n_scores,)
+    features : FourierFeatures or None, default=None
+    n_threads : int, default=1
+        Does not change the result.
+    """
     scores = np.empty((X.shape[0], coef.shape[0]))
-    for block in row_blocks(X):
-        scores[block] = released.scores(public.apply(X[block]), coef, intercept)
+    for block in row_blocks(X, max(X.shape[1], coef.shape[1])):
+        if features is None:
+            scores[block] = released.scores(public.apply(X[block]), coef, intercept)
+            continue
+        mapped = _mapped(public, released, X[block])
+        phi = _features(features, mapped, np.float64, n_threads)
+        scores[block] = row_scores(phi, coef, n_threads) + intercept
     return scores
 
 
@@ -423,8 +449,8 @@ class SplineMap:
 KERNELS = ("rbf", "laplacian")
 # Beyond these, frequencies times rows leave the floats, or the kernel is constant.
 SMALLEST_GAMMA, LARGEST_GAMMA = 1e-30, 1e30
-# More would fill the memory after the budget is spent.
-MOST_COMPONENTS = 2**20
+# More would fill the memory after the budget is spent. Columns are numbered by 32 bits in the core.
+MOST_COMPONENTS, MOST_COLUMNS = 2**20, 2**32 - 2
 # With more features than this, products of sign matrices replace orthogonal Gaussian ones: they
 # cost p log p operations a block of p frequencies instead of p d.
 MOST_ROTATED = 64
@@ -440,7 +466,7 @@ def structure_of(kernel: str, n_features: int, *, orthogonal: bool) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FourierFeatures:
+class FourierFeatures(Record):
     r"""Public description of a map of rows to random Fourier features.
 
     Parameters
@@ -462,13 +488,18 @@ class FourierFeatures:
         0 <= seed < 2**64. Public, and independent of the data.
     """
 
-    n_features: int
-    n_components: int
-    gamma: float
-    kernel: str
-    structure: str
-    centre: str
-    seed: int
+    n_features: Annotated[int, Range(1, MOST_COLUMNS)]
+    n_components: Annotated[int, Range(1, MOST_COMPONENTS)]
+    gamma: Annotated[float, Range(SMALLEST_GAMMA, LARGEST_GAMMA)]
+    kernel: Annotated[str, Options(*KERNELS)]
+    structure: Annotated[str, Options("independent", "orthogonal", "fast")]
+    centre: Annotated[str, Options("none", "sphere", "ball")]
+    seed: Annotated[int, Range(0, 2**64 - 1)]
+
+    def check(self) -> None:
+        """Refuse frequencies that depend on each other and cannot."""
+        if self.kernel != "rbf" and self.structure != "independent":
+            raise InvalidParameterError("structure: only frequencies of 'rbf' depend on each other")
 
     def map(self) -> _core.FourierMap:
         """The compiled map; the same description always draws the same one."""
@@ -493,31 +524,6 @@ def feature_rows(
         mapped = _mapped(public, released, X[block])
         rows[block] = _features(features, mapped, np.float32, n_threads)
     return rows
-
-
-def feature_scores(
-    features: FourierFeatures,
-    public: PublicMap,
-    released: ReleasedMap,
-    X: Any,
-    coef: Array,
-    intercept: Array,
-    n_threads: int,
-) -> Array:
-    """Scores of raw rows, shape (n_samples, n_scores).
-
-    Parameters
-    ----------
-    coef : ndarray of shape (n_scores, 2 n_components)
-        Weights of the features.
-    intercept : ndarray of shape (n_scores,)
-    """
-    scores = np.empty((X.shape[0], coef.shape[0]))
-    for block in row_blocks(X, max(X.shape[1], 2 * features.n_components)):
-        mapped = _mapped(public, released, X[block])
-        phi = _features(features, mapped, np.float64, n_threads)
-        scores[block] = row_scores(phi, coef, n_threads) + intercept
-    return scores
 
 
 def _mapped(public: PublicMap, released: ReleasedMap, X: Any) -> Any:

@@ -60,6 +60,7 @@ from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.rows import (
     KERNELS,
     LARGEST_GAMMA,
+    MOST_COLUMNS,
     MOST_COMPONENTS,
     SMALLEST_GAMMA,
     FourierFeatures,
@@ -67,7 +68,6 @@ from dpsvm_fast.mechanisms.rows import (
 from dpsvm_fast.model_selection import ConstantClassifier, PrivateGridSearch
 from dpsvm_fast.persist.values import (
     LABEL_TYPES,
-    MOST_FEATURES,
     NumbersRecord,
     Shape,
     labels_from,
@@ -85,10 +85,6 @@ from dpsvm_fast.verification import Verification, verify
 
 # Kinds of fitted attributes: how each is written, and what a value from a file has to be.
 
-
-STRUCTURES = ("independent", "orthogonal", "fast")
-
-CENTRES = ("none", "sphere", "ball")
 
 MOST_CLASSES = 2**31
 # Bounds that are the same for all features are saved as one number; an array of more than this
@@ -184,39 +180,9 @@ class LossRecord(Record):
     per_class: bool
 
 
-@dataclass(frozen=True)
-class FourierRecord(Record):
-    """Public facts that random Fourier features are drawn from.
-
-    Parameters
-    ----------
-    n_features, n_components : int >= 1
-        Numbers of columns before, and of frequencies.
-    gamma : float
-        Of the kernel.
-    kernel, structure, centre : str
-        Law of the frequencies, how they depend on each other, and where rows are centred.
-    seed : int
-        From which they are drawn.
-    """
-
-    n_features: Annotated[int, Range(1, MOST_FEATURES)]
-    n_components: Annotated[int, Range(1, MOST_COMPONENTS)]
-    gamma: Annotated[float, Range(SMALLEST_GAMMA, LARGEST_GAMMA)]
-    kernel: Annotated[str, Options(*KERNELS)]
-    structure: Annotated[str, Options(*STRUCTURES)]
-    centre: Annotated[str, Options(*CENTRES)]
-    seed: Annotated[int, Range(0, 2**64 - 1)]
-
-    def check(self) -> None:
-        """Refuse frequencies that depend on each other and cannot."""
-        if self.kernel != "rbf" and self.structure != "independent":
-            raise InvalidParameterError("structure: only frequencies of 'rbf' depend on each other")
-
-
-def _as_record(kind: type[Record], made: Any) -> dict[str, Any]:
-    """What is written of an object with the fields of a record."""
-    return kind(**{name: getattr(made, name) for name in kind.kinds()}).to_dict()
+def _loss_to(loss: Loss) -> dict[str, Any]:
+    """The fields of a loss."""
+    return LossRecord(**{name: getattr(loss, name) for name in LossRecord.kinds()}).to_dict()
 
 
 def _names(where: str, record: Any, facts: Facts) -> Any:
@@ -262,7 +228,7 @@ def _loss_from(where: str, record: Any, facts: Facts) -> Loss:
 
 def _fourier_from(where: str, record: Any, facts: Facts) -> FourierFeatures:
     """The random features, as many as the model has."""
-    features = FourierFeatures(**vars(refused(FourierRecord.read, record, where=f"{where}: ")))
+    features: FourierFeatures = refused(FourierFeatures.read, record, where=f"{where}: ")
     if features.n_features != _mapped(facts):
         raise ModelFormatError(f"{where}: expected as many features as the model has")
     return features
@@ -283,7 +249,7 @@ POSITIVE = plain(Positive)
 
 FINITE = plain(Annotated[float, Range(-LARGEST, LARGEST)])
 
-N_FEATURES = plain(Annotated[int, Range(1, MOST_FEATURES)])
+N_FEATURES = plain(Annotated[int, Range(1, MOST_COLUMNS)])
 
 FEATURE_NAMES = Attribute(
     lambda names: [str(name) for name in names],
@@ -322,11 +288,9 @@ BOUNDS = Attribute(
     none=True,
 )
 
-LOSS = Attribute(partial(_as_record, LossRecord), _loss_from, LossRecord.refer)
+LOSS = Attribute(_loss_to, _loss_from, LossRecord.refer)
 
-FOURIER = Attribute(
-    partial(_as_record, FourierRecord), _fourier_from, FourierRecord.refer, none=True
-)
+FOURIER = Attribute(FourierFeatures.to_dict, _fourier_from, FourierFeatures.refer, none=True)
 
 PARAMETERS_OF_NOISE = Attribute(
     lambda noises: {name: float(mu) for name, mu in noises.items()},
@@ -400,9 +364,8 @@ def _sides_from(name: str, record: Any) -> Any:
 
 def _checked_spec(spec: Any) -> Any:
     """A specification, or None."""
-    if spec is not None and not isinstance(spec, FederatedSpec):
-        raise TypeError(f"spec: got {type(spec).__name__}, expected a FederatedSpec")
-    return spec
+    kinds = (FederatedSpec, type(None))
+    return check.check_type("spec", spec, kinds, "a FederatedSpec")
 
 
 def parameters_of(tests: Mapping[str, Callable[[Any], Any]]) -> dict[str, Parameter]:

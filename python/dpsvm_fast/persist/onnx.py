@@ -134,6 +134,13 @@ class Graph:
         info = self.onnx.helper.make_tensor_value_info(name, kind, shape)
         self.outputs.append(info)
 
+    def places(self, texts: str, known: dict[str, int]) -> str:
+        """The number of each text, -1 for others."""
+        if len(self.operators) == 1:
+            self.operators.append((ML, 2))
+        how = {"keys_strings": list(known), "values_int64s": list(known.values())}
+        return self.op("LabelEncoder", texts, default_int64=-1, domain=ML, **how)
+
     def column(self, value: str) -> str:
         """Values of shape (n, 1) as values of shape (n,)."""
         return self.op("Squeeze", value, [1])
@@ -588,10 +595,7 @@ def _indicated(graph: Graph, step: Any, columns: list[str], fill: Any = None) ->
         if _is_text(known):
             words = {str(one): place for place, one in enumerate(categories)}
             words |= {"": words.get(str(fill), -1)} if "" not in words else {}
-            how = {"keys_strings": list(words), "values_int64s": list(words.values())}
-            value = graph.op("LabelEncoder", value, default_int64=-1, domain=ML, **how)
-            if len(graph.operators) == 1:
-                graph.operators.append((ML, 2))
+            value = graph.places(value, words)
             own = graph.stored(np.arange(len(categories))[None, :])
         else:
             own = graph.constant(np.array([categories], dtype=np.float64))
@@ -686,11 +690,7 @@ def _categories(graph: Graph, column: Column, texts: Any) -> str:
     else:
         value = graph.input(column.name, graph.onnx.TensorProto.STRING, 1)
         keys = dict.fromkeys(texts, missing) | {name: place for place, name in enumerate(declared)}
-        how = {"keys_strings": list(keys), "values_int64s": list(keys.values())}
-        value = graph.op("LabelEncoder", value, default_int64=-1, domain=ML, **how)
-        if len(graph.operators) == 1:
-            graph.operators.append((ML, 2))
-        same = graph.op("Equal", value, graph.stored(places))
+        same = graph.op("Equal", graph.places(value, keys), graph.stored(places))
     found = graph.op("Cast", same, to=graph.kind)
     return graph.op("MatMul", found, places.T.astype(np.float64)) if column.ordered else found
 

@@ -20,9 +20,6 @@ from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 # Arrays, labels and parameters as JSON values, and back: exact to the last bit.
 
 
-# Columns are numbered by 32 bits in the core.
-MOST_FEATURES = 2**32 - 2
-
 # Little-endian: the same bytes on every machine.
 FLOATS = "<f8"
 # Of all labels, each as long as the longest.

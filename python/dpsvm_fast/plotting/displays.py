@@ -19,14 +19,11 @@ from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.audit import AuditReport
 from dpsvm_fast.certificates import (
     AlternativesEvent,
-    FederatedStatement,
     ObjectiveEvent,
     ParallelEvent,
-    PipelineStatement,
-    PrivacyStatement,
     RandomStoppingEvent,
-    SelectionStatement,
 )
+from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_bounds
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -47,7 +44,13 @@ from dpsvm_fast.plotting.drawing import (
     matplotlib_module,
 )
 from dpsvm_fast.rounding import add_up, div_down, mul_down
-from dpsvm_fast.validation import check_epsilon, check_integer, check_option, check_positive
+from dpsvm_fast.validation import (
+    check_epsilon,
+    check_integer,
+    check_option,
+    check_positive,
+    check_type,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -309,10 +312,8 @@ class EllipsoidDisplay(PlaneDisplay):
     def __init__(
         self, *, model: PrivateGaussianMarginClassifier, level: float | None = None
     ) -> None:
-        if not isinstance(model, PrivateGaussianMarginClassifier):
-            raise TypeError(
-                f"model: got {type(model).__name__}, expected a PrivateGaussianMarginClassifier"
-            )
+        kind = PrivateGaussianMarginClassifier
+        check_type("model", model, kind, f"a {kind.__name__}")
         check_is_fitted(model)
         if model.n_features_in_ != 2:
             raise InvalidParameterError.of(
@@ -457,8 +458,7 @@ class AuditDisplay(Display):
     """
 
     def __init__(self, *, report: AuditReport) -> None:
-        if not isinstance(report, AuditReport):
-            raise TypeError(f"report: got {type(report).__name__}, expected an AuditReport")
+        check_type("report", report, AuditReport, "an AuditReport")
         if not report.histogram:
             raise InvalidParameterError.of(
                 "report", got=report.method, accepted="a report of audit(), which has histograms"
@@ -518,7 +518,6 @@ DEAR_PROFILE_POINTS = 51
 
 DEAR_EVENTS = (AlternativesEvent, ObjectiveEvent, ParallelEvent, RandomStoppingEvent)
 
-STATEMENTS = (PrivacyStatement, PipelineStatement, SelectionStatement, FederatedStatement)
 # A profile is drawn down to this share of the claimed delta.
 PROFILE_DEPTH = 1e-4
 
@@ -569,7 +568,7 @@ class PrivacyProfileDisplay(Display):
     @classmethod
     def from_statement(
         cls,
-        statement: PrivacyStatement | PipelineStatement | SelectionStatement | FederatedStatement,
+        statement: Statement,
         *,
         ax: Axes | None = None,
     ) -> PrivacyProfileDisplay:
@@ -593,11 +592,7 @@ class PrivacyProfileDisplay(Display):
         TypeError
             Not a statement.
         """
-        if not isinstance(statement, STATEMENTS):
-            raise TypeError(
-                f"statement: got {type(statement).__name__}, expected a statement, such as "
-                "model.privacy_"
-            )
+        check_type("statement", statement, Statement, "a statement, such as model.privacy_")
         dear = any(isinstance(event, DEAR_EVENTS) for event in statement.events)
         points = DEAR_PROFILE_POINTS if dear else PROFILE_POINTS
         epsilons = np.linspace(0.0, PROFILE_REACH * statement.epsilon, points)
@@ -953,8 +948,7 @@ class NoisePlanDisplay(Display):
     def __init__(self, *, plans: NoisePlan | Iterable[NoisePlan]) -> None:
         plans = (plans,) if isinstance(plans, NoisePlan) else tuple(plans)
         for plan in plans:
-            if not isinstance(plan, NoisePlan):
-                raise TypeError(f"plans: got {type(plan).__name__}, expected plans of plan_noise()")
+            check_type("plans", plan, NoisePlan, "plans of plan_noise()")
         if not plans:
             raise InvalidParameterError.of("plans", got=[], accepted="at least one plan")
         for name in COMMON:

@@ -51,10 +51,10 @@ from dpsvm_fast.verification.losses import (
 
 Array = NDArray[np.float64]
 
-# First guesses of theta_1 between its two ends, and steps of the golden section after them.
+# First guesses of theta_1 between its two ends, and looks beside the best of them.
 FRACTIONS = (0.0, 0.3, 0.55, 0.75, 0.87, 0.94, 1.0)
 
-GOLDEN_STEPS = 5
+LOOKS = 7
 # By how much a form may be above the other one and still be searched.
 NEAR = 2.0
 # Larger ratios theta / t are useless: the search leaves them out.
@@ -222,31 +222,21 @@ class _Bound:
 def _searched(
     epsilon: float, setting: _Setting, guesses: list[tuple[float, float]], *, logarithmic: bool
 ) -> tuple[float, float, bool]:
-    """Smallest bound over theta_1 of one form, and where: a golden section beside a best guess."""
-    low_end = min(setting.quadratic, setting.kappa)
-
-    def at(fraction: float) -> tuple[float, float, bool]:
-        theta1 = low_end + (setting.kappa - low_end) * fraction
-        return _at_once(epsilon, setting, theta1, logarithmic), theta1, logarithmic
-
+    """Smallest bound over theta_1 of one form, and where: a few more looks beside a best guess."""
+    low = min(setting.quadratic, setting.kappa)
     place = guesses.index(min(guesses))
-    best = (guesses[place][0], low_end + (setting.kappa - low_end) * guesses[place][1], logarithmic)
-    if len(guesses) == 1:
-        return best
-    low, high = FRACTIONS[max(place - 1, 0)], FRACTIONS[min(place + 1, len(FRACTIONS) - 1)]
-    ratio = (math.sqrt(5.0) - 1.0) / 2.0
-    left, right = high - ratio * (high - low), low + ratio * (high - low)
-    at_left, at_right = at(left), at(right)
-    for _ in range(GOLDEN_STEPS):
-        if at_left <= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - ratio * (high - low)
-            at_left = at(left)
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + ratio * (high - low)
-            at_right = at(right)
-    return min(best, at_left, at_right)
+    least, fraction = guesses[place]
+    found = [(least, low + (setting.kappa - low) * fraction, logarithmic)]
+
+    def at(fraction: float) -> float:
+        theta1 = low + (setting.kappa - low) * fraction
+        found.append((_at_once(epsilon, setting, theta1, logarithmic), theta1, logarithmic))
+        return found[-1][0]
+
+    if len(guesses) > 1:
+        ends = FRACTIONS[max(place - 1, 0)], FRACTIONS[min(place + 1, len(FRACTIONS) - 1)]
+        minimize_scalar(at, bounds=ends, method="bounded", options={"maxiter": LOOKS})
+    return min(found)
 
 
 @lru_cache(maxsize=32)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from scipy.optimize import brentq, minimize_scalar
 
 from dpsvm_fast.certificates.events import (
-    DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -61,8 +60,20 @@ EXCESS = 1e-9
 ALLOWANCE = 1e-7
 
 
+NO_POWER = "grid is not a power of two"
+NOT_ONE = "smoothing is not 1, the temperature of the logistic loss"
 # Losses that compare the own class with each other one in a pair of scores.
 WESTON_WATKINS = ("m3", "huber_ww")
+
+
+def failures(*tests: tuple[object, str]) -> list[str]:
+    """Return the sentences whose tests are true: each says what does not follow."""
+    return [problem for fails, problem in tests if fails]
+
+
+def off_grid(grid: float | None) -> bool:
+    """Whether a grid is none that noise is drawn on: no power of two."""
+    return grid is not None and math.frexp(grid)[0] != 0.5
 
 
 class _Row(NamedTuple):
@@ -111,19 +122,16 @@ def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
     row = _row(statement, o)
     if row is None:
         return [f"loss {statement.loss!r} with {o.n_classes} classes has not {o.shape[0]} scores"]
-    problems = _ellipsoid_problems(statement, o)
-    if (o.law, o.n_scores) != (row.law, scores_of(statement, o.shape[0])):
-        problems.append(f"law and n_scores are not those of {statement.loss!r}")
-    if o.shape != noise.shape:
-        problems.append("the two noises are of different shapes")
-    if o.distribution != noise.distribution:
-        problems.append("the two noises are of different kinds")
-    if statement.loss == "logistic" and o.smoothing != 1.0:
-        problems.append("smoothing is not 1, the temperature of the logistic loss")
-    if o.epsilon > statement.epsilon or o.delta > statement.delta:
-        problems.append("the noise in the objective has more than the whole budget")
-    if o.grid is not None and math.frexp(o.grid)[0] != 0.5:
-        problems.append("grid is not a power of two")
+    law, own = (o.law, o.n_scores), (row.law, scores_of(statement, o.shape[0]))
+    more = o.epsilon > statement.epsilon or o.delta > statement.delta
+    problems = _ellipsoid_problems(statement, o) + failures(
+        (law != own, f"law and n_scores are not those of {statement.loss!r}"),
+        (o.shape != noise.shape, "the two noises are of different shapes"),
+        (o.distribution != noise.distribution, "the two noises are of different kinds"),
+        (statement.loss == "logistic" and o.smoothing != 1.0, NOT_ONE),
+        (more, "the noise in the objective has more than the whole budget"),
+        (off_grid(o.grid), NO_POWER),
+    )
     step = o.grid if o.grid is not None else 0.0
     radius = (o.gradient_tol + 0.5 * step * math.sqrt(noise.n_weights)) / o.regularization
     kappa = o.row_norm**2 / (o.regularization * row.temperature)
@@ -168,32 +176,18 @@ def objective_share(
     if o.beta is not None:
         epsilon = _pure_epsilon(row, n_scores, o.beta * o.row_norm, o.curvature_ratio, factor)
         return (epsilon, 0.0), epsilon <= o.epsilon * (1.0 + ROUNDING_SLACK)
-    delta_at = _profile(statement, o, row)
+    law, sigma, replace_one = row.law, _sigma_of(o), factor == 2
+    how: dict[str, Any] = {"kappa": o.curvature_ratio, "jacobian": None, "replace_one": replace_one}
+
+    def delta_at(epsilon: float) -> float:
+        return objective_delta(law, n_scores, epsilon, sigma, **how)
+
     claimed = o.delta * (1.0 + ALLOWANCE)
-    mu = least_gaussian(
-        row.law, n_scores, _sigma_of(o), replace_one=statement.adjacency == "replace_one"
-    )
+    mu = least_gaussian(law, n_scores, sigma, replace_one=replace_one)
     delta = max(delta_at(o.epsilon), gaussian_delta(o.epsilon, mu))
     if delta <= claimed:
         return (o.epsilon, delta), True
     return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), False
-
-
-def _profile(statement: PrivacyStatement, o: ObjectiveNoise, row: _Row) -> Callable[[float], float]:
-    """Delta of Gaussian noise in the objective, at any epsilon from 0 on."""
-
-    def delta_at(epsilon: float) -> float:
-        return objective_delta(
-            row.law,
-            scores_of(statement, o.shape[0]),
-            epsilon,
-            _sigma_of(o),
-            kappa=o.curvature_ratio,
-            jacobian=None,
-            replace_one=statement.adjacency == "replace_one",
-        )
-
-    return delta_at
 
 
 def _sigma_of(o: ObjectiveNoise) -> float:
@@ -297,6 +291,7 @@ PARTS = {
     "private_evaluation": ("cells", "metrics"),
     "gaussian_margin": ("anchors",),
 }
+MECHANISMS = ("output_perturbation", "objective_perturbation", *PARTS)
 # Of these sums every release of a mechanism has at least one.
 NEEDED = {
     "gradient_perturbation": {"training"},
@@ -308,38 +303,35 @@ NEEDED = {
     "private_standard_scaler": {"means", "moments"},
     "private_evaluation": {"metrics"},
 }
-# Sums that are vectors, and those that are square matrices. A count is one number.
-VECTORS = ("count", "centre", "means", "moments", "cells", "metrics")
-SQUARES = ("whitening", "components")
+SINGLE = ("count", "centre")
 # How often rows are whitened at most; elsewhere once.
 WHITENINGS = {"private_linear": 3, "private_kernel": 3}
-# By how many contributions sums can differ when a record is exchanged.
-EXCHANGED = {
-    "count": 2.0,
-    "centre": 2.0,
-    "whitening": math.sqrt(2.0),
-    "components": math.sqrt(2.0),
-    "training": 2.0,
-    "means": 2.0,
-    "moments": 1024.0 / 539.0,
-    "anchors": 2.0,
-    "cells": math.sqrt(2.0),
-    "metrics": math.sqrt(2.0),
-}
-# What sums of rows, and of columns, are multiples of: noise on a grid at least as fine needs no
-# rounding.
-ROW_GRID, COLUMN_GRID, COUNT_GRID = 2.0**-20, 2.0**-23, 2.0**-24
 # A row is in one cell, or adds weighted numbers, of norm 1 together.
 COUNTED = ("cells", "metrics")
 
-FREE_GRIDS = {
-    "count": 1.0,
-    "centre": ROW_GRID,
-    "anchors": ROW_GRID,
-    "means": COLUMN_GRID,
-    "moments": COLUMN_GRID,
-    "cells": COUNT_GRID,
-    "metrics": COUNT_GRID,
+
+class _Sum(NamedTuple):
+    """What is known of a sum by its name."""
+
+    # By how many contributions sums can differ when a record is exchanged.
+    exchanged: float
+    # One number, a vector, a matrix, or a square one.
+    form: str
+    # What sums are multiples of: noise on a grid at least as fine needs no rounding.
+    free_grid: float = 0.0
+
+
+SUMS = {
+    "count": _Sum(2.0, "number", 1.0),
+    "centre": _Sum(2.0, "vector", 2.0**-20),
+    "whitening": _Sum(math.sqrt(2.0), "square"),
+    "components": _Sum(math.sqrt(2.0), "square"),
+    "training": _Sum(2.0, "matrix"),
+    "means": _Sum(2.0, "vector", 2.0**-23),
+    "moments": _Sum(1024.0 / 539.0, "vector", 2.0**-23),
+    "anchors": _Sum(2.0, "matrix", 2.0**-20),
+    "cells": _Sum(math.sqrt(2.0), "vector", 2.0**-24),
+    "metrics": _Sum(math.sqrt(2.0), "vector", 2.0**-24),
 }
 # Largest squared length of what one feature adds to the sums of columns, and of how many numbers.
 COLUMN_SQUARES = {"means": (Fraction(1), 1), "moments": (Fraction(539, 512) ** 2, 2)}
@@ -357,16 +349,17 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
     names = [part.name for part in parts]
     if any(name not in known for name in names):
         return [f"noisy sums {names}, expected some of {list(known)}"]
-    if known and not _needed(statement) & set(names):
-        problems.append(f"{statement.mechanism!r} without the noisy sum that it is made of")
+    lacking = known and not _needed(statement) & set(names)
     # Training may be taken up again; what comes before it may not.
-    if names != sorted(names, key=known.index) or max(map(names.count, ("count", "centre"))) > 1:
-        problems.append("the noisy sums are not in their order")
-    trained_twice = names.count("training") > 1 and len(known) > 1
-    if trained_twice or names.count("whitening") > WHITENINGS.get(statement.mechanism, 1):
-        problems.append("a noisy sum is there twice")
-    if names.count("means") + names.count("moments") > 1:
-        problems.append("a noisy sum is there twice")
+    mixed = names != sorted(names, key=known.index) or max(map(names.count, SINGLE)) > 1
+    twice = names.count("training") > 1 and len(known) > 1
+    twice |= names.count("whitening") > WHITENINGS.get(statement.mechanism, 1)
+    twice |= names.count("means") + names.count("moments") > 1
+    problems += failures(
+        (lacking, f"{statement.mechanism!r} without the noisy sum that it is made of"),
+        (mixed, "the noisy sums are not in their order"),
+        (twice, "a noisy sum is there twice"),
+    )
     for part in (*parts, *statement.reserved):
         problems += [f"{part.name}: {problem}" for problem in _check_part(statement, part)]
     return problems
@@ -391,21 +384,21 @@ def _reserved_problems(statement: PrivacyStatement) -> list[str]:
 
 def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     """Numbers of one part by themselves."""
-    problems = _check_shape(part)
+    known = SUMS[part.name]
     exact = Fraction(part.clip_norm) + Fraction(part.rounding)
     below = math.nextafter(part.contribution, 0.0)
-    if not Fraction(below) < exact <= Fraction(part.contribution):
-        problems.append("contribution is not clip_norm + rounding, rounded up")
-    factor = 1.0 if statement.adjacency == "add_remove" else EXCHANGED[part.name]
-    if not factor <= part.relation_factor <= factor * (1.0 + ROUNDING_SLACK):
-        problems.append(f"relation_factor is not that of {statement.adjacency}")
-    if part.grid is not None:
-        if math.frexp(part.grid)[0] != 0.5:
-            problems.append("grid is not a power of two")
-        free = part.grid <= FREE_GRIDS.get(part.name, 0.0)
-        moved = 0.0 if free else part.grid * math.sqrt(part.n_numbers)
-        if part.relation_factor * part.rounding < moved * (1.0 - ROUNDING_SLACK):
-            problems.append("rounding is less than that to the grid")
+    close = Fraction(below) < exact <= Fraction(part.contribution)
+    factor = 1.0 if statement.adjacency == "add_remove" else known.exchanged
+    right = factor <= part.relation_factor <= factor * (1.0 + ROUNDING_SLACK)
+    grid = 0.0 if part.grid is None or part.grid <= known.free_grid else part.grid
+    moved = grid * math.sqrt(part.n_numbers) * (1.0 - ROUNDING_SLACK)
+    problems = failures(
+        (not _has_form(part, known.form), "shape is not that of such a sum"),
+        (not close, "contribution is not clip_norm + rounding, rounded up"),
+        (not right, f"relation_factor is not that of {statement.adjacency}"),
+        (off_grid(part.grid), NO_POWER),
+        (part.relation_factor * part.rounding < moved, "rounding is less than that to the grid"),
+    )
     if part.beta is not None and part.epsilon is not None:
         moved = part.relation_factor * part.contribution
         problems += follows("epsilon", part.epsilon, part.beta * moved)
@@ -418,14 +411,11 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     return problems
 
 
-def _check_shape(part: ReleasePart) -> list[str]:
-    """Whether such a sum has numbers in such an arrangement."""
-    fits = len(part.shape) == (1 if part.name in VECTORS else 2)
-    if part.name in SQUARES:
-        fits = fits and part.shape[0] == part.shape[1]
-    if part.name == "count":
-        fits = fits and part.shape[0] == 1
-    return [] if fits else ["shape is not that of such a sum"]
+def _has_form(part: ReleasePart, form: str) -> bool:
+    """Whether numbers are in an arrangement: one number, a vector, a matrix, or a square one."""
+    if form in ("number", "vector"):
+        return len(part.shape) == 1 and (form == "vector" or part.shape == (1,))
+    return len(part.shape) == 2 and (form == "matrix" or part.shape[0] == part.shape[1])
 
 
 def _check_columns(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
@@ -454,17 +444,18 @@ def _check_last_iterate(
     problems = follows("lipschitz", last.lipschitz, lipschitz)
     problems += follows("curvature", last.curvature, curvature)
     problems += follows("clip_norm", part.clip_norm, last.lipschitz * last.row_norm)
-    if statement.loss == "logistic" and last.smoothing != 1.0:
-        problems.append("smoothing is not 1, the temperature of the logistic loss")
     eta, m, M = (Fraction(x) for x in (last.learning_rate, last.regularization, last.smoothness))
     curved = Fraction(last.curvature) * Fraction(last.row_norm) ** 2 * last.max_records
     problems += follows("smoothness", last.smoothness, float(m + curved / Fraction(last.divisor)))
-    if eta * (m + M) > 2 * (1 + Fraction(ROUNDING_SLACK)):
-        problems.append("learning_rate is above 2 / (strong convexity + smoothness)")
+    far = eta * (m + M) > 2 * (1 + Fraction(ROUNDING_SLACK))
     # Of a factor close to 1 the distance from 1 counts.
     gap, stated = float(1 - max(abs(1 - eta * m), abs(1 - eta * M))), 1.0 - last.contraction
-    if not gap * (1.0 - EXCESS) - 4e-16 <= stated <= gap * (1.0 + ROUNDING_SLACK) + 4e-16:
-        problems.append("contraction is not that of a step")
+    close = gap * (1.0 - EXCESS) - 4e-16 <= stated <= gap * (1.0 + ROUNDING_SLACK) + 4e-16
+    problems += failures(
+        (statement.loss == "logistic" and last.smoothing != 1.0, NOT_ONE),
+        (far, "learning_rate is above 2 / (strong convexity + smoothness)"),
+        (not close, "contraction is not that of a step"),
+    )
     problems += follows("effective_steps", last.effective_steps, _counted(last, part.n_steps))
     return problems
 
@@ -562,7 +553,7 @@ def _sum_cost(part: ReleasePart) -> tuple[Any, ...]:
 def _mechanism_problems(statement: PrivacyStatement) -> list[str]:
     """Whether the mechanism has such releases."""
     mechanism = statement.mechanism
-    if mechanism not in ("output_perturbation", "objective_perturbation", *PARTS):
+    if mechanism not in MECHANISMS:
         return [f"unknown mechanism {mechanism!r}"]
     if mechanism == "gaussian_margin":
         # Noisy sums are there where a class has several ellipsoids.
@@ -593,9 +584,11 @@ def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: No
     lipschitz = lipschitz_of(statement.loss, scores_of(statement, noise.shape[0]))
     if lipschitz is None:
         return [f"unknown loss {statement.loss!r}"]
-    problems = []
-    if s.relation_factor != RELATION_FACTOR[statement.adjacency]:
-        problems.append(f"relation_factor is not that of {statement.adjacency}")
+    wrong = s.relation_factor != RELATION_FACTOR[statement.adjacency]
+    problems = failures(
+        (wrong, f"relation_factor is not that of {statement.adjacency}"),
+        (off_grid(noise.grid), NO_POWER),
+    )
     # Each from the certificate's own earlier numbers, so one lie is reported once.
     problems += follows("lipschitz", s.lipschitz, lipschitz)
     problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
@@ -607,24 +600,19 @@ def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: No
     elif s.exact != 0.0:
         problems.append("exact is not 0, the distance of minimisers that coincide")
     problems += follows("rounding", s.rounding, _rounding(noise))
-    problems += follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
-    if noise.grid is not None and math.frexp(noise.grid)[0] != 0.5:
-        problems.append("grid is not a power of two")
-    return problems
+    return problems + follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
 
 
 def _descent_problems(
     statement: PrivacyStatement, descent: Descent, s: Sensitivity, noise: Noise
 ) -> list[str]:
     """Whether projected SGD was within the reach of its theorem, and moves no further."""
-    problems = follows("exact", s.exact, descent_sensitivity(s, descent, noise.shape[0]))
-    if statement.adjacency != "replace_one":
-        problems.append("projected SGD is private for replace_one only")
-    if statement.loss == "crammer_singer":
-        problems.append("projected SGD needs a smooth loss")
-    if statement.objective is not None:
-        problems.append("projected SGD does not minimise an objective with noise inside")
-    return problems
+    inside = statement.objective is not None
+    return follows("exact", s.exact, descent_sensitivity(s, descent, noise.shape[0])) + failures(
+        (statement.adjacency != "replace_one", "projected SGD is private for replace_one only"),
+        (statement.loss == "crammer_singer", "projected SGD needs a smooth loss"),
+        (inside, "projected SGD does not minimise an objective with noise inside"),
+    )
 
 
 def _rounding(noise: Noise) -> float:
@@ -733,28 +721,21 @@ def _count_problems(statement: FederatedStatement) -> list[str]:
     users, left = statement.n_users, statement.min_survivors
     honest = math.ceil(Fraction(statement.honest_fraction) * users * (1 - SHARE_SLACK))
     lost = math.floor(Fraction(statement.max_dropout) * users * (1 + SHARE_SLACK))
-    problems = []
-    if left > users - lost:
-        problems.append("min_survivors is more than max_dropout leaves")
-    if statement.honest_survivors != left - (users - honest):
-        problems.append("honest_survivors is not what is left without all that are not honest")
-    if users * 2 * ENCODABLE > MODULUS:
-        problems.append("n_users is more than sums have room for")
-    threshold = statement.threshold
-    if threshold is not None:
-        if threshold <= users - honest:
-            problems.append("threshold lets those who are not honest open the sum")
-        if 2 * threshold <= users:
-            problems.append("threshold lets no more than half of the parties open the sum")
-        if threshold > left:
-            problems.append("threshold is more than min_survivors: the sum could not be opened")
-    if (
-        statement.min_records is not None
-        and statement.max_records is not None
-        and statement.min_records > statement.max_records
-    ):
-        problems.append("min_records is more than max_records")
-    return problems
+    counted = statement.honest_survivors == left - (users - honest)
+    # Without a threshold none of its tests fails.
+    opens = left if statement.threshold is None else statement.threshold
+    few = statement.threshold is not None and opens <= users - honest
+    half = statement.threshold is not None and 2 * opens <= users
+    least, most = statement.min_records, statement.max_records
+    return failures(
+        (left > users - lost, "min_survivors is more than max_dropout leaves"),
+        (not counted, "honest_survivors is not what is left without all that are not honest"),
+        (users * 2 * ENCODABLE > MODULUS, "n_users is more than sums have room for"),
+        (few, "threshold lets those who are not honest open the sum"),
+        (half, "threshold lets no more than half of the parties open the sum"),
+        (opens > left, "threshold is more than min_survivors: the sum could not be opened"),
+        (least and most and least > most, "min_records is more than max_records"),
+    )
 
 
 def _weight(statement: FederatedStatement) -> int | None:
@@ -771,9 +752,7 @@ def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[st
     """Numbers of what one row moves that do not follow from the ones before them."""
     assert statement.n_scores is not None
     lipschitz = lipschitz_of(statement.loss, statement.n_scores)
-    problems = []
-    if s.relation_factor != 2:
-        problems.append("relation_factor is not that of replace_one")
+    problems = failures((s.relation_factor != 2, "relation_factor is not that of replace_one"))
     least = 1 if statement.weighting == "records" else statement.min_records
     if statement.regularization is None or least is None:
         problems.append("C does not follow: expected a regularization and min_records")
@@ -814,40 +793,27 @@ def _moved(statement: FederatedStatement, part: SecureRound) -> float | None:
 
 def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[str]:
     """Numbers of one sum."""
-    problems = []
-    if part.honest_survivors != statement.honest_survivors:
-        problems.append("honest_survivors is not that of the statement")
-    if part.parties != _touched(statement):
-        problems.append("parties is not in how many of them neighbours can differ")
-    moved = _moved(statement, part)
-    if moved is None:
-        problems.append("exact does not follow: nothing bounds what a unit moves")
-    else:
-        problems += follows("exact", part.exact, moved)
     own = part.grid * math.sqrt(part.size) * (1.0 + GRID_EXCESS)
-    problems += follows("rounding", part.rounding, part.parties * own)
-    if not _follows_exactly(part.total, Fraction(part.exact) + Fraction(part.rounding)):
-        problems.append("total is not exact + rounding, rounded up")
-    problems += _party_noise(part)
-    problems += _distance_problems(statement, part)
-    return problems + _range_problems(statement, part)
-
-
-def _follows_exactly(stated: float, exact: Fraction) -> bool:
-    """Whether a number is at least another one, and hardly more."""
-    return exact <= Fraction(stated) <= exact * (1 + Fraction(EXCESS))
-
-
-def _party_noise(part: SecureRound) -> list[str]:
-    """The noise of one party, and of all whose noise counts."""
-    problems = []
-    if part.sigma_steps & (part.sigma_steps - 1):
-        problems.append("sigma_steps is not a power of two")
+    problems = follows("rounding", part.rounding, part.parties * own)
+    moved = _moved(statement, part)
+    if moved is not None:
+        problems += follows("exact", part.exact, moved)
+    exact = Fraction(part.exact) + Fraction(part.rounding)
+    added = exact <= Fraction(part.total) <= exact * (1 + Fraction(EXCESS))
+    # Of all parties whose noise counts together.
     steps = part.honest_survivors * Fraction(part.sigma_steps) ** 2 - Fraction(part.smoothing) ** 2
     square, stated = steps * Fraction(part.grid) ** 2, Fraction(part.sigma) ** 2
-    if not square * (1 - Fraction(EXCESS)) <= stated <= square:
-        problems.append("sigma is not that of the noises that count, rounded down")
-    return problems
+    enough = square * (1 - Fraction(EXCESS)) <= stated <= square
+    other, touched = statement.honest_survivors, _touched(statement)
+    problems += failures(
+        (part.honest_survivors != other, "honest_survivors is not that of the statement"),
+        (part.parties != touched, "parties is not in how many of them neighbours can differ"),
+        (moved is None, "exact does not follow: nothing bounds what a unit moves"),
+        (not added, "total is not exact + rounding, rounded up"),
+        (part.sigma_steps & (part.sigma_steps - 1), "sigma_steps is not a power of two"),
+        (not enough, "sigma is not that of the noises that count, rounded down"),
+    )
+    return problems + _distance_problems(statement, part) + _range_problems(statement, part)
 
 
 def _log_of_series(square: float) -> float:
@@ -881,26 +847,19 @@ def _distance_problems(statement: FederatedStatement, part: SecureRound) -> list
     if merges > MERGES:
         rest = _log_of_ratio(variance * MERGES / (MERGES + 1.0))
         logs.append(rest + math.log(merges - MERGES))
-    needed = math.log(part.size) + _log_sum(logs)
-    problems = []
-    if not _at_least(part.discreteness, needed):
-        problems.append("discreteness is less than the distance from noise on real numbers")
-    room = (ENCODABLE - part.range_steps) / part.sigma_steps
-    needed = math.log(2.0 * statement.n_users * part.size) - 0.5 * room * room
-    if not _at_least(part.overflow, needed):
-        problems.append("overflow is less than the probability of leaving the range")
-    if statement.trust == "trusted_curator":
-        if part.computational != 0.0:
-            problems.append("computational is not 0, though nothing is encrypted")
-    elif part.computational < LEAST_ASSUMED:
-        problems.append("computational says that the cryptography cannot be broken at all")
-    return problems
-
-
-def _log_sum(logs: list[float]) -> float:
-    """Logarithm of a sum of exponentials."""
     top = max(logs)
-    return top + math.log(math.fsum(math.exp(x - top) for x in logs))
+    apart = math.log(part.size) + top + math.log(math.fsum(math.exp(x - top) for x in logs))
+    room = (ENCODABLE - part.range_steps) / part.sigma_steps
+    beyond = math.log(2.0 * statement.n_users * part.size) - 0.5 * room * room
+    close, inside = _at_least(part.discreteness, apart), _at_least(part.overflow, beyond)
+    plain = statement.trust == "trusted_curator"
+    unbroken = not plain and part.computational < LEAST_ASSUMED
+    return failures(
+        (not close, "discreteness is less than the distance from noise on real numbers"),
+        (not inside, "overflow is less than the probability of leaving the range"),
+        (plain and part.computational, "computational is not 0, though nothing is encrypted"),
+        (unbroken, "computational says that the cryptography cannot be broken at all"),
+    )
 
 
 def _at_least(stated: float, log_needed: float) -> bool:
@@ -928,22 +887,19 @@ def _range_problems(statement: FederatedStatement, part: SecureRound) -> list[st
 
 def _arrangement_problems(statement: FederatedStatement) -> list[str]:
     """Whether these sums are those of the algorithm, and the events those of the unit."""
-    names = [part.name for part in statement.rounds]
-    problems = []
-    if statement.algorithm == "dp_helmet":
-        if names != ["model"]:
-            problems.append("dp_helmet sums up models with noise, once")
-        if statement.local_events:
-            problems.append("dp_helmet has no noise beside that of its sum")
-    elif names not in ([], ["gram"], ["model"], ["gram", "model"]):
-        problems.append("fed_dpdr sums up matrices, then models")
-    elif len(names) + bool(statement.local_events) < 2 and len(statement.local_events) < 2:
-        problems.append("fed_dpdr has noise in each of its two rounds")
-    if statement.local_events and statement.unit != "row":
-        problems.append("noise that parties add for themselves is about one row")
-    if any(isinstance(event, DistanceEvent) for event in statement.local_events):
-        problems.append("local_events contain a distance")
-    return problems
+    names, own = [part.name for part in statement.rounds], statement.local_events
+    helmet = statement.algorithm == "dp_helmet"
+    known: tuple[list[str], ...] = ([], ["gram"], ["model"], ["gram", "model"])
+    bare = not helmet and len(names) + bool(own) < 2 and len(own) < 2
+    distant = any(event.tag == "distance" for event in own)
+    return failures(
+        (helmet and names != ["model"], "dp_helmet sums up models with noise, once"),
+        (helmet and own, "dp_helmet has no noise beside that of its sum"),
+        (not helmet and names not in known, "fed_dpdr sums up matrices, then models"),
+        (bare, "fed_dpdr has noise in each of its two rounds"),
+        (own and statement.unit != "row", "noise that parties add for themselves is about one row"),
+        (distant, "local_events contain a distance"),
+    )
 
 
 def _local_problems(statement: FederatedStatement) -> list[str]:
@@ -973,15 +929,11 @@ def zcdp_log_delta(rho: float, epsilon: float) -> float:
     return float(best.fun)
 
 
-def check_pipeline(statement: PipelineStatement) -> list[str]:
-    """Check a pipeline: what its steps state and what they add up to."""
-    return []
-
-
 # What has to follow in a statement of each kind, beside the total and what is inside it.
 CHECKS: dict[type[Statement], Callable[[Any], list[str]]] = {
     PrivacyStatement: check_fit,
     SelectionStatement: check_selection,
     FederatedStatement: check_federated,
-    PipelineStatement: check_pipeline,
+    # Of its steps alone.
+    PipelineStatement: lambda _: [],
 }

@@ -44,11 +44,11 @@ from dpsvm_fast.certificates.statement import (
 )
 from dpsvm_fast.certificates.words import UNITS, stated
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.validation import check_type
 from dpsvm_fast.verification.compose import recomputed_events
 from dpsvm_fast.verification.losses import TooMuchWorkError, limited_work
 from dpsvm_fast.verification.releases import (
     CHECKS,
-    PARTS,
     objective_share,
     recomputed_weights,
 )
@@ -453,9 +453,6 @@ def _leaves(record: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping
             yield from _leaves(inner, f"{name}__{step}" if name else step)
 
 
-MECHANISMS = ("output_perturbation", "objective_perturbation", *PARTS)
-
-
 def verify(
     certificate: Mapping[str, Any] | str | Statement,
     *,
@@ -512,11 +509,8 @@ dict or str
     The certificate does NOT hold.
       - Statement: got list, expected a mapping
     """
-    if not isinstance(certificate, (str, Mapping, Statement)):
-        raise TypeError(
-            f"certificate: got {type(certificate).__name__}, expected a PrivacyStatement, a dict "
-            "or a JSON string"
-        )
+    accepted = "a PrivacyStatement, a dict or a JSON string"
+    check_type("certificate", certificate, (str, Mapping, Statement), accepted)
     rules = policy if policy is None or isinstance(policy, Policy) else Policy.read(policy)
     document = None if model is None else model_document(model)
     try:
@@ -562,7 +556,21 @@ def _verified(statement: Statement) -> Verification:
             # What cannot be told of one of them cannot be told of all together either.
             own = () if found.undecided else found.problems
             problems += [f"{step.title}: {problem}" for problem in own]
-    return _outcome(statement, problems, *_recomputed(statement))
+    epsilon, delta, holds = _recomputed(statement)
+    if holds is None and not problems:
+        return Verification(
+            ok=False, problems=(UNDECIDED,), epsilon=None, delta=None, undecided=True
+        )
+    if holds is not None and not holds:
+        claim = f"epsilon = {statement.epsilon!r} with delta = {statement.delta!r}"
+        problems.append(f"the noise does not give {claim}")
+    return Verification(
+        ok=not problems,
+        problems=tuple(problems),
+        epsilon=epsilon,
+        delta=delta,
+        stated=stated(statement),
+    )
 
 
 def _recomputed(statement: Statement) -> tuple[float, float, bool | None]:
@@ -575,29 +583,3 @@ def _recomputed(statement: Statement) -> tuple[float, float, bool | None]:
         shares = statement.objective is None or objective_share(statement, statement.objective)[1]
     found = recomputed_events(statement.events, statement.epsilon, statement.delta)
     return found if shares else (*found[:2], False)
-
-
-def _outcome(
-    claim: Statement,
-    problems: list[str],
-    epsilon: float,
-    delta: float,
-    holds: bool | None,  # noqa: FBT001 - the last of three recomputed values
-) -> Verification:
-    """All problems, that of the claim last."""
-    if holds is None and not problems:
-        return Verification(
-            ok=False, problems=(UNDECIDED,), epsilon=None, delta=None, undecided=True
-        )
-    if holds is not None and not holds:
-        problems = [
-            *problems,
-            f"the noise does not give epsilon = {claim.epsilon!r} with delta = {claim.delta!r}",
-        ]
-    return Verification(
-        ok=not problems,
-        problems=tuple(problems),
-        epsilon=epsilon,
-        delta=delta,
-        stated=stated(claim),
-    )
