@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from benches.config import LBFGS_TOL, LIBLINEAR_TOL
-from benches.libraries import ours, sklearn_liblinear, sklearn_logistic
+from benches.libraries import logistic_peers, ours, sklearn_liblinear
 
 
 def status_bytes(field: str) -> int:
@@ -56,8 +56,7 @@ def model_for(job: dict[str, Any], n_classes: int) -> Any:
     if library == "liblinear":
         return sklearn_liblinear.classifier(C, tol=LIBLINEAR_TOL)
     if library == "lbfgs":
-        setting = sklearn_logistic.Setting("lbfgs", LBFGS_TOL, 0.0)
-        return sklearn_logistic.classifier(1.0 / C, setting)
+        return logistic_peers.classifier(1.0 / C, "lbfgs", LBFGS_TOL)
     settings = {"n_threads": job["n_threads"], "low_memory": job["low_memory"]}
     if library == "dpsvm_fast objective":
         return ours.objective_estimator(C, n_classes, **settings)

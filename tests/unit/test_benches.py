@@ -14,10 +14,10 @@ sys.path.insert(0, str(ROOT))
 from benches import run, tables  # noqa: E402
 from benches.config import DATA_SETS, GRADIENT_SHARE, TARGETS, Plan  # noqa: E402
 from benches.libraries import (  # noqa: E402
+    logistic_peers,
     ours,
     scipy_calibration,
     sklearn_liblinear,
-    sklearn_logistic,
 )
 from benches.logistic_problem import INTERCEPT, LogisticProblem  # noqa: E402
 from benches.machine import require_release  # noqa: E402
@@ -171,9 +171,9 @@ def test_both_libraries_minimise_the_same_smooth_objective(n_classes: int) -> No
     # Far above what reading rows in single precision moves the gradient by.
     target = 1e-5 * problem.norm_at_zero()
     X = problem.with_constant()
-    settings = sklearn_logistic.best(problem, X, target)
+    settings = logistic_peers.best(problem, X, target)
     assert [setting.seconds for setting in settings] == sorted(s.seconds for s in settings)
-    theirs = sklearn_logistic.solve(problem, X, settings[0])
+    theirs = logistic_peers.solve(problem, X, settings[0])
     tol = objective.OWN_SHARE * target
     mine = ours.solve_smooth(problem, gradient_tol=tol, seed=0, n_threads=1)
     assert np.linalg.norm(problem.gradient(theirs)) <= target
