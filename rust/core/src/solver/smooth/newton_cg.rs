@@ -25,8 +25,9 @@ const LOOSEST: f64 = 0.03;
 /// Relative residual and products at most of one application of the preconditioner.
 const INNER_SHARE: f64 = 0.2;
 const INNER_PRODUCTS: usize = 20;
-/// Products of one step after which the preconditioner counts as bad; two to four are usual.
-const PATIENCE: usize = 10;
+/// Products of one step after which the preconditioner counts as bad; two to five are usual. Where
+/// it takes six, plain conjugate gradients take no more, without the products over the sample.
+const PATIENCE: usize = 6;
 /// Step lengths tried in one search at most.
 const MOST_LENGTHS: usize = 60;
 /// Lengths tried before any that lowers J will do.
