@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit
 from dpsvm_fast.estimators.frames import feature_names
+from dpsvm_fast.estimators.gradient import next_seed
 from dpsvm_fast.estimators.inputs import (
     FEATURE_FACTS,
     ArrayRows,
@@ -40,7 +41,7 @@ from dpsvm_fast.estimators.inputs import (
     feature_facts,
     public_map,
 )
-from dpsvm_fast.estimators.parameters import checked_copy, integer, one_of, real
+from dpsvm_fast.estimators.parameters import checked_copy, integer, one_of, real, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.moments import (
@@ -49,10 +50,13 @@ from dpsvm_fast.mechanisms.moments import (
     NoisyMean,
     NoisyMoments,
     Projection,
+    Ran,
     ReleasedColumns,
     ReleasedComponents,
     ReleasedMean,
+    RunningMoments,
     SumPlan,
+    square_root_factor,
 )
 from dpsvm_fast.mechanisms.noise import LARGEST, SecondMoments, check_range, gaussian_parameter
 from dpsvm_fast.mechanisms.plan import Facts
@@ -900,6 +904,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     data_norm_: float = field(init=False)
     bounds_: tuple[Array, Array] = field(init=False)
 
+    # Of the copy that a call of fit_periods fits with: where it goes on from.
+    _next: ClassVar[Running | None] = None
+
     @property
     def _rests_on(self) -> str:
         """The public parameter on which the sensitivity rests."""
@@ -909,9 +916,69 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         """The whole budget for one release."""
         low, high = self._bounds_of(facts.n_features)
         middle, half = middle_and_half(low, high)
-        own = {"n_features": facts.n_columns, "with_std": self.with_std}
+        own: dict[str, Any] = {"n_features": facts.n_columns, "with_std": self.with_std}
         public = PublicMap(offset=middle, scale=1.0 / half)
-        return self._sum_plan("private_standard_scaler", NoisyColumnMoments, public, **own)
+        running = self._next
+        own["factor"] = () if running is None else square_root_factor(running.n_periods)
+        plan = self._sum_plan("private_standard_scaler", NoisyColumnMoments, public, **own)
+        if running is None:
+            return plan
+        before = running.releases.reshape(-1, plan.total.sum.size)
+        return RunningMoments(**vars(plan), before=before)
+
+    @in_usual_arithmetic
+    def fit_periods(self: Scaler, X: Any, periods: Any, *, n_periods: int | None = None) -> Scaler:
+        """Release the moments of all rows so far, once a period, for one (epsilon, delta).
+
+        The noise of the releases is correlated, so that it hardly grows: after 52 periods it is 2.3
+        times that of one ``fit`` on all rows, where independent noise is 7.2 times that. Noise and
+        statement are for ``n_periods`` calls. A ledger is charged for every call as it is made, by
+        the age of the rows: give ``ledger.for_periods()`` of all periods so far, in order.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows of all periods so far: of this one and of those before it, again. None of them
+            is kept.
+        periods : array-like of int, shape (n_samples,)
+            The one period of each row, 0 to the number of earlier calls.
+        n_periods : int in 1..1000 or None, default=None
+            Number of calls there will be, at most; needed in the first one.
+
+        Returns
+        -------
+        object
+            This transformer.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            A parameter is outside its range or has changed since the call before, there is no
+            period left, or the scaler was fitted by ``fit`` or loaded. Nothing was read or spent.
+        BudgetExceededError
+            The ledger refuses. Nothing was read or spent.
+        ValueError
+            X is invalid; the text does not quote it. Nothing was spent.
+        """
+        checked = self.checked()
+        asked = {name: getattr(checked, name) for name in tests_of(type(self)) if name not in FREE}
+        before = running_before(self, asked, n_periods)
+        checked.__dict__["_next"] = before
+        if not checked.delta:
+            raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
+        n_done = before.n_done
+        if checked.random_state is not None:
+            checked.random_state = next_seed(checked.random_state, n_done)
+        if n_done:
+            checked.n_features_in_ = self.n_features_in_
+        rows = ArrayRows(checked, X, labelled=False, periods=checked_periods(periods, n_done))
+        self.__dict__.update(private_fit(checked, rows))
+        return self
+
+    def _forget(self) -> None:
+        """Removes every fitted attribute, and the releases of periods."""
+        super()._forget()
+        self.__dict__.pop("_running", None)
 
     def _bounds_of(self, n_features: int | None) -> Bounds:
         """Bounds of each feature."""
@@ -919,8 +986,12 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         assert bounds is not None
         return bounds
 
-    def _attributes(self, plan: SumPlan, released: ReleasedColumns) -> dict[str, Any]:
-        """Means, scales and what follows from them."""
+    def _attributes(self, plan: SumPlan, released: ReleasedColumns | Ran) -> dict[str, Any]:
+        """Means, scales and what follows from them, and what the next period goes on from."""
+        if isinstance(released, Ran):
+            assert self._next is not None
+            running = self._next._replace(releases=released.releases)
+            return self._attributes(plan, released.columns) | {"_running": running}
         low, high = self._bounds_of(plan.total.n_features)
         middle, half = middle_and_half(low, high)
         mean = np.clip(middle + half * released.mean, low, high)
@@ -970,6 +1041,62 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         X = checked_outputs(self, X)
         rows = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
         return np.asarray((rows if self.scale_ is None else rows * self.scale_) + self.mean_)
+
+
+# What ``fit_periods`` goes on from: releases and public facts only.
+FREE = ("ledger", "n_threads")
+MOST_PERIODS = 1000
+Scaler = TypeVar("Scaler", bound=PrivateStandardScaler)
+
+
+class Running(NamedTuple):
+    """Releases of the periods so far, noisy all of them."""
+
+    n_periods: int
+    parameters: dict[str, Any]
+    releases: Array
+
+    @property
+    def n_done(self) -> int:
+        """How many there were."""
+        return len(self.releases)
+
+
+def running_before(
+    scaler: PrivateStandardScaler, asked: dict[str, Any], n_periods: int | None
+) -> Running:
+    """Return what a call with these parameters goes on from, if it may."""
+    before: Running | None = vars(scaler).get("_running")
+    if before is None:
+        if "privacy_" in vars(scaler):
+            raise InvalidParameterError(
+                "n_periods: this scaler was fitted by fit, or loaded, and has no releases to go on "
+                "from; expected one that was fitted by fit_periods, or is not fitted"
+            )
+        n_periods = check.check_integer("n_periods", n_periods, 1, MOST_PERIODS)
+        return Running(n_periods, asked, np.empty((0, 0)))
+    if n_periods not in (None, before.n_periods):
+        raise InvalidParameterError.of("n_periods", got=n_periods, accepted=f"{before.n_periods}")
+    if before.n_done == before.n_periods:
+        raise InvalidParameterError(
+            f"n_periods: all {before.n_periods} releases were made; expected a new scaler"
+        )
+    for name, value in asked.items():
+        if not np.array_equal(value, before.parameters[name]):
+            raise InvalidParameterError(f"{name}: expected the value of the call before")
+    return before
+
+
+def checked_periods(periods: Any, n_done: int) -> NDArray[np.int64]:
+    """Return the period of each row; text of errors quotes none."""
+    found = np.asarray(periods)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise TypeError("periods: expected a one-dimensional array of integers")
+    if found.size and not (found.min() >= 0 and found.max() <= n_done):
+        raise InvalidParameterError(
+            f"periods: expected 0 to {n_done}, the number of releases so far"
+        )
+    return found.astype(np.int64)
 
 
 def squares(scale: Array) -> Array:

@@ -462,6 +462,21 @@ CATALOGUE = (
         ),
     ),
     Mutant(
+        "the diagonal of the factor",
+        "noise of running sums for the release of a row's own period, not for those after it too",
+        (
+            Edit(
+                "sum((Fraction(weight) ** 2 for weight in factor), Fraction(0))",
+                "sum((Fraction(weight) ** 2 for weight in factor[:1]), Fraction(0))",
+            ),
+        ),
+        (
+            "test_a_row_moves_all_releases_by_no_more_than_its_column",
+            "test_all_running_sums_together_cost_the_budget",
+            "test_a_scaler_of_every_week_costs_one_budget",
+        ),
+    ),
+    Mutant(
         "nobody pays for all rows",
         "a spend without periods that no period sees when the ledger is opened again",
         (

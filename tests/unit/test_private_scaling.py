@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,13 @@ from scipy import sparse, stats
 from sklearn.exceptions import NotFittedError
 
 from dpsvm_fast import (
+    PrivacyLedger,
     PrivateStandardScaler,
     PublicScaler,
     verify,
 )
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
+from dpsvm_fast.persist import load_model, save_model
 
 ALPHA = 1e-6
 RNG = np.random.default_rng(0)
@@ -187,3 +191,93 @@ def test_sparse_rows_stay_sparse_where_zeros_stay_zeros() -> None:
     for method in (fitted.transform, fitted.inverse_transform):
         with pytest.raises(InvalidParameterError, match="sparse"):
             method(given)
+
+
+# ------------------------------------------------------------------------- releases of every period
+
+WEEKS = ("W1", "W2", "W3", "W4")
+PERIODS = np.repeat(np.arange(len(WEEKS)), 1250)
+
+
+def rows_until(week: int) -> tuple[Any, Any]:
+    return X[week >= PERIODS], PERIODS[week >= PERIODS]
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("noise_grid", ["exact", "float"])
+def test_a_scaler_of_every_week_costs_one_budget(adjacency: str, noise_grid: str) -> None:
+    ledger = PrivacyLedger(2.0, 1e-5, adjacency, periods=WEEKS)
+    running = scaler(2.0, 1e-5, adjacency=adjacency, noise_grid=noise_grid)
+    for week in range(len(WEEKS)):
+        running.set_params(ledger=ledger.for_periods(*WEEKS[: week + 1]))
+        running.fit_periods(*rows_until(week), n_periods=4 if week == 0 else None)
+        assert verify(running.privacy_), str(verify(running.privacy_))
+        # It may continue in another process.
+        running = pickle.loads(pickle.dumps(running))
+    assert (running.privacy_.epsilon, running.privacy_.delta) == (2.0, 1e-5)
+    totals = [ledger.for_periods(week).total()[0] for week in WEEKS]
+    assert totals == sorted(totals, reverse=True)
+    assert totals[0] == pytest.approx(2.0, rel=1e-6)
+    assert running.n_samples_seen_ == pytest.approx(len(X), rel=0.05)
+    np.testing.assert_allclose(running.mean_, X.clip(LOW, HIGH).mean(axis=0), atol=0.25)
+    np.testing.assert_allclose(running.scale_, X.clip(LOW, HIGH).std(axis=0), atol=0.3)
+    (part,) = running.privacy_.parts
+    assert part.factor == (1.0, 0.5, 0.375, 0.3125)
+    for forged in ([1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.375, 0.3125], [1.0, 0.5, 0.375]):
+        record = running.privacy_.to_dict()
+        record["parts"][0]["factor"] = forged
+        assert not verify(record)
+
+
+def test_a_copy_that_goes_on_is_charged_again() -> None:
+    ledger = PrivacyLedger(2.0, 1e-5, periods=WEEKS[:2])
+    first = scaler(2.0, 1e-5, ledger=ledger.for_periods("W1"))
+    first.fit_periods(*rows_until(0), n_periods=2)
+    twin = pickle.loads(pickle.dumps(first))
+    for one in (first, twin):
+        one.set_params(ledger=ledger.for_periods("W1", "W2"))
+    first.fit_periods(*rows_until(1))
+    seen = vars(twin)["_running"].n_done
+    with pytest.raises(BudgetExceededError):
+        twin.fit_periods(*rows_until(1))
+    assert vars(twin)["_running"].n_done == seen == 1
+
+
+def test_one_period_is_a_fit() -> None:
+    once = scaler(2.0, 1e-5).fit_periods(*rows_until(0), n_periods=1)
+    assert once.privacy_.events == scaler(2.0, 1e-5).fit(X).privacy_.events
+
+
+def test_running_sums_refuse_what_they_cannot_count(tmp_path: Path) -> None:
+    now, weeks = rows_until(0)
+    ledger = PrivacyLedger(9.0, 1e-5, periods=WEEKS)
+    fresh = scaler(2.0, 1e-5, ledger=ledger)
+    for options, parameter in (({}, "ledger"), ({"delta": 0.0}, "delta")):
+        with pytest.raises(InvalidParameterError) as caught:
+            fresh.set_params(**options).fit_periods(now, weeks, n_periods=4)
+        assert caught.value.parameter == parameter
+        fresh.set_params(ledger=ledger.for_periods("W1"))
+    fresh.set_params(delta=1e-5)
+    for wrong in (weeks + 1, weeks - 1):
+        with pytest.raises(InvalidParameterError, match="periods"):
+            fresh.fit_periods(now, wrong, n_periods=4)
+    with pytest.raises(ValueError, match="periods"):
+        fresh.fit_periods(now, weeks[1:], n_periods=4)
+    with pytest.raises(TypeError, match="periods"):
+        fresh.fit_periods(now, weeks / 2.0, n_periods=4)
+    for number in (None, 0, 1001):
+        with pytest.raises((InvalidParameterError, TypeError), match="n_periods"):
+            fresh.fit_periods(now, weeks, n_periods=number)
+    assert ledger.history == ()
+    fresh.fit_periods(now, weeks, n_periods=2).set_params(ledger=None)
+    with pytest.raises(InvalidParameterError, match="n_periods"):
+        fresh.fit_periods(*rows_until(1), n_periods=3)
+    with pytest.raises(InvalidParameterError, match="epsilon"):
+        fresh.set_params(epsilon=1.0).fit_periods(*rows_until(1))
+    fresh.set_params(epsilon=2.0).fit_periods(*rows_until(1))
+    with pytest.raises(InvalidParameterError, match="n_periods"):
+        fresh.fit_periods(*rows_until(2))
+    save_model(fresh, tmp_path / "scaler.json")
+    for other in (load_model(tmp_path / "scaler.json"), fresh.fit(X)):
+        with pytest.raises(InvalidParameterError, match="n_periods"):
+            other.fit_periods(now, weeks, n_periods=2)

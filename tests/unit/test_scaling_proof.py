@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from dpsvm_fast import PrivateLinearSVC, total_privacy
+from dpsvm_fast import PrivateLinearSVC, PrivateStandardScaler, total_privacy
 from dpsvm_fast.mechanisms import moments as scaling
 from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
 from dpsvm_fast.verification import verify
@@ -143,3 +143,99 @@ def test_the_code_has_the_constants_of_the_page(d: int, with_std: bool) -> None:
         assert d**0.25 - 2.0**-10 < weight <= d**0.25
         exact = math.sqrt(d * square + weight**2) if found.counts else 2.0 * math.sqrt(d)
         assert exact * (1.0 - 1e-15) <= found.sum.sensitivity <= exact * (1.0 + 1e-12)
+
+
+# ---------------------------------------------------------------------------------- running sums
+
+N_PERIODS, D = 7, 3
+
+
+def released(rows: list[tuple[int, np.ndarray]], until: int, adjacency: str) -> np.ndarray:
+    """All releases of running sums, shape (until, numbers), with the noise of one seed."""
+    model = PrivateStandardScaler(
+        1.0, 1e-6, bounds=(-1.0, 1.0), adjacency=adjacency, random_state=5
+    )
+    for week in range(until):
+        so_far = [(period, row) for period, row in rows if period <= week]
+        model.fit_periods(
+            np.array([row for _, row in so_far]),
+            np.array([period for period, _ in so_far]),
+            n_periods=N_PERIODS,
+        )
+    return np.asarray(vars(model)["_running"].releases)
+
+
+@pytest.mark.proof("private_scaling", "Running sums")
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("week", [0, 2, N_PERIODS - 1])
+def test_a_row_moves_all_releases_by_no_more_than_its_column(adjacency: str, week: int) -> None:
+    """With one seed the noise cancels: what is left are the means of two Gaussian laws."""
+    rng = np.random.default_rng(3)
+    others = [(period, rng.uniform(-1, 1, D)) for period in range(N_PERIODS) for _ in range(3)]
+    factor = scaling.square_root_factor(N_PERIODS)
+    total = NoisyColumnMoments(
+        n_features=D, adjacency=adjacency, noise_grid="exact", mu=1.0, factor=factor
+    ).sum
+    worst = np.zeros(D) if adjacency == "add_remove" else np.ones(D)
+    reached = 0.0
+    for row in (worst, rng.uniform(-1, 1, D)):
+        there = [*others, (week, row)]
+        absent = others if adjacency == "add_remove" else [*others, (week, -row)]
+        moved = released(there, N_PERIODS, adjacency) - released(absent, N_PERIODS, adjacency)
+        squares = [sum(Fraction(float(x)) ** 2 for x in release) for release in moved]
+        assert not any(squares[:week])
+        whole = Fraction(total.sensitivity) ** 2
+        assert sum(squares, Fraction(0)) <= whole
+        reached = max(reached, float(sum(squares, Fraction(0)) / whole))
+        # Each release by itself, as the ledger is charged for it.
+        bound = Fraction(total.relation_factor) * Fraction(total.contribution)
+        for age, square in enumerate(squares[week:]):
+            assert square <= (Fraction(factor[age]) * bound) ** 2 * (1 + Fraction(1, 2**50))
+    if week == 0:
+        # The bound is met by the oldest row, and one release alone would be too little.
+        assert reached > 1.0 - 1e-9
+        column = sum(Fraction(c) ** 2 for c in factor)
+        assert column > Fraction(5, 3)
+
+
+@pytest.mark.proof("private_scaling", "Running sums")
+def test_all_running_sums_together_cost_the_budget() -> None:
+    factor = scaling.square_root_factor(52)
+    total = NoisyColumnMoments(
+        n_features=D, adjacency="add_remove", noise_grid="exact", mu=0.3, factor=factor
+    )
+    square = sum(
+        (Fraction(c) * Fraction(total.sum.contribution) / Fraction(total.sum.scale)) ** 2
+        for c in factor
+    )
+    assert 0.999 * 0.3**2 < square <= Fraction(0.3) ** 2
+
+
+@pytest.mark.proof("private_scaling", "Running sums")
+def test_weights_add_releases_up_to_all_periods() -> None:
+    factor = scaling.square_root_factor(52)
+    for n in (1, 2, 13, 52):
+        weights = scaling.sums_from(factor, n)
+        # The weight of every period in the sum of weighted sums.
+        whole = [sum(weights[t] * factor[t - i] for t in range(i, n)) for i in range(n)]
+        np.testing.assert_allclose(whole, 1.0, rtol=1e-12)
+    column = math.sqrt(sum(c * c for c in factor))
+    correlated = column * float(np.linalg.norm(scaling.sums_from(factor, 52)))
+    # Beside one fit of all rows 1, with independent noise a period the root of 52.
+    assert 2.2 < correlated < 2.4 < math.sqrt(52)
+
+
+@pytest.mark.proof("private_scaling", "Running sums")
+def test_noise_is_drawn_anew_for_every_release() -> None:
+    n_columns = 400
+    model = PrivateStandardScaler(1.0, 1e-6, bounds=(-1.0, 1.0), adjacency="replace_one")
+    zeros = np.zeros((2, n_columns))
+    for _ in range(3):
+        model.fit_periods(zeros, np.zeros(2, dtype=int), n_periods=3)
+    (part,) = model.privacy_.parts
+    releases = vars(model)["_running"].releases[:, :n_columns] / part.sigma
+    # Of 400 normal numbers, each off by six deviations with probability 2e-9.
+    assert np.all(np.abs((releases**2).mean(axis=1) - 1.0) < 6.0 * math.sqrt(2.0 / n_columns))
+    products = np.array([(releases[i] * releases[j]).mean() for i, j in ((0, 1), (0, 2), (1, 2))])
+    assert np.all(np.abs(products) < 6.0 / math.sqrt(n_columns))

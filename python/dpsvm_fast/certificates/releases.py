@@ -34,6 +34,7 @@ from dpsvm_fast.certificates.record import (
     Count,
     Delta,
     Epsilon,
+    LeftOut,
     NonNegative,
     Options,
     Positive,
@@ -345,6 +346,9 @@ class ReleasePart(Record):
         Probability with which a record is in a sum, drawn independently for each record and sum.
     last_iterate : LastIterate or None
         Where only the last of many iterates was released, and the promise is about it alone.
+    factor : tuple of float in [0, 1]
+        Where each sum is one period's: with what weights a record is in the sum of its own period,
+        in the one after, and so on. Empty where a record is in all sums alike.
     """
 
     name: Annotated[str, Words("part")]
@@ -363,6 +367,7 @@ class ReleasePart(Record):
     n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT] = 1
     sampling_rate: Annotated[Share, PROBABILITY] = 1.0
     last_iterate: LastIterate | None = None
+    factor: Annotated[tuple[Annotated[float, Range(0.0, 1.0)], ...], LeftOut()] = ()
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
 
@@ -374,6 +379,9 @@ class ReleasePart(Record):
             raise InvalidParameterError("n_steps: expected one full sum with 'gamma'")
         if self.last_iterate is not None and (self.distribution != "gaussian" or not full_batches):
             raise InvalidParameterError("last_iterate: expected None without full Gaussian sums")
+        whole = self.distribution == "gaussian" and full_batches and self.last_iterate is None
+        if self.factor and not (whole and len(self.factor) == self.n_steps):
+            raise InvalidParameterError("factor: expected a weight for each full Gaussian sum")
 
     @property
     def n_numbers(self) -> Count:
@@ -387,9 +395,16 @@ class ReleasePart(Record):
             multiplier = div_down(self.sigma, self.contribution)
             return SubsampledGaussianEvent(multiplier, self.sampling_rate, self.n_steps, adjacency)
         last = self.last_iterate
-        steps = float(self.n_steps) if last is None else last.effective_steps
+        steps = effective_sums(self.n_steps, self.factor) if last is None else last.effective_steps
         moved = mul_up(self.relation_factor, self.contribution)
         return _event_of(self, mul_up(sqrt_up(steps), moved), adjacency)
+
+
+def effective_sums(n_steps: int, factor: tuple[float, ...]) -> float:
+    """Return how many sums with all of a record tell as much: the squares of its weights."""
+    if not factor:
+        return float(n_steps)
+    return fraction_up(sum((Fraction(weight) ** 2 for weight in factor), Fraction(0)))
 
 
 def _event_of(

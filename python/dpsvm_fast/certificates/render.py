@@ -348,6 +348,11 @@ def _sums(part: ReleasePart, unit: str) -> str:
         total = f"the sum of {total}"
     if part.n_steps == 1 and part.sampling_rate == 1.0:
         return total
+    if part.factor:
+        return (
+            f"{part.n_steps} sums, one a period, each {total}; a {unit} is in that of its own "
+            "period and, with falling weights, in those after it"
+        )
     steps = "1 step" if part.n_steps == 1 else f"{part.n_steps} steps"
     if part.sampling_rate == 1.0:
         return f"{steps} over all rows, each {total}"
@@ -376,7 +381,7 @@ def _noise(part: ReleasePart) -> str:
             f"noise with density ~ exp(-beta ||b||), beta = {part.beta:.6g}, b all of {numbers} "
             "numbers"
         )
-    each = "" if part.n_steps == 1 else " in every step"
+    each = "" if part.n_steps == 1 else " in every sum" if part.factor else " in every step"
     return f"Gaussian noise, sigma = {part.sigma:.6g} on each of {numbers} numbers{each}"
 
 

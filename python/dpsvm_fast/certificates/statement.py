@@ -160,7 +160,7 @@ class Statement(Record):
         if self.adjacency == "replace_one":
             text += SAME_PERIOD
         changed: Any = self
-        assumed = (*self.assumed_public, text)
+        assumed = tuple(dict.fromkeys((*self.assumed_public, text)))
         return cast("StatementKind", replace(changed, assumed_public=assumed))
 
     def for_group(

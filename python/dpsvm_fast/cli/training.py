@@ -663,12 +663,11 @@ class AskedLedger(PrivacyLedger):
         self,
         event: PrivacyEvent | tuple[PrivacyEvent, ...],
         label: str = "",
-        *,
-        unit: str | None = None,
+        **how: Any,
     ) -> None:
         """Spend as ever."""
         self.asked = True
-        super().spend(event, label, unit=unit)
+        super().spend(event, label, **how)
 
 
 # Options of a command that spends.

@@ -95,8 +95,9 @@ def private_fit(
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
     estimator._refuse_owners(facts)
     plan = estimator.plan(facts)
+    how: Any = {"unit": facts.unit, "by_age": plan.by_age}
     if ledger is not None:
-        ledger.check(plan.events, unit=facts.unit)
+        ledger.check(plan.events, **how)
     rows.read()
     if rows.facts != facts:
         raise ValueError(
@@ -112,7 +113,7 @@ def private_fit(
     if rows.verbose:
         sys.stdout.write(f"{name}: {plan.summary()}\n")
     if ledger is not None:
-        ledger.spend(plan.events, spend_label(estimator, reasons), unit=facts.unit)
+        ledger.spend(plan.events, spend_label(estimator, reasons), **how)
         LOG.info("%s: charged", name)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion).of_unit(facts.unit)

@@ -544,6 +544,8 @@ class ArrayRows:
         Otherwise ``y`` is ignored and every row is of class 0.
     groups, sample_weight : object, optional
         Persons and weights, as they were passed to ``fit``.
+    periods : ndarray of int, optional
+        The period of each row.
     """
 
     def __init__(
@@ -556,8 +558,10 @@ class ArrayRows:
         labelled: bool = True,
         groups: Any = None,
         sample_weight: Any = None,
+        periods: Any = None,
     ) -> None:
         self.X, self.classes = X, classes
+        self._periods = periods
         self.n_threads: int = estimator.n_threads
         self.low_memory = getattr(estimator, "low_memory", False)
         self.verbose = bool(getattr(estimator, "verbose", False))
@@ -616,6 +620,8 @@ class ArrayRows:
         else:
             self.X = checked_training_rows(probe, self.X)
             self.codes = np.zeros(self.X.shape[0], dtype=np.int64)
+        if self._periods is not None and len(self._periods) != self.n_here:
+            raise ValueError("periods: expected one for each row of X")
         if self._class_weight is not None:
             class_factors(self._class_weight, self.classes)
         if self._groups is not None or self._weighted:
@@ -634,6 +640,12 @@ class ArrayRows:
         if self._owners is None:
             return int(self.X.shape[0])
         return self._owners.n_persons if self._counted else self._owners.total
+
+    def of_period(self, period: int) -> ArrayRows:
+        """Rows of one period, once all are read."""
+        part, own = copy.copy(self), self._periods == period
+        part.X, part.codes = self.X[own], self.codes[own]
+        return part
 
     @property
     def n_here(self) -> int:

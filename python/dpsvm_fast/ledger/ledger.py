@@ -111,6 +111,7 @@ Opened = TypeVar("Opened", bound="PrivacyLedger")
 Events = tuple[PrivacyEvent, ...]
 AnyComposition = Composition | AdaptiveComposition
 Compositions = dict[str, AnyComposition]
+Charges = list[tuple[PrivacyEvent, tuple[str, ...]]]
 
 
 class PrivacyLedger:
@@ -346,7 +347,9 @@ class PrivacyLedger:
                 "rows alone, as persons can return",
             )
         handle = object.__new__(type(self))
-        handle._whole, handle._charged = self._whole, tuple(dict.fromkeys(periods))
+        # In the order in which they were declared.
+        own = tuple(name for name in self.periods if name in periods)
+        handle._whole, handle._charged = self._whole, own
         handle._budget, handle._strict, handle._spent = self._budget, self._strict, (0, 0.0)
         return handle
 
@@ -356,6 +359,7 @@ class PrivacyLedger:
         label: str = "",
         *,
         unit: str | None = None,
+        by_age: bool = False,
     ) -> None:
         """Record an event, or refuse it; atomic among all threads and processes.
 
@@ -369,6 +373,9 @@ class PrivacyLedger:
         unit : {"row", "person", "party"}, optional
             What the events are about, which has to be the unit of the ledger; so it is when left
             out.
+        by_age : bool, default=False
+            Whether of several events the first is charged to the last one of these periods, the
+            next to the period before it, and so on: there are as many of both.
 
         Raises
         ------
@@ -381,18 +388,30 @@ class PrivacyLedger:
         """
         check_type("label", label, str, "a string")
         self._check_unit(unit)
-        events = event if isinstance(event, tuple) else (event,)
-        self._whole._record(events, label, self._charged)
+        self._whole._record(self._charges(event, by_age), label)
 
-    def _record(self, events: Events, label: str, charged: tuple[str, ...]) -> None:
-        """Record events about the rows of these periods, or of all."""
+    def _charges(self, event: PrivacyEvent | Events, by_age: bool) -> Charges:  # noqa: FBT001
+        """Events, each with the periods that it is charged to; none for all rows."""
+        events = event if isinstance(event, tuple) else (event,)
+        if not by_age:
+            return [(part, self._charged) for part in events]
+        if len(events) != len(self._charged):
+            raise InvalidParameterError.of(
+                "ledger",
+                got=f"{len(self._charged)} periods",
+                accepted=f"ledger.for_periods() of the {len(events)} periods so far, in order",
+            )
+        return [(part, (name,)) for part, name in zip(events, self._charged[::-1], strict=True)]
+
+    def _record(self, charges: Charges, label: str) -> None:
+        """Record events about the rows of their periods, or of all."""
         with self._lock:
             for tries in range(FREE_TRIES, -1, -1):
                 # Decided before the file is locked, and valid if nobody spends in the meantime.
                 known, decision = len(self._records), None
                 refusal: BudgetExceededError | None = None
                 try:
-                    decision = self._admitted(events, charged) if tries else None
+                    decision = self._admitted(charges) if tries else None
                 except BudgetExceededError as error:
                     refusal = error
                 with self._up_to_date() as session:
@@ -400,10 +419,10 @@ class PrivacyLedger:
                         continue
                     if refusal is not None:
                         raise refusal
-                    decision = decision or self._admitted(events, charged)
+                    decision = decision or self._admitted(charges)
                     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
                     records = [
-                        SpendRecord(part, label, now, os.getpid(), charged) for part in events
+                        SpendRecord(part, label, now, os.getpid(), names) for part, names in charges
                     ]
                     if session is not None:
                         session.append(len(self._records) + 1, records)
@@ -413,20 +432,20 @@ class PrivacyLedger:
                 return
 
     def check(
-        self, event: PrivacyEvent | tuple[PrivacyEvent, ...], *, unit: str | None = None
+        self, event: PrivacyEvent | Events, *, unit: str | None = None, by_age: bool = False
     ) -> None:
         """Raise what ``spend`` would raise; record nothing.
 
         Parameters
         ----------
-        event, unit
+        event, unit, by_age
             As of ``spend``.
         """
         self._check_unit(unit)
         whole = self._whole
         with whole._lock:
             whole._catch_up()
-            whole._admitted(event if isinstance(event, tuple) else (event,), self._charged)
+            whole._admitted(self._charges(event, by_age))
 
     def _check_unit(self, unit: str | None) -> None:
         """Refuse events of another unit; ``None`` stands for that of the ledger."""
@@ -748,13 +767,16 @@ class PrivacyLedger:
                 self._store = store
         return self._store
 
-    def _admitted(self, events: Events, charged: tuple[str, ...]) -> Compositions:
-        """Return what touches these periods with the events; raises if any exceeds the budget."""
+    def _admitted(self, charges: Charges) -> Compositions:
+        """Return what touches their periods with the events; raises if any exceeds the budget."""
         check_arithmetic()
+        names = [name for _, periods in charges for name in periods]
+        everywhere = not all(periods for _, periods in charges)
         found = {}
-        for name, before in self._compositions(charged).items():
+        for name, before in self._compositions(() if everywhere else tuple(names)).items():
             composed = before.copy()
-            for part in events:
+            own = tuple(part for part, periods in charges if not periods or name in periods)
+            for part in own:
                 composed.add(part)
             if isinstance(composed, AdaptiveComposition):
                 fits = composed.fits()
@@ -762,7 +784,7 @@ class PrivacyLedger:
                 most = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
                 fits = composed.fits(*most)
             if not fits:
-                raise BudgetExceededError(self._refusal(events, name, before))
+                raise BudgetExceededError(self._refusal(own, name, before))
             found[name] = composed
         return found
 

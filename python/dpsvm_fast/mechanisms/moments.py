@@ -7,19 +7,21 @@ Proved in docs/proofs/auto_pipeline.md, section "Whitening".
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement
 from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
+from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
     NoisySum,
@@ -28,7 +30,7 @@ from dpsvm_fast.mechanisms.noise import (
 )
 from dpsvm_fast.mechanisms.plan import Plan, Rows
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
-from dpsvm_fast.rounding import div_up, fraction_up, sqrt_up
+from dpsvm_fast.rounding import div_up, fraction_up, mul_up, sqrt_up
 
 # The noisy mean of private rows, with their noisy number, in one release.
 #
@@ -207,6 +209,8 @@ class NoisyColumnMoments(SumRelease):
     n_features : int
     with_std : bool
         Whether squares are released at all.
+    factor : tuple of float
+        Where sums are released for several periods: as in ``square_root_factor``.
 
     Notes
     -----
@@ -216,6 +220,7 @@ class NoisyColumnMoments(SumRelease):
 
     n_features: int
     with_std: bool = True
+    factor: tuple[float, ...] = ()
 
     @property
     def count_weight(self) -> Fraction:
@@ -235,13 +240,22 @@ class NoisyColumnMoments(SumRelease):
         factor = 1.0
         if not counts:
             factor = div_up(2.0, float(PAIR_NORM)) if squares else 2.0
-        return self.of_multiples(
-            SUM_GRID,
+        unit = SUM_GRID * FACTOR_GRID if self.factor else SUM_GRID
+        noise = self.of_multiples(
+            unit,
             name="moments" if squares else "means",
             clip_norm=clip_norm,
             relation_factor=factor,
             shape=(d * (1 + squares) + counts,),
+            n_steps=max(1, len(self.factor)),
+            factor=self.factor,
         )
+        if self.factor and noise.grid not in (None, unit):
+            raise InvalidParameterError(
+                "epsilon: expected a larger one, or a larger delta: the noise of running sums is "
+                "drawn on a fixed grid, which is too fine for so much of it"
+            )
+        return noise
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedColumns:
         """Means and variances of the mapped columns."""
@@ -291,15 +305,21 @@ class NoisyColumnMoments(SumRelease):
         self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: int
     ) -> NDArray[np.float64]:
         """The sum of all contributions: multiples of 2**-23, clamped to those a float holds."""
+        return self.units(first, second, n_rows).astype(np.float64) * SUM_GRID
+
+    def units(
+        self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: int
+    ) -> NDArray[np.int64]:
+        """The same as whole numbers of units."""
         parts = [first * 8]
         if self.with_std:
             offset = int(PAIR_NORM * 2**23) * n_rows
             parts.append(second * int(SQUARE_WEIGHT * 8) - offset)
-        units = np.clip(np.concatenate(parts), -MOST_UNITS, MOST_UNITS).astype(np.float64)
+        units = np.clip(np.concatenate(parts), -MOST_UNITS, MOST_UNITS)
         if self.counts:
             rows = int(self.count_weight * 2**23) * n_rows
-            units = np.append(units, float(min(rows, MOST_UNITS)))
-        return np.asarray(units * SUM_GRID)
+            units = np.append(units, min(rows, MOST_UNITS))
+        return units
 
     def _variance(
         self, mean: NDArray[np.float64], squares: NDArray[np.float64], noise: float
@@ -607,3 +627,105 @@ class SumPlan(Plan):
             caveats=own + caveats,
             **occasion,
         )
+
+
+# Running sums: what the rows of all periods so far add up to, released after every period.
+#
+# Proved in docs/proofs/private_scaling.md, section "Running sums". Noisy are not the sums G of the
+# periods but C G, with a lower triangular Toeplitz matrix C near the root of that of ones; what is
+# wanted of them is post-processing. A record is in one row of G, so it moves C G by the norm of a
+# column of C. Nothing secret is kept: rows of earlier periods are handed over again.
+
+# What the entries of C are multiples of, so that weighted sums are exact.
+FACTOR_GRID = 2.0**-6
+# Weighted sums with noise stay inside 64 bits.
+MOST_STEPS = 2**61
+
+
+def square_root_factor(n_periods: int) -> tuple[float, ...]:
+    r"""First column of C: :math:`\binom{2k}{k} 4^{-k}`, rounded to a multiple of 2**-6 above 0.
+
+    Examples
+    --------
+    >>> square_root_factor(4)
+    (1.0, 0.5, 0.375, 0.3125)
+    """
+    found, entry = [], 1.0
+    for k in range(n_periods):
+        found.append(max(1.0, round(entry / FACTOR_GRID)) * FACTOR_GRID)
+        entry *= (2 * k + 1) / (2 * k + 2)
+    return tuple(found)
+
+
+def sums_from(factor: tuple[float, ...], n_done: int) -> NDArray[np.float64]:
+    """With what weights the releases so far, first to last, add up to the sum of all periods."""
+    weights = np.zeros(n_done)
+    for k in range(n_done):
+        weights[k] = 1.0 - np.dot(factor[1 : k + 1], weights[:k][::-1])
+    return weights[::-1]
+
+
+class Ran(NamedTuple):
+    """Moments of all rows so far, and the noisy weighted sums of each period."""
+
+    columns: ReleasedColumns
+    releases: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningMoments(SumPlan):
+    """Plan of the next of several releases of running sums.
+
+    Parameters
+    ----------
+    total : NoisyColumnMoments
+        With a factor.
+    before : ndarray of shape (n_done, n_numbers)
+        Earlier releases, public.
+
+    Notes
+    -----
+    Guarantees: this release is a Gaussian mechanism for records of each period so far, with the
+    parameters of ``events``; all of them together are one with the parameter of ``total``.
+    """
+
+    by_age = True
+
+    total: NoisyColumnMoments
+    before: NDArray[np.float64]
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What this release costs records of this period, of the one before, and so on."""
+        noise = self.total.sum
+        moved = mul_up(noise.relation_factor, noise.contribution)
+        return tuple(
+            GaussianEvent(noise.scale, mul_up(weight, moved), self.adjacency)
+            for weight in noise.factor[: len(self.before) + 1]
+        )
+
+    def run(self, rows: Any, source: _core.NoiseSource) -> Ran:
+        """Release the next weighted sum, and post-process all of them."""
+        noise, now = self.total.sum, len(self.before)
+        units: Any = np.zeros(noise.size, dtype=object)
+        for period, weight in enumerate(reversed(noise.factor[: now + 1])):
+            part = rows.of_period(period)
+            first, second = part.column_moments(self.public)
+            own = self.total.units(first, second, int(part.n_rows))
+            # Whole numbers without end: nothing is rounded.
+            units += int(weight / FACTOR_GRID) * own.astype(object)
+        exact = np.clip(units, -MOST_STEPS, MOST_STEPS).astype(np.int64)
+        unit = SUM_GRID * FACTOR_GRID
+        if noise.grid is None:
+            noisy = exact * unit + source.gaussian(exact.size, noise.scale, rows.n_threads)
+        else:
+            drawn = source.gaussian_on_grid(exact.size, noise.scale, noise.grid, rows.n_threads)
+            noisy = (exact + drawn).astype(np.float64) * noise.grid
+        releases = np.vstack([self.before, noisy])
+        weights = sums_from(noise.factor, now + 1)
+        deviation = noise.scale * float(np.linalg.norm(weights))
+        moved = mul_up(noise.relation_factor, noise.contribution)
+        # As if there had been one sum with so much noise.
+        seen = dataclasses.replace(self.total, factor=(), mu=moved / deviation)
+        total = (weights[:, None] * releases).sum(axis=0)
+        return Ran(seen.finished(total, int(rows.n_rows)), releases)

@@ -19,6 +19,7 @@ from dpsvm_fast.certificates import (
     PrivacyEvent,
     ReleasePart,
 )
+from dpsvm_fast.certificates.releases import effective_sums
 from dpsvm_fast.certificates.words import PRODUCTS, summed
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.rounding import (
@@ -356,6 +357,8 @@ class NoisySum:
         What rounding adds to a contribution.
     n_steps : int >= 1
         Number of sums.
+    factor : tuple of float in [0, 1]
+        Of sums of one period each: weights of a record in that of its own and in those after.
     """
 
     name: str
@@ -369,6 +372,7 @@ class NoisySum:
     grid: float | None = None
     rounding: float = 0.0
     n_steps: int = 1
+    factor: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuses budgets so small that no float, or no grid however coarse, suits the noise."""
@@ -420,7 +424,7 @@ class NoisySum:
     def sensitivity(self) -> float:
         """Bound of the distance between what neighbours hand to the noise, over all steps."""
         moved = mul_up(self.relation_factor, self.contribution)
-        return mul_up(sqrt_up(float(self.n_steps)), moved)
+        return mul_up(sqrt_up(effective_sums(self.n_steps, self.factor)), moved)
 
     @cached_property
     def scale(self) -> float:
@@ -461,6 +465,7 @@ class NoisySum:
             shape=self.shape,
             epsilon=None if gaussian else self.epsilon,
             n_steps=self.n_steps,
+            factor=self.factor,
         )
 
     def release(

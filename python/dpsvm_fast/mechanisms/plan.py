@@ -6,7 +6,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,9 @@ class Plan(ABC):
     A subclass has ``run``, which makes the releases, and ``statement``, which says what they
     promise.
     """
+
+    # Whether the events are those of rows of the last period, of the one before, and so on.
+    by_age: ClassVar[bool] = False
 
     @property
     @abstractmethod

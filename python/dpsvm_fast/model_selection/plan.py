@@ -396,9 +396,7 @@ class CandidateLedger(PrivacyLedger):
         self._planned = allotment.events
         self._paid = 0
 
-    def spend(
-        self, event: PrivacyEvent | Events, label: str = "", *, unit: str | None = None
-    ) -> None:
+    def spend(self, event: PrivacyEvent | Events, label: str = "", **how: Any) -> None:
         """Record events that were planned; refuse all others."""
         events = event if isinstance(event, tuple) else (event,)
         with self._lock:
@@ -408,7 +406,7 @@ class CandidateLedger(PrivacyLedger):
                     "this fit asks for another release than the search has paid for, because an "
                     "estimator has other parameters than when the search was planned"
                 )
-            super().spend(events, label, unit=unit)
+            super().spend(events, label, **how)
             self._paid += len(events)
 
 

@@ -310,6 +310,10 @@ WHITENINGS = {"private_linear": 3, "private_kernel": 3}
 COUNTED = ("cells", "metrics")
 
 
+# What the weights of running sums are multiples of.
+FACTOR_GRID = 2.0**-6
+
+
 class _Sum(NamedTuple):
     """What is known of a sum by its name."""
 
@@ -390,7 +394,9 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     close = Fraction(below) < exact <= Fraction(part.contribution)
     factor = 1.0 if statement.adjacency == "add_remove" else known.exchanged
     right = factor <= part.relation_factor <= factor * (1.0 + ROUNDING_SLACK)
-    grid = 0.0 if part.grid is None or part.grid <= known.free_grid else part.grid
+    # Sums with weights are multiples of a finer unit.
+    free = known.free_grid * (FACTOR_GRID if part.factor else 1.0)
+    grid = 0.0 if part.grid is None or part.grid <= free else part.grid
     moved = grid * math.sqrt(part.n_numbers) * (1.0 - ROUNDING_SLACK)
     problems = failures(
         (not _has_form(part, known.form), "shape is not that of such a sum"),
@@ -406,6 +412,12 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
         problems += follows("clip_norm", part.clip_norm, 1.0)
     if part.name in COLUMN_SQUARES:
         problems += _check_columns(statement, part)
+    if part.factor and (
+        part.name not in COLUMN_SQUARES
+        or part.factor[0] != 1.0
+        or any(weight % FACTOR_GRID for weight in part.factor)
+    ):
+        problems.append("factor is not one of running sums of columns")
     if part.last_iterate is not None:
         problems += _check_last_iterate(statement, part, part.last_iterate)
     return problems
@@ -547,6 +559,8 @@ def _sum_cost(part: ReleasePart) -> tuple[Any, ...]:
         return ("subsampled_gaussian", cost, part.sampling_rate, part.n_steps)
     last = part.last_iterate
     steps = part.n_steps if last is None else _counted(last, part.n_steps)
+    if part.factor:
+        steps = math.fsum(weight * weight for weight in part.factor)
     return ("gaussian", math.sqrt(steps) * moved / part.sigma)
 
 
