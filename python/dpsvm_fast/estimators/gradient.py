@@ -40,7 +40,7 @@ from dpsvm_fast.mechanisms.plan import Facts
 MOMENTUM_ONLY = {"momentum": 0.0, "nesterov": False}
 ADAM_ONLY = {"betas": (0.9, 0.999), "stabilizer": "auto", "noise_correction": False}
 # May change between calls of partial_fit: they change no result.
-FREE = ("n_threads", "verbose")
+FREE = ("n_threads", "verbose", "ledger")
 # The widths for which the automatic steps were chosen: scores of the size of the noise in them.
 AUTOMATIC_SMOOTHING = {"softmax_margin": 1.0, "softplus": 1.0}
 AUTOMATIC_MARGIN = 1.0

@@ -1,0 +1,163 @@
+"""Fifty-two weekly models under one budget, on streams that stay and streams that drift.
+
+Every week brings new rows; half of them train, the others test. Rows of one week share no budget
+with those of another (``PrivacyLedger(periods=...)``). ``python -m benches.weeks [PNG]`` prints
+mean accuracies and draws them over time, with DPSVM_DATA set for the real rows.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benches.papers.data import load
+from dpsvm_fast import GradientPerturbationSVC, PrivacyLedger, PrivateLinearSVC
+from dpsvm_fast.accounting import gaussian_epsilon, gaussian_sigma
+
+EPSILON, DELTA, N_WEEKS = 1.0, 1e-5, 52
+WEEKS = [f"2026-W{week:02}" for week in range(1, N_WEEKS + 1)]
+# An older model counts this much less for every week; a model on all rows is made so often.
+DECAY, EVERY = 0.6, 4
+# Of every week; a class lies at one of two places, and its rows around it.
+N_ROWS, N_FEATURES, N_CLASSES, RADIUS, SPREAD = 800, 12, 4, 1.2, 0.6
+JITTER = 0.15
+
+Array = NDArray[Any]
+Week = tuple[Array, Array]
+METHODS = (
+    "first week alone",
+    "all rows so far, ε/√52",
+    "every week",
+    "partial_fit",
+    "mean of weekly scores",
+)
+
+
+def drifting(angle: Any, seed: int) -> tuple[list[Week], Array, Array]:
+    """Classes whose centres turn from one set of places to another; ``angle`` of time 0..1."""
+    rng = np.random.default_rng(seed)
+    ends = rng.normal(size=(2, N_CLASSES, N_FEATURES))
+    ends *= RADIUS / np.linalg.norm(ends, axis=2, keepdims=True)
+    weeks = []
+    for time in np.linspace(0.0, 1.0, N_WEEKS):
+        centres = np.cos(angle(time)) * ends[0] + np.sin(angle(time)) * ends[1]
+        y = rng.integers(0, N_CLASSES, N_ROWS)
+        weeks.append((centres[y] + SPREAD * rng.normal(size=(N_ROWS, N_FEATURES)), y))
+    return weeks, np.full(N_FEATURES, -3.0), np.full(N_FEATURES, 3.0)
+
+
+def ordered(name: str, by: Any, seed: int) -> tuple[list[Week], Array, Array] | None:
+    """A real set, cut into weeks in the order of something that moves, up to some jitter."""
+    data = load(name)
+    if data is None:
+        return None
+    rng = np.random.default_rng(seed)
+    moving = by(data.X)
+    order = np.argsort(moving + JITTER * moving.std() * rng.normal(size=moving.size))
+    weeks = [(data.X[part], data.y[part]) for part in np.array_split(order, N_WEEKS)]
+    return weeks, data.low, data.high
+
+
+def scores(model: Any, X: Array) -> Array:
+    """A column for each class, also of two."""
+    found = model.decision_function(X)
+    return found if found.ndim == 2 else np.column_stack([-found, found]) / 2.0
+
+
+def accuracies(weeks: list[Week], low: Array, high: Array) -> dict[str, list[float]]:
+    """Accuracy of every method in every week, or every few of them, on that week's other rows."""
+    classes = np.unique(np.concatenate([y for _, y in weeks]))
+    share = gaussian_epsilon(DELTA, gaussian_sigma(EPSILON, DELTA) * np.sqrt(N_WEEKS))
+    common: dict[str, Any] = {"delta": DELTA, "classes": classes}
+    ledger = PrivacyLedger(EPSILON, DELTA, periods=WEEKS)
+    # A budget of its own: another world, in which only this is done.
+    other = PrivacyLedger(EPSILON, DELTA, periods=WEEKS)
+    going = GradientPerturbationSVC(EPSILON, **common)
+    first = None
+    found: dict[str, list[float]] = {method: [] for method in METHODS}
+    totals = np.zeros(0)
+    models: list[Any] = []
+    for week, (X, y) in enumerate(weeks):
+        half = len(y) // 2
+        X_test, y_test = X[half:], y[half:]
+        mine = ledger.for_periods(WEEKS[week])
+        model = PrivateLinearSVC(EPSILON, bounds=(low, high), ledger=mine, **common)
+        models.append(model.fit(X[:half], y[:half]))
+        first = first or model
+        totals = sum(DECAY**age * scores(m, X_test) for age, m in enumerate(reversed(models[-8:])))
+        found["first week alone"].append(first.score(X_test, y_test))
+        found["every week"].append(model.score(X_test, y_test))
+        found["mean of weekly scores"].append(float(np.mean(classes[totals.argmax(1)] == y_test)))
+        unit = (2.0 * X - low - high) / (high - low) / np.sqrt(X.shape[1])
+        going.set_params(ledger=other.for_periods(WEEKS[week]), max_samples=len(weeks[0][1]) // 2)
+        going.partial_fit(unit[:half], y[:half])
+        found["partial_fit"].append(going.score(unit[half:], y_test))
+        if week % EVERY == EVERY - 1:
+            so_far = [[part[: len(part) // 2] for part in pair] for pair in weeks[: week + 1]]
+            every = PrivateLinearSVC(share, bounds=(low, high), **common)
+            every.fit(*(np.concatenate(part) for part in zip(*so_far, strict=True)))
+            found["all rows so far, ε/√52"].append(every.score(X_test, y_test))
+    for spent in (ledger, other):
+        assert spent.total()[0] <= EPSILON * (1.0 + 1e-9)
+    return found
+
+
+def streams(seed: int) -> dict[str, tuple[list[Week], Array, Array] | None]:
+    """All of them by name."""
+    return {
+        "nothing moves": drifting(lambda time: 0.0, seed),
+        "half a turn": drifting(lambda time: np.pi * time, seed),
+        "a jump in week 27": drifting(lambda time: np.pi / 2 * (time > 0.5), seed),
+        "adult, by age": ordered("adult", lambda X: X[:, 0], seed),
+        "mnist, by ink": ordered("mnist", lambda X: X.sum(axis=1), seed),
+    }
+
+
+def draw(found: dict[str, dict[str, list[float]]], path: Path) -> None:
+    """Accuracy over time, a panel for each stream."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 3, figsize=(9.6, 5.4), sharex=True, layout="constrained")
+    *panels, last = axes.flat
+    styles = ("0.6", "C1", "C0", "C2", "k")
+    for ax, (name, of) in zip(panels, found.items(), strict=False):
+        for (method, values), colour in zip(of.items(), styles, strict=True):
+            step = N_WEEKS // len(values)
+            ax.plot(range(step, N_WEEKS + 1, step), values, color=colour, label=method, lw=1.1)
+        ax.set_title(name, fontsize=10)
+        ax.grid(alpha=0.3)
+    last.axis("off")
+    last.legend(*panels[0].get_legend_handles_labels(), loc="center", frameon=False)
+    figure.supxlabel("week", fontsize=10)
+    figure.supylabel("accuracy on the week's other rows", fontsize=10)
+    figure.savefig(path, dpi=100)
+
+
+def main(figure: str = "", n_seeds: int = 3) -> None:
+    """Print the table and draw the figure of the first seed."""
+    warnings.simplefilter("ignore")
+    shown: dict[str, dict[str, list[float]]] = {}
+    means: dict[str, list[list[float]]] = {}
+    for seed in range(n_seeds):
+        for name, stream in streams(seed).items():
+            if stream is not None and (seed == 0 or "by" not in name):
+                found = accuracies(*stream)
+                shown.setdefault(name, found)
+                means.setdefault(name, []).append([float(np.mean(of)) for of in found.values()])
+    print(f"| stream | {' | '.join(METHODS)} |\n|{'---|' * (len(METHODS) + 1)}")
+    for name, runs in means.items():
+        print(f"| {name} | {' | '.join(f'{mean:.3f}' for mean in np.mean(runs, axis=0))} |")
+    if figure:
+        draw(shown, Path(figure))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])
