@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
-from dpsvm_fast import PrivacyLedger, verify
+from dpsvm_fast import PrivacyLedger, data, verify
 from dpsvm_fast.cli import main
 from dpsvm_fast.cli import training as rows
 from dpsvm_fast.data import TableSchema, open_table
@@ -72,9 +73,186 @@ def bound_to(certificate: Path, model: Path) -> bool:
     return found.ok and "model_sha256" in json.loads(certificate.read_text(encoding="utf-8"))
 
 
+def owned(folder: Path, *, weights: bool = True) -> NDArray[np.int64]:
+    """Persons and weights beside the rows of all files, and in the schema; returns the persons."""
+    rng = np.random.default_rng(5)
+    persons = (60 * rng.random(600) ** 1.7).astype(np.int64)
+    for name in ("rows.csv", "new.csv"):
+        head, *lines = (folder / name).read_text(encoding="utf-8").splitlines()
+        found = [f"{line},patient {persons[i]},{0.25 * (i % 7)}" for i, line in enumerate(lines)]
+        text = "\n".join([f"{head},who,share", *found]) + "\n"
+        (folder / name).write_text(text, encoding="utf-8")
+    roles = 'person = "who"\nweight = "share"\n' if weights else 'person = "who"\n'
+    (folder / "schema.toml").write_text(roles + SCHEMA, encoding="utf-8")
+    return persons
+
+
 def through_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the size, rows are decoded to a temporary folder."""
     monkeypatch.setattr(rows, "_largest_size", lambda table: None)
+
+
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+class TestPersons:
+    @pytest.mark.parametrize("model", ["linear", "gradient"])
+    def test_the_way_to_the_rows_changes_no_release(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        model: str,
+    ) -> None:
+        owned(folder)
+        words = ("fit", "rows.csv", *FIT, "--seed", "3", "--model", model, "--temp", "temp")
+        words += ("--max-weight", "1.25", "--class-weight", "a=2,c=1.5")
+        record = json.loads(done(capsys, *words, "-o", "memory.json", "--json"))
+        assert record["unit"] == "person"
+        seen = []
+        through_files(monkeypatch)
+        whole = data.Table.to_partitions
+
+        def watched(self: Any, *given: Any, **named: Any) -> Any:
+            seen.append((self, whole(self, *given, **named)))
+            for path in (folder / "temp").rglob("*"):
+                assert path.is_dir() or b"patient" not in path.read_bytes()
+            return seen[-1][1]
+
+        monkeypatch.setattr(data.Table, "to_partitions", watched)
+        for part, name in ((10_000, "mapped.json"), (77, "parts.json")):
+            monkeypatch.setattr(rows.Room, "part", lambda self, n_features, part=part: part)
+            monkeypatch.setattr(rows.Room, "kept_parts", lambda self, n_bytes, n_parts: 2)
+            done(capsys, *words, "-o", name)
+        assert [len(parts) for _, parts in seen] == [1, 8]
+        models = [load_model(f"{name}.json") for name in ("memory", "mapped", "parts")]
+        last = [getattr(one, "steps", [(0, one)])[-1][1] for one in models]
+        for other in last[1:]:
+            assert np.array_equal(last[0].coef_, other.coef_)
+        assert last[0].class_weight == {"a": 2.0, "c": 1.5}
+        assert last[0].max_weight == 1.25
+        for path in folder.glob("*.json"):
+            assert b"patient" not in path.read_bytes()
+        assert not list((folder / "temp").iterdir())
+
+    def test_a_person_is_in_one_part_of_a_file(self, folder: Path) -> None:
+        persons = owned(folder)
+        table = open_table("rows.csv", TableSchema.load("schema.toml"), owners=True)
+        X, y, own = table.read()
+        groups = own["groups"]
+        assert len(set(groups.tolist())) == np.unique(persons).size
+        assert all(len(set(groups[persons == p].tolist())) == 1 for p in np.unique(persons))
+        assert own["sample_weight"].tolist() == [0.25 * (i % 7) for i in range(600)]
+        for step in (50, 600):
+            parts = table.to_partitions(folder / f"parts-{step}", rows_per_partition=step)
+            blocks = [loader() for loader in parts.loaders]
+            found = [set(block[2].tolist()) for block in blocks]
+            assert sum(map(len, found)) == len(set.union(*found))
+            # The same rows, each with its own label, person and weight.
+            whole = list(zip(X.tolist(), y, groups, own["sample_weight"], strict=True))
+            moved = [row for x, *others in blocks for row in zip(x.tolist(), *others, strict=True)]
+            assert sorted(map(repr, map(tuple, moved))) == sorted(map(repr, map(tuple, whole)))
+            names = {path.name for path in (folder / f"parts-{step}").iterdir()}
+            assert names == {"X.npy", "y.npy", "groups.npy", "sample_weight.npy"}
+        # Ids of another run are other digests.
+        again = open_table("rows.csv", table.schema, owners=True).read()[2]["groups"]
+        assert not set(again.tolist()) & set(groups.tolist())
+
+    def test_schemas_know_the_roles(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        words = ("fit", "rows.csv", "--write-schema", "new.toml", "--target", "kind")
+        owned(folder)
+        done(capsys, *words, "--person-column", "who")
+        text = (folder / "new.toml").read_text(encoding="utf-8")
+        assert 'person = "who"' in text
+        assert "\nwho" not in text
+        said = json.loads(done(capsys, "schema", "check", "schema.toml", "rows.csv", "--json"))
+        assert (said["person"], said["weight"], said["n_features"]) == ("who", "share", 6)
+        # Predictions ask for no persons, and mind none.
+        done(capsys, "fit", "rows.csv", *FIT, "-o", "m.json")
+        for name in ("rows.csv", "new.csv"):
+            done(capsys, "predict", "m.json", name, "-o", f"{name}.p.csv")
+        assert read_model("m.json").schema.person == "who"
+
+    def test_models_are_evaluated_by_persons(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        owned(folder)
+        done(capsys, "fit", "rows.csv", *FIT, "-o", "m.json")
+        words = ("evaluate", "m.json", "new.csv", "--epsilon", "3", "--certificate", "c.json")
+        done(capsys, "budget", "create", "b.budget", "--epsilon", "5", "--delta", "1e-4",
+             "--unit", "person")  # fmt: skip
+        record = json.loads(done(capsys, *words, "--budget", "b.budget", "--json"))
+        assert record["unit"] == "person"
+        certificate = (folder / "c.json").read_text(encoding="utf-8")
+        assert verify(certificate).ok
+        assert json.loads(certificate)["unit"] == "person"
+
+    @pytest.mark.parametrize("option", ["--person-column", "--weight-column"])
+    def test_options_name_columns(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], option: str
+    ) -> None:
+        owned(folder)
+        (folder / "schema.toml").write_text(f'extra_columns = "ignore"\n{PLAIN}', "utf-8")
+        name = "who" if option.startswith("--p") else "share"
+        words = ("fit", "rows.csv", *FIT, "-o", "m.json", "--json", option, name)
+        unit = json.loads(done(capsys, *words))["unit"]
+        assert unit == ("person" if name == "who" else "row")
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (("--budget", "rows.budget"), "--unit person"),
+            (("--person-column", "nobody"), "it has no column"),
+            (("--person-column", "x0"), "cannot be a feature"),
+            (("--class-weight", "z=1"), "--class-weight"),
+            (("--class-weight", "a=-1"), "class-weight"),
+            (("--max-weight", "0"), "--max-weight"),
+            (("--model", "objective"), "objective"),
+        ],
+    )
+    def test_what_is_wrong_is_told_and_costs_nothing(
+        self,
+        folder: Path,
+        capsys: pytest.CaptureFixture[str],
+        words: tuple[str, ...],
+        told: str,
+    ) -> None:
+        owned(folder)
+        if "objective" in words or "x0" in words:
+            text = f'person = "who"\nweight = "share"\n{PLAIN}'
+            (folder / "schema.toml").write_text(text, encoding="utf-8")
+        done(capsys, "budget", "create", "rows.budget", "--epsilon", "9", "--delta", "1e-3")
+        assert main(["fit", "rows.csv", *FIT, "-o", "m.json", *words]) == 2
+        said = capsys.readouterr().err
+        assert told.lower() in said.lower()
+        assert "patient" not in said
+        assert not (folder / "m.json").exists()
+        assert not PrivacyLedger.open("rows.budget").history
+
+    @pytest.mark.parametrize(("cell", "column"), [(",patient 3,", "who"), (",0.25\n", "share")])
+    def test_bad_cells_are_named_and_not_quoted(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], cell: str, column: str
+    ) -> None:
+        owned(folder)
+        text = (folder / "rows.csv").read_text(encoding="utf-8")
+        other = ",," if column == "who" else ",-4711\n"
+        assert cell in text
+        (folder / "rows.csv").write_text(text.replace(cell, other, 1), encoding="utf-8")
+        assert main(["fit", "rows.csv", *FIT, "-o", "m.json"]) == 2
+        said = capsys.readouterr().err
+        assert column in said
+        assert "row " in said
+        assert "patient" not in said
+        assert "4711" not in said
+
+
+PLAIN = """target = "kind"
+classes = ["a", "b", "c"]
+[columns]
+colour = { categories = ["red", "green"] }
+x0 = { bounds = [0, 10] }
+x1 = { bounds = [0, 10] }
+x2 = { bounds = [0, 10] }
+x3 = { bounds = [0, 10] }
+"""
 
 
 class TestFit:

@@ -24,8 +24,10 @@ from dpsvm_fast import (
     accounting,
     total_privacy,
 )
+from dpsvm_fast.metrics import evaluate
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.plotting.displays import (
+    EvaluationDisplay,
     PrivacyProfileDisplay,
     PrivacyUtilityDisplay,
     private_scores,
@@ -219,3 +221,31 @@ class TestWithoutMatplotlib:
 def test_matplotlib_is_imported_only_to_draw() -> None:
     code = "import sys, dpsvm_fast.cli, dpsvm_fast.plotting; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestEvaluationDisplay:
+    @pytest.mark.parametrize("kind", ["roc", "calibration", "confusion_matrix"])
+    @pytest.mark.parametrize("groups", [None, np.arange(30) // 3])
+    def test_what_is_drawn_is_what_was_released(self, kind: str, groups: Any) -> None:
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(30, 3)), np.arange(30) % 2
+        svc = OutputPerturbationSVC(delta=1e-5, classes=[0, 1], loss="logistic").fit(X, y)
+        found = evaluate(svc, X, y, groups=groups, metrics=[kind])
+        display = EvaluationDisplay.from_evaluation(found, kind=kind)
+        metric = getattr(found, kind)
+        if kind == "confusion_matrix":
+            texts = [text.get_text().splitlines()[0] for text in display.intervals_]
+            assert texts == [f"{count:.0f}" for count in metric.value.ravel()]
+            assert display.image_.get_array().shape == (2, 2)
+        else:
+            y_ = metric.observed if kind == "calibration" else metric.true_positive_rate
+            assert np.array_equal(display.line_.get_ydata(), y_.value)
+            segments = display.intervals_[0].lines[2][1].get_segments()
+            assert np.allclose([s[:, 1] for s in segments], np.stack([y_.low, y_.high], axis=1))
+        assert ("persons" if groups is not None else "rows") in display.ax_.get_title(loc="left")
+        other = "roc" if kind != "roc" else "calibration"
+        with pytest.raises(InvalidParameterError) as told:
+            EvaluationDisplay.from_evaluation(found, kind=other)
+        assert told.value.parameter == "kind"
+        with pytest.raises(TypeError):
+            EvaluationDisplay(evaluation=found.privacy_)

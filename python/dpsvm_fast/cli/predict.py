@@ -6,6 +6,7 @@ import csv
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,57 @@ from dpsvm_fast.cli.screen import (
 )
 from dpsvm_fast.data import Table, TableSchema, open_table
 from dpsvm_fast.data.encoder import known_schema, leading_encoder
+from dpsvm_fast.data.schema import Column
 from dpsvm_fast.data.tables import FORMATS
 
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
+
+
+def decorated(function: Callable[..., Any], options: tuple[Any, ...]) -> Callable[..., Any]:
+    """The function under all options, in their order."""
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+format_option = click.option(
+    "--format",
+    "data_format",
+    type=OneOf(FORMATS),
+    help="Format of DATA, if its name does not say it.",
+)
+person_option = click.option(
+    "--person-column",
+    "person",
+    metavar="COLUMN",
+    help="Whose rows they are: whole persons are protected.  [default: as the schema says]",
+)
+
+
+def saved_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command what says which model it takes, and may replace."""
+    options = (
+        click.argument("model", type=FILE, metavar="MODEL"),
+        click.option("--key", type=FILE, help="File with the key that MODEL was signed with."),
+        click.option("--force", is_flag=True, help="Replace a file that exists."),
+    )
+    return decorated(function, options)
+
+
+def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command MODEL, DATA and the options that say how they are read."""
+    options = (
+        saved_options,
+        click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
+        click.option(
+            "--schema",
+            type=FILE,
+            metavar="FILE",
+            help="Columns of DATA.  [default: the schema that was saved with the model]",
+        ),
+        format_option,
+    )
+    return decorated(function, options)
 
 
 @click.command(
@@ -40,8 +89,7 @@ SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet
         "gunzip -c new.csv.gz | dpsvm-fast predict model.json - -o - | head",
     ),
 )
-@click.argument("model", type=FILE, metavar="MODEL")
-@click.argument("data", type=FILE_OR_STREAM, metavar="DATA")
+@model_options
 @click.option(
     "-o",
     "--output",
@@ -59,20 +107,6 @@ SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet
     show_default=True,
     help="Of scores and probabilities in text; 17 are all.",
 )
-@click.option(
-    "--schema",
-    type=FILE,
-    metavar="FILE",
-    help="Columns of DATA.  [default: the schema that was saved with the model]",
-)
-@click.option(
-    "--format",
-    "data_format",
-    type=OneOf(FORMATS),
-    help="Format of DATA, if its name does not say it.",
-)
-@click.option("--key", type=FILE, help="File with the key that MODEL was signed with.")
-@click.option("--force", is_flag=True, help="Replace a file that exists.")
 @pass_screen
 def predict_command(screen: Screen, **options: Any) -> None:
     """Label the rows of DATA with a saved MODEL; costs no budget.
@@ -84,19 +118,7 @@ def predict_command(screen: Screen, **options: Any) -> None:
     if output == STREAM and screen.json:
         raise CommandError("--json: got it with -o -, and both are standard output; name a file")
     kind = _kind(output)
-    # Labels do not depend on the certificate, which takes seconds to recompute: verify does that.
-    saved = opened_model(options["model"], options["key"])
-    model = saved.estimator
-    if not hasattr(model, "predict"):
-        raise CommandError(
-            f"{options['model']}: is a saved {type(model).__name__}, which labels no rows; name a "
-            "classifier"
-        )
-    if options["probabilities"] and not hasattr(model, "predict_proba"):
-        raise CommandError(
-            "--probabilities: this model has none, because its loss is no likelihood; take --scores"
-        )
-    model, table = model_and_table(saved, options, labelled=False)
+    model, table = model_and_table(options, labelled=False)
     schema = table.schema
     names = _names(model, schema, options)
     n_rows = 0
@@ -104,7 +126,7 @@ def predict_command(screen: Screen, **options: Any) -> None:
         _written(output, kind, names, options) as append,
         screen.progress("Predicting", table.n_bytes_total or None, unit="bytes") as bar,
     ):
-        for X, _ in table.batches(on_bytes=bar.advance_to):
+        for X, *_ in table.batches(on_bytes=bar.advance_to):
             if X.shape[0]:
                 append(_columns(model, X, options))
                 n_rows += X.shape[0]
@@ -190,8 +212,10 @@ def _kind(output: Path) -> str:
     return kind
 
 
-def model_and_table(saved: Any, options: dict[str, Any], *, labelled: bool) -> tuple[Any, Table]:
-    """Open DATA for a saved model, by its schema or the one of the options.
+def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Table]:
+    """Open a saved model, and DATA by its schema or the one of the options.
+
+    With labels also persons are read, where the schema has them.
 
     Returns
     -------
@@ -202,9 +226,21 @@ def model_and_table(saved: Any, options: dict[str, Any], *, labelled: bool) -> t
     Raises
     ------
     CommandError
-        There is no schema, or DATA has other columns than the model knows.
+        The model is no classifier, there is no schema, or DATA has other columns than the model
+        knows.
     """
+    # Labels do not depend on the certificate, which takes seconds to recompute: verify does that.
+    saved = opened_model(options["model"], options["key"])
     model, known = saved.estimator, saved.schema
+    if not hasattr(model, "predict"):
+        raise CommandError(
+            f"{options['model']}: is a saved {type(model).__name__}, which labels no rows; name a "
+            "classifier"
+        )
+    if options.get("probabilities") and not hasattr(model, "predict_proba"):
+        raise CommandError(
+            "--probabilities: this model has none, because its loss is no likelihood; take --scores"
+        )
     encoder = leading_encoder(model)
     if encoder is not None:
         model, known = getattr(model, "best_estimator_", model)[1:], known_schema(encoder)
@@ -213,8 +249,18 @@ def model_and_table(saved: Any, options: dict[str, Any], *, labelled: bool) -> t
             f"{options['model']}: was saved without a schema, so that the columns of DATA are not "
             "known; give the one that it was trained with: --schema FILE"
         )
-    schema = known if options["schema"] is None else TableSchema.load(options["schema"])
-    table = open_table(options["data"], schema, format=options["data_format"], labelled=labelled)
+    schema: Any = known if options["schema"] is None else TableSchema.load(options["schema"])
+    schema = replace(schema, person=options.get("person") or schema.person)
+    if labelled and schema.weight is not None:
+        # It may be there, and counts nothing.
+        passed = Column(schema.weight, ignore=True)
+        schema = replace(schema, columns=(*schema.columns, passed), weight=None)
+    how: dict[str, Any] = {
+        "format": options["data_format"],
+        "labelled": labelled,
+        "owners": labelled,
+    }
+    table = open_table(options["data"], schema, **how)
     if table.n_features != model.n_features_in_:
         raise CommandError(
             f"{options['data']}: got {table.n_features} features, expected "
@@ -256,7 +302,7 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
         "dpsvm-fast export model.json -o model.onnx --features --dtype float32",
     ),
 )
-@click.argument("model", type=FILE, metavar="MODEL")
+@saved_options
 @click.option("-o", "--output", type=FILE, metavar="FILE", required=True, help="The graph.")
 @click.option("--dtype", type=OneOf(("float64", "float32")), default="float64", show_default=True)
 @click.option(
@@ -264,8 +310,6 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
     is_flag=True,
     help="One input X of encoded rows, in place of an input for each column of the table.",
 )
-@click.option("--key", type=FILE, help="File with the key that MODEL was signed with.")
-@click.option("--force", is_flag=True, help="Replace a file that exists.")
 @pass_screen
 def export_command(screen: Screen, **options: Any) -> None:
     """Write a saved MODEL as an ONNX graph from the columns of a table to labels and scores.
@@ -323,12 +367,7 @@ def schema_command(ctx: click.Context) -> None:
 @click.argument("schema", type=FILE, metavar="SCHEMA")
 @click.argument("data", type=FILE_OR_STREAM, metavar="[DATA]", required=False)
 @click.option("--rows", is_flag=True, help="Read all rows of DATA too, not its columns alone.")
-@click.option(
-    "--format",
-    "data_format",
-    type=OneOf(FORMATS),
-    help="Format of DATA, if its name does not say it.",
-)
+@format_option
 @pass_screen
 def schema_check(
     screen: Screen, *, schema: Path, data: Path | None, rows: bool, data_format: str | None
@@ -343,18 +382,19 @@ def schema_check(
     declared, n_rows = TableSchema.load(schema), None
     if data is not None:
         labelled = declared.target is not None and declared.classes is not None
-        table = open_table(data, declared, format=data_format, labelled=labelled)
+        table = open_table(data, declared, format=data_format, labelled=labelled, owners=True)
         declared = table.schema
         if rows:
             with screen.progress("Reading", table.n_bytes_total or None, unit="bytes") as bar:
-                n_rows = sum(X.shape[0] for X, _ in table.batches(on_bytes=bar.advance_to))
+                n_rows = sum(X.shape[0] for X, *_ in table.batches(on_bytes=bar.advance_to))
     named = declared.all_other_columns is None
     columns = declared.to_dict().get("columns", [])
     if named:
         screen.table(None, ["column", "declared", "features"], _declared(declared), left=2)
     classes = ", ".join(map(str, declared.classes or ())) or "not declared"
     width = f"{declared.n_features} features" if named or declared.is_positional else "columns"
-    screen.say(f"{schema}: {width}, target {declared.target}, classes {classes}")
+    owners = "".join(f", {role} {name}" for role, name in declared.owners.items())
+    screen.say(f"{schema}: {width}, target {declared.target}, classes {classes}{owners}")
     if data is not None:
         fits = "its columns fit" if n_rows is None else f"{n_rows} rows fit"
         screen.say(f"{data.name}: {fits}")
@@ -362,6 +402,7 @@ def schema_check(
         {
             "schema": str(schema),
             "target": declared.target,
+            **{role: getattr(declared, role) for role in ("person", "weight")},
             "classes": list(declared.classes or ()),
             "n_features": declared.n_features if named or declared.is_positional else None,
             "columns": columns,

@@ -29,8 +29,14 @@ from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.events import STOPPING_LAWS
 from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
 from dpsvm_fast.cli.budget import opened_budget
-from dpsvm_fast.cli.files import Draft, certificate_text, opened_model, reserved
-from dpsvm_fast.cli.predict import model_and_table
+from dpsvm_fast.cli.files import Draft, certificate_text, reserved
+from dpsvm_fast.cli.predict import (
+    decorated,
+    format_option,
+    model_and_table,
+    model_options,
+    person_option,
+)
 from dpsvm_fast.cli.screen import (
     FAILED,
     FILE,
@@ -49,8 +55,7 @@ from dpsvm_fast.cli.screen import (
     unexpected,
 )
 from dpsvm_fast.data import Partitions, Table, TableSchema, open_table, partitioned
-from dpsvm_fast.data.schema import read_record
-from dpsvm_fast.data.tables import FORMATS
+from dpsvm_fast.data.schema import ROLES, read_record
 from dpsvm_fast.estimators import (
     GradientPerturbationSVC,
     ObjectivePerturbationSVC,
@@ -145,6 +150,15 @@ def made(
     """
     classes = list(schema.classes)
     mapping = _public_map(schema, splines, image, model)
+    kind = (PIPELINES | TRAINERS)[model]
+    for name in ("class_weight", "max_weight"):
+        if settings.get(name) is None:
+            settings.pop(name, None)
+        elif name not in kind().get_params(deep=False):
+            raise CommandError(
+                f"--{name.replace('_', '-')}: rows have no weights with --model {model}; take "
+                "--model linear"
+            )
     if kernel is not None and model != "kernel":
         raise CommandError(
             f"--kernel: got {kernel!r} with --model {model}, expected --model kernel"
@@ -273,7 +287,7 @@ def map_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Rows are images, HxW or HxWxC: train on directions of edges.",
         ),
     )
-    return _decorated(function, options)
+    return decorated(function, options)
 
 
 def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -289,12 +303,18 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--target", metavar="COLUMN", help="Column of the labels, if FILE does not say it."
         ),
+        person_option,
+        click.option("--weight-column", "weight", metavar="COLUMN", help="Weights of rows."),
         click.option(
-            "--format",
-            "data_format",
-            type=OneOf(FORMATS),
-            help="Format of DATA, if its name does not say it.",
+            "--max-weight",
+            type=Real(0.0),
+            metavar="W",
+            help="Public; larger ones are cut, and this one counts as one row.  [default: 1]",
         ),
+        click.option(
+            "--class-weight", metavar="CLASS=W,...", help="Public weights of classes; others 1."
+        ),
+        format_option,
         click.option(
             "--max-memory",
             type=MemorySize(),
@@ -307,7 +327,7 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--temp", type=FILE, metavar="DIR", help="Where that folder is made.  [default: TMPDIR]"
         ),
     )
-    return _decorated(function, options)
+    return decorated(function, options)
 
 
 def budget_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -339,7 +359,7 @@ def budget_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--threads", "n_threads", type=Whole(1), help="[default: all cores]"),
     )
-    return _decorated(function, options)
+    return decorated(function, options)
 
 
 def model_file_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -355,10 +375,10 @@ def model_file_options(function: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--force", is_flag=True, help="Replace files that exist."),
     )
-    return _decorated(function, options)
+    return decorated(function, options)
 
 
-def declared_schema(path: Path | None, target: str | None) -> TableSchema:
+def declared_schema(options: dict[str, Any]) -> TableSchema:
     """The schema that the user declared, with labels and classes.
 
     Raises
@@ -366,24 +386,17 @@ def declared_schema(path: Path | None, target: str | None) -> TableSchema:
     CommandError, InvalidParameterError
         There is none, or something in it is missing or wrong. No data were read.
     """
+    path = options["schema"]
     if path is None:
         raise CommandError(
             "--schema is missing: bounds and classes are declared, never read from private data; "
             "write a template with --write-schema FILE, fill it in and give it with --schema FILE"
         )
-    schema = TableSchema.load(path)
-    if target is not None:
-        schema = dataclasses.replace(schema, target=target)
+    roles = {role: options[role] for role in ROLES if options[role] is not None}
+    schema = dataclasses.replace(TableSchema.load(path), **roles)
     if schema.classes is None:
         raise CommandError(DECLARE_CLASSES.format(path=path))
     return schema
-
-
-def _decorated(function: Callable[..., Any], options: tuple[Any, ...]) -> Callable[..., Any]:
-    """The function under all options, in their order."""
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 # Training rows of a command: whole in memory where they fit, else decoded to a private folder.
@@ -472,12 +485,15 @@ class TrainingRows:
     X : ndarray, CSR matrix or None
         The whole; None where it has not been put together.
     y : ndarray or None
+    owners : dict of ndarrays
+        Persons and weights, for ``fit``.
     """
 
     partitions: Partitions
     folder: Path | None = None
     X: Any = None
     y: Any = None
+    owners: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def n_bytes(self) -> int:
@@ -520,11 +536,13 @@ def training_rows(
     size = _largest_size(table)
     if size is not None and room.holds(size, max(2, copies)):
         with _reading(screen, table) as bar:
-            X, y = table.read(on_bytes=bar.advance_to)
+            X, y, *own = table.read(on_bytes=bar.advance_to)
         if X.shape[0] == 0:
             raise CommandError(f"{table.path}: has no rows; name a file with rows to train on")
+        owners = own[0] if own else {}
         rows = room.part(table.n_features)
-        yield TrainingRows(Partitions.from_arrays(X, y, rows_per_partition=rows), X=X, y=y)
+        parts = Partitions.from_arrays(X, y, rows_per_partition=rows, **owners)
+        yield TrainingRows(parts, X=X, y=y, owners=owners)
         return
     with _private_folder(temp, table) as folder:
         try:
@@ -541,8 +559,9 @@ def training_rows(
         if table.sparse:
             yield TrainingRows(parts, folder)
             return
-        X, y = (np.load(folder / name, mmap_mode="r") for name in ("X.npy", "y.npy"))
-        yield TrainingRows(parts, folder, X, y)
+        names = ("X", "y", *table.owners)
+        found = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
+        yield TrainingRows(parts, folder, found.pop("X"), found.pop("y"), found)
 
 
 def _reading(screen: Screen, table: Any) -> Any:
@@ -674,6 +693,12 @@ class AskedLedger(PrivacyLedger):
 SPENT = ("epsilon", "delta", "adjacency", "budget", "random_state", "periods")
 
 
+def spending_of(options: dict[str, Any], schema: TableSchema) -> Spending:
+    """What a command spends on a table: on its persons, where the schema names them."""
+    unit = "row" if schema.person is None else "person"
+    return Spending(*[*(options[name] for name in SPENT), unit])
+
+
 class Spending:
     """The (epsilon, delta) of one command, and where it is written down.
 
@@ -690,6 +715,8 @@ class Spending:
         Of the noise, which no budget is spent on.
     periods : str or None, default=None
         Periods of the budget that all rows are of, separated by commas; None charges all.
+    unit : {"row", "person"}, default="row"
+        What is protected.
 
     Raises
     ------
@@ -705,6 +732,7 @@ class Spending:
         path: Path | None,
         seed: int | None = None,
         periods: str | None = None,
+        unit: str = "row",
     ) -> None:
         if seed is not None and path is not None:
             raise CommandError(
@@ -714,13 +742,14 @@ class Spending:
         if epsilon is None:
             raise CommandError("--epsilon is missing; give the privacy parameter, such as 1")
         self.epsilon, self.delta = check.check_epsilon(epsilon), check.check_delta(delta)
-        self.path = path
+        self.path, self.unit = path, unit
         if periods is not None and path is None:
             raise CommandError("--periods: they are those of a budget; give it with --budget")
         if path is None:
             self.adjacency = adjacency or "add_remove"
             # Asked like a file would be: it knows whether the spend has happened.
-            self.ledger = AskedLedger(self.epsilon, self.delta, self.adjacency, strict=False)
+            budget = (self.epsilon, self.delta, self.adjacency)
+            self.ledger = AskedLedger(*budget, unit=unit, strict=False)
         else:
             self.ledger = opened_budget(path, AskedLedger, to_spend=True)
             if periods is not None:
@@ -731,11 +760,18 @@ class Spending:
                     f"--adjacency: got {self.adjacency!r}, expected {self.ledger.adjacency!r}, the "
                     f"relation of {path}; leave it out"
                 )
+            if unit != self.ledger.unit:
+                raise CommandError(
+                    f"--budget: {path} is for one {self.ledger.unit} as the unit, and this command "
+                    f"protects a {unit}; make another one: dpsvm-fast budget create --unit {unit}"
+                )
         self._before = len(self.ledger.history)
         # Set once there is a model.
         self.saved = False
 
-    def check(self, estimator: Any, *, n_classes: int, sparse: bool) -> None:
+    def check(
+        self, estimator: Any, *, n_classes: int, sparse: bool, weighted: bool = False
+    ) -> None:
         """Refuse a fit that the budget has no room for, before any data are read.
 
         Raises
@@ -743,8 +779,9 @@ class Spending:
         BudgetExceededError, InvalidParameterError, TypeError
             There is none, or a parameter is outside its range.
         """
-        events = planned_events(estimator, Facts(n_classes=n_classes, sparse=sparse))
-        self.ledger.check(events)
+        known: dict[str, Any] = {"n_classes": n_classes, "sparse": sparse, "weighted": weighted}
+        events = planned_events(estimator, Facts(unit=self.unit, **known))
+        self.ledger.check(events, unit=self.unit)
 
     @property
     def spent(self) -> bool:
@@ -795,6 +832,17 @@ class Spending:
             return
         # Raised here, so that the error does not travel along.
         raise CommandError(sentence if self.spent else f"{sentence}; {self.what_is_spent()}")
+
+    def check_owners(self, table: Table, estimator: Any) -> None:
+        """Refuse persons and weights that a training does not take, before any row is read."""
+        taken = getattr(estimator.checked(), "_takes", ())
+        for role, name in zip(table.schema.owners, table.owners, strict=False):
+            if name not in taken:
+                raise CommandError(
+                    f"--{role}-column: {type(estimator).__name__} with these options protects "
+                    "single rows of equal weight; take --model linear of fit, or leave the column "
+                    "out (ignore = true in the schema)"
+                )
 
     def what_is_spent(self) -> str:
         """The end of a sentence."""
@@ -935,16 +983,15 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
     """
     if options["output"] is None:
         raise CommandError("--output is missing; name the model's file, such as -o model.json")
-    schema = declared_schema(options["schema"], options["target"])
-    spending = Spending(*(options[name] for name in SPENT))
+    schema = declared_schema(options)
+    spending = spending_of(options, schema)
     outputs = (options["output"], options["certificate"])
     inputs = [options.get(name) for name in INPUTS]
     held = reserved(*outputs, force=options["force"], inputs=inputs)
     with held as drafts, spending.explained():
         room = Room(options["max_memory"])
-        table = open_table(
-            options["data"], schema, format=options["data_format"], max_memory=room.reading
-        )
+        how: dict[str, Any] = {"format": options["data_format"], "max_memory": room.reading}
+        table = open_table(options["data"], schema, owners=True, **how)
         if table.sparse and options["model"] in DENSE_ONLY:
             raise CommandError(
                 f"--model: got {options['model']!r}, which takes dense rows only, expected another "
@@ -1034,7 +1081,21 @@ def train(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any
     X, y = rows.whole()
     # Iterations of a solver depend on the rows: there is nothing to show but that it works.
     with screen.progress("Training", None):
-        return estimator.fit(X, y)
+        if not rows.owners:
+            return estimator.fit(X, y)
+        for step in _public_steps(estimator, X.shape[1]):
+            X = step.transform(X)
+        trainer_of(estimator).fit(X, y, **rows.owners)
+        return estimator
+
+
+def _public_steps(estimator: Any, n_features: int) -> list[Any]:
+    """What comes before the trainer, fitted; it learns nothing from rows."""
+    found, X = [], np.zeros((1, n_features))
+    for _, step in estimator.steps[:-1] if isinstance(estimator, Pipeline) else ():
+        found.append(step.fit(X))
+        X = step.transform(X)
+    return found
 
 
 def _by_sums(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any:
@@ -1042,9 +1103,7 @@ def _by_sums(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> 
     # Names would be asked for at every prediction; the schema has them.
     parts = dataclasses.replace(rows.partitions, feature_names=None)
     trainer = trainer_of(estimator)
-    before = [step for _, step in estimator.steps[:-1]] if trainer is not estimator else []
-    for step in before:
-        step.fit(np.zeros((1, parts.n_features)))
+    for step in _public_steps(estimator, parts.n_features):
         parts = parts.transformed(step)
     # Always a folder, also where nothing is written to it: rows are rounded the same way then,
     # however many of them there are.
@@ -1166,6 +1225,7 @@ def report(
             "epsilon": statement.epsilon,
             "delta": statement.delta,
             "adjacency": statement.adjacency,
+            "unit": statement.unit,
             "budget": budget,
             "public_test_accuracy": scored,
             **more,
@@ -1174,7 +1234,7 @@ def report(
     private = "private" if statement.private else "NOT PRIVATE"
     screen.say(
         f"{output}: {name}, {private}, epsilon = {statement.epsilon:g}, delta = "
-        f"{statement.delta:g} ({statement.adjacency})",
+        f"{statement.delta:g} ({statement.adjacency}, for one {statement.unit})",
         style="bold",
     )
     for title, value in more.items():
@@ -1258,10 +1318,14 @@ def _fit(task: Task) -> None:
         random_state=options["random_state"],
         n_threads=options["n_threads"],
         ledger=spending.ledger,
+        max_weight=options["max_weight"],
+        class_weight=_class_weight(table.schema, options["class_weight"]),
     )
     n_classes = len(table.schema.classes or ())
     mapped = options["splines"] is not None and options["model"] not in DENSE_ONLY
-    spending.check(estimator, n_classes=n_classes, sparse=table.sparse or mapped)
+    known: dict[str, Any] = {"n_classes": n_classes, "sparse": table.sparse or mapped}
+    spending.check_owners(table, trainer_of(estimator))
+    spending.check(estimator, weighted=table.schema.weight is not None, **known)
     copies = copies_of(estimator, table.n_features)
     read = training_rows(task.screen, table, task.room, copies, options["temp"])
     with spending.among_rows(), read as rows:
@@ -1269,10 +1333,34 @@ def _fit(task: Task) -> None:
     task.finish(estimator, trainer_of(estimator).privacy_)
 
 
+def _class_weight(schema: TableSchema, text: str | None) -> dict[Any, float] | None:
+    """Weights by label.
+
+    Raises
+    ------
+    CommandError
+        One is no number, or of no class.
+    """
+    if text is None:
+        return None
+    labels, found = {str(label): label for label in schema.classes or ()}, {}
+    for one in text.split(","):
+        name, _, weight = one.rpartition("=")
+        try:
+            found[labels[name.strip()]] = float(weight)
+        except (KeyError, ValueError):
+            raise CommandError(
+                f"--class-weight: got {one!r}, expected CLASS=WEIGHT for classes of the schema, "
+                f"such as {next(iter(labels))}=2"
+            ) from None
+    return found
+
+
 def _write_schema(screen: Screen, options: dict[str, Any]) -> None:
     """Write a template of a schema; reads the header of the file alone."""
     data, path = options["data"], options["write_schema"]
-    text = TableSchema.template(data, target=options["target"], format=options["data_format"])
+    roles = {role: options[role] for role in ("target", "person")}
+    text = TableSchema.template(data, format=options["data_format"], **roles)
     with reserved(path, force=options["force"], inputs=[data]) as (draft,):
         if path.suffix.lower() != ".toml":
             raise CommandError(
@@ -1341,7 +1429,9 @@ def _tune(task: Task) -> None:
     """Check everything, search, spend and save."""
     search = _search(task.table.schema, task.spending, task.options)
     # Parameters, and whether the budget has room for all of it, before any data are read.
-    task.spending.check(search, n_classes=2, sparse=False)
+    task.spending.check_owners(task.table, search)
+    weighted = task.table.schema.weight is not None
+    task.spending.check(search, n_classes=2, sparse=False, weighted=weighted)
     read = training_rows(task.screen, task.table, task.room, COPIES, task.options["temp"])
     with task.spending.among_rows(), read as rows:
         if rows.folder is not None and not task.room.holds(rows.n_bytes, COPIES):
@@ -1351,7 +1441,7 @@ def _tune(task: Task) -> None:
             )
         X, y = rows.whole()
         with task.screen.progress("Searching", None):
-            search.fit(X, y)
+            search.fit(X, y, **rows.owners)
     best = {name.rpartition("__")[2]: value for name, value in search.best_params_.items()}
     task.finish(search, search.privacy_, best_parameters=best)
 
@@ -1367,6 +1457,8 @@ def _search(schema: TableSchema, spending: Spending, options: dict[str, Any]) ->
         delta=spending.delta,
         adjacency=spending.adjacency,
         n_threads=options["n_threads"],
+        max_weight=options["max_weight"],
+        class_weight=_class_weight(schema, options["class_weight"]),
     )
     names = ("strategy", "selection", "stopping", "refit_fraction", "random_state")
     return PrivateGridSearch(
@@ -1461,8 +1553,7 @@ def _value(word: str) -> Any:
         "dpsvm-fast evaluate model.json test.csv --epsilon 1 --metric accuracy --metric roc",
     ),
 )
-@click.argument("model", type=FILE, metavar="MODEL")
-@click.argument("data", type=FILE_OR_STREAM, metavar="DATA")
+@model_options
 @click.option(
     "--metric",
     "metrics",
@@ -1471,35 +1562,22 @@ def _value(word: str) -> Any:
     help="May be repeated; fewer have less noise.  [default: all that MODEL allows]",
 )
 @click.option("--positive", metavar="LABEL", help="Class of roc and calibration, of several ones.")
-@click.option(
-    "--schema",
-    type=FILE,
-    metavar="FILE",
-    help="Columns of DATA.  [default: the schema that was saved with the model]",
-)
-@click.option(
-    "--format",
-    "data_format",
-    type=OneOf(FORMATS),
-    help="Format of DATA, if its name does not say it.",
-)
+@person_option
 @budget_options
 @click.option("--certificate", type=FILE, metavar="FILE", help="Write what is promised.")
-@click.option("--force", is_flag=True, help="Replace a file that exists.")
-@click.option("--key", type=FILE, help="File with the key that MODEL was signed with.")
 @pass_screen
 def evaluate_command(screen: Screen, **options: Any) -> None:
     """Measure a saved MODEL on the private rows of DATA, with noise that --epsilon pays for.
 
     Every number comes with an interval that counts the noise and that the rows are a sample. The
     budget is that of the rows of DATA: rows that MODEL was trained on are charged a second time.
+    Where the schema names persons, they are what is protected, and each counts once.
     """
-    spending = Spending(*(options[name] for name in SPENT))
+    model, table = model_and_table(options, labelled=True)
+    spending = spending_of(options, table.schema)
     inputs = [options[name] for name in ("model", "data", "schema", "key", "budget")]
     held = reserved(options["certificate"], force=options["force"], inputs=inputs)
     with held as drafts, spending.explained():
-        saved = opened_model(options["model"], options["key"])
-        model, table = model_and_table(saved, options, labelled=True)
         evaluation = PrivateEvaluation(
             model,
             spending.epsilon,
@@ -1512,7 +1590,8 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
             n_threads=options["n_threads"],
         ).checked()
         with spending.among_rows(), screen.progress("Evaluating", None):
-            rows: Any = EvaluatedRows(evaluation, table.batches)
+            batches = ((X, y, *dict(*own).values()) for X, y, *own in table.batches())
+            rows: Any = EvaluatedRows(evaluation, lambda: batches, grouped=bool(table.owners))
             found = Evaluation(**private_fit(evaluation, rows))
         spending.saved = True
         for draft in drafts:
@@ -1527,6 +1606,7 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
             "epsilon": found.privacy_.epsilon,
             "delta": found.privacy_.delta,
             "adjacency": found.privacy_.adjacency,
+            "unit": found.privacy_.unit,
             "budget": budget,
             **found.to_dict(),
         }

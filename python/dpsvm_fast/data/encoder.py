@@ -66,8 +66,8 @@ class SchemaEncoder(PublicTransformer):
     column and never a cell or a row. That there was one depends on the data, and is not covered by
     (epsilon, delta). Proof: docs/proofs/private_scaling.md, section "Pipelines".
 
-    Columns are found by name, in any order. The target of the schema may be there and is passed
-    over. Rows are dense, in single precision.
+    Columns are found by name, in any order. Target, person and weight of the schema may be there
+    and are passed over. Rows are dense, in single precision.
 
     Examples
     --------
@@ -137,7 +137,8 @@ class SchemaEncoder(PublicTransformer):
         ]
         if len({len(column) for column in cells}) > 1:
             raise TableError("X: columns have different lengths, expected one cell of each a row")
-        return decoder.rows(cells, 0)[0]
+        rows: NDArray[np.float32] = decoder.rows(cells, 0)[0]
+        return rows
 
     @property
     def bounds(self) -> Bounds:
@@ -216,18 +217,19 @@ def checked_schema(value: Any) -> TableSchema:
     return TableSchema.from_dict(value)
 
 
-def frame_template(frame: Any, *, target: str | None, public: Sequence[str]) -> str:
+def frame_template(
+    frame: Any, *, target: str | None, person: str | None, public: Sequence[str]
+) -> str:
     """Implement ``TableSchema.from_frame``."""
-    columns = _columns(frame)
-    if unknown := [name for name in (*public, *filter(None, [target])) if name not in columns]:
+    columns, named = _columns(frame), filter(None, (target, person))
+    if unknown := [name for name in (*public, *named) if name not in columns]:
         raise TableError(f"X: it has no column {quoted(str(unknown[0]))}")
     facts = {name: _facts(column, known=name in public) for name, column in columns.items()}
     classes = []
     if target is not None:
         classes = _values(columns[target]) if target in public else []
         classes = sorted({one for one in classes if not is_missing(one)})
-        del facts[target]
-    return template_lines(target, facts, classes)
+    return template_lines(target, facts, classes, person)
 
 
 def _facts(column: Any, *, known: bool) -> str:

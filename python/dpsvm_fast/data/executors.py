@@ -142,8 +142,9 @@ class Persons(Operation):
 
     def _digest(self, one: Any) -> bytes:
         """Equal for equal ids, whatever their type."""
-        text = one if isinstance(one, str) else str(int(one))
-        return hashlib.blake2b(text.encode(), digest_size=DIGEST.itemsize, key=self.key).digest()
+        text = one if isinstance(one, (str, bytes)) else str(int(one))
+        text = text.encode() if isinstance(text, str) else text
+        return hashlib.blake2b(text, digest_size=DIGEST.itemsize, key=self.key).digest()
 
 
 DIGEST = np.dtype("S16")

@@ -36,6 +36,7 @@ from dpsvm_fast.data.schema import (
     NO_NAMES,
     UNDECLARED,
     Column,
+    Ids,
     Lookup,
     TableSchema,
     TextFormat,
@@ -79,8 +80,8 @@ class Source(Protocol):
     n_rows: int | None
     sparse: bool
 
-    def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
-        """Rows and labels, in order; ``progress`` is told how many bytes are behind."""
+    def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
+        """Rows, labels and owners, in order; ``progress`` is told how many bytes are behind."""
         ...
 
 
@@ -143,6 +144,8 @@ Rows = NDArray[np.float32]
 Cells = Sequence[NDArray[np.int32]] | NDArray[np.int32]
 # Rows that are filled at a time, column by column: they stay in the second-level cache.
 TILE_BYTES = 2**18
+# What `fit` calls the columns of a schema that say whose rows they are.
+OWNERS = {"person": "groups", "weight": "sample_weight"}
 # Parts of the room: the rows that are decoded at a time, and one row.
 ROWS_SHARE, ROW_SHARE = 32, 16
 
@@ -197,6 +200,58 @@ class LabelDecoder:
         return found
 
 
+class PersonDecoder:
+    """Turns cells into digests of persons.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        With the column of persons.
+    file : str
+        Its name in messages.
+    """
+
+    def __init__(self, schema: TableSchema, file: str) -> None:
+        self._file, self._name = file, str(schema.person)
+        self._ids = Ids(schema.text.missing_values)
+        self.codes, self.forget = self._ids.codes, self._ids.forget
+
+    def decode(self, codes: NDArray[np.int32], before: int) -> NDArray[np.bytes_]:
+        """Digests with these codes, behind so many rows."""
+        wrong = np.flatnonzero(codes < 0)
+        if wrong.size:
+            reason = "no id of a person; every row needs one"
+            raise cell_error(self._file, before + int(wrong[0]) + 1, self._name, reason)
+        return self._ids.digests(codes)
+
+
+class WeightDecoder:
+    """Checks weights.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        With the column of weights.
+    file : str
+        Its name in messages.
+    """
+
+    def __init__(self, schema: TableSchema, file: str) -> None:
+        self._file, self._name = file, str(schema.weight)
+
+    def forget(self) -> None:
+        """Keep nothing."""
+
+    def decode(self, cells: NDArray[np.int32], before: int) -> NDArray[np.float64]:
+        """Weights in these cells, behind so many rows."""
+        found = cells.view(np.float32).astype(np.float64)
+        wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0.0)))
+        if wrong.size:
+            reason = "no weight: a finite number that is not negative"
+            raise cell_error(self._file, before + int(wrong[0]) + 1, self._name, reason)
+        return found
+
+
 class RowDecoder:
     """Turns the columns of a file into rows, and checks every cell.
 
@@ -207,6 +262,8 @@ class RowDecoder:
     labelled : bool
     file : str
         Its name in messages.
+    owned : bool, default=False
+        Whether persons and weights are read, where the schema has them.
     room : int, default=ROOM
         Bytes that reading may take.
     by_place : bool, default=False
@@ -226,6 +283,7 @@ class RowDecoder:
         *,
         labelled: bool,
         file: str,
+        owned: bool = False,
         room: int = ROOM,
         by_place: bool = False,
         tells_rows: bool = True,
@@ -250,23 +308,26 @@ class RowDecoder:
             place += column.width
         self._is_matrix = all(lookup is None for _, _, lookup in self._columns)
         self.labels = LabelDecoder(schema, file) if labelled else None
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns that are read, with that of the labels, which is the last."""
-        return len(self._columns) + (self.labels is not None)
+        decoders: dict[str, Any] = {"person": PersonDecoder, "weight": WeightDecoder}
+        self.owners: dict[str, Any] = {
+            OWNERS[role]: decoders[role](schema, file) for role in (schema.owners if owned else ())
+        }
+        # Of the columns behind those of features.
+        self._others: list[Any] = [*filter(None, [self.labels]), *self.owners.values()]
 
     def is_number(self, number: int) -> bool:
         """Return whether a column holds numbers, not coded values."""
-        return number < len(self._columns) and self._columns[number][2] is None
+        if number < len(self._columns):
+            return self._columns[number][2] is None
+        return isinstance(self._others[number - len(self._columns)], WeightDecoder)
 
     def cells(self, number: int, values: Any) -> NDArray[np.int32]:
         """Cells of one column, an Arrow or numpy array, as 4 bytes each: numbers or codes."""
         if self.is_number(number):
             return numbers(values).view(np.int32)
-        lookup = self.labels if number == len(self._columns) else self._columns[number][2]
-        assert lookup is not None
-        codes = lookup.codes(values)
+        behind = number - len(self._columns)
+        lookup: Any = self._columns[number][2] if behind < 0 else self._others[behind]
+        codes: NDArray[Any] = lookup.codes(values)
         if codes.dtype.kind == "f":
             return codes.astype(np.float32).view(np.int32)
         return codes.astype(np.int32)
@@ -276,9 +337,11 @@ class RowDecoder:
         for _, _, lookup in self._columns:
             if isinstance(lookup, Words):
                 lookup.forget()
+        for owner in self.owners.values():
+            owner.forget()
 
-    def rows(self, cells: Cells, before: int) -> tuple[Rows, Any]:
-        """Rows of features, and labels.
+    def rows(self, cells: Cells, before: int) -> tuple[Any, ...]:
+        """Rows of features, labels, and persons and weights where they are read.
 
         Parameters
         ----------
@@ -298,9 +361,12 @@ class RowDecoder:
             if lookup is not None and not column.is_number:
                 self._encode(X, place, column, lookup, cells[j], before)
         self._check(X, before)
-        return X, None if self.labels is None else self.labels.decode(cells[-1], before)
+        behind = iter(cells[len(self._columns) :])
+        y = None if self.labels is None else self.labels.decode(next(behind), before)
+        owners = {name: one.decode(next(behind), before) for name, one in self.owners.items()}
+        return (X, y, owners) if owners else (X, y)
 
-    def matrix(self, block: NDArray[Any], labels: Any, before: int) -> tuple[Rows, Any]:
+    def matrix(self, block: NDArray[Any], labels: Any, before: int) -> tuple[Any, ...]:
         """Rows of a file that is a matrix, its columns in the order of the schema."""
         if not self._is_matrix:
             given = [*block.T] if self.labels is None else [*block.T, labels]
@@ -562,20 +628,30 @@ class CsvSource:
     n_rows: int | None = None
 
     def __init__(
-        self, path: str, schema: TableSchema, *, labelled: bool, delimiter: str, room: int = ROOM
+        self,
+        path: str,
+        schema: TableSchema,
+        *,
+        labelled: bool,
+        delimiter: str,
+        owned: bool = False,
+        room: int = ROOM,
     ) -> None:
         self._pa = optional_module("pyarrow", "reading CSV files", "arrow")
         self._csv = optional_module("pyarrow.csv", "reading CSV files", "arrow")
         self._path, self._file, self._room = path, os.path.basename(path), room
         self._text, self._delimiter = schema.text, schema.text.delimiter or delimiter
         self._names = read_header(path, self._text, self._delimiter, room=room)
+        how: dict[str, Any] = {"labelled": labelled, "owned": owned}
         if self._text.header is True:
-            self.schema = schema.of_names(self._names, labelled=labelled, file=self._file)
+            self.schema = schema.of_names(self._names, file=self._file, **how)
         else:
-            self.schema = self._named(schema, len(self._names), labelled=labelled)
-        self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file, room=room)
+            self.schema = self._named(schema, len(self._names), **how)
+        self._decoder = RowDecoder(self.schema, file=self._file, room=room, **how)
 
-    def _named(self, schema: TableSchema, n_cells: int, *, labelled: bool) -> TableSchema:
+    def _named(
+        self, schema: TableSchema, n_cells: int, *, labelled: bool, owned: bool
+    ) -> TableSchema:
         """Take the names of columns from the schema, perhaps without the target."""
         header, target = self._text.header, schema.target
         if isinstance(header, tuple):
@@ -587,7 +663,7 @@ class CsvSource:
                     f"{self._file}: row 1 has {n_cells} cells, expected {len(self._names)}, as "
                     f"csv.header in {schema.origin} says"
                 )
-            return schema.of_names(self._names, labelled=labelled, file=self._file)
+            return schema.of_names(self._names, labelled=labelled, file=self._file, owned=owned)
         if labelled and not (isinstance(target, int) and -n_cells <= target < n_cells):
             raise TableError(
                 f"{self._file}: target: expected its place, 0 to {n_cells - 1}, or -1 for the last "
@@ -599,14 +675,14 @@ class CsvSource:
             width = len(schema.features)
         if has_target and not labelled and n_cells == width:
             has_target = False
-        found = schema.of_width(n_cells - int(has_target), file=self._file)
+        found = schema.of_width(n_cells - int(has_target), file=self._file, owned=owned)
         self._names = [column.name for column in found.features]
         if has_target:
             place = int(target or 0) % n_cells
             self._names.insert(place, f"column {place}")
         return found
 
-    def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
+    def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
         before, types = 0, self._types()
 
@@ -752,6 +828,8 @@ class CsvSource:
         }
         if self._decoder.labels is not None:
             types[places[self._target]] = text
+        for role, name in self.schema.owners.items() if self._decoder.owners else ():
+            types[places[name]] = text if role == "person" else self._pa.float32()
         return types
 
     def _explained(self, text: bytes, types: dict[str, Any], before: int) -> TableError:
@@ -1028,20 +1106,29 @@ class _Columnar:
     sparse = False
     n_rows: int | None = None
 
-    def __init__(self, path: str, schema: TableSchema, *, labelled: bool, room: int = ROOM) -> None:
+    def __init__(
+        self,
+        path: str,
+        schema: TableSchema,
+        *,
+        labelled: bool,
+        owned: bool = False,
+        room: int = ROOM,
+    ) -> None:
         self._path, self._file, self._room = path, os.path.basename(path), room
-        types = self._types()
-        self.schema = schema.of_names(list(types), labelled=labelled, file=self._file)
-        self._target = str(self.schema.target) if labelled else None
-        for column in self.schema.features:
-            check_type(self._file, column, types[column.name])
-        if self._target is not None:
-            check_type(self._file, Column(self._target, categories=()), types[self._target])
-        self._decoder = RowDecoder(self.schema, labelled=labelled, file=self._file, room=room)
-        self._step = min(BLOCK_ROWS, self._decoder.max_rows)
+        types, how = self._types(), {"labelled": labelled, "owned": owned}
+        self.schema = schema.of_names(list(types), file=self._file, **how)
+        others = [Column(str(self.schema.target), categories=())] if labelled else []
+        for role, name in self.schema.owners.items() if owned else ():
+            bounds = (0.0, 1.0) if role == "weight" else None
+            others.append(Column(name, bounds, None if bounds else ()))
         # The columns that are read, in the order of the decoder.
-        self._names = [column.name for column in self.schema.features]
-        self._names += [] if self._target is None else [self._target]
+        columns = [*self.schema.features, *others]
+        for column in columns:
+            check_type(self._file, column, types[column.name])
+        self._decoder = RowDecoder(self.schema, file=self._file, room=room, **how)
+        self._step = min(BLOCK_ROWS, self._decoder.max_rows)
+        self._names = [column.name for column in columns]
         self._numbers = {name: number for number, name in enumerate(self._names)}
 
     def _types(self) -> dict[str, Any]:
@@ -1057,8 +1144,8 @@ class _Columnar:
         for name in names:
             yield self._numbers[name], self._decoder.cells(self._numbers[name], columns[name])
 
-    def _decoded(self, batch: Any, before: int) -> tuple[Any, Any]:
-        """Rows and labels."""
+    def _decoded(self, batch: Any, before: int) -> tuple[Any, ...]:
+        """Rows, labels and owners."""
         self._decoder.forget()
         return self._decoder.rows([one for _, one in self._cells(batch, self._names)], before)
 
@@ -1077,7 +1164,7 @@ class ParquetSource(_Columnar):
         types, self.n_rows = parquet_types(self._path)
         return types
 
-    def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
+    def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
         parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
         size, before = os.path.getsize(self._path), 0
@@ -1090,18 +1177,18 @@ class ParquetSource(_Columnar):
                 file = stack.enter_context(parquet.ParquetFile(self._path, **how))
             for fits, some in itertools.groupby(groups, lambda group: len(group[2]) == 1):
                 # Row groups of which all columns fit are read on end.
-                for X, y in (
+                for block in (
                     self._at_once(file, some, before) if fits else self._in_turn(file, some, before)
                 ):
-                    yield X, y
-                    before += len(X)
+                    yield block
+                    before += len(block[0])
                     progress(size * before // max(before, self.n_rows or 0))
         if before != self.n_rows:
             raise _cut_off(self._file)
 
     def _at_once(
         self, file: Any, groups: Iterable[Group], before: int
-    ) -> Iterator[tuple[Any, Any]]:
+    ) -> Iterator[tuple[Any, ...]]:
         """Rows and labels of row groups, all columns together."""
         for batch in self._batches(file, [group[0] for group in groups], self._names, self._step):
             yield self._decoded(batch, before)
@@ -1109,12 +1196,13 @@ class ParquetSource(_Columnar):
 
     def _in_turn(
         self, file: Any, groups: Iterable[Group], before: int
-    ) -> Iterator[tuple[Any, Any]]:
+    ) -> Iterator[tuple[Any, ...]]:
         """Rows and labels of row groups, some columns after the others."""
         room, most = self._room // WHOLE_SHARE, self._decoder.max_rows
-        if any(column.text is not None for column in self.schema.features):
+        texts = any(column.text is not None for column in self.schema.features)
+        if texts or "groups" in self._decoder.owners:
             raise TableError(
-                f"{self._file}: row groups are too large for columns of text; write smaller ones "
+                f"{self._file}: row groups are too large for texts and persons; write smaller ones "
                 "(row_group_size=), or give more memory: max_memory= of open_table, --max-memory "
                 "of a command"
             )
@@ -1190,7 +1278,7 @@ class ArrowSource(_Columnar):
     def _types(self) -> dict[str, Any]:
         return arrow_types(self._path)
 
-    def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
+    def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
         import pyarrow as pa
 
@@ -1599,7 +1687,15 @@ class NpzSource:
 
     sparse = False
 
-    def __init__(self, path: str, schema: TableSchema, *, labelled: bool, room: int = ROOM) -> None:
+    def __init__(
+        self,
+        path: str,
+        schema: TableSchema,
+        *,
+        labelled: bool,
+        owned: bool = False,
+        room: int = ROOM,
+    ) -> None:
         self._path, self._file, self._room = path, os.path.basename(path), room
         with ExitStack() as stack:
             rows, labels = _members(path, stack, labelled=labelled)
@@ -1620,12 +1716,12 @@ class NpzSource:
                     f"{room // NPZ_ROW_SHARE}; write so wide a table as LIBSVM text, or give more "
                     "memory: max_memory= of open_table, --max-memory of a command"
                 )
-            self.schema = schema.of_width(rows.shape[1], file=self._file)
+            self.schema = schema.of_width(rows.shape[1], file=self._file, owned=owned)
         self._decoder = RowDecoder(
             self.schema, labelled=labelled, file=self._file, room=room, by_place=True
         )
 
-    def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
+    def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
         size, n_rows = os.path.getsize(self._path), int(self.n_rows or 0)
         step = max(1, min(self._room // NPZ_BLOCK_SHARE // self._row_bytes, self._decoder.max_rows))
@@ -1806,9 +1902,17 @@ class LibsvmSource:
     sparse = True
     n_rows: int | None = None
 
-    def __init__(self, path: str, schema: TableSchema, *, labelled: bool, room: int = ROOM) -> None:
+    def __init__(
+        self,
+        path: str,
+        schema: TableSchema,
+        *,
+        labelled: bool,
+        owned: bool = False,
+        room: int = ROOM,
+    ) -> None:
         self._path, self._file, self._room = path, os.path.basename(path), room
-        self.schema = schema.of_width(None, file=self._file)
+        self.schema = schema.of_width(None, file=self._file, owned=owned)
         wrong = next((c.name for c in self.schema.columns if c.bounds is None), None)
         if wrong is not None:
             raise SchemaError(
@@ -1818,7 +1922,7 @@ class LibsvmSource:
         self._labels = LabelDecoder(self.schema, self._file) if labelled else None
         self._first = 0 if self.schema.zero_based else 1
 
-    def blocks(self, progress: Progress) -> Iterator[tuple[Any, Any]]:
+    def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
         before = 0
 

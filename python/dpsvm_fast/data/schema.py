@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 import datetime
 import difflib
+import hashlib
 import importlib
 import json
 import math
 import os
 import re
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -66,16 +68,21 @@ HINTS = (
 
 
 def template_lines(
-    target: str | None, columns: Mapping[str, str], classes: Sequence[Any] = ()
+    target: str | None,
+    columns: Mapping[str, str],
+    classes: Sequence[Any] = (),
+    person: str | None = None,
 ) -> str:
     """Return a schema file with what is known of each column, to be filled in."""
+    owner = [f"person = {toml_string(person)}   # whose rows they are"] if person else []
     lines = [
         f"target = {toml_string(target or '')}   # the column of labels",
+        *owner,
         f"classes = {json.dumps(list(classes), ensure_ascii=False)}" if classes else CLASSES,
         "",
         "[columns]",
         *HINTS,
-        *(f"{toml_key(name)} = {{ {it} }}" for name, it in columns.items()),
+        *(f"{toml_key(n)} = {{ {it} }}" for n, it in columns.items() if n not in (target, person)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -622,6 +629,39 @@ class Dates(Lookup):
         return math.inf if math.isnan(found) else found
 
 
+class Ids(Lookup):
+    """Places of ids of persons in the order in which they come; kept are digests under a key.
+
+    Whoever has no key learns from a digest nothing but whether two are equal.
+    """
+
+    def __init__(self, missing_texts: Sequence[str]) -> None:
+        super().__init__((), missing_texts)
+        self._key = secrets.token_bytes(32)
+        self._digests: list[bytes] = []
+
+    def forget(self) -> None:
+        """Let the digests go, if they are many."""
+        if len(self._digests) > MOST_TEXTS:
+            self._known = None
+            self._digests.clear()
+
+    def digests(self, places: NDArray[np.int32]) -> NDArray[np.bytes_]:
+        """The digests at these places."""
+        return np.array(self._digests, dtype="S16")[places]
+
+    def _code(self, value: Any) -> float:
+        """The place of one id: text without blanks around it, or a whole number."""
+        value = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
+        if is_missing(value) or str(value).strip() in self._missing_texts:
+            return MISSING
+        whole = isinstance(value, (bool, float)) and value == math.floor(value)
+        text = str(int(value)) if whole else str(value).strip()
+        digest = hashlib.blake2b(text.encode(), digest_size=16, key=self._key).digest()
+        self._digests.append(digest)
+        return len(self._digests) - 1
+
+
 class Words(Lookup):
     """Places of texts in the order in which they come; what they are hashed to is computed late.
 
@@ -864,9 +904,14 @@ def _toml(text: str) -> Mapping[str, Any]:
 # Every label takes as much memory as the longest one.
 LONGEST_CLASS, MOST_CHARACTERS = 1000, 1 << 24
 
+# Columns that are no features, and what they are.
+ROLES = {"target": "labels", "person": "persons", "weight": "weights of rows"}
+
 KEYS = (
     "target",
     "classes",
+    "person",
+    "weight",
     "n_features",
     "zero_based",
     "extra_columns",
@@ -883,6 +928,8 @@ def schema_values(record: Any) -> dict[str, Any]:
     check_keys("", record, KEYS)
     values: dict[str, Any] = {
         "target": _target(record.get("target")),
+        "person": _name("person", record.get("person")),
+        "weight": _name("weight", record.get("weight")),
         "classes": _classes(record.get("classes")),
         "declared_width": _width(record.get("n_features")),
         "zero_based": _flag("zero_based", record.get("zero_based", False)),
@@ -912,15 +959,21 @@ def schema_values(record: Any) -> dict[str, Any]:
             "leaves no column over"
         )
     values["columns"] = tuple(columns.values())
-    if isinstance(values["target"], str) and values["target"] in columns:
-        raise SchemaError(target_is_feature(values["target"]))
+    check_roles({role: values[role] for role in ROLES}, columns)
     return values
 
 
-def target_is_feature(name: str, origin: str | None = None) -> str:
-    """Return the sentence about a label among the features, which would be no learning at all."""
-    place = f"{origin}: columns" if origin else "columns"
-    return f"{place}.{toml_key(name[:60])}: it is the target and cannot be a feature: remove it"
+def check_roles(names: Mapping[str, Any], features: Iterable[str], origin: str = "") -> None:
+    """Refuse labels, persons or weights among the features, and one column for two of them."""
+    known, where = dict.fromkeys(features, "a feature"), f"{origin}: " if origin else ""
+    for role, name in names.items():
+        if isinstance(name, str):
+            if name in known:
+                raise SchemaError(
+                    f"{where}columns.{toml_key(name[:60])}: it is the {role} and cannot be "
+                    f"{known[name]}: remove it"
+                )
+            known[name] = f"the {role}"
 
 
 def _column_records(record: Any) -> tuple[dict[str, Any], list[str]]:
@@ -1006,6 +1059,15 @@ def _classes(value: Any) -> tuple[Category, ...] | None:
     return tuple(value)
 
 
+def _name(role: str, value: Any) -> str | None:
+    """The name of a column."""
+    if value is not None and (not isinstance(value, str) or not value.strip()):
+        raise SchemaError(
+            f"{role}: got {shown(value)}, expected the name of the column of {ROLES[role]}"
+        )
+    return None if value is None else value.strip()
+
+
 def _width(value: Any) -> int | None:
     """A number of features."""
     if value is None:
@@ -1062,6 +1124,10 @@ class TableSchema:
         How CSV files are written.
     origin : str
         Where the schema comes from, for messages.
+    person : str or None
+        Name of the column that says whose rows they are: whole persons are protected then.
+    weight : str or None
+        Name of the column of weights of rows.
     """
 
     columns: tuple[Column, ...] = ()
@@ -1073,6 +1139,8 @@ class TableSchema:
     zero_based: bool = False
     text: TextFormat = field(default_factory=TextFormat)
     origin: str = field(default="the schema", compare=False)
+    person: str | None = None
+    weight: str | None = None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TableSchema:
@@ -1123,8 +1191,7 @@ class TableSchema:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values from which :meth:`from_dict` builds the same schema."""
         record: dict[str, Any] = {}
-        if self.target is not None:
-            record["target"] = self.target
+        record |= {role: own for role in ROLES if (own := getattr(self, role)) is not None}
         if self.classes is not None:
             record["classes"] = list(self.classes)
         if self.declared_width is not None:
@@ -1145,7 +1212,11 @@ class TableSchema:
 
     @staticmethod
     def template(
-        path: str | os.PathLike[str], *, target: str | None = None, format: str | None = None
+        path: str | os.PathLike[str],
+        *,
+        target: str | None = None,
+        person: str | None = None,
+        format: str | None = None,
     ) -> str:
         """Return a schema file to be filled in, from the names of a file's columns.
 
@@ -1155,6 +1226,8 @@ class TableSchema:
             The table. Only its header is read, no row.
         target : str or None, default=None
             The column of the labels.
+        person : str or None, default=None
+            The column of persons.
         format : str or None, default=None
             As of `open_table`.
 
@@ -1165,10 +1238,16 @@ class TableSchema:
         """
         from dpsvm_fast.data.tables import template
 
-        return template(path, target=target, format=format)
+        return template(path, target=target, person=person, format=format)
 
     @staticmethod
-    def from_frame(frame: Any, *, target: str | None = None, public: Sequence[str] = ()) -> str:
+    def from_frame(
+        frame: Any,
+        *,
+        target: str | None = None,
+        person: str | None = None,
+        public: Sequence[str] = (),
+    ) -> str:
         r"""Return a schema file to be filled in, from the names and types of a table's columns.
 
         Parameters
@@ -1177,6 +1256,8 @@ class TableSchema:
             Of pandas, polars or pyarrow, or one array for each column.
         target : str or None, default=None
             The column of the labels.
+        person : str or None, default=None
+            The column of persons, which is no feature.
         public : sequence of str, default=()
             Columns whose values are public, perhaps the target: bounds, categories, dates or
             classes are the values that occur. Of all others no cell is read.
@@ -1197,7 +1278,7 @@ class TableSchema:
         """
         from dpsvm_fast.data.encoder import frame_template
 
-        return frame_template(frame, target=target, public=public)
+        return frame_template(frame, target=target, person=person, public=public)
 
     @property
     def is_positional(self) -> bool:
@@ -1264,7 +1345,9 @@ class TableSchema:
         low, high = np.repeat(ends, widths, axis=0).T.copy()
         return low, high
 
-    def of_names(self, names: Sequence[str], *, labelled: bool, file: str) -> TableSchema:
+    def of_names(
+        self, names: Sequence[str], *, labelled: bool, file: str, owned: bool = False
+    ) -> TableSchema:
         """Return the schema of a file with these columns: all named, none left over.
 
         Parameters
@@ -1275,6 +1358,8 @@ class TableSchema:
             Whether the target must be among them.
         file : str
             Its name in messages.
+        owned : bool, default=False
+            Whether the columns of persons and weights must.
 
         Returns
         -------
@@ -1290,16 +1375,22 @@ class TableSchema:
         """
         known = {column.name for column in self.columns}
         target = self._target_name(names, labelled=labelled, file=file)
-        if labelled and target in known:
-            raise SchemaError(target_is_feature(str(target), self.origin))
+        roles = {"target": target if labelled else None} | self.owners
+        check_roles(roles, known, self.origin)
         found = set(names)
+        for role, name in self.owners.items() if owned else ():
+            if name not in found:
+                raise TableError(
+                    f"{file}: {role}: it has no column {quoted(name)}; it has {_found(names)}"
+                )
+        outside = self.owners.values()
         absent = [c.name for c in self.columns if not c.ignore and c.name not in found]
         if absent:
             raise TableError(
                 f"{file}: {_columns(absent)} {'is' if len(absent) == 1 else 'are'} missing, which "
                 f"{self.origin} asks for; the file has {_found(names)}"
             )
-        others = [name for name in names if name not in known and name != target]
+        others = [name for name in names if name not in known and name not in (target, *outside)]
         columns = self.columns
         if self.all_other_columns is not None:
             columns = self._with_others(others)
@@ -1319,7 +1410,13 @@ class TableSchema:
             )
         return named
 
-    def of_width(self, width: int | None, *, file: str) -> TableSchema:
+    @property
+    def owners(self) -> dict[str, str]:
+        """Names of the columns of persons and weights, by their role."""
+        given = {"person": self.person, "weight": self.weight}
+        return {role: name for role, name in given.items() if name is not None}
+
+    def of_width(self, width: int | None, *, file: str, owned: bool = False) -> TableSchema:
         """Return the schema of a file without names of columns, of this width where it is known.
 
         Parameters
@@ -1328,6 +1425,8 @@ class TableSchema:
             Number of columns of features.
         file : str
             Its name in messages.
+        owned : bool, default=False
+            Whether the columns of persons and weights are needed.
 
         Returns
         -------
@@ -1342,6 +1441,11 @@ class TableSchema:
             The schema does not say how wide it is, or leaves columns out.
         """
         found = self
+        for role in self.owners if owned else ():
+            raise SchemaError(
+                f"{self.origin}: {role}: expected a file that names its columns, which {file} does "
+                "not: CSV, Parquet or Arrow"
+            )
         if width == 0:
             raise TableError(f"{file}: it has no columns of features")
         if self.all_other_columns is not None and self.declared_width is None:

@@ -15,8 +15,9 @@ from scipy import sparse
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.data import Partitions
-from dpsvm_fast.data.partitions import FileRows, Together
+from dpsvm_fast.data.partitions import FileRows, Together, parts_of
 from dpsvm_fast.data.readers import (
+    OWNERS,
     ROOM,
     ArrowSource,
     CsvSource,
@@ -47,7 +48,9 @@ from dpsvm_fast.exceptions import InvalidParameterError, TableError
 # A schema file to be filled in.
 
 
-def template(path: str | os.PathLike[str], *, target: str | None, format: str | None) -> str:
+def template(
+    path: str | os.PathLike[str], *, target: str | None, person: str | None, format: str | None
+) -> str:
     """Implement ``TableSchema.template``."""
     path = os.fspath(path)
     kind = table_format(path, format)
@@ -65,13 +68,13 @@ def template(path: str | os.PathLike[str], *, target: str | None, format: str | 
     else:
         types = parquet_types(path)[0] if kind == "parquet" else arrow_types(path)
         columns = {name: hint(one) for name, one in types.items()}
-    if target is not None and target not in columns:
-        raise TableError(
-            f"{os.path.basename(path)}: target: it has no column {target!r}; it has columns "
-            f"{', '.join(map(quoted, list(columns)[:50]))}{', ...' if len(columns) > 50 else ''}"
-        )
-    described = {name: it for name, it in columns.items() if name != target}
-    text = template_lines(target, described)
+    for role, name in (("target", target), ("person", person)):
+        if name is not None and name not in columns:
+            raise TableError(
+                f"{os.path.basename(path)}: {role}: it has no column {name!r}; it has columns "
+                f"{', '.join(map(quoted, list(columns)[:50]))}{', ...' * (len(columns) > 50)}"
+            )
+    text = template_lines(target, columns, person=person)
     return text + (f"\n[csv]\ndelimiter = {toml_string(mark)}\n" if mark else "")
 
 
@@ -124,6 +127,12 @@ class NpyWriter:
         rows = np.ascontiguousarray(rows, dtype=self._dtype)
         self._file.write(rows.data if rows.size else b"")
         self.n_rows += len(rows)
+
+    def place(self, row: int, rows: NDArray[Any]) -> None:
+        """Write rows from this one on, wherever it is."""
+        self._file.seek(HEADER_BYTES + row * self._dtype.itemsize * int(np.prod(self._width)))
+        self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
+        self.n_rows = max(self.n_rows, row + len(rows))
 
     def finish(self) -> None:
         """Write the number of rows, and close."""
@@ -210,6 +219,43 @@ OnBytes = Callable[[int], None]
 MOST_EXPECTED = 2**24
 
 
+def _by_persons(paths: dict[str, str], step: int) -> list[int]:
+    """Put the rows of a person into one part, in files that are written anew; where parts begin.
+
+    The part follows from the digest, and the order within a part is that of the file. A block of
+    rows is in memory at a time.
+    """
+    maps = {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
+    n_rows = len(maps["groups"])
+    n_parts, blocks = -(-n_rows // step), range(0, n_rows, step)
+
+    def parts(start: int) -> NDArray[np.int64]:
+        digests = np.array(maps["groups"][start : start + step]).view(np.uint64)[::2]
+        return (digests % n_parts).astype(np.int64)
+
+    sizes = sum(np.bincount(parts(start), minlength=n_parts) for start in blocks)
+    cuts = np.append(0, np.cumsum(sizes))
+    moved = cuts[:-1].copy()
+    with ExitStack() as undo:
+        writers = {}
+        for name, one in maps.items():
+            writers[name] = NpyWriter(f"{paths[name]}.sorted", one.dtype, one.shape[1:])
+            undo.callback(writers[name].discard)
+        for start in blocks:
+            own = parts(start)
+            for part in np.unique(own).tolist():
+                rows = np.flatnonzero(own == part)
+                for name, writer in writers.items():
+                    writer.place(int(moved[part]), maps[name][start : start + step][rows])
+                moved[part] += rows.size
+        for name, writer in writers.items():
+            writer.finish()
+            maps[name]._mmap.close()
+            os.replace(writer.path, paths[name])
+        undo.pop_all()
+    return list(map(int, cuts))
+
+
 class Table:
     """A file whose header has been read and fits a schema. Made by :func:`open_table`.
 
@@ -221,6 +267,8 @@ class Table:
     format : str
     source : Source
     labelled : bool
+    owners : tuple of str
+        Of "groups" and "sample_weight": what is read beside rows and labels.
 
     Attributes
     ----------
@@ -236,8 +284,16 @@ class Table:
     labelled : bool
     """
 
-    def __init__(self, path: str, format: str, source: Source, *, labelled: bool) -> None:
-        self.path, self.format, self.labelled = path, format, labelled
+    def __init__(
+        self,
+        path: str,
+        format: str,
+        source: Source,
+        *,
+        labelled: bool,
+        owners: tuple[str, ...] = (),
+    ) -> None:
+        self.path, self.format, self.labelled, self.owners = path, format, labelled, owners
         self._source = source
         self.schema = source.schema
         self.sparse, self.n_rows = source.sparse, source.n_rows
@@ -248,7 +304,7 @@ class Table:
         kind = "sparse" if self.sparse else "dense"
         return f"Table({os.path.basename(self.path)}: {kind} rows of {self.n_features} features)"
 
-    def batches(self, on_bytes: OnBytes | None = None) -> Iterator[tuple[Any, Any]]:
+    def batches(self, on_bytes: OnBytes | None = None) -> Iterator[tuple[Any, ...]]:
         """Rows in order, some at a time.
 
         Parameters
@@ -262,6 +318,10 @@ class Table:
             float32; arrays are C-ordered.
         y : ndarray of shape (n_rows,) or None
             Of the type of the declared classes.
+        owners : dict of ndarrays of shape (n_rows,)
+            Where the table was opened with ``owners=True``: "groups" and "sample_weight", as far as
+            the schema names their columns, for ``fit(X, y, **owners)``. Persons are digests under a
+            key that this table keeps.
 
         Raises
         ------
@@ -279,7 +339,7 @@ class Table:
         yield from self._source.blocks(progress)
         progress(self.n_bytes_total)
 
-    def read(self, on_bytes: OnBytes | None = None) -> tuple[Any, Any]:
+    def read(self, on_bytes: OnBytes | None = None) -> tuple[Any, ...]:
         """Return all rows at once.
 
         Parameters
@@ -291,14 +351,19 @@ class Table:
         -------
         X : ndarray or CSR matrix of shape (n_samples, n_features)
         y : ndarray of shape (n_samples,) or None
+        owners : dict of ndarrays
+            As of :meth:`batches`.
         """
         blocks: list[Any] = []
         rows = _GrowingArray(self.n_rows)
         labels = [np.array(self.schema.classes or ())[:0]]
-        for X, y in self.batches(on_bytes):
+        owners: dict[str, list[Any]] = {name: [np.empty(0, OWNED[name])] for name in self.owners}
+        for X, y, *own in self.batches(on_bytes):
             (blocks if self.sparse else rows).append(X)
             if y is not None:
                 labels.append(y)
+            for name in self.owners:
+                owners[name].append(own[0][name])
         whole: Any = None
         if not self.sparse:
             whole = rows.whole(self.n_features)
@@ -306,7 +371,9 @@ class Table:
             whole = sparse.vstack(blocks, format="csr")
         else:
             whole = sparse.csr_matrix((0, self.n_features), dtype=np.float32)
-        return whole, np.concatenate(labels) if self.labelled else None
+        found = whole, np.concatenate(labels) if self.labelled else None
+        joined = {name: np.concatenate(parts) for name, parts in owners.items()}
+        return (*found, joined) if joined else found
 
     def to_partitions(
         self,
@@ -321,9 +388,10 @@ class Table:
         ----------
         folder : str or path
             Made if need be. It takes ``X.npy`` and ``y.npy`` (for sparse rows ``data.npy``,
-            ``indices.npy`` and ``indptr.npy``), which only this user may read and which can be
-            opened with ``numpy.load(path, mmap_mode="r")``. The caller deletes them; they hold
-            the data.
+            ``indices.npy`` and ``indptr.npy``; ``groups.npy`` and ``sample_weight.npy`` with
+            owners), which only this user may read and which can be opened with
+            ``numpy.load(path, mmap_mode="r")``. The caller deletes them; they hold the data, but
+            digests in place of persons. Rows of a person come to stand in one partition.
         on_bytes : callable or None, default=None
             As of :meth:`batches`.
         rows_per_partition : int or None, default=None
@@ -353,6 +421,7 @@ class Table:
             kinds = {name: (dtype,) for name, dtype in CSR_FILES.items()}
         if self.labelled:
             kinds["y"] = (np.array(self.schema.classes).dtype,)
+        kinds |= {name: (OWNED[name],) for name in self.owners}
         with ExitStack() as undo:
             writers = {}
             for name, kind in kinds.items():
@@ -361,7 +430,7 @@ class Table:
             if self.sparse:
                 writers["indptr"].append(np.zeros(1, dtype=np.int64))
             n_rows = 0
-            for X, y in self.batches(on_bytes):
+            for X, y, *own in self.batches(on_bytes):
                 n_rows += X.shape[0]
                 if self.sparse:
                     writers["indptr"].append(X.indptr[1:] + np.int64(writers["data"].n_rows))
@@ -371,17 +440,37 @@ class Table:
                     writers["X"].append(X)
                 if y is not None:
                     writers["y"].append(y)
+                for name in self.owners:
+                    writers[name].append(own[0][name])
             if not n_rows:
                 raise TableError(f"{os.path.basename(self.path)}: the table has no rows")
             for writer in writers.values():
                 writer.finish()
-            maps = {name: np.load(one.path, mmap_mode="r") for name, one in writers.items()}
+            paths, cuts = {name: one.path for name, one in writers.items()}, None
+            if "groups" in self.owners:
+                cuts = _by_persons(paths, step)
+            maps = {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
             if self.sparse:
                 found = _sparse_partitions(maps, self.n_features, step)
             else:
-                found = Partitions.from_arrays(maps["X"], maps.get("y"), rows_per_partition=step)
+                cuts = cuts or [*range(0, n_rows, step), n_rows]
+                files = {name: parts_of(one, cuts) for name, one in maps.items()}
+                rows, owners = files["X"], [files[name] for name in self.owners]
+                labels = files.get("y", [None] * len(rows))
+                others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
+                found = Partitions.from_loaders(
+                    map(Together, rows, labels, others),
+                    n_features=self.n_features,
+                    n_rows=n_rows,
+                    labelled=self.labelled,
+                    **dict.fromkeys(self.owners, True),
+                )
             undo.pop_all()
         return found
+
+
+# Types of persons and weights.
+OWNED = {"groups": np.dtype("S16"), "sample_weight": np.dtype(np.float64)}
 
 
 class _GrowingArray:
@@ -418,6 +507,7 @@ def open_table(
     *,
     format: str | None = None,
     labelled: bool = True,
+    owners: bool = False,
     max_memory: int = ROOM,
 ) -> Table:
     r"""Open a file and check that its columns fit a schema. No row is read.
@@ -433,6 +523,9 @@ def open_table(
         None: as the end of the name says.
     labelled : bool, default=True
         False: the file need not have a column of labels, and one is passed over.
+    owners : bool, default=False
+        Whether the columns of persons and weights are read that the schema names. They are never
+        features.
     max_memory : int, default=2**28
         Bytes that reading may take beside the rows that it returns, at least 2**22. Blocks are
         shares of it; a row that needs more than its share is refused, whatever the file says.
@@ -484,6 +577,7 @@ def open_table(
     if not isinstance(schema, TableSchema):
         raise TypeError(f"schema: got {type(schema).__name__}, expected a TableSchema")
     labelled = check.check_bool("labelled", labelled)
+    owned = check.check_bool("owners", owners)
     room = check.check_integer("max_memory", max_memory, LEAST_ROOM)
     path = os.fspath(path)
     _check_file(path)
@@ -492,7 +586,9 @@ def open_table(
         # A file that cannot be read is told apart from one that is damaged.
         if not file.read(1):
             raise TableError(f"{os.path.basename(path)}: the file is empty")
-    return Table(path, kind, _source(path, kind, schema, labelled, room), labelled=labelled)
+    how: dict[str, Any] = {"labelled": labelled, "owned": owned, "room": room}
+    names = tuple(OWNERS[role] for role in schema.owners) if owned else ()
+    return Table(path, kind, _source(path, kind, schema, how), labelled=labelled, owners=names)
 
 
 def _check_file(path: str) -> None:
@@ -523,9 +619,8 @@ def table_format(path: str, format: str | None) -> str:
     return kind
 
 
-def _source(path: str, kind: str, schema: TableSchema, labelled: bool, room: int) -> Source:  # noqa: FBT001
+def _source(path: str, kind: str, schema: TableSchema, how: dict[str, Any]) -> Source:
     """The reader of a format."""
-    how: dict[str, Any] = {"labelled": labelled, "room": room}
     if kind in ("csv", "tsv"):
         return CsvSource(path, schema, delimiter="," if kind == "csv" else "\t", **how)
     readers: dict[str, Any] = {

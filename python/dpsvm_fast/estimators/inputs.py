@@ -468,7 +468,7 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
             ids = np.asarray(list(ids))
     except (TypeError, ValueError, OverflowError):
         ids = np.empty(0, dtype=object)
-    usual = ids.dtype.kind in "biuU" or (
+    usual = ids.dtype.kind in "biuUS" or (
         ids.dtype.kind == "f" and bool(np.all(np.isfinite(ids) & (ids == np.floor(ids))))
     )
     if ids.ndim != 1 or not usual:

@@ -27,6 +27,7 @@ from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_bounds
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.metrics import Evaluation
 from dpsvm_fast.pipelines import private_steps
 from dpsvm_fast.planning import NoisePlan
 from dpsvm_fast.plotting.drawing import (
@@ -1092,3 +1093,141 @@ def _budget_shares(plan: NoisePlan) -> dict[str, float]:
     if plan.whitening is not None and plan.whitening.whitened:
         shares[whitening] = plan.whitening.mu_share
     return {**shares, training: 1.0 - sum(shares.values())}
+
+
+EVALUATIONS = ("roc", "calibration", "confusion_matrix")
+
+
+class EvaluationDisplay(Display):
+    """Curves and counts of a private evaluation, with the intervals that count their noise.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        Of :func:`dpsvm_fast.metrics.evaluate`.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    line_ : matplotlib Line2D or None
+        The curve; None for a confusion matrix.
+    intervals_ : list of matplotlib artists
+        Intervals of 95 % about the points of the curve, or the texts of the counts.
+    image_ : matplotlib AxesImage or None
+        Shares of predictions among the rows of each label; of a confusion matrix only.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from dpsvm_fast import PrivateLinearSVC
+    >>> from dpsvm_fast.metrics import evaluate
+    >>> from dpsvm_fast.plotting import EvaluationDisplay
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = PrivateLinearSVC(4.0, classes=[0, 1]).fit(X[:300], y[:300])
+    >>> found = evaluate(model, X[300:], y[300:], metrics=["roc"])
+    >>> display = EvaluationDisplay.from_evaluation(found)  # doctest: +SKIP
+    """
+
+    def __init__(self, *, evaluation: Evaluation) -> None:
+        if not isinstance(evaluation, Evaluation):
+            got = type(evaluation).__name__
+            raise TypeError(f"evaluation: got {got}, expected what evaluate() returns")
+        self.evaluation = evaluation
+
+    @classmethod
+    def from_evaluation(
+        cls, evaluation: Evaluation, *, kind: str = "roc", ax: Axes | None = None
+    ) -> EvaluationDisplay:
+        """Draw one of its metrics; costs no budget.
+
+        Parameters
+        ----------
+        evaluation : Evaluation
+        kind : {"roc", "calibration", "confusion_matrix"}, default="roc"
+            One of the metrics that were asked for.
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+
+        Returns
+        -------
+        EvaluationDisplay
+
+        Raises
+        ------
+        InvalidParameterError
+            Another kind, or one that was not asked for.
+        ImportError
+            matplotlib is missing.
+        """
+        return cls(evaluation=evaluation).plot(kind=kind, ax=ax)
+
+    def plot(self, ax: Axes | None = None, *, kind: str = "roc") -> EvaluationDisplay:
+        """Draw on ``ax``, or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+        kind : {"roc", "calibration", "confusion_matrix"}, default="roc"
+
+        Returns
+        -------
+        EvaluationDisplay
+
+        Raises
+        ------
+        InvalidParameterError
+            Another kind, or one that was not asked for.
+        """
+        check_option("kind", kind, EVALUATIONS)
+        if kind not in self.evaluation.metrics:
+            accepted = f"one of the metrics that were asked for: {self.evaluation.metrics}"
+            raise InvalidParameterError.of("kind", got=kind, accepted=accepted)
+        matplotlib_module("figure")
+        return self._drawn(ax, kind)
+
+    def _draw(self, ax: Axes, kind: str) -> None:
+        self.line_: Any = None
+        self.image_: Any = None
+        self.intervals_: list[Any] = []
+        promise = self.evaluation.privacy_
+        title = rf"$\epsilon$ = {promise.epsilon:g}, $\delta$ = {promise.delta:g}, {promise.unit}s"
+        ax.set_title(title, fontsize="medium", loc="left")
+        if kind == "confusion_matrix":
+            self._plot_counts(ax)
+            return
+        if kind == "roc":
+            curve, area = self.evaluation.roc, self.evaluation.auc
+            x, y = curve.false_positive_rate, curve.true_positive_rate
+            label = f"area {area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
+            names = ("false positive rate", "true positive rate")
+            sides = np.abs([x.value - x.low, x.high - x.value])
+            middles = x.value
+        else:
+            shares = self.evaluation.calibration
+            y, label, positive = shares.observed, "observed", self.evaluation.positive
+            what = "right predictions" if positive is None else "positive rows"
+            names = ("probability", f"share of {what}")
+            middles = 0.5 * (shares.low + shares.high)
+            sides = np.array([middles - shares.low, shares.high - middles])
+        ends = np.abs([y.value - y.low, y.high - y.value])
+        look: dict[str, Any] = {"color": COLOURS[0], "linewidth": 1.8, "markeredgecolor": "#000000"}
+        (self.line_,) = ax.plot(middles, y.value, "o-", markersize=4, label=label, **look)
+        bars: dict[str, Any] = {"fmt": "none", "ecolor": "#777777", "elinewidth": 0.8}
+        self.intervals_ = [ax.errorbar(middles, y.value, ends, sides, **bars)]
+        ax.plot([0, 1], [0, 1], ":", color="#777777")
+        ax.set(xlabel=names[0], ylabel=names[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        ax.legend(loc="lower right")
+
+    def _plot_counts(self, ax: Axes) -> None:
+        """A cell for each pair of labels, with its count and half the width of the interval."""
+        found, names = self.evaluation.confusion_matrix, class_names(self.evaluation.classes)
+        rows = np.maximum(found.value.sum(axis=1, keepdims=True), 1.0)
+        self.image_ = ax.imshow(found.value / rows, cmap="Greys", vmin=0.0, vmax=1.0)
+        for i, j in np.ndindex(found.value.shape):
+            half = 0.5 * (found.high[i, j] - found.low[i, j])
+            colour = "#ffffff" if found.value[i, j] > 0.5 * rows[i, 0] else "#000000"
+            text = f"{found.value[i, j]:.0f}\n\u00b1{half:.0f}"
+            self.intervals_.append(ax.text(j, i, text, ha="center", va="center", color=colour))
+        ax.set_xticks(range(len(names)), names)
+        ax.set_yticks(range(len(names)), names)
+        ax.set(xlabel="predicted label", ylabel="true label")
