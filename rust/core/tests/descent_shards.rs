@@ -240,8 +240,8 @@ fn one_shard_with_the_same_streams_is_the_run() -> Result<()> {
 fn sampled_shards_are_the_whole_with_their_batches() -> Result<()> {
     struct Given(Vec<Vec<u32>>);
     impl Randomness for Given {
-        fn rate(&self) -> f64 {
-            0.3
+        fn full_batch(&self) -> bool {
+            false
         }
         fn batch(&self, step: u32, _n: usize, batch: &mut Vec<u32>) {
             batch.clone_from(&self.0[step as usize]);

@@ -9,12 +9,8 @@ use std::ops::Range;
 
 /// Where a run takes its randomness from; steps are counted from the beginning of the run.
 pub trait Randomness: Sync {
-    /// Probability with which a record joins a step.
-    fn rate(&self) -> f64;
     /// Whether every record joins every step.
-    fn full_batch(&self) -> bool {
-        self.rate() >= 1.0
-    }
+    fn full_batch(&self) -> bool;
     /// The records of a step, increasing: each of `0..n` joins independently with the same
     /// probability.
     fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>);

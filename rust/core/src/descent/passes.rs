@@ -96,6 +96,8 @@ pub struct LeafScratch<T> {
     /// Columns that it touches, and whether a column is one.
     touched: Vec<u32>,
     seen: Vec<bool>,
+    /// How much room the rows of a leaf take in an exact sum for each unit of their coefficients.
+    reach: Vec<f64>,
 }
 
 impl<T: Precision> LeafScratch<T> {
@@ -427,12 +429,13 @@ fn squares(values: &[f64]) -> f64 {
     lanes.iter().sum::<f64>() + rest.iter().map(|x| x * x).sum::<f64>()
 }
 
+/// More than what rounding takes from a sum of [`LEAF`] products.
+const SUM_SLACK: f64 = 1.0 + 1e-12;
+
 /// Some sparse rows.
 pub struct SparsePass<'p, T, L> {
     /// The records; their rows are sparse.
     pub records: &'p Records,
-    /// The columns of their entries as the layout numbers them.
-    pub index: &'p [u32],
     /// Places of the records in `order`, or the records themselves without one.
     pub places: Range<usize>,
     /// The records of the batch; `None` for all.
@@ -460,12 +463,11 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
         let RecordRows::Sparse {
             value,
             start,
-            index: columns,
+            index,
         } = &self.records.rows
         else {
             return Ok(());
         };
-        let index = self.index;
         let (order, end) = (self.order, self.places.end);
         let padded = self.layout.padded_classes();
         self.scratch.scores.clear();
@@ -486,9 +488,11 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
                 self.scores(simd, at, i, row(i));
             }
             let members = places.clone().map(record);
-            self.scratch.gradients(&self.rule, self.records, members);
-            for (at, i) in places.map(record).enumerate() {
-                self.contribute(simd, at, i, row(i))?;
+            self.scratch
+                .gradients(&self.rule, self.records, members.clone());
+            let booked = self.book(members.clone().map(|i| (i, row(i))))?;
+            for (at, i) in members.enumerate() {
+                self.contribute(simd, at, i, row(i), booked)?;
             }
         }
         if self.persons.is_empty() {
@@ -513,8 +517,7 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
             for part in &groups.parts {
                 for at in part.rows.clone() {
                     let i = groups.members[at] as usize;
-                    let columns = &columns[start[i]..start[i + 1]];
-                    self.collect(simd, (at, i), row(i), columns);
+                    self.collect(simd, (at, i), row(i));
                 }
                 if part.last {
                     self.person(length)?;
@@ -547,8 +550,53 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         }
     }
 
+    /// Makes room for the contributions of a leaf at once: what one class adds to one column is far
+    /// less than the sum of the longest contributions. False where together they have none.
     #[inline(always)]
-    fn contribute<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) -> Result<()> {
+    fn book<'r>(&mut self, rows: impl Iterator<Item = (usize, Row<'r>)>) -> Result<bool> {
+        let mut reach = std::mem::take(&mut self.scratch.reach);
+        reach.clear();
+        reach.extend(rows.map(|(i, row)| self.reach(i, row)));
+        let scores = self.scratch.scores.as_chunks::<LEAF>().0;
+        let size = |line: &[T; LEAF]| -> f64 {
+            let terms = line
+                .iter()
+                .zip(&reach)
+                .map(|(c, reach)| c.wide().abs() * reach);
+            terms.sum::<f64>() * SUM_SLACK
+        };
+        let size = scores.iter().map(size).fold(0.0, f64::max);
+        let booked = size <= self.sum.largest();
+        if booked {
+            self.sum.room(size)?;
+        }
+        self.scratch.reach = reach;
+        Ok(booked)
+    }
+
+    /// The largest absolute value that a coefficient of 1 adds to one entry of the sums.
+    ///
+    /// Beside a centre the sum of `q` takes as much room as the finest entry of a row would.
+    #[inline(always)]
+    fn reach(&self, i: usize, row: Row<'_>) -> f64 {
+        // The bits of numbers without sign are in their order.
+        let bits = row.value.iter().map(|x| x.to_bits() & !(1 << 31));
+        let longest = f64::from(f32::from_bits(bits.fold(0, u32::max)));
+        let longest = self
+            .stretch(i)
+            .map_or(longest, |stretch| stretch * longest.max(ROW_GRID));
+        longest.max(self.rule.clip.intercept)
+    }
+
+    #[inline(always)]
+    fn contribute<S: Simd>(
+        &mut self,
+        simd: S,
+        at: usize,
+        i: usize,
+        row: Row<'_>,
+        booked: bool,
+    ) -> Result<()> {
         let (k, rule) = (self.rule.loss.scores, self.rule);
         let stretch = self.stretch(i);
         let scratch = &mut *self.scratch;
@@ -578,15 +626,10 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         if largest == 0.0 {
             return Ok(());
         }
-        // Without a centre no entry of `q x` is larger than the norm of the contribution; beside one
-        // the sum of `q` takes as much room as the finest entry of a row would.
-        let longest = |row: Row<'_>| {
-            row.value
-                .iter()
-                .fold(ROW_GRID as f32, |m, x| m.max(x.abs()))
-        };
+        // Without a centre no entry of `q x` is larger than the norm of the contribution.
         let size = match stretch {
-            Some(_) => largest * f64::from(longest(row)).max(rule.clip.intercept),
+            _ if booked => 0.0,
+            Some(_) => largest * tallest,
             None => rule.clip.bound.min(largest * tallest),
         };
         let total = self.sum.room(size)?;
@@ -604,16 +647,8 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
     }
 
     /// Adds the contribution of a record to that of its person.
-    ///
-    /// `columns` are those of its entries as they came: how they are numbered depends on all records.
     #[inline(always)]
-    fn collect<S: Simd>(
-        &mut self,
-        simd: S,
-        (at, i): (usize, usize),
-        row: Row<'_>,
-        columns: &[u32],
-    ) {
+    fn collect<S: Simd>(&mut self, simd: S, (at, i): (usize, usize), row: Row<'_>) {
         let (k, clip) = (self.rule.loss.scores, self.rule.clip);
         let stretch = self.stretch(i).unwrap_or(1.0);
         let scratch = &mut *self.scratch;
@@ -627,7 +662,7 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
             shifted[class] += q[class];
             constant[class] += c * clip.intercept;
         }
-        for j in columns {
+        for j in row.index {
             let seen = &mut scratch.seen[*j as usize];
             if !*seen {
                 *seen = true;

@@ -64,21 +64,28 @@ pub fn add_noise<F: Fn(usize, usize) -> usize>(
             Noise::Grid(..) => {}
         }
     }
-    for_each_exact(sum, places, |at, units| {
-        noisy[at] = noisy_sum(units, sum.unit(), noise, at);
-    });
+    let noisy_sum = noisy_sum(sum.unit(), noise);
+    for_each_exact(sum, places, |at, units| noisy[at] = noisy_sum(units, at));
 }
 
-/// One sum of `units` times `unit`, rounded once to the grid of the noise, and noise `at`.
-pub fn noisy_sum(units: i128, unit: f64, noise: Noise<'_>, at: usize) -> f64 {
-    match noise {
-        Noise::Grid(grid, steps) => {
-            let whole = rescaled(units, exponent(unit) - exponent(grid));
-            (whole + i128::from(steps[at])) as f64 * grid
-        }
-        Noise::Float(values) => units as f64 * unit + values[at],
-        Noise::None => units as f64 * unit,
+/// What makes of a sum, in units of `unit`, that sum, rounded once to the grid of the noise, and the
+/// noise of its place.
+pub fn noisy_sum(unit: f64, noise: Noise<'_>) -> impl Fn(i128, usize) -> f64 {
+    let shift = match noise {
+        Noise::Grid(grid, _) => exponent(unit) - exponent(grid),
+        Noise::Float(_) | Noise::None => 0,
+    };
+    move |units, at| match noise {
+        Noise::Grid(grid, steps) => near(rescaled(units, shift) + i128::from(steps[at])) * grid,
+        Noise::Float(values) => near(units) * unit + values[at],
+        Noise::None => near(units) * unit,
     }
+}
+
+/// The nearest double; of most sums without a call.
+#[inline(always)]
+fn near(whole: i128) -> f64 {
+    i64::try_from(whole).map_or(whole as f64, |short| short as f64)
 }
 
 /// Columns whose weights of all scores are met one after the other: they stay in the first-level
@@ -110,20 +117,23 @@ pub fn for_each_exact<F: Fn(usize, usize) -> usize>(
     mut take: impl FnMut(usize, i128),
 ) {
     let (scores, columns) = places.shape;
-    for k in 0..scores {
-        // Coefficients are multiples of `unit / ROW_GRID` and were scaled down, the centre is one of
-        // `ROW_GRID`.
-        let coefficients = places
-            .centre
-            .map(|(point, first)| (point, sum.integer(first + k)));
-        for j in 0..columns {
-            let mut units = sum.integer((places.position)(k, j));
-            if let Some((point, coefficients)) = coefficients
-                && let Some(m) = point.get(j)
-            {
-                units -= coefficients * i128::from((m / ROW_GRID) as i64);
+    for first in (0..columns).step_by(COLUMNS_TOGETHER) {
+        let part = first..columns.min(first + COLUMNS_TOGETHER);
+        for k in 0..scores {
+            // Coefficients are multiples of `unit / ROW_GRID` and were scaled down, the centre is one
+            // of `ROW_GRID`.
+            let coefficients = places
+                .centre
+                .map(|(point, first)| (point, sum.integer(first + k)));
+            for j in part.clone() {
+                let mut units = sum.integer((places.position)(k, j));
+                if let Some((point, coefficients)) = coefficients
+                    && let Some(m) = point.get(j)
+                {
+                    units -= coefficients * i128::from((m / ROW_GRID) as i64);
+                }
+                take(k * columns + j, units);
             }
-            take(k * columns + j, units);
         }
     }
 }

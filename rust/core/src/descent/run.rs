@@ -8,11 +8,11 @@ use crate::descent::passes::{LeafScratch, Precision, View};
 use crate::descent::plans::{Batch, DenseSummation, SparseSummation, Summation};
 use crate::descent::settings::{Arithmetic, DescentSettings};
 use crate::error::Result;
-use crate::layout::lines::{ByFrequency, Lines};
+use crate::layout::lines::Lines;
 use crate::layout::single::SingleScore;
 use crate::records::store::{RecordRows, Records};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{mapped, zeros};
+use crate::runtime::memory::zeros;
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use rayon::ThreadPool;
 use std::ops::Range;
@@ -20,8 +20,6 @@ use std::sync::{Mutex, PoisonError};
 
 /// Multiplications of one thread between two looks at the interrupt: some milliseconds.
 const ROUND_WORK: usize = 1 << 26;
-/// Passes over all rows from which it pays to number the columns by how frequent they are.
-const PASSES_TO_SORT: f64 = 4.0;
 /// Values of noise drawn ahead.
 const AHEAD: usize = 1 << 16;
 
@@ -83,31 +81,12 @@ impl Run<'_> {
             let plan = DenseSummation::new(records, rule, (unit, settings.exact_sums));
             return self.descend::<T, _>(&plan, state);
         }
-        let RecordRows::Sparse { index, .. } = &records.rows else {
-            return Ok(());
-        };
         if k == 1 {
-            let sums = SparseSummation::new(records, index, rule, SingleScore::new(d));
+            let sums = SparseSummation::new(records, rule, SingleScore::new(d));
             return self.descend::<T, _>(&sums, state);
         }
-        if !self.pays_to_sort() {
-            let sums = SparseSummation::new(records, index, rule, Lines::new(k, d, None));
-            return self.descend::<T, _>(&sums, state);
-        }
-        // Sums are exact and rows keep their order: nothing but the time depends on the columns'.
-        let place = ByFrequency::new(index, d)?.place;
-        let index = mapped(index, |column| place[*column as usize])?;
-        let layout = Lines::new(k, d, Some(&place));
-        let sums = SparseSummation::new(records, &index, rule, layout);
+        let sums = SparseSummation::new(records, rule, Lines::new(k, d));
         self.descend::<T, _>(&sums, state)
-    }
-
-    /// Whether frequent columns should come first: they are counted once, and renumbered.
-    fn pays_to_sort(&self) -> bool {
-        let Purpose::Steps(steps) = self.goal else {
-            return false;
-        };
-        f64::from(steps) * self.randomness.rate() >= PASSES_TO_SORT
     }
 
     fn descend<T: Precision, P: Summation<T>>(&self, plan: &P, state: &mut State) -> Result<()> {

@@ -203,8 +203,9 @@ impl DescentSettings {
         let noise = drawn.step(self.noise, step, units.len());
         let unit = self.part_unit();
         let mut noisy: Vec<f64> = zeros(units.len())?;
+        let noisy_sum = noisy_sum(unit, noise);
         for (at, noisy) in noisy.iter_mut().enumerate() {
-            *noisy = noisy_sum(units[at], unit, noise, at);
+            *noisy = noisy_sum(units[at], at);
         }
         self.take_step(state, &mut noisy);
         Ok(())

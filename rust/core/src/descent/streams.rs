@@ -82,8 +82,8 @@ impl<'k> DescentStreams<'k> {
 }
 
 impl Randomness for DescentStreams<'_> {
-    fn rate(&self) -> f64 {
-        self.rate.value()
+    fn full_batch(&self) -> bool {
+        self.rate.value() >= 1.0
     }
 
     fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>) {
@@ -145,8 +145,8 @@ impl<'k> ShardStreams<'k> {
 }
 
 impl Randomness for ShardStreams<'_> {
-    fn rate(&self) -> f64 {
-        self.rate.value()
+    fn full_batch(&self) -> bool {
+        self.rate.value() >= 1.0
     }
 
     fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>) {
