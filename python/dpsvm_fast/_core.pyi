@@ -151,7 +151,9 @@ class _Records(TypedDict):
     offset: NDArray[np.float64] | None
     scale: NDArray[np.float64] | None
     low: float
+    floor: NDArray[np.float64] | None
     high: float
+    constant: float
     data_norm: float
     unit: bool
     n_threads: int

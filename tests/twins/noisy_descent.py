@@ -69,12 +69,14 @@ class Records:
         offset: Array | None,
         scale: Array | None,
         low: float,
+        floor: Array | None,
         high: float,
+        constant: float,
         data_norm: float,
         unit: bool,
         n_threads: int,
     ) -> Records:
-        """Rows ``clip((x - offset) * scale, low, high)``, brought to norm at most 1.
+        """Rows ``clip((x - offset) * scale, low, high)`` and the constant, of norm at most 1.
 
         Parameters
         ----------
@@ -85,6 +87,10 @@ class Records:
             None is 0 and 1.
         low, high : float
             Infinite for no limit.
+        floor : ndarray of shape (n_features,) or None
+            In place of ``low``.
+        constant : float >= 0
+            0 for none.
         data_norm : float > 0
             Longer rows are scaled back to it, and all are divided by it; unused with ``unit``.
         unit : bool
@@ -92,8 +98,9 @@ class Records:
         n_threads : int
             Not used.
         """
+        least = low if floor is None else floor
         if isinstance(X, tuple):
-            if not low <= 0.0 <= high:
+            if not (np.max(least) <= 0.0 <= high):
                 raise ValueError("low, high: sparse rows need low <= 0 <= high")
             data, indices, indptr, n_features = X
             X = np.zeros((len(indptr) - 1, n_features))
@@ -105,7 +112,9 @@ class Records:
             mapped = mapped - (0.0 if offset is None else offset)
             mapped = mapped * (1.0 if scale is None else scale)
         largest = np.finfo(np.float64).max
-        mapped = np.clip(np.clip(mapped, low, high), -largest, largest)
+        mapped = np.clip(np.clip(mapped, least, high), -largest, largest)
+        if constant > 0.0:
+            mapped = np.column_stack([mapped, np.full(len(mapped), constant)])
         return Records(_shortened(mapped, None if unit else data_norm), y, n_classes)
 
     @property

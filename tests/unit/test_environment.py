@@ -95,8 +95,8 @@ def entries() -> dict[str, Any]:
     """Functions of the compiled module that a mode could reach, those that keep the interpreter."""
     core = _core
     records = core.Records.of(
-        X, Y, n_classes=3, offset=None, scale=None, low=-3.0, high=3.0, data_norm=1.0, unit=False,
-        n_threads=1,
+        X, Y, n_classes=3, offset=None, scale=None, low=-3.0, floor=None, high=3.0, constant=0.5,
+        data_norm=1.0, unit=False, n_threads=1,
     )  # fmt: skip
     law = core.LossDistribution(
         subsampled=[(1.3, 0.01, 30)], gaussian_mu=0.7, pure=[(0.1, 3)], zcdp_rho=0.3, profiles=[],

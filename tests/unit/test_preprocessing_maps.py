@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from scipy import sparse
 from dpsvm_fast.estimators.inputs import public_map
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_rows, mapped_scores
+from oracles.noisy_descent import records_of, run
 from twins.noisy_descent import Records
 
 D = 7
@@ -35,10 +38,7 @@ each_map = pytest.mark.parametrize("name", MAPS)
 
 
 def twin_rows(public: PublicMap, rows: NDArray[np.float64]) -> Records:
-    """As the compiled records, from entries that were mapped here."""
-    if public.n_added:
-        rows = np.column_stack([public.entries(rows), np.full(len(rows), public.constant)])
-        public = PublicMap()
+    """As the compiled records."""
     return Records.of(
         rows,
         np.zeros(len(rows), dtype=np.int64),
@@ -46,7 +46,9 @@ def twin_rows(public: PublicMap, rows: NDArray[np.float64]) -> Records:
         offset=public.offset,
         scale=public.scale,
         low=public.low,
+        floor=public.floor,
         high=public.high,
+        constant=public.constant,
         data_norm=public.data_norm,
         unit=public.unit,
         n_threads=1,
@@ -69,6 +71,38 @@ def test_the_records_are_the_mapped_rows(name: str) -> None:
     if public.offset is None:
         rows = sparse.csr_matrix(X)
         assert np.allclose(public.records(rows, LABELS, 2, 1).sums(1), exact, atol=40 * 2.0**-19)
+
+
+def appended(public: PublicMap, X: Any, codes: Any) -> Any:
+    """Records of rows to which the constant was appended before, and whose ends were cut before."""
+    assert public.scale is not None
+    least = np.full(D, -np.inf) if public.floor is None else np.where(public.floor < 0, -np.inf, 0)
+    if sparse.issparse(X):
+        cut = sparse.csr_matrix((np.maximum(X.data, least[X.indices]), X.indices, X.indptr))
+        rows = sparse.hstack([cut, np.full((X.shape[0], 1), public.constant)], format="csr")
+    else:
+        last = np.full(len(X), public.constant)
+        rows = np.column_stack([np.maximum(X.astype(np.float64), least), last])
+    offset = None if public.offset is None else np.append(public.offset, 0.0)
+    scale = np.append(public.scale, 1.0)
+    limits = {"low": public.low, "high": public.high, "unit": True}
+    if offset is not None:
+        limits["offset"] = offset
+    return records_of(rows, codes, scale=scale, **limits)
+
+
+@pytest.mark.parametrize("name", [name for name in MAPS if name.startswith("lifted")])
+@pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_matrix])
+def test_the_constant_is_that_of_rows_which_hold_it(name: str, form: Any) -> None:
+    public, rows, codes = MAPS[name], form(X), np.arange(40) % 2
+    if sparse.issparse(rows) and public.offset is not None:
+        pytest.skip("sparse rows have no offset")
+    ours, theirs = public.records(rows, codes, 2, 1), appended(public, rows, codes)
+    assert ours.n_features == D + 1
+    assert np.array_equal(ours.gram(1), theirs.gram(1))
+    assert np.array_equal(ours.sums(1), theirs.sums(1))
+    ends = [run(records, 5, sampling_rate=0.5, sigma=0.1) for records in (ours, theirs)]
+    assert np.array_equal(ends[0].weights(), ends[1].weights())
 
 
 def test_bounds_decide_the_range() -> None:

@@ -120,38 +120,20 @@ class PublicMap:
         self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
     ) -> _core.Records:
         """The mapped training rows with their labels. Private: nothing leaves it without noise."""
-        added = [np.ones(self.n_added)]
-        shared: dict[str, Any] = {
-            "n_classes": n_classes,
-            "scale": None if self.scale is None else np.concatenate([self.scale, *added]),
-            "low": self.low,
-            "high": self.high,
-            "data_norm": self.data_norm,
-            "unit": self.unit,
-            "n_threads": n_threads,
-        }
-        offset = None if sparse.issparse(X) else self.offset
-        if offset is not None:
-            offset = np.concatenate([offset, np.zeros(self.n_added)])
-        rows = compiled_rows(self.with_constant(X))
-        return _core.Records.of(rows, codes, offset=offset, **shared)
-
-    def with_constant(self, X: Any) -> Any:
-        """Raw rows with what the compiled map lacks: lower ends of columns, and the constant."""
-        if self.constant == 0.0:
-            return X
-        least = None
-        if self.floor is not None:
-            least = np.where(self.floor < 0.0, -np.inf, 0.0).astype(X.dtype)
-        if sparse.issparse(X):
-            data = X.data if least is None else np.maximum(X.data, least[X.indices])
-            rows = sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
-            last = np.full((X.shape[0], 1), self.constant, dtype=X.dtype)
-            return sparse.hstack([rows, last], format="csr")
-        rows = np.empty((X.shape[0], X.shape[1] + 1), dtype=X.dtype)
-        rows[:, :-1] = X if least is None else np.maximum(X, least)
-        rows[:, -1] = self.constant
-        return rows
+        return _core.Records.of(
+            compiled_rows(X),
+            codes,
+            n_classes=n_classes,
+            offset=None if sparse.issparse(X) else self.offset,
+            scale=self.scale,
+            low=self.low,
+            floor=self.floor,
+            high=self.high,
+            constant=self.constant,
+            data_norm=self.data_norm,
+            unit=self.unit,
+            n_threads=n_threads,
+        )
 
     def apply(self, X: Any) -> Any:
         """Mapped rows, float64; CSR stays CSR.

@@ -40,7 +40,9 @@ fn records(n: usize, d: usize, classes: usize, key: &Key) -> Result<Records> {
         offset: None,
         scale: None,
         low: f64::NEG_INFINITY,
+        floor: None,
         high: f64::INFINITY,
+        constant: 0.0,
         data_norm: 1.0,
         unit: true,
     };

@@ -9,7 +9,9 @@ const PLAIN: RowMap<'_> = RowMap {
     offset: None,
     scale: None,
     low: f64::NEG_INFINITY,
+    floor: None,
     high: f64::INFINITY,
+    constant: 0.0,
     data_norm: 1.0,
     unit: true,
 };

@@ -393,7 +393,9 @@ mod tests {
             offset: None,
             scale: None,
             low: f64::NEG_INFINITY,
+            floor: None,
             high: f64::INFINITY,
+            constant: 0.0,
             data_norm: 1.0,
             unit: false,
         };

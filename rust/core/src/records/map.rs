@@ -1,6 +1,7 @@
 //! From a user's record to a row on the grid.
 //!
-//! With `z = clip((x - offset) scale, low, high)` entrywise, the row is `z / ||z||` (unit) or
+//! With `z = clip((x - offset) scale, low, high)` entrywise, and the constant behind it if there is
+//! one, the row is `z / ||z||` (unit) or
 //! `z min(1, data_norm / ||z||) / data_norm`, its entries then rounded towards zero to multiples
 //! of the grid. Everything before that rounding is ordinary floating-point arithmetic, a function
 //! of one record. The norm is checked afterwards on the integers `entry / grid`: their squares are
@@ -11,7 +12,7 @@
 use crate::error::{Error, Result};
 use crate::records::store::ROW_GRID;
 use crate::rows::clip::length;
-use crate::rows::view::{Columns, RowBuffer, Rows, Values, compact};
+use crate::rows::view::{Columns, RowBuffer, Rows, Values};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
 
@@ -24,8 +25,12 @@ pub struct RowMap<'a> {
     pub scale: Option<&'a [f64]>,
     /// Least entry after scaling, or minus infinity.
     pub low: f64,
+    /// The same for each column, in place of `low`.
+    pub floor: Option<&'a [f64]>,
     /// Largest entry after scaling, or infinity.
     pub high: f64,
+    /// One more entry of every row, behind the others; 0 for none.
+    pub constant: f64,
     /// Rows longer than this are scaled down to it, then all are divided by it; unused if `unit`.
     pub data_norm: f64,
     /// Whether every row is scaled to norm 1.
@@ -39,8 +44,10 @@ const LARGEST: f64 = 1e100;
 pub(crate) struct Prepared {
     offset: Vec<f64>,
     scale: Vec<f64>,
-    low: f64,
+    low: Vec<f64>,
     high: f64,
+    /// What is appended to a row: at most one entry.
+    constant: Option<f64>,
     /// `1 / data_norm`, or infinity if `unit`.
     most: f64,
     plain: bool,
@@ -52,10 +59,22 @@ impl Prepared {
         let columns = rows.n_columns();
         let offset = vector("offset", map.offset, columns, 0.0)?;
         let scale = vector("scale", map.scale, columns, 1.0)?;
-        if map.low.is_nan() || map.high.is_nan() || map.low > map.high {
+        let high = map.high.clamp(-f64::MAX, f64::MAX);
+        let low = vector(
+            "floor",
+            map.floor,
+            columns,
+            map.low.clamp(-f64::MAX, f64::MAX),
+        )?;
+        let most = low.iter().fold(f64::MIN, |most, x| most.max(*x));
+        if map.low.is_nan() || high.is_nan() || most > high {
             return Err(Error::invalid("low", "expected low <= high"));
         }
-        if !rows.is_dense() && (map.offset.is_some() || map.low > 0.0 || map.high < 0.0) {
+        if !(0.0..=LARGEST).contains(&map.constant) {
+            let message = format!("got {:e}, expected 0 to {LARGEST:e}", map.constant);
+            return Err(Error::invalid("constant", message));
+        }
+        if !rows.is_dense() && (map.offset.is_some() || most > 0.0 || high < 0.0) {
             let message = "a CSR matrix needs low <= 0 <= high and no offset: zeros stay zeros";
             return Err(Error::invalid("low", message));
         }
@@ -64,12 +83,16 @@ impl Prepared {
             return Err(Error::invalid("data_norm", message));
         }
         let free = map.low == f64::NEG_INFINITY && map.high == f64::INFINITY;
+        let moved = [map.offset, map.scale, map.floor]
+            .iter()
+            .any(Option::is_some);
         Ok(Self {
-            plain: free && map.offset.is_none() && map.scale.is_none(),
+            plain: free && !moved,
+            constant: (map.constant > 0.0).then_some(map.constant),
             offset,
             scale,
-            low: map.low.clamp(-f64::MAX, f64::MAX),
-            high: map.high.clamp(-f64::MAX, f64::MAX),
+            low,
+            high,
             most: if map.unit {
                 f64::INFINITY
             } else {
@@ -81,8 +104,19 @@ impl Prepared {
     #[inline(always)]
     fn entry(&self, x: f64, column: usize) -> f64 {
         let z = (x - self.offset[column]) * self.scale[column];
-        let z = if z < self.low { self.low } else { z };
+        let low = self.low[column];
+        let z = if z < low { low } else { z };
         if z > self.high { self.high } else { z }
+    }
+
+    /// Number of columns, the constant one included.
+    pub(crate) fn columns(&self) -> usize {
+        self.scale.len() + self.added()
+    }
+
+    /// How many of them are constant.
+    pub(crate) fn added(&self) -> usize {
+        usize::from(self.constant.is_some())
     }
 
     /// Writes `z` for the stored entries `x`.
@@ -97,9 +131,9 @@ impl Prepared {
             Columns::All => {
                 let (offset, scale) = (&self.offset[..x.len()], &self.scale[..x.len()]);
                 let pairs = x.iter().zip(offset.iter().zip(scale));
-                z.extend(pairs.map(|(x, (offset, scale))| {
+                z.extend(pairs.zip(&self.low).map(|((x, (offset, scale)), low)| {
                     let z = ((*x).into() - offset) * scale;
-                    let z = if z < self.low { self.low } else { z };
+                    let z = if z < *low { *low } else { z };
                     if z > self.high { self.high } else { z }
                 }));
             }
@@ -162,6 +196,7 @@ fn map_row(rows: &Rows<'_>, map: &Prepared, i: usize, scratch: &mut MapScratch) 
         return Err(Error::invalid("X", "contains NaN or infinity"));
     }
     let MapScratch { z, row } = scratch;
+    z.extend(map.constant);
     row.clear();
     row.resize(z.len(), 0.0);
     shorten(z, map.most, row)
@@ -261,7 +296,7 @@ pub(crate) struct MapPart<'p, 'a> {
 }
 
 impl<'p, 'a> MapPart<'p, 'a> {
-    /// Rows `first..first + norm.len()` into `value`, which holds zeros.
+    /// Rows `first..first + norm.len()`, which are dense, into `value`.
     pub(crate) fn dense(
         rows: &'p Rows<'a>,
         map: &'p Prepared,
@@ -310,38 +345,25 @@ impl Kernel for MapPart<'_, '_> {
             let (_, columns) = self.rows.stored(i);
             match &mut room {
                 Room::Dense(value) => {
-                    let width = self.rows.n_columns();
-                    scatter(&scratch.row, columns, &mut value[at * width..][..width]);
+                    let width = scratch.row.len();
+                    value[at * width..][..width].copy_from_slice(&scratch.row);
                 }
                 Room::Sparse(out, ends) => {
-                    gather(&scratch.row, columns, out);
+                    let last = self.rows.n_columns() as u32;
+                    match columns {
+                        Columns::All => keep(&scratch.row, 0..=last, out),
+                        Columns::I32(c) => {
+                            keep(&scratch.row, c.iter().map(|c| *c as u32).chain([last]), out);
+                        }
+                        Columns::I64(c) => {
+                            keep(&scratch.row, c.iter().map(|c| *c as u32).chain([last]), out);
+                        }
+                    }
                     ends.push(out.value.len());
                 }
             }
         }
         Ok(())
-    }
-}
-
-#[inline(always)]
-fn scatter(row: &[f32], columns: Columns<'_>, out: &mut [f32]) {
-    match columns {
-        Columns::All => out.copy_from_slice(row),
-        Columns::I32(c) => c.iter().zip(row).for_each(|(c, v)| out[*c as usize] = *v),
-        Columns::I64(c) => c.iter().zip(row).for_each(|(c, v)| out[*c as usize] = *v),
-    }
-}
-
-#[inline(always)]
-fn gather(row: &[f32], columns: Columns<'_>, out: &mut RowBuffer) {
-    match columns {
-        Columns::All => {
-            let first = out.value.len();
-            out.value.extend_from_slice(row);
-            compact(out, first);
-        }
-        Columns::I32(c) => keep(row, c.iter().map(|c| *c as u32), out),
-        Columns::I64(c) => keep(row, c.iter().map(|c| *c as u32), out),
     }
 }
 

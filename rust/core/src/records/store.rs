@@ -120,7 +120,7 @@ impl Records {
         Ok(Self {
             rows: stored,
             label,
-            columns: rows.n_columns(),
+            columns: map.columns(),
             centre: None,
             norm: source.norm,
             n_classes,
@@ -207,7 +207,7 @@ impl Source<'_, '_> {
 
     /// Maps into one array, grown a wave at a time so that it is written while it is in cache.
     fn dense(&mut self) -> Result<RecordRows> {
-        let (n, columns, wave) = (self.rows.n_rows(), self.rows.n_columns(), self.wave());
+        let (n, columns, wave) = (self.rows.n_rows(), self.map.columns(), self.wave());
         let (rows, map) = (self.rows, self.map);
         let mut value: Vec<f32> = Vec::new();
         reserve(&mut value, n.saturating_mul(columns))?;
@@ -240,8 +240,11 @@ impl Source<'_, '_> {
         reserve(&mut start, n + 1)?;
         start.push(0);
         if !rows.is_dense() {
-            reserve(&mut all.value, rows.n_stored())?;
-            reserve(&mut all.index, rows.n_stored())?;
+            let entries = n
+                .saturating_mul(map.added())
+                .saturating_add(rows.n_stored());
+            reserve(&mut all.value, entries)?;
+            reserve(&mut all.index, entries)?;
         }
         for first in (0..n).step_by(wave) {
             let ends = (first..n.min(first + wave)).step_by(PART_ROWS);
