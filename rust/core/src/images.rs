@@ -17,16 +17,9 @@ use crate::error::{Error, Result};
 use crate::rows::view::{Columns, Rows, Values};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{matrix, with_capacity, zeros};
-use crate::runtime::threads::{PARALLEL_WORK, each_block, pool_above};
+use crate::runtime::tasks::{LOOK_WORK, each_row_part};
 use crate::simd::{Kernel, Real, Simd, dispatch};
-use rayon::ThreadPool;
 use std::ops::{Add, Div, Mul, Sub};
-
-/// Images treated by one thread at a time.
-const PART: usize = 16;
-
-/// Multiplications of one thread between two looks at the interrupt: some milliseconds.
-const WAVE_WORK: usize = 1 << 24;
 
 /// Larger sides, and more cells or directions, are refused: products stay far below the integers.
 pub const LARGEST_SIDE: usize = 1 << 12;
@@ -183,51 +176,16 @@ pub fn oriented_gradients<T: Tone>(
     if rows.n_rows().checked_mul(outputs) != Some(out.len()) {
         return Err(Error::invalid("out", "has room for another number of rows"));
     }
-    let work = settings.work().max(1);
-    let pool = pool_above(n_threads, rows.n_rows().saturating_mul(work), PARALLEL_WORK)?;
-    let threads = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
-    let wave = (WAVE_WORK / work).next_multiple_of(PART).max(PART) * threads;
-    for (at, out) in out.chunks_mut(wave * outputs).enumerate() {
-        some_images(
-            (&prepared, rows),
-            at * wave,
-            out,
-            pool.as_deref(),
-            interrupt,
-        )?;
-    }
-    Ok(())
-}
-
-/// Images from `first` on, as many as `out` has room for.
-fn some_images<T: Tone>(
-    (prepared, rows): (&Prepared<T>, &Rows<'_>),
-    first: usize,
-    out: &mut [T],
-    pool: Option<&ThreadPool>,
-    interrupt: &dyn Interrupt,
-) -> Result<()> {
-    let outputs = prepared.settings.outputs();
-    // An image larger than a wave's work is a part of its own.
-    let part = if prepared.settings.work() > WAVE_WORK {
-        1
-    } else {
-        PART
-    };
-    let mut parts: Vec<_> = (first..)
-        .step_by(part)
-        .zip(out.chunks_mut(part * outputs))
-        .map(|(first, out)| (first, out, Ok(())))
-        .collect();
-    each_block(pool, &mut parts, interrupt, |(first, out, found)| {
-        *found = dispatch(Images {
-            prepared,
+    let cost = (settings.work(), n_threads);
+    each_row_part((out, outputs), cost, interrupt, |first, out, interrupt| {
+        dispatch(Images {
+            prepared: &prepared,
             rows,
-            first: *first,
+            first,
             out,
-        });
-    })?;
-    parts.into_iter().try_for_each(|(_, _, found)| found)
+            interrupt,
+        })
+    })
 }
 
 /// Some consecutive images.
@@ -236,6 +194,7 @@ struct Images<'p, 'a, T> {
     rows: &'p Rows<'a>,
     first: usize,
     out: &'p mut [T],
+    interrupt: &'p dyn Interrupt,
 }
 
 impl<T: Tone> Kernel for Images<'_, '_, T> {
@@ -252,7 +211,7 @@ impl<T: Tone> Kernel for Images<'_, '_, T> {
             let size = settings.shape[0] * width;
             let cells = out.len() / settings.shape[2];
             for (plane, out) in pixels.chunks_exact(size).zip(out.chunks_exact_mut(cells)) {
-                histograms(self.prepared, plane, &mut scratch, out);
+                histograms(self.prepared, plane, &mut scratch, out, self.interrupt)?;
             }
             unit_roots(out);
         }
@@ -345,7 +304,8 @@ fn histograms<T: Tone>(
     plane: &[T],
     scratch: &mut Scratch<T>,
     out: &mut [T],
-) {
+    interrupt: &dyn Interrupt,
+) -> Result<()> {
     let ImageSettings {
         shape: [height, width, _],
         cells,
@@ -356,7 +316,11 @@ fn histograms<T: Tone>(
         sums,
     } = scratch;
     sums.fill(T::default());
+    let lines = (LOOK_WORK / (width * (12 * directions + 16))).max(1);
     for (y, near) in prepared.rows.iter().enumerate() {
+        if y % lines == lines - 1 {
+            interrupt.check()?;
+        }
         let line = &plane[y * width..][..width];
         let above = &plane[y.saturating_sub(1) * width..][..width];
         let below = &plane[(y + 1).min(height - 1) * width..][..width];
@@ -376,6 +340,9 @@ fn histograms<T: Tone>(
     }
     out.fill(T::default());
     for (at, sums) in sums.chunks_exact(width).enumerate() {
+        if at % lines == lines - 1 {
+            interrupt.check()?;
+        }
         let (row, k) = (at / directions, at % directions);
         let out = &mut out[row * cells[1] * directions..][..cells[1] * directions];
         for (sum, near) in sums.iter().zip(&prepared.columns) {
@@ -385,6 +352,7 @@ fn histograms<T: Tone>(
             }
         }
     }
+    Ok(())
 }
 
 /// Unit vectors of the differences along a row of pixels, and their lengths.

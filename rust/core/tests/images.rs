@@ -4,6 +4,7 @@ use dpsvm_core::Error;
 use dpsvm_core::images::{ImageSettings, oriented_gradients};
 use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::{Interrupt, Never};
+use std::cell::Cell;
 
 const SHAPES: [ImageSettings; 5] = [
     settings([8, 11, 1], [4, 3], 8),
@@ -148,6 +149,29 @@ struct Always;
 impl Interrupt for Always {
     fn stopped(&self) -> bool {
         true
+    }
+}
+
+/// Stops at its second look.
+struct Second(Cell<bool>);
+
+impl Interrupt for Second {
+    fn stopped(&self) -> bool {
+        self.0.replace(true)
+    }
+}
+
+#[test]
+fn one_large_image_is_interrupted_between_its_rows() {
+    let settings = settings([64, 4096, 1], [1, 1], 256);
+    let x = vec![0.0; settings.inputs()];
+    let shape = (1, settings.inputs());
+    let rows = Rows::new(Values::F64(&x), Layout::Dense, shape, RowBounds::FREE).unwrap();
+    let mut out = vec![0.0_f32; settings.outputs()];
+    for threads in [1, 2] {
+        let second = Second(Cell::new(false));
+        let stopped = oriented_gradients(settings, &rows, &mut out, threads, &second);
+        assert!(matches!(stopped, Err(Error::Interrupted)));
     }
 }
 

@@ -6,15 +6,8 @@ use crate::fourier::circle::Phase;
 use crate::fourier::lift::{LiftScratch, Prepared, TILE};
 use crate::rows::view::{Columns, Rows, Values};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::threads::{PARALLEL_WORK, each_block, pool_above};
+use crate::runtime::tasks::each_row_part;
 use crate::simd::{Kernel, Simd, dispatch};
-use rayon::ThreadPool;
-
-/// Rows treated by one thread at a time.
-const PART_ROWS: usize = 16;
-
-/// Multiplications of one thread between two looks at the interrupt: some milliseconds.
-const WAVE_WORK: usize = 1 << 25;
 
 /// Writes the features of every row into `out`, row after row, in the precision `T`.
 ///
@@ -40,41 +33,15 @@ pub fn transform<T: Phase>(
     if rows.n_rows().checked_mul(outputs) != Some(out.len()) {
         return Err(Error::invalid("out", "has room for another number of rows"));
     }
-    let work = prepared.work().max(1);
-    let pool = pool_above(n_threads, rows.n_rows().saturating_mul(work), PARALLEL_WORK)?;
-    let threads = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
-    let wave = (WAVE_WORK / work)
-        .next_multiple_of(PART_ROWS)
-        .max(PART_ROWS)
-        * threads;
-    for (at, out) in out.chunks_mut(wave * outputs).enumerate() {
-        transform_wave((prepared, rows), at * wave, out, pool.as_deref(), interrupt)?;
-    }
-    Ok(())
-}
-
-/// Rows from `first` on, as many as `out` has room for.
-fn transform_wave<T: Phase>(
-    (prepared, rows): (&Prepared<T>, &Rows<'_>),
-    first: usize,
-    out: &mut [T],
-    pool: Option<&ThreadPool>,
-    interrupt: &dyn Interrupt,
-) -> Result<()> {
-    let mut parts: Vec<_> = (first..)
-        .step_by(PART_ROWS)
-        .zip(out.chunks_mut(PART_ROWS * prepared.outputs()))
-        .map(|(first, out)| (first, out, Ok(())))
-        .collect();
-    each_block(pool, &mut parts, interrupt, |part| {
-        part.2 = dispatch(RowsToMap {
+    let cost = (prepared.work(), n_threads);
+    each_row_part((out, outputs), cost, interrupt, |first, out, _| {
+        dispatch(RowsToMap {
             prepared,
             rows,
-            first: part.0,
-            out: &mut *part.1,
-        });
-    })?;
-    parts.into_iter().try_for_each(|part| part.2)
+            first,
+            out,
+        })
+    })
 }
 
 /// Some consecutive rows.

@@ -3,7 +3,8 @@
 use crate::error::{Error, Result};
 use crate::runtime::float_mode::{USUAL_ARITHMETIC, exchange_arithmetic};
 use crate::runtime::interrupt::{Interrupt, Relayed};
-use crate::runtime::threads::{check_threads, pool};
+use crate::runtime::memory::with_capacity;
+use crate::runtime::threads::{PARALLEL_WORK, check_threads, pool};
 use rayon::prelude::*;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,4 +138,41 @@ pub fn each_task<T: Send>(
         Some((_, error)) => Err(error),
         None => Ok(()),
     }
+}
+
+/// Rows that one thread maps at a time.
+const PART_ROWS: usize = 16;
+
+/// Multiplications of one thread between two looks at the interrupt: some milliseconds.
+pub(crate) const LOOK_WORK: usize = 1 << 25;
+
+/// `work(first, part, interrupt)` on all of `out`, which has `width` numbers a row and about `cost`
+/// multiplications for each: `part` holds the rows from `first` on. A row that costs more than
+/// [`LOOK_WORK`] comes alone, for `work` to look at the interrupt within it.
+///
+/// # Errors
+/// As [`each_task`]; no memory.
+pub(crate) fn each_row_part<T: Send>(
+    (out, width): (&mut [T], usize),
+    (cost, threads): (usize, usize),
+    interrupt: &dyn Interrupt,
+    work: impl Fn(usize, &mut [T], &dyn Interrupt) -> Result<()> + Sync,
+) -> Result<()> {
+    check_threads(threads)?;
+    let n = out.len() / width.max(1);
+    let rows = (LOOK_WORK / cost.max(1)).clamp(1, PART_ROWS);
+    let mut parts = with_capacity(n.div_ceil(rows))?;
+    parts.extend(
+        (0..n)
+            .step_by(rows)
+            .zip(out.chunks_mut(rows * width.max(1))),
+    );
+    let shared = n.saturating_mul(cost) >= PARALLEL_WORK;
+    let threads = if shared { threads } else { 1 };
+    each_task(
+        threads,
+        &mut parts,
+        interrupt,
+        |_, (first, part), interrupt| work(*first, part, interrupt),
+    )
 }
