@@ -462,6 +462,17 @@ CATALOGUE = (
         ),
     ),
     Mutant(
+        "rows that come back are new",
+        "a statement that forgets what earlier calls have told of the same rows",
+        (
+            Edit(
+                "not set(own) & set(before.periods)",
+                "set(own) | set(before.periods)",
+            ),
+        ),
+        ("test_rows_that_come_back_are_summed_up",),
+    ),
+    Mutant(
         "the diagonal of the factor",
         "noise of running sums for the release of a row's own period, not for those after it too",
         (

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benches import run, tables  # noqa: E402
+from benches import run, tables, weeks  # noqa: E402
 from benches.config import DATA_SETS, GRADIENT_SHARE, TARGETS, Plan  # noqa: E402
 from benches.libraries import (  # noqa: E402
     logistic_peers,
@@ -232,3 +232,14 @@ def test_the_scipy_peer_agrees_with_ours() -> None:
     for epsilon, delta in ((0.1, 1e-5), (8.0, 1e-10)):
         peer = scipy_calibration.gaussian_sigma(epsilon, delta)
         assert peer == pytest.approx(_core.gaussian_sigma(epsilon, delta), rel=1e-11)
+
+
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.WeakPrivacyWarning")
+def test_weekly_models_keep_one_budget_and_follow_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weeks, "EPSILON", 50.0)
+    stream, low, high = weeks.drifting(lambda time: np.pi * time, 0)
+    found = weeks.accuracies([stream[0], stream[1], stream[26], stream[51]], low, high)
+    assert [len(of) for of in found.values()] == [4, 1, 4, 4, 4]
+    # After half a turn the classes are opposite; a model of the week knows.
+    assert found["first week alone"][3] < 0.3 < 0.7 < found["every week"][3]
+    assert found["mean of weekly scores"][3] > found["first week alone"][3]

@@ -325,3 +325,50 @@ def test_a_pickle_can_be_continued(clusters: TrainingSet) -> None:
     twin = pickle.loads(pickle.dumps(estimator))
     assert twin.partial_fit(*clusters).privacy_ == estimator.partial_fit(*clusters).privacy_
     assert (twin.coef_ != estimator.coef_).all()
+
+
+@pytest.mark.proof("adaptive_composition", "Periods")
+def test_other_rows_each_week_are_one_promise_each(clusters: TrainingSet) -> None:
+    X, y = clusters
+    ledger = PrivacyLedger(1.0, 1e-5, periods=["W1", "W2", "W3"])
+    going = model(epsilon=1.0, delta=1e-5)
+    for week, rows in (("W1", slice(0, 40)), ("W2", slice(40, 80)), ("W3", slice(80, None))):
+        going.set_params(ledger=ledger.for_periods(week)).partial_fit(X[rows], y[rows])
+        # Of the rows of this week, though the start is last week's model.
+        assert (going.privacy_.epsilon, len(going.privacy_.parts)) == (1.0, 1)
+        assert verify(going.privacy_.to_json()).ok
+        started = [text for text in going.privacy_.assumed_public if "where the training" in text]
+        assert len(started) == (week != "W1")
+        going = pickle.loads(pickle.dumps(going))
+    assert vars(going)["_continuation"].n_steps == 60
+    assert ledger.total()[0] == pytest.approx(1.0)
+    # What was said of the first week is no longer in the statement.
+    wide = PrivacyLedger(9.0, 1e-5, periods=["W1", "W4"])
+    for other in (wide.for_periods("W1"), wide, None):
+        with pytest.raises(InvalidParameterError) as caught:
+            going.set_params(ledger=other).partial_fit(X, y)
+        assert caught.value.parameter == "ledger"
+    assert wide.history == ()
+
+
+def test_rows_that_come_back_are_summed_up(clusters: TrainingSet) -> None:
+    X, y = clusters
+    ledger = PrivacyLedger(9.0, 1e-5, periods=["W1", "W2"])
+    going = model(epsilon=1.0, delta=1e-5, ledger=ledger.for_periods("W1")).partial_fit(X, y)
+    going.set_params(ledger=ledger.for_periods("W1", "W2")).partial_fit(X, y)
+    assert len(going.privacy_.parts) == 2
+    assert going.privacy_.epsilon == pytest.approx(ledger.for_periods("W1").total()[0])
+    # After a call on all rows no period is a new one.
+    going = model(epsilon=1.0, delta=1e-5).partial_fit(X, y)
+    going.set_params(ledger=ledger.for_periods("W2")).partial_fit(X, y)
+    assert len(going.privacy_.parts) == 2
+
+
+@seeded
+def test_a_start_that_is_not_private_stays_in_the_statement(clusters: TrainingSet) -> None:
+    X, y = clusters
+    ledger = PrivacyLedger(9.0, 1e-5, periods=["W1", "W2"], strict=False)
+    going = model(random_state=3, ledger=ledger.for_periods("W1")).partial_fit(X, y)
+    going.set_params(ledger=ledger.for_periods("W2")).partial_fit(X, y)
+    assert len(going.privacy_.parts) == 2
+    assert not going.privacy_.private

@@ -106,6 +106,11 @@ PERIODS = (
 )
 SAME_PERIOD = "; a row is exchanged for one of the same period"
 
+START = (
+    "where the training starts: at a private release about other rows, whose cost to those rows is "
+    "not in these numbers"
+)
+
 CLASSES_READ = "the label set, read from the training labels"
 
 CLASSES_GIVEN = "the label set, given as classes"
@@ -480,7 +485,8 @@ def _odd_assumptions(statement: Any, labels: tuple[str, ...], more: tuple[str, .
     rows = (counted,) if statement.adjacency == "replace_one" else ()
     needed = (PARAMETERS, FEATURES, *rows, *labels)
     periods = PERIODS + (SAME_PERIOD if rows else "")
-    return _odd_sentences("assumed_public", statement.assumed_public, needed, (*more, periods))
+    possible = (*more, periods, START)
+    return _odd_sentences("assumed_public", statement.assumed_public, needed, possible)
 
 
 def _odd_reasons(statement: Any) -> list[str]:
@@ -556,7 +562,8 @@ def schema_words() -> dict[str, tuple[str, ...]]:
         (name, relation) for name in (*names, *more) for relation in ("add_remove", "replace_one")
     ]
     whats = [*(summed(*pair) for pair in every), CLIPPED, GRADIENTS]
-    fit = (FEATURES, ROWS, PERSONS, CLASSES_READ, CLASSES_GIVEN, PERIODS, PERIODS + SAME_PERIOD)
+    assumed = (FEATURES, ROWS, PERSONS, CLASSES_READ, CLASSES_GIVEN)
+    fit = (*assumed, PERIODS, PERIODS + SAME_PERIOD, START)
     shared = (FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT, PRECISION_CAVEAT, MAX_ITER_CAVEAT)
     return {
         "protected": tuple(PROTECTED.values()),

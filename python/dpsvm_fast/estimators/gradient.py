@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.certificates.words import START
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import TrainedOnWeights, private_fit
@@ -74,6 +75,10 @@ class Continuation(NamedTuple):
     n_calls: int
     # "row" or "person".
     unit: str
+    # That the ledger was charged for in all calls; none where one was charged for all rows.
+    periods: tuple[str, ...]
+    # Whether the statement is about the rows of the last call alone, which no other has seen.
+    apart: bool
 
 
 def may_continue(estimator: Any) -> bool:
@@ -90,6 +95,28 @@ def before_of(estimator: Any) -> Continuation | None:
     """Return the state that earlier calls left."""
     before: Continuation | None = vars(estimator).get("_continuation")
     return before
+
+
+def seen_apart(estimator: Any) -> bool:
+    """Whether a call is on periods that no earlier one was charged for, and goes on from these.
+
+    Raises
+    ------
+    InvalidParameterError
+        Some of the periods were in an earlier call that the statement is no longer about.
+    """
+    before = before_of(estimator)
+    if before is None:
+        return False
+    own = () if estimator.ledger is None else estimator.ledger.charged
+    if own and before.periods and not set(own) & set(before.periods):
+        return before.apart or bool(estimator.privacy_.private)
+    if before.apart:
+        raise InvalidParameterError(
+            "ledger: expected ledger.for_periods() of periods that were in no earlier call, as in "
+            "the calls before, or a new fit"
+        )
+    return False
 
 
 def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | None:
@@ -381,7 +408,9 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
 
         It goes on from where the last ``fit`` or ``partial_fit`` ended, moments included; without
         one it begins. ``privacy_`` is about all calls together, as if the same rows were given each
-        time, whether they were or not. Its delta stays that of one call, its epsilon grows.
+        time, whether they were or not. Its delta stays that of one call, its epsilon grows. But
+        where every call has ``ledger.for_periods()`` of other periods, no row is in two of them:
+        then ``privacy_`` is about the rows of the last call.
 
         Parameters
         ----------
@@ -473,7 +502,7 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
             accountant=self._accountant(facts),
             n_records=n_records,
             unit=facts.unit,
-            continues=None if before is None else self.privacy_,
+            continues=None if before is None or seen_apart(self) else self.privacy_,
             state=None if before is None else before.state,
             steps_before=0 if before is None else before.n_steps,
         )
@@ -527,6 +556,7 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
         found = super()._attributes(plan, released.weights)
         if released.state is not None:
             before = before_of(self)
+            charged = () if self.ledger is None else self.ledger.charged
             found["_continuation"] = Continuation(
                 state=released.state,
                 n_steps=plan.steps + plan.steps_before,
@@ -534,8 +564,18 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
                 classes=self.classes,
                 n_calls=1 if before is None else before.n_calls + 1,
                 unit=plan.unit,
+                periods=charged
+                if before is None
+                else (before.periods and charged and before.periods + charged),
+                apart=seen_apart(self),
             )
         return found
+
+    def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
+        """What this call promises, or all of them."""
+        if seen_apart(self):
+            occasion = occasion | {"assumed_public": (*occasion["assumed_public"], START)}
+        return super()._statement(plan, released, occasion)
 
     def _forget(self) -> None:
         """Removes every fitted attribute, and the state from which to go on."""
