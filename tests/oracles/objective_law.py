@@ -279,14 +279,3 @@ def _largest(function: Callable[[float], float], end: float) -> float:
         lambda x: -function(x), bounds=(0.0, end), method="bounded", options={"xatol": 1e-12}
     )
     return max(function(0.0), function(end), -float(inside.fun))
-
-
-def pure_rate(
-    loss: str, n_scores: int, epsilon: float, kappa: float, *, replace_one: bool
-) -> float:
-    """Largest rate whose :func:`pure_epsilon` is at most ``epsilon``; 0 when there is none."""
-
-    def excess(rate: float) -> float:
-        return pure_epsilon(loss, n_scores, rate, kappa, replace_one=replace_one) - epsilon
-
-    return 0.0 if excess(0.0) >= 0.0 else float(brentq(excess, 0.0, 2.0 * epsilon, xtol=1e-15))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
+from sklearn.preprocessing import Normalizer
 
 from dpsvm_fast import (
     GradientPerturbationSVC,
@@ -197,9 +197,3 @@ def statement_of(kind: str, adjacency: str) -> Any:
     if kind in together:
         return together[kind](adjacency)
     return fitted(kind, adjacency).privacy_
-
-
-def learned_pipeline() -> Any:
-    """A pipeline with a step that learned without privacy; fitting and describing it warns."""
-    model = make_pipeline(StandardScaler(), PrivateCenter(1.0)).fit(X)
-    return total_privacy(model)

@@ -52,11 +52,15 @@ def applies(subject: str, case: Case) -> bool:
     return known(subject, case.settings)
 
 
+# Seconds each.
+LARGE = (("splines", "more features than rows"), ("ellipsoids", "ten thousand classes"))
+
+
 def pairs(cases: dict[str, Case], subjects: Any) -> list[Any]:
     """Subjects and names of cases: by day all of one recipe of each class, a few of the others."""
 
     def marks(subject: str, name: str) -> Any:
-        if SUBJECTS[subject].slow:
+        if SUBJECTS[subject].slow or (subject, name) in LARGE:
             return pytest.mark.slow
         few = SUBJECTS[subject].variant and zlib.crc32(f"{subject} {name}".encode()) % 5
         return pytest.mark.nightly if few else ()

@@ -123,25 +123,6 @@ def test_pure_epsilons_add_up(adjacency: str) -> None:
     assert sum(epsilons[:STEPS]) == pytest.approx(0.3)
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
-        plan(),
-        plan(n_classes=2, adjacency="replace_one"),
-        plan(noise="gamma", n_ellipsoids=2),
-        plan(noise="gamma", n_ellipsoids=2, adjacency="replace_one"),
-        plan(noise_grid="float"),
-    ],
-    ids=["gaussian", "two", "pure", "pure replace", "float"],
-)
-def test_certificates_follow_from_their_numbers(found: GaussianMargin) -> None:
-    statement = found.statement(**LABELS)
-    checked = verify(statement.to_json())
-    assert checked, str(checked)
-    assert "gaussian margin" in str(statement)
-    assert bool(statement.parts) == (found.n_ellipsoids > 1)
-
-
 LIES: dict[str, tuple[str, ...]] = {
     "less noise in the objective": ("objective", "beta"),
     "a shorter row": ("objective", "row_norm"),
@@ -158,19 +139,6 @@ def test_lies_are_found(lie: str) -> None:
     place, field = LIES[lie]
     target = record[place][0] if place == "parts" else record[place]
     target[field] *= 2.0 if field == "beta" else 0.9
-    assert not verify(record)
-
-
-@pytest.mark.parametrize("lie", ["no anchors", "no objective", "one score fewer"])
-def test_parts_that_do_not_belong_together_are_found(lie: str) -> None:
-    record = json.loads(plan(noise="gamma", n_ellipsoids=2).statement(**LABELS).to_json())
-    if lie == "no anchors":
-        record["events"] = record["events"][STEPS:]
-        del record["parts"]
-    elif lie == "no objective":
-        del record["objective"]
-    else:
-        record["objective"]["n_classes"] -= 1
     assert not verify(record)
 
 

@@ -187,51 +187,6 @@ def test_add_remove_is_refused() -> None:
         model.fit(*three_clusters())
 
 
-def test_a_loss_with_kinks_is_refused() -> None:
-    model = OutputPerturbationSVC(solver="psgd", adjacency="replace_one", classes=range(3))
-    with pytest.raises(InvalidParameterError, match="loss: got 'crammer_singer'"):
-        model.fit(*three_clusters())
-
-
-@pytest.mark.parametrize(
-    ("solver", "name", "value"),
-    [
-        ("exact", "n_epochs", 3),
-        ("exact", "batch_size", 10),
-        ("exact", "radius", 1.0),
-        ("exact", "projection", "per_class"),
-        ("exact", "average", "uniform"),
-        ("psgd", "tol", 0.5),
-        ("psgd", "max_iter", 10),
-    ],
-)
-def test_parameters_of_the_other_solver_are_refused(solver: str, name: str, value: Any) -> None:
-    model = OutputPerturbationSVC(
-        loss="huber", solver=solver, adjacency="replace_one", classes=range(3), **{name: value}
-    )
-    with pytest.raises(InvalidParameterError, match=rf"^{name}: got .*solver='{solver}'"):
-        model.fit(*three_clusters())
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"n_epochs": 0},
-        {"batch_size": 0},
-        {"radius": -1.0},
-        {"radius": "large"},
-        {"projection": "cube"},
-        {"average": "median"},
-    ],
-)
-def test_bad_values_are_named(changes: dict[str, Any]) -> None:
-    model = OutputPerturbationSVC(
-        loss="huber", solver="psgd", adjacency="replace_one", classes=range(3), **changes
-    )
-    with pytest.raises((TypeError, ValueError), match=f"^{next(iter(changes))}: "):
-        model.fit(*three_clusters())
-
-
 @pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("average", ["last", "uniform", "weighted"])
@@ -267,18 +222,3 @@ def test_certificates_are_recomputed(noise: str, average: str) -> None:
         assert bool(verify(record)) is same, name
     for name, value in (("adjacency", "add_remove"), ("loss", "crammer_singer")):
         assert not verify(json.loads(statement.to_json()) | {name: value})
-
-
-def test_good_data_are_learned() -> None:
-    X, y = three_clusters(n_samples=3000)
-    for changes in ({}, {"average": "weighted"}, {"projection": "per_class", "batch_size": 1}):
-        model = OutputPerturbationSVC(
-            epsilon=4.0,
-            loss="softmax_margin",
-            solver="psgd",
-            adjacency="replace_one",
-            classes=range(3),
-            **changes,
-        )
-        assert model.fit(X, y).score(X, y) > 0.9
-        assert model.fit(sparse.csr_matrix(X), y).score(X, y) > 0.9

@@ -98,28 +98,6 @@ def test_the_comparison_rejects_another_cost() -> None:
     assert np.linalg.norm(compiled(other, case["X"], 1e-3) - slow(case)) > radius_of(case, 4e-3)
 
 
-@pytest.mark.parametrize("case", PROBLEMS)
-def test_every_form_of_the_rows_gives_the_same_weights(case: Problem) -> None:
-    tol = 1e-3
-    single = case["X"].astype(np.float32)
-    widened = single.astype(np.float64)
-    base = compiled(case, widened, tol)
-    quantised = case["y"].size * radius_of(case, 2.0**-22)
-    wide = sparse.csr_matrix(widened)
-    long = sparse.csr_matrix(widened)
-    long.indices, long.indptr = long.indices.astype(np.int64), long.indptr.astype(np.int64)
-    for rows in (single, wide, sparse.csr_matrix(single), long):
-        found = compiled(case, rows, tol)
-        assert np.linalg.norm(found - base) <= radius_of(case, 2.0 * tol) + quantised
-
-
-def test_threads_do_not_change_a_bit() -> None:
-    case = problem(7, n_samples=400, n_features=30, n_classes=6)
-    one = compiled(case, case["X"], 1e-3, n_threads=1)
-    for n_threads in (2, 4):
-        np.testing.assert_array_equal(one, compiled(case, case["X"], 1e-3, n_threads=n_threads))
-
-
 def test_the_twin_minimises() -> None:
     """No random direction lowers the twin's objective by more than its certificate allows."""
     case = PROBLEMS[2]
