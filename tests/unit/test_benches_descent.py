@@ -19,9 +19,9 @@ from scipy.stats import chi2
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benches import config, descent_peers, run, tables  # noqa: E402
+from benches import descent_peers, run, tables  # noqa: E402
 from benches.config import Plan  # noqa: E402
-from benches.descent_problem import DescentProblem, drawn, synthetic  # noqa: E402
+from benches.descent_problem import DescentProblem, synthetic  # noqa: E402
 from benches.libraries import numpy_descent, ours_descent  # noqa: E402
 from benches.subjects import descent, descent_memory, linear_fit  # noqa: E402
 
@@ -109,18 +109,7 @@ def test_noise_has_the_same_size(kind: str) -> None:
     assert 1.33**2 * square > chi2.isf(ALPHA / 2.0, W.size)
 
 
-def test_sampled_batches() -> None:
-    rng = np.random.default_rng(4)
-    batches = [drawn(rng, 200, 20) for _ in range(4000)]
-    assert all(len(set(batch)) == len(batch) for batch in batches)
-    sizes = np.array([len(batch) for batch in batches])
-    # Binomial with mean 20 and variance 18; 5.5 deviations of their estimates.
-    assert abs(sizes.mean() - 20.0) < 5.5 * np.sqrt(18.0 / sizes.size)
-    assert abs(sizes.var() - 18.0) < 5.5 * 18.0 * np.sqrt(2.05 / sizes.size)
-    counts = np.bincount(np.concatenate(batches), minlength=200)
-    assert (abs(counts - 400.0) < 6.0 * np.sqrt(360.0)).all()
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("subject", ["descent", "linear_fit"])
 def test_measure_and_analyse(
     subject: str,
@@ -144,45 +133,6 @@ def test_measure_and_analyse(
         assert all(row["jax_ms"] == "" for row in summary)
     else:
         assert all(0.0 <= float(row["test_accuracy"]) <= 1.0 for row in summary)
-
-
-def measurements(difference: float) -> list[tables.Row]:
-    """A cell with known times: 1 ms ours, 0.9 plain."""
-    ms = {
-        ("ours", "exact", "dense", 1): 1.0,
-        ("ours", "exact", "dense", 2): 0.5,
-        ("ours", "exact", "csr", 1): 2.0,
-        ("ours", "exact", "csr", 2): 0.1,
-        ("ours", "float", "dense", 1): 1.0,
-        ("ours", "plain", "dense", 1): 0.9,
-        ("ours", "plain", "dense", 2): 0.45,
-        ("numpy", "float64", "dense", 1): 5.0,
-        ("numpy", "float32", "dense", 1): 3.0,
-        ("jax", "rank_one", "dense", 1): 2.0,
-        ("jax", "per_example", "dense", 2): 0.8,
-        ("opacus", "hooks", "dense", 1): 9.0,
-    }
-    facts = {"data": "a", "n_samples": 300, "n_features": 50, "n_classes": 10, "batch": 128}
-    return tables.as_rows(
-        facts
-        | dict(zip(descent.KEY, key, strict=True))
-        | {"seconds": 1e-3 * time, "difference": difference}
-        for key, time in ms.items()
-    )
-
-
-def test_reduction() -> None:
-    (row,) = descent.analyse(measurements(1e-6))
-    assert (row["storage"], row["ours_ms"], row["ours_other_storage_ms"]) == ("dense", "1", "2")
-    assert (row["numpy_ratio"], row["numpy_f32_ratio"], row["opacus_ratio"]) == ("5", "3", "18")
-    assert (row["jax_ratio"], row["jax_best"], row["jax_loop_ms"]) == ("1.6", "per_example 2", "")
-    # 0.1 ms for 500 weights is 200 ns a weight; 1.6 is less than 2, 18 less than 20.
-    assert (row["noise_ns_a_weight"], row["goals_missed"]) == ("200", "noise jax opacus")
-    assert descent.failures([row]) == []
-    (wrong,) = descent.analyse(measurements(2.0 * config.DESCENT_AGREEMENT))
-    assert "batch 128" in descent.failures([wrong])[0]
-    (unknown,) = descent.analyse(measurements(float("nan")))
-    assert len(descent.failures([unknown])) == 1
 
 
 @pytest.mark.slow

@@ -55,6 +55,7 @@ def test_pipelines_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert len(op.failures([too_low])) == 2
 
 
+@pytest.mark.slow
 def test_the_whole_pipeline_runs_and_is_judged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

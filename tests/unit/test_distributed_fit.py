@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 
@@ -111,7 +110,11 @@ def exact_sums(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-@pytest.mark.parametrize("rows", [X, X.astype(np.float32), SPARSE], ids=["f64", "f32", "csr"])
+@pytest.mark.parametrize(
+    "rows",
+    [SPARSE, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (X, X.astype(np.float32)))],
+    ids=["csr", "f64", "f32"],
+)
 def test_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
     local = seeded(TRANSFORMERS[name]).fit(rows)
     for step in CUTS:
@@ -122,7 +125,9 @@ def test_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> No
 
 
 @pytest.mark.parametrize("name", DESCENTS)
-@pytest.mark.parametrize("rows", [X, SPARSE], ids=["dense", "csr"])
+@pytest.mark.parametrize(
+    "rows", [SPARSE, pytest.param(X, marks=pytest.mark.slow)], ids=["csr", "dense"]
+)
 @pytest.mark.usefixtures("exact_sums")
 def test_descents_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
     local = seeded(DESCENTS[name]).fit(rows, Y)
@@ -271,40 +276,6 @@ def test_what_is_sent_has_no_noise_and_what_returns_is_small() -> None:
         pickle.dumps(_core.NoiseSource(1))
 
 
-def test_sums_are_added_in_a_tree() -> None:
-    client = Cluster({f"w{k}": 3 for k in range(7)})
-    fit(PrivateCenter(), partitions(step=7), client=client)
-    added = [key for key in client.keys if "tree" in key]
-    # 84 bundles: 21 sums of four, 6, and 2 for the caller to add.
-    assert len([key for key in client.keys if "-sum-" in key]) == 84
-    assert [len([k for k in added if f"tree-{depth}-" in k]) for depth in range(4)] == [21, 6, 2, 0]
-    assert len(set(client.keys)) == len(client.keys)
-
-
-def test_a_process_keeps_records_of_few_fits() -> None:
-    recipe = executors.Recipe(6, False, None, public=_public())
-    bundle = list(enumerate(partitions().loaders))
-    for name in map(str, range(10)):
-        executors.share_of_bundle(bundle, recipe, executors.Sums(), name, 1, resident=True)
-    assert list(executors._KEPT) == ["6", "7", "8", "9"]
-    for name in map(str, range(10)):
-        executors.forget(name)
-    assert not executors._KEPT
-    # A task that comes too late keeps nothing and does not go on.
-    late = executors.share_of_bundle(bundle, recipe, executors.Sums(), "9", 1, resident=True)
-    assert late.failure == (0, executors.STOPPED)
-    assert not executors._KEPT
-    for name in range(2 * executors.MOST_ENDED):
-        executors.forget(f"old {name}")
-    assert len(executors._ENDED) == executors.MOST_ENDED
-
-
-def _public() -> Any:
-    from dpsvm_fast.mechanisms.rows import PublicMap
-
-    return PublicMap()
-
-
 def test_partial_fit_goes_on_from_a_fit_over_partitions() -> None:
     model = fit(seeded(DESCENT), partitions(), client=Cluster())
     said = model.privacy_.caveats
@@ -312,24 +283,11 @@ def test_partial_fit_goes_on_from_a_fit_over_partitions() -> None:
     assert set(said) <= set(model.privacy_.caveats)
 
 
-def test_names_of_columns_are_published() -> None:
-    pa = pytest.importorskip("pyarrow")
-    table = pa.table({f"x{j}": X[:, j] for j in range(6)} | {"y": Y})
-    parts = Partitions.from_arrow(table, label="y", rows_per_partition=200)
-    found = fit(seeded(LINEAR), parts)
-    assert list(found.feature_names_in_) == [f"x{j}" for j in range(6)]
-    frame = table.drop_columns(["y"]).to_pandas()
-    assert found.score(frame, Y) > 0.5
-
-
 def test_steps_of_partial_runs_are_cut_like_local_ones(monkeypatch: Patch) -> None:
     """A run of so many steps that one call cannot draw their noise is made in several."""
     monkeypatch.setattr(descent_run, "MOST_NUMBERS", 5 * 21)
     local = seeded(DESCENT).fit(SPARSE, Y)
     check_same(local, fit(seeded(DESCENT), partitions(SPARSE), resident=True))
-
-
-Shares = list[tuple[NDArray[np.int64], ...]]
 
 
 def test_dropping_a_partition_is_seen() -> None:

@@ -22,10 +22,10 @@ from dpsvm_fast import (
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES
 from oracles.watching import fitted_names
-from twins import noisy_descent as twin
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 Patch = pytest.MonkeyPatch
+slow = pytest.mark.slow
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 OPTIMIZERS = ("gd", "sgd", "adam")
 LAST: dict[str, Any] = {
@@ -39,7 +39,9 @@ def model(**changes: Any) -> GradientPerturbationSVC:
 
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, np.float32])
+@pytest.mark.parametrize(
+    "form", [sparse.csr_matrix, *(pytest.param(f, marks=slow) for f in (np.asarray, np.float32))]
+)
 def test_every_loss_learns_and_its_certificate_holds(
     loss: str, optimizer: str, form: Any, clusters: TrainingSet
 ) -> None:
@@ -162,24 +164,30 @@ def test_more_rows_than_the_last_iterate_may_have_cost_nothing(clusters: Trainin
     model(max_samples=5).fit(*clusters)
 
 
-def test_digits() -> None:
+LEARNT: list[tuple[dict[str, Any], float]] = [
+    ({"epsilon": 8.0}, 0.92),
+    ({"epsilon": 8.0, "optimizer": "adam", "noise_correction": True}, 0.90),
+    ({"epsilon": 8.0, "loss": "huber", "momentum": 0.9, "nesterov": True}, 0.90),
+    ({"epsilon": 1.0}, 0.83),
+    ({"epsilon": 1.0, "max_samples": 1400}, 0.83),
+    ({"epsilon": 8.0, "optimizer": "sgd"}, 0.91),
+    ({"epsilon": 8.0, "optimizer": "adam"}, 0.91),
+    ({"epsilon": 8.0, "loss": "m3"}, 0.92),
+    ({"epsilon": 8.0, "adjacency": "replace_one", "schedule": "linear"}, 0.90),
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "least"),
+    [*LEARNT[:3], *(pytest.param(*one, marks=slow) for one in LEARNT[3:])],
+)
+def test_digits(settings: dict[str, Any], least: float) -> None:
     """Test accuracy of one split, with room of several standard errors for the noise."""
     X, y = load_digits(return_X_y=True)
     X = normalize(X)
     train = np.arange(y.size) % 4 > 0
-    for settings, least in (
-        ({"epsilon": 8.0}, 0.92),
-        ({"epsilon": 1.0}, 0.83),
-        ({"epsilon": 1.0, "max_samples": 1400}, 0.83),
-        ({"epsilon": 8.0, "optimizer": "sgd"}, 0.91),
-        ({"epsilon": 8.0, "optimizer": "adam"}, 0.91),
-        ({"epsilon": 8.0, "optimizer": "adam", "noise_correction": True}, 0.90),
-        ({"epsilon": 8.0, "loss": "m3"}, 0.92),
-        ({"epsilon": 8.0, "loss": "huber", "momentum": 0.9, "nesterov": True}, 0.90),
-        ({"epsilon": 8.0, "adjacency": "replace_one", "schedule": "linear"}, 0.90),
-    ):
-        estimator = model(classes=range(10), **settings).fit(X[train], y[train])
-        assert estimator.score(X[~train], y[~train]) > least, settings
+    estimator = model(classes=range(10), **settings).fit(X[train], y[train])
+    assert estimator.score(X[~train], y[~train]) > least
 
 
 def test_without_an_intercept(clusters: TrainingSet) -> None:
@@ -211,11 +219,3 @@ def test_a_pickle_holds_no_row_and_no_clean_sum(clusters: TrainingSet) -> None:
     # Continued, the two draw different noise: nothing of a source came along.
     first, second = (e.partial_fit(X, y).coef_ for e in (estimator, twin_of_it))
     assert (first != second).all()
-
-
-def test_the_twin_would_be_used_in_the_same_way(clusters: TrainingSet, monkeypatch: Patch) -> None:
-    """The options handed to the compiled descent are those of the slow one."""
-    monkeypatch.setattr(_core, "Descent", twin.Descent)
-    monkeypatch.setattr(_core, "Records", twin.Records)
-    for settings in ({}, {"optimizer": "adam"}, LAST):
-        assert model(epsilon=100.0, **settings).fit(*clusters).score(*clusters) > 0.9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,13 @@ from dpsvm_fast.accounting import composed_epsilon, gaussian_delta
 from dpsvm_fast.certificates.events import SubsampledGaussianEvent
 from dpsvm_fast.estimators.inputs import ArrayRows
 from dpsvm_fast.exceptions import InvalidParameterError
-from oracles.odd_parameters import Unread
+from oracles.odd_inputs import X as ROWS
+from oracles.odd_inputs import Y as LABELS
+from oracles.odd_parameters import Unread, bad_parameters
+from oracles.odd_rows import REFUSED
+from oracles.subjects import assert_refused, spent
+from oracles.subjects import released as published
+from unit.test_released_attributes import RELEASED, arrays_in
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 Patch = pytest.MonkeyPatch
@@ -372,3 +379,78 @@ def test_a_start_that_is_not_private_stays_in_the_statement(clusters: TrainingSe
     going.set_params(ledger=ledger.for_periods("W2")).partial_fit(X, y)
     assert len(going.privacy_.parts) == 2
     assert not going.privacy_.private
+
+
+def test_many_calls_on_one_estimator_at_once(clusters: TrainingSet) -> None:
+    """Calls may overtake each other; every state that is left is a whole one."""
+    ledger = PrivacyLedger(epsilon=100.0, delta=1e-4)
+    one = model(ledger=ledger, n_steps=5)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: one.partial_fit(*clusters), range(24)))
+    assert len(ledger.history) == 24
+    assert np.isfinite(one.coef_).all()
+    assert len(one.privacy_.parts) == vars(one)["_continuation"].n_calls
+    one.partial_fit(*clusters)
+
+
+@seeded
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("noise_grid", ["exact", "float"])
+def test_everything_that_is_kept_moves_with_the_noise(
+    optimizer: str, noise_grid: str, clusters: TrainingSet
+) -> None:
+    """A tiny budget: an array with a trace of sums without noise would not change."""
+    found: list[dict[str, NDArray[Any]]] = [{}, {}]
+    for seed in (0, 1):
+        estimator = model(
+            epsilon=0.01, random_state=seed, optimizer=optimizer, noise_grid=noise_grid
+        ).fit(*clusters)
+        parameters = set(estimator.get_params())
+        assert set(vars(estimator)) - parameters <= {*RELEASED, "_continuation"}
+        arrays_in(pickle.loads(pickle.dumps(estimator)), "", found[seed])
+    # Labels are public, and moments that are not in use are empty or 0.
+    names = {name for name in found[0] if found[0][name].dtype.kind == "f" and found[0][name].any()}
+    assert {".coef_", ".intercept_"} < names
+    assert any("_continuation" in name for name in names)
+    for name in names:
+        assert (found[0][name] != found[1][name]).all(), name
+
+
+@seeded
+def test_equal_data_give_equal_continuations(clusters: TrainingSet) -> None:
+    """Negative control of the test above: with one seed the whole pickle is the same."""
+    first, second = (model(random_state=5, n_threads=n).fit(*clusters) for n in (1, 1))
+    assert pickle.dumps(vars(first)["_continuation"]) == pickle.dumps(vars(second)["_continuation"])
+
+
+def generous(**settings: Any) -> Any:
+    """An estimator with a budget that nothing exhausts."""
+    common = {"n_steps": 10, "ledger": PrivacyLedger(epsilon=1e4, delta=0.5, strict=False)}
+    return model(**(common | settings))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_continued_fits_refuse_the_same_parameters(optimizer: str) -> None:
+    for subject, _, name, value in bad_parameters():
+        # Full batches have no rate.
+        unused = name == "sampling_rate" and optimizer == "gd"
+        if subject != "gradient" or name == "optimizer" or unused:
+            continue
+        fitted = generous(**({"optimizer": optimizer} | {name: value}))
+        with pytest.raises((TypeError, ValueError), match=f"^{name}: "):
+            fitted.partial_fit(Unread(), Unread())
+        assert spent(fitted) == 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_continued_fits_refuse_the_same_data(name: str) -> None:
+    case, fitted = REFUSED[name], generous()
+    call = fitted.partial_fit
+    assert_refused(lambda: call(case.rows, case.labels), fitted, case.words)
+    first = published(fitted.partial_fit(ROWS, LABELS))
+    with pytest.raises((ValueError, TypeError, RuntimeError), match=case.words):
+        call(case.rows, case.labels)
+    # What was released before stays.
+    assert spent(fitted) == 1
+    assert all((value == first[key]).all() for key, value in published(fitted).items())

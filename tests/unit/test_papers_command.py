@@ -99,15 +99,6 @@ def test_each_set_is_stored_when_it_is_done(folders: Path, only: Any) -> None:
     assert not (folders / "results" / "papers_one.csv").exists()
 
 
-def test_rows_of_other_sets_are_kept_in_their_order(folders: Path, only: Any) -> None:
-    only(one=fake())
-    assert command.main(["one", "--data", "third", "--data", "first"]) == 0
-    assert command.main(["one", "--data", "first", "--repeats", "5"]) == 0
-    rows, _ = tables.read(folders / "results" / "papers_one.csv")
-    assert rows == [{"data": "first", "repeats": "5"}, {"data": "third", "repeats": "None"}]
-    assert (folders / "images" / "papers_one.png").is_file()
-
-
 def test_failures_count_but_in_quick_runs(
     folders: Path, only: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,45 +108,6 @@ def test_failures_count_but_in_quick_runs(
     assert capsys.readouterr().err.count("too low") == 2
     # A summary is stored nevertheless: what was measured was measured.
     assert (folders / "results" / "papers_one.csv").is_file()
-
-
-def test_all_goes_on_after_what_raised(
-    folders: Path, only: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(table: Sequence[tables.Row]) -> list[tables.Row]:
-        raise ZeroDivisionError
-
-    def wants(missing: str) -> Any:
-        def run(names: Sequence[str], repeats: int | None) -> list[tables.Row]:
-            raise ModuleNotFoundError(name=missing)
-
-        return run
-
-    def no_data(names: Sequence[str], repeats: int | None) -> list[tables.Row]:
-        sys.stdout.write("SKIPPED first: no file\n")
-        return []
-
-    only(
-        broken=fake(analyse=broken),
-        peers=fake(run=wants("opacus.optimizers")),
-        own=fake(run=wants("benches.nothing")),
-        absent=fake(run=no_data),
-        last=fake(),
-    )
-    assert command.main(["all", "--quick"]) == 1
-    said = capsys.readouterr()
-    outcomes = [line.rpartition(",")[0] for line in said.out.splitlines() if " s" in line]
-    assert [line.partition(" (")[0] for line in outcomes] == [
-        "broken: FAILED",
-        "peers: SKIPPED: needs opacus",
-        "own: FAILED",
-        "absent: SKIPPED",
-        "last: done",
-    ]
-    assert "SKIPPED first: no file" in said.out
-    assert "failed: broken, own" in said.err
-    assert "ZeroDivisionError" in said.err
-    assert list((folders / "results").iterdir()) == []
 
 
 @pytest.mark.slow

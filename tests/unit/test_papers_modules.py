@@ -28,12 +28,6 @@ def stored(name: str) -> tuple[list[tables.Row], list[tables.Row]]:
     return tables.read(paths[0])[0], tables.read(paths[1])[0]
 
 
-def test_names_are_registered_once() -> None:
-    assert len(set(command.MODULES)) == len(command.MODULES)
-    titles = [module.TITLE for module in command.all_modules().values()]
-    assert len(set(titles)) == len(titles)
-
-
 def test_what_is_stored_has_a_module() -> None:
     names = {path.stem.removeprefix("papers_") for path in RESULTS.glob("papers_*.csv")}
     known = {end for name in command.MODULES for end in (name, f"{name}_runs")}
@@ -92,17 +86,3 @@ def test_the_list_of_papers_names_every_section() -> None:
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     for anchor in re.findall(r"results\.md#([^)]+)\)", listed):
         assert f"](#{anchor})" in page
-
-
-def test_the_page_has_a_place_for_every_summary_and_none_for_others(tmp_path: Path) -> None:
-    modules = command.all_modules()
-    assert "###" not in results_page.contents(tmp_path, modules)
-    for name in ("kernel", "auto"):
-        path = tmp_path / f"papers_{name}.csv"
-        path.write_bytes((RESULTS / path.name).read_bytes())
-    shown = results_page.contents(tmp_path, modules)
-    sections = [line for line in shown.splitlines() if line.startswith("### ")]
-    assert sections == [f"### {modules[name].TITLE}" for name in ("auto", "kernel")]
-    assert "processor: AMD EPYC" in shown
-    for sentence in modules["auto"].PROTOCOL:
-        assert f"- {sentence}\n" in shown

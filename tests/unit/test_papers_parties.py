@@ -29,10 +29,8 @@ from benches.papers import (  # noqa: E402
     lmgc,
     parties_features,
 )
-from benches.papers.cells import Statement, cells, error, grid, shown, statements  # noqa: E402
 
 from dpsvm_fast.accounting import (  # noqa: E402
-    gaussian_sigma,
     subsampled_gaussian_noise_multiplier,
 )
 
@@ -74,7 +72,9 @@ def test_a_budget_that_is_exceeded_is_noticed(few_digits: Path) -> None:
 CURVES = {"k": feddpdr_figure2, "epsilon": feddpdr_figure3, "n": feddpdr_figure4}
 
 
-@pytest.mark.parametrize("along", CURVES)
+@pytest.mark.parametrize(
+    "along", ["k", *(pytest.param(one, marks=pytest.mark.slow) for one in ("epsilon", "n"))]
+)
 def test_curves_run_and_are_drawn(
     along: str, few_digits: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -147,14 +147,6 @@ def test_users_hold_their_points(few_features: parties_features.Features) -> Non
     assert (helmet.points(7, 1.0).points, helmet.spread(10, 1.0).points) == (50, 5000)
 
 
-def test_larger_data_sets_are_less_noise() -> None:
-    setting = helmet.Setting("points", 100, 50, 1.172, 67)
-    less = gaussian_sigma(1.172, 1e-5) / gaussian_sigma(setting.noise_epsilon, 1e-5)
-    assert less * setting.copies == pytest.approx(67.0, rel=1e-6)
-    own = helmet.Setting("points", 100, 50, 1.172)
-    assert (own.copies, own.noise_epsilon) == (1, 1.172)
-
-
 @pytest.mark.parametrize(("users", "points"), [(1, 50), (100, 50), (1000, 50)])
 def test_each_user_of_the_baseline_protects_itself(users: int, points: int) -> None:
     """The noise of the sum is that of so many users, each of whom had enough for its own."""
@@ -177,7 +169,13 @@ HELMET = {
 }
 
 
-@pytest.mark.parametrize("name", HELMET)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "helmet_table2",
+        *(pytest.param(f"helmet_figure{k}", marks=pytest.mark.slow) for k in (3, 4)),
+    ],
+)
 def test_users_run_and_are_drawn(
     name: str,
     few_features: parties_features.Features,
@@ -204,25 +202,6 @@ def test_users_run_and_are_drawn(
         assert "| SVM_SGD, 1x | " in shown
         assert " | 0.85 (-2 pp) |" in shown
         assert module.failures([table[0] | {"holds": "False"}]) != []
-
-
-def test_means_and_grids() -> None:
-    rows = [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}, {"a": "1", "b": "z"}]
-    assert [len(part) for part in cells(rows, ["a"]).values()] == [2, 1]
-    assert error([1.0]) is None
-    assert error([1.0, 3.0]) == pytest.approx(1.0)
-    assert shown(None) == ""
-    assert shown({"accuracy": "0.51234", "standard_error": ""}) == "0.512"
-    assert shown({"accuracy": "0.5", "standard_error": "0.0123"}) == "0.500 ± 0.012"
-    assert grid(("", "b"), [("c", "")]) == "| | b |\n|---|---|\n| c | |"
-    said = (
-        Statement("b is known", lambda part: [row["b"] in "xy" for row in part]),
-        Statement("never compared", lambda part: []),
-    )
-    assert statements(said, rows, "a", "said").splitlines()[2:] == [
-        "| b is known | 1 of 2 | 1 of 1 |",
-        "| never compared | | |",
-    ]
 
 
 @pytest.mark.slow

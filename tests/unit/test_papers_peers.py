@@ -59,30 +59,6 @@ def test_another_process_answers_line_by_line(child: Path) -> None:
     assert peer.process.returncode == 0
 
 
-def test_an_environment_of_other_versions_is_not_ready(nowhere: Path) -> None:
-    mark = environments.FOLDER / "diffprivlib" / environments.MARK
-    mark.parent.mkdir(parents=True)
-    mark.write_text("diffprivlib==0.1\n", encoding="utf-8")
-    assert not environments.ready("diffprivlib")
-    mark.write_text(environments.pins_of("diffprivlib"), encoding="utf-8")
-    assert environments.ready("diffprivlib")
-
-
-@pytest.mark.parametrize("name", environments.NAMES)
-def test_all_versions_are_exact(name: str) -> None:
-    lines = [line for line in environments.pins_of(name).splitlines() if not line.startswith("#")]
-    assert any(line.startswith(f"{name}==") for line in lines)
-    assert all("==" in line for line in lines)
-
-
-def test_the_child_imports_nothing_of_ours() -> None:
-    assert set(peer_child.LIBRARIES) == set(environments.NAMES)
-    text = environments.CHILD.read_text(encoding="utf-8")
-    assert "dpsvm_fast" not in text
-    assert "import benches" not in text
-    assert "from benches" not in text
-
-
 def test_the_child_answers_with_a_library(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -150,13 +126,3 @@ def test_models_of_one_class_each_share_a_budget() -> None:
     assert 0.9e-5 < composed_delta(events, 0.59) <= 1e-5
     assert helmet_figure8._spent(model, place) == 0.59
     assert helmet_figure8._spent(model, helmet_figure8.Place(0.3, 1e-5, 120, 5, 3)) is None
-
-
-def test_every_learner_has_the_papers_constants() -> None:
-    place = helmet_figure8.Place(0.59, 1e-5, 50_000, 64, 10)
-    # Lambda of a row's mean loss for rows of norm 34.854, as the C of a sum for norm 1.
-    assert place.multiplier(10.0) == pytest.approx(34.854**2 / 10.0 / 50_000)
-    svm = helmet_figure8.svm_sgd(place, 10.0, 0.06)
-    assert (svm.radius, svm.projection) == (pytest.approx(0.06 * 34.854), "per_class")
-    assert helmet_figure8.softmax_slp(place, 10.0, 0.0).radius == "auto"
-    assert helmet_figure8.dp_sgd(place, 4.0).n_steps == round(40 * 50_000 / 1024)

@@ -52,21 +52,6 @@ def kdd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_printed_figures_agree_with_each_other() -> None:
-    printed = scm_figure3.paper()
-    assert len(printed) == 6 * 5 + 7 * 7
-    for epsilon in scm_figure2.EPSILONS["adult"]:
-        lowest = min(
-            error
-            for (name, method, _, at), error in printed.items()
-            if (name, method, at) == ("adult", scm.ALGORITHM, epsilon)
-        )
-        assert lowest == scm_figure2.PAPER["adult", epsilon][scm.ALGORITHM]
-    without = [error for key, error in printed.items() if key[:2] == ("adult", scm.NOT_PRIVATE)]
-    assert round(min(without), 4) == 0.1536
-    assert printed["kddcup99", scm.SENSITIVITY, 1e-2, 0.05] == 0.1045
-
-
 def test_lambda_is_that_of_the_mean(part: scm.Part) -> None:
     """The gradient of the paper's objective, written out, is zero at the solution."""
     Lambda, h, n = 1e-2, scm.SMOOTHING, len(part.y)
@@ -123,38 +108,6 @@ def test_draws_of_the_sensitivity_method_differ_and_its_solution_is_checked(
         model.fit(part.X, part.y)
 
 
-def row_of(method: str, error: float, **settings: Any) -> dict[str, object]:
-    """One fit as a script would store it."""
-    place = {"data": "adult", "curve": "epsilon", "method": method, "Lambda": None, "n": 1000}
-    facts = {"split": 0, "epsilon": 0.1, "draw": 0, "delta": 0.0, "spent": 0.1, "holds": True}
-    return place | facts | {"error": error} | settings
-
-
-def test_the_best_lambda_is_that_of_the_mean_error() -> None:
-    rows = as_rows(
-        row_of(scm.ALGORITHM, error, Lambda=Lambda, split=split, draw=draw)
-        for Lambda, split, draw, error in (
-            (0.1, 0, 0, 0.1),
-            (0.1, 0, 1, 0.3),
-            (0.1, 1, 0, 0.5),
-            (0.01, 0, 0, 0.3),
-            (0.01, 1, 0, 0.3),
-        )
-    )
-    table = scm.means(rows, ("data", "method", "epsilon", "Lambda"))
-    # Means over splits, whatever their draws.
-    assert [row["error"] for row in table] == pytest.approx([0.35, 0.3])
-    assert table[0]["standard_error"] == pytest.approx(0.15)
-    assert [row["Lambda"] for row in scm.best(table, ("data", "method", "epsilon"))] == ["0.01"]
-
-
-def test_certificates_and_budgets_are_judged() -> None:
-    good = as_rows([row_of(scm.PURE, 0.1)])[0]
-    assert scm.broken("x", [good]) == []
-    assert len(scm.broken("x", [good | {"holds": "False"}])) == 1
-    assert len(scm.broken("x", [good | {"spent": "0.11"}])) == 1
-
-
 SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in (scm_figure1, scm_figure3, scm_figure4)]
 
 
@@ -177,23 +130,6 @@ def test_supplied_rows_are_measured(
     pytest.importorskip("matplotlib")
     module.plot(table, tmp_path / "drawn.png")
     assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_points_of_the_nested_balls() -> None:
-    X, y, chance = balls.points(40_000, np.random.default_rng(0))
-    radius = np.linalg.norm(X, axis=1)
-    assert ((radius < 0.1) == (chance == 1.0)).all()
-    assert ((radius > 0.2) == (chance == 0.0)).all()
-    assert (y[chance == 1.0] == 1).all()
-    assert (y[chance == 0.0] == 0).all()
-    assert radius.max() <= 0.5
-    # Volumes are uniform within a shell: their mean is known to about 0.002 of the range.
-    outer = (radius[radius > 0.2] ** 5 - 0.2**5) / (0.5**5 - 0.2**5)
-    assert outer.mean() == pytest.approx(0.5, abs=0.015)
-    assert np.mean(chance == 0.5) == pytest.approx(0.1, abs=0.01)
-    best = (radius < 0.15).astype(np.int64)
-    assert balls.expected_error(best, chance) == pytest.approx(balls.BAYES)
-    assert balls.expected_error(np.ones_like(y), chance) == pytest.approx(0.5)
 
 
 def test_features_of_algorithm_2_are_as_long_as_the_noise_assumes() -> None:

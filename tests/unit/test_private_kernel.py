@@ -18,12 +18,12 @@ from dpsvm_fast import (
     PrivateLinearSVC,
     verify,
 )
-from dpsvm_fast.mechanisms.pipeline import PrivateKernel
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, feature_rows
 from unit.test_private_linear import RELEASED as RELEASED_LINEAR
 from unit.test_private_linear import clusters, two_classes
 
+slow = pytest.mark.slow
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 DIGITS, LABELS = load_digits(return_X_y=True)
 
@@ -66,7 +66,7 @@ def data_for(kind: str) -> tuple[Any, Any]:
 
 @each_kind
 @each_relation
-@pytest.mark.parametrize("noise_grid", ["exact", "float"])
+@pytest.mark.parametrize("noise_grid", ["exact", pytest.param("float", marks=slow)])
 def test_every_certificate_holds(kind: str, adjacency: str, noise_grid: str) -> None:
     settings = KINDS[kind] | {"adjacency": adjacency, "noise_grid": noise_grid}
     fitted = model(**settings).fit(*data_for(kind))
@@ -164,7 +164,7 @@ def test_every_release_moves_with_the_noise_and_with_nothing_else(kind: str) -> 
 @pytest.mark.parametrize("changes", [{"epsilon": 0.5}, {"kernel": "linear"}])
 @pytest.mark.parametrize("whiten", ["auto", True])
 @each_relation
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("form", [sparse.csr_matrix, pytest.param(np.asarray, marks=slow)])
 def test_where_it_stays_linear_it_is_the_linear_model(
     changes: dict[str, Any], whiten: Any, adjacency: str, form: Any
 ) -> None:
@@ -194,7 +194,9 @@ def test_solvers_stay_linear_too(mechanism: str) -> None:
 
 @seeded
 @pytest.mark.parametrize("kind", ["auto", "whitened", "laplacian", "lengths", "two classes"])
-@pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_matrix])
+@pytest.mark.parametrize(
+    "form", [sparse.csr_matrix, *(pytest.param(f, marks=slow) for f in (np.asarray, np.float32))]
+)
 def test_streamed_features_give_the_stored_model_bit_by_bit(kind: str, form: Any) -> None:
     X, y = data_for(kind)
     settings = KINDS[kind] | {"random_state": 4, "n_components": 37}
@@ -206,32 +208,6 @@ def test_streamed_features_give_the_stored_model_bit_by_bit(kind: str, form: Any
     for other in fits[1:]:
         assert np.array_equal(other.coef_, fits[0].coef_)
         assert np.array_equal(other.intercept_, fits[0].intercept_)
-
-
-def test_few_features_are_stored_and_many_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bool] = []
-    prepared = PrivateKernel.prepared
-
-    class Watched:
-        def __init__(self, records: Any) -> None:
-            self.records = records
-
-        def lift(self, drawn: Any, stored: bool, n_threads: int) -> None:
-            seen.append(stored)
-            raise KeyboardInterrupt
-
-    def watched(*given: Any) -> Any:
-        ready = prepared(*given)
-        object.__setattr__(ready, "records", Watched(ready.records))
-        return ready
-
-    monkeypatch.setattr(PrivateKernel, "prepared", watched)
-    X, y = clusters(300)
-    for low_memory, D in (("auto", 30), ("auto", 120_000), (True, 30), (False, 120_000)):
-        settings = {"kernel": "rbf", "gamma": 1.0, "orthogonal": False}
-        with pytest.raises(KeyboardInterrupt):
-            model(**settings, low_memory=low_memory, n_components=D).fit(X, y)
-    assert seen == [True, False, False, True]
 
 
 @pytest.mark.parametrize("released", ["nothing", "centre", "whitening"])
@@ -315,11 +291,3 @@ def test_the_ledger_is_charged_once_for_everything() -> None:
     assert sum(mu**2 for mu in fitted.mu_.values()) == pytest.approx(
         sum(mu**2 for mu in linear.mu_.values()), rel=1e-9
     )
-
-
-def test_bounds_of_the_fit_serve_prediction() -> None:
-    X, y = clusters()
-    fitted = model(**LENGTHS).fit(X, y)
-    scores = fitted.decision_function(X)
-    fitted.set_params(data_norm=7.0, n_components=3, kernel="linear", gamma=1.0)
-    assert np.array_equal(fitted.decision_function(X), scores)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.pipeline import make_pipeline
 
 import dpsvm_fast as dp
-from dpsvm_fast import InvalidParameterError, PrivatePipeline, total_privacy
+from dpsvm_fast import PrivatePipeline, total_privacy
 from dpsvm_fast.data import SchemaEncoder, SchemaError, TableError, TableSchema
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.persist import load_model, save_model, to_onnx
@@ -239,17 +237,6 @@ def test_facts_that_do_not_go_together(column: dict[str, Any], key: str) -> None
     assert caught.value.parameter.endswith(f"columns.x.{key}") or key in str(caught.value)
 
 
-def test_dates_of_toml_and_schemas_come_back(tmp_path: Path) -> None:
-    path = tmp_path / "schema.toml"
-    path.write_text("[columns]\nday = { dates = [1990-01-01, 2030-12-31], missing = 2000-01-01 }\n")
-    schema = TableSchema.load(path)
-    assert schema.columns[0].dates == ("1990-01-01", "2030-12-31")
-    for one in (schema, TableSchema.from_dict(RECORD)):
-        again = TableSchema.from_dict(json.loads(json.dumps(one.to_dict())))
-        assert again == one
-        assert again.feature_names == one.feature_names
-
-
 def test_a_schema_for_all_other_columns_is_named_by_fit() -> None:
     encoder = SchemaEncoder({"all_other_columns": {"bounds": [0, 1]}})
     table = {"b": [0.5], "a": [0.25]}
@@ -348,12 +335,6 @@ def test_the_command_line_predicts_what_python_does(tmp_path: Path) -> None:
     np.testing.assert_array_equal(written["score_yes"], fitted.decision_function(table))
 
 
-def test_a_table_of_another_schema_is_not_saved_with_the_model(tmp_path: Path) -> None:
-    fitted = model().fit(people(), people()["y"])
-    with pytest.raises(InvalidParameterError):
-        save_model(fitted, tmp_path / "m.json", schema=TableSchema.from_dict(RECORD))
-
-
 def test_a_search_over_tables() -> None:
     table = people(600)
     search = PrivateGridSearch(model(), {"svc__whiten": [True, False]}, 100.0)
@@ -395,19 +376,6 @@ def test_graphs_take_the_columns(dtype: str) -> None:
     graph = runtime.InferenceSession(to_onnx(encoder, dtype=dtype).SerializeToString())
     rows = graph.run(None, feeds(graph, table))[0]
     np.testing.assert_array_equal(rows, encoder.transform(table))
-
-
-def test_what_no_graph_can_say() -> None:
-    pytest.importorskip("onnx")
-    with pytest.raises(InvalidParameterError, match="'note'"):
-        to_onnx(clone(ENCODER).fit(CELLS))
-    named = SchemaEncoder({"columns": {"label": {"bounds": [0, 1]}}}).fit({"label": [0.5]})
-    with pytest.raises(InvalidParameterError, match="'label'"):
-        to_onnx(named)
-    behind = make_pipeline(dp.PublicScaler((0, 1)), SchemaEncoder(RECORD))
-    behind[0].fit(np.ones((2, 2)))
-    with pytest.raises(InvalidParameterError, match="first"):
-        to_onnx(behind)
 
 
 # Templates: names and types, and values of public columns alone.

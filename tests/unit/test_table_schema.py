@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pickle
 import sys
@@ -97,133 +96,74 @@ def test_every_column_without_bounds_is_listed_at_once() -> None:
     assert found.bounds[0].tolist() == [2.0, 2.0, 2.0]
 
 
-WRONG: dict[str, tuple[Any, str]] = {
-    "no table": ([1], "got [1], expected a table of keys and values"),
-    "unknown key": ({"targets": "y"}, "targets: unknown key, expected one of target, classes, "),
-    "empty": ({}, "columns: missing; say what each column is"),
-    "columns": ({"columns": 3}, "columns: got 3, expected a table [columns]"),
-    "column": (
-        {"columns": {"age": [0, 1]}},
-        "columns.age: got [0, 1], expected a table such as { bounds = [0, 1] }",
-    ),
-    "slip": (
-        {"columns": {"a b": {"bound": [0, 1]}}},
-        'columns."a b".bound: unknown key, expected one of bounds, categories, boolean, dates, ',
-    ),
-    "both": (
-        {"columns": {"a": {"bounds": [0, 1], "categories": ["x"]}}},
-        "columns.a: got bounds and categories, expected exactly one of bounds, categories, ",
-    ),
-    "order": (
-        {"columns": {"a": {"bounds": [1, 0]}}},
-        "columns.a.bounds: got [1, 0], expected [low, high] with two finite numbers, low < high",
-    ),
-    "equal": ({"columns": {"a": {"bounds": [1, 1]}}}, "columns.a.bounds: got [1, 1], expected "),
-    "nan": ({"columns": {"a": {"bounds": [0, float("nan")]}}}, "columns.a.bounds: got [0, nan]"),
-    "huge": ({"columns": {"a": {"bounds": [0, 10**400]}}}, "columns.a.bounds: got a long list"),
-    "bool": ({"columns": {"a": {"bounds": [False, True]}}}, "columns.a.bounds: got [False, True]"),
-    "text": ({"columns": {"a": {"bounds": "0-1"}}}, "columns.a.bounds: got '0-1', expected "),
-    "twice": (
-        {"columns": {"a": {"categories": ["x", " x"]}}},
-        "columns.a.categories: got 'x' twice, expected a list of different strings or integers",
-    ),
-    "float": ({"columns": {"a": {"categories": [0.5]}}}, "columns.a.categories: got [0.5]"),
-    "flag": ({"columns": {"a": {"ignore": "yes"}}}, "columns.a.ignore: got 'yes', expected true"),
-    "outside": (
-        {"columns": {"a": {"bounds": [0, 1], "missing": 2}}},
-        "columns.a.missing: got 2, expected a number from 0 to 1, its bounds",
-    ),
-    "no such": (
-        {"columns": {"a": {"categories": ["x"], "missing": "y"}}},
-        "columns.a.missing: got 'y', expected one of its categories, or 'none'",
-    ),
-    "ignored": (
-        {"columns": {"a": {"ignore": True, "missing": 1}}},
-        "columns.a.missing: got 1, expected no such key for a column that is ignored",
-    ),
-    "unknown": (
-        {"columns": {"a": {"bounds": [0, 1], "unknown": "none"}}},
-        "columns.a.unknown: got 'none', expected 'refuse' or, for categories, 'none'",
-    ),
-    "blanks": (
-        {"columns": {" a": {"bounds": [0, 1]}}},
-        "columns: got the name ' a', expected no blanks around it",
-    ),
-    "target": ({"target": True, "columns": AGE}, "target: got True, expected the name of the col"),
-    "target is a feature": (
-        {"target": "age", "columns": AGE},
-        "columns.age: it is the target and cannot be a feature: remove it",
-    ),
-    "one class": ({"classes": ["a"], "columns": AGE}, "classes: got ['a'], expected at least two"),
-    "mixed": ({"classes": ["a", 1], "columns": AGE}, "classes: got ['a', 1], expected a list of d"),
-    "truth": ({"classes": [True, False], "columns": AGE}, "classes: got [True, False], expected "),
-    "same": ({"classes": ["a", "a"], "columns": AGE}, "classes: got ['a', 'a'], expected "),
-    "width": ({"n_features": 0, "columns": AGE}, "n_features: got 0, expected an integer >= 1"),
-    "option": (
-        {"extra_columns": "drop", "columns": AGE},
-        "extra_columns: got 'drop', expected 'refuse' or 'ignore'",
-    ),
-    "contradiction": (
-        {"extra_columns": "ignore", "all_other_columns": {"bounds": [0, 1]}},
-        "extra_columns: got 'ignore', expected it only without all_other_columns",
-    ),
-    "other": (
-        {"all_other_columns": {"categories": ["a"]}},
-        "all_other_columns: got {'categories': ['a']}, expected bounds = [low, high]",
-    ),
-    "base": ({"zero_based": 1, "columns": AGE}, "zero_based: got 1, expected true or false"),
-    "csv": ({"csv": ";", "columns": AGE}, "csv: got ';', expected a table [csv]"),
-    "delimiter": (
-        {"csv": {"delimiter": "ab"}, "columns": AGE},
-        "csv.delimiter: got 'ab', expected one ASCII character",
-    ),
-    "marks": (
-        {"csv": {"delimiter": '"'}, "columns": AGE},
-        "csv: delimiter, decimal and quote: expected three different ones",
-    ),
-    "decimal": ({"csv": {"decimal": ","}, "columns": AGE}, "csv.decimal: got ',', which needs a d"),
-    "encoding": (
-        {"csv": {"encoding": "klingon"}, "columns": AGE},
-        "csv.encoding: got 'klingon', expected the name of a text encoding",
-    ),
-    "codec": ({"csv": {"encoding": "hex"}, "columns": AGE}, "csv.encoding: got 'hex', expected "),
-    "header": ({"csv": {"header": ["a", "a"]}, "columns": AGE}, "csv.header: got ['a', 'a'], "),
-    "spellings": (
-        {"csv": {"missing_values": "NA"}, "columns": AGE},
-        "csv.missing_values: got 'NA'",
-    ),
-}
+# What a schema cannot say, and the key that the error names.
+WRONG: list[tuple[Any, str]] = [
+    ([1], ""),
+    ({"targets": "y"}, "targets"),
+    ({}, "columns"),
+    ({"columns": 3}, "columns"),
+    ({"columns": {"age": [0, 1]}}, "columns.age"),
+    ({"columns": {"a b": {"bound": [0, 1]}}}, 'columns."a b".bound'),
+    ({"columns": {"a": {"bounds": [0, 1], "categories": ["x"]}}}, "columns.a"),
+    ({"columns": {"a": {"bounds": [1, 0]}}}, "columns.a.bounds"),
+    ({"columns": {"a": {"bounds": [1, 1]}}}, "columns.a.bounds"),
+    ({"columns": {"a": {"bounds": [0, float("nan")]}}}, "columns.a.bounds"),
+    ({"columns": {"a": {"bounds": [0, 10**400]}}}, "columns.a.bounds"),
+    ({"columns": {"a": {"bounds": [False, True]}}}, "columns.a.bounds"),
+    ({"columns": {"a": {"bounds": "0-1"}}}, "columns.a.bounds"),
+    ({"columns": {"a": {"categories": ["x", " x"]}}}, "columns.a.categories"),
+    ({"columns": {"a": {"categories": [0.5]}}}, "columns.a.categories"),
+    ({"columns": {"a": {"ignore": "yes"}}}, "columns.a.ignore"),
+    ({"columns": {"a": {"bounds": [0, 1], "missing": 2}}}, "columns.a.missing"),
+    ({"columns": {"a": {"categories": ["x"], "missing": "y"}}}, "columns.a.missing"),
+    ({"columns": {"a": {"ignore": True, "missing": 1}}}, "columns.a.missing"),
+    ({"columns": {"a": {"bounds": [0, 1], "unknown": "none"}}}, "columns.a.unknown"),
+    ({"columns": {" a": {"bounds": [0, 1]}}}, "columns"),
+    ({"target": True, "columns": AGE}, "target"),
+    ({"target": "age", "columns": AGE}, "columns.age"),
+    ({"classes": ["a"], "columns": AGE}, "classes"),
+    ({"classes": ["a", 1], "columns": AGE}, "classes"),
+    ({"classes": [True, False], "columns": AGE}, "classes"),
+    ({"classes": ["a", "a"], "columns": AGE}, "classes"),
+    ({"n_features": 0, "columns": AGE}, "n_features"),
+    ({"extra_columns": "drop", "columns": AGE}, "extra_columns"),
+    ({"extra_columns": "ignore", "all_other_columns": {"bounds": [0, 1]}}, "extra_columns"),
+    ({"all_other_columns": {"categories": ["a"]}}, "all_other_columns"),
+    ({"zero_based": 1, "columns": AGE}, "zero_based"),
+    ({"csv": ";", "columns": AGE}, "csv"),
+    ({"csv": {"delimiter": "ab"}, "columns": AGE}, "csv.delimiter"),
+    ({"csv": {"delimiter": '"'}, "columns": AGE}, "csv"),
+    ({"csv": {"decimal": ","}, "columns": AGE}, "csv.decimal"),
+    ({"csv": {"encoding": "klingon"}, "columns": AGE}, "csv.encoding"),
+    ({"csv": {"encoding": "hex"}, "columns": AGE}, "csv.encoding"),
+    ({"csv": {"header": ["a", "a"]}, "columns": AGE}, "csv.header"),
+    ({"csv": {"missing_values": "NA"}, "columns": AGE}, "csv.missing_values"),
+]
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_an_error_names_the_key_what_came_and_what_is_accepted(name: str) -> None:
-    record, text = WRONG[name]
+@pytest.mark.parametrize(("record", "key"), WRONG, ids=str)
+def test_an_error_names_the_key(record: Any, key: str) -> None:
     with pytest.raises(SchemaError) as caught:
         TableSchema.from_dict(record, origin="s.toml")
-    assert str(caught.value).startswith(f"s.toml: {text}")
+    assert str(caught.value).startswith(f"s.toml: {key}: " if key else "s.toml: ")
     assert isinstance(caught.value, InvalidParameterError)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "text"),
+    ("name", "content"),
     [
-        ("s.yaml", b"", r"^s\.yaml: expected a schema file that ends in \.toml or \.json$"),
-        ("s.json", b"{", r"^s\.json: expected JSON, but: "),
-        ("s.json", b"[1]", r"^s\.json: expected JSON, but: expected an object"),
-        ("s.json", b'{"target": "a", "target": "b"}', r"repeats the key 'target'$"),
-        ("s.json", b'{"n_features": NaN}', r"the text holds NaN"),
-        ("s.json", b"[" * 100_000, r"^s\.json: expected JSON, but: "),
-        ("s.json", b'\xff{"a": 1}', r"^s\.json: expected text in UTF-8$"),
-        pytest.param("s.toml", b"target = ", r"^s\.toml: expected TOML, but: ", marks=needs_toml),
-        pytest.param(
-            "s.toml", b"a = 1\na = 2", r"^s\.toml: expected TOML, but: ", marks=needs_toml
+        *(("s.yaml", b""), ("s.json", b"{"), ("s.json", b"[1]"), ("s.json", b"[" * 100_000)),
+        *(("s.json", b'{"target": "a", "target": "b"}'), ("s.json", b'{"n_features": NaN}')),
+        ("s.json", b'\xff{"a": 1}'),
+        *(
+            pytest.param("s.toml", b, marks=needs_toml)
+            for b in (b"target = ", b"a = 1\na = 2", b"")
         ),
-        pytest.param("s.toml", b"", r"^s\.toml: columns: missing", marks=needs_toml),
     ],
 )
-def test_a_file_that_is_no_schema(tmp_path: Path, name: str, content: bytes, text: str) -> None:
+def test_a_file_that_is_no_schema(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(SchemaError, match=text):
+    with pytest.raises(SchemaError, match=rf"^{name}: "):
         TableSchema.load(tmp_path / name)
 
 
@@ -231,11 +171,6 @@ def test_a_byte_order_mark_is_no_part_of_a_schema(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"columns": AGE}).encode())
     assert TableSchema.load(path).feature_names == ("age",)
-
-
-def test_the_target_can_be_replaced() -> None:
-    schema = TableSchema.from_dict({"target": "a", "columns": AGE})
-    assert dataclasses.replace(schema, target="b").target == "b"
 
 
 NAMES = st.sampled_from(["age", "x0", "x1", "a b", "é", "none", "label"])
