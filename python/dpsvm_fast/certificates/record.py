@@ -476,6 +476,17 @@ class Record:
         return cls._kinds
 
     @classmethod
+    def of(cls: type[Kind], *owners: object, **more: Any) -> Kind:
+        """Return the record with what ``owners`` have under the names of its fields.
+
+        ``more`` goes first, then what the first owner has, and the second.
+        """
+        for owner in owners:
+            left = (name for name in cls.kinds() if name not in more and hasattr(owner, name))
+            more |= {name: getattr(owner, name) for name in left}
+        return cls(**more)
+
+    @classmethod
     def members(cls) -> dict[str, type[Any]]:
         """Return the kinds of a family by their tags; nothing for a single record."""
         return dict(cls._members) if cls.tag_field and not cls.tag else {}

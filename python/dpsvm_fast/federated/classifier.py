@@ -132,15 +132,11 @@ def statement_of(
     if training is not None and noise is not None:
         # What one row changes in one party's weighted model, factor by factor.
         rounding = noise.codec.rounding(noise.size)
-        sensitivity = Sensitivity(
-            lipschitz=training.loss.lipschitz,
-            C=training.C,
-            data_norm=training.data_norm,
-            intercept_scaling=training.intercept_scaling,
-            row_norm=training.row_norm,
+        sensitivity = Sensitivity.of(
+            training,
+            training.loss,
             relation_factor=RELATION_FACTOR["replace_one"],
             exact=training.by_record,
-            solver_radius=training.solver_radius,
             rounding=rounding,
             total=add_up(training.by_record, 2.0 * training.solver_radius, rounding),
         )

@@ -553,22 +553,13 @@ class RoundPlan:
         noise = self.noise
         if noise is None:
             return None
-        return SecureRound(
-            name=self.name,
-            what=self.what,
-            size=self.size,
-            clip_norm=self.clip_norm,
+        return SecureRound.of(
+            self,
+            noise,
             exact=noise.distance,
             grid=noise.step,
             parties=noise.n_affected,
-            rounding=noise.rounding,
-            total=noise.total,
-            sigma_steps=noise.sigma_steps,
-            honest_survivors=noise.honest_survivors,
             smoothing=SMOOTHING,
-            sigma=noise.sigma,
-            discreteness=noise.discreteness,
-            overflow=noise.overflow,
             computational=COMPUTATIONAL if trust == "secure_sum" else 0.0,
             range_steps=noise.bound_steps,
         )

@@ -55,6 +55,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_range,
     check_row_norm,
     grid_below,
+    law_of,
 )
 from dpsvm_fast.mechanisms.output import loss_at_zero
 from dpsvm_fast.mechanisms.pipeline import (
@@ -234,22 +235,15 @@ class DescentSums:
     @property
     def part(self) -> ReleasePart:
         """The noise as it is drawn, for the statement."""
-        return ReleasePart(
+        return ReleasePart.of(
+            self,
             name="training",
             what=GRADIENTS,
-            distribution="gaussian",
-            sampler="exact_grid" if self.exact else "floating_point",
             clip_norm=self.clip,
-            rounding=self.rounding,
-            contribution=self.contribution,
             relation_factor=float(self.factor),
-            sigma=self.sigma,
-            beta=None,
-            grid=self.grid,
-            shape=self.shape,
-            n_steps=self.n_steps,
-            sampling_rate=self.sampling_rate,
-            last_iterate=self.last_iterate,
+            epsilon=None,
+            factor=(),
+            **law_of("gaussian", self.sigma, self.grid),
         )
 
 
@@ -501,19 +495,8 @@ class LastIterateSums(DescentSums):
     @property
     def last_iterate(self) -> LastIterate:
         """Why so much noise is enough, for the statement."""
-        return LastIterate(
-            learning_rate=self.learning_rate,
-            divisor=self.divisor,
-            regularization=self.regularization,
-            smoothing=1.0 if self.loss.name == "logistic" else self.loss.smoothing,
-            lipschitz=self.loss.lipschitz,
-            curvature=self.loss.curvature,
-            row_norm=self.row_norm,
-            max_records=self.n_records,
-            smoothness=self.smoothness,
-            contraction=self.contraction,
-            effective_steps=self.effective_steps,
-        )
+        smoothing = 1.0 if self.loss.name == "logistic" else self.loss.smoothing
+        return LastIterate.of(self, self.loss, smoothing=smoothing, max_records=self.n_records)
 
 
 # Adam's stabilizer; with the noise's variance subtracted from the second moment, what is left

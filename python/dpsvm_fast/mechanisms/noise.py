@@ -246,16 +246,9 @@ class WeightNoise:
     @property
     def record(self) -> Noise:
         """The noise as it is drawn, for the statement."""
-        gaussian = self.noise == "gaussian"
-        return Noise(
-            distribution=self.noise,
-            sampler="exact_grid" if gaussian and self.exact else "floating_point",
-            sigma=self.scale if gaussian else None,
-            beta=None if gaussian else self.scale,
-            grid=self.grid,
-            shape=self.shape,
-            epsilon=None if gaussian else self.epsilon,
-        )
+        epsilon = None if self.noise == "gaussian" else self.epsilon
+        law = law_of(self.noise, self.scale, self.grid, exact=self.exact)
+        return Noise(shape=self.shape, epsilon=epsilon, **law)
 
     def release(
         self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
@@ -330,6 +323,23 @@ def scale_for(sensitivity: float, mu: float) -> float:
     while div_up(sensitivity, sigma) > mu:
         sigma = round_up(sigma)
     return sigma
+
+
+def law_of(
+    distribution: str, scale: float, grid: float | None, *, exact: bool = True
+) -> dict[str, Any]:
+    """Return the fields of records about noise: its law, its scale and how it is drawn.
+
+    Noise that is not ``exact`` is rounded to the grid after it was drawn.
+    """
+    gaussian = distribution == "gaussian"
+    return {
+        "distribution": distribution,
+        "sampler": "exact_grid" if gaussian and exact and grid is not None else "floating_point",
+        "sigma": scale if gaussian else None,
+        "beta": None if gaussian else scale,
+        "grid": grid,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -449,24 +459,8 @@ class NoisySum:
     @property
     def part(self) -> ReleasePart:
         """Return the same for the statement."""
-        gaussian = self.mu is not None
-        return ReleasePart(
-            name=self.name,
-            what=self.what,
-            distribution="gaussian" if gaussian else "gamma",
-            sampler="floating_point" if self.grid is None else "exact_grid",
-            clip_norm=self.clip_norm,
-            rounding=self.rounding,
-            contribution=self.contribution,
-            relation_factor=self.relation_factor,
-            sigma=self.scale if gaussian else None,
-            beta=None if gaussian else self.scale,
-            grid=self.grid,
-            shape=self.shape,
-            epsilon=None if gaussian else self.epsilon,
-            n_steps=self.n_steps,
-            factor=self.factor,
-        )
+        law = law_of("gamma" if self.mu is None else "gaussian", self.scale, self.grid)
+        return ReleasePart.of(self, **law)
 
     def release(
         self, total: NDArray[np.float64], source: _core.NoiseSource, n_threads: int

@@ -45,6 +45,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_row_norm,
     check_solvable,
     grid_below,
+    law_of,
     rounding_distance,
 )
 from dpsvm_fast.mechanisms.output import WeightsPlan
@@ -249,7 +250,7 @@ class LinearNoise:
         return self.record.event(self.adjacency)
 
     @property
-    def _jacobian(self) -> float | None:
+    def jacobian(self) -> float | None:
         """What the change of variables costs beside the noise; rounded up."""
         if self.noise == "gaussian":
             return None
@@ -261,30 +262,9 @@ class LinearNoise:
     @property
     def record(self) -> ObjectiveNoise:
         """The noise as it is drawn, for the statement."""
-        gaussian = self.noise == "gaussian"
-        return ObjectiveNoise(
-            n_classes=self.loss.n_classes,
-            law=self.loss.law,
-            n_scores=self.loss.n_scores,
-            smoothing=self.loss.smoothing,
-            margin=self.loss.margin,
-            lipschitz=self.loss.lipschitz,
-            curvature=self.loss.curvature,
-            row_norm=self.row_norm,
-            regularization=self.regularization,
-            extra_regularization=self.regularization - self.own_regularization,
-            curvature_ratio=self.curvature_ratio,
-            jacobian=self._jacobian,
-            distribution=self.noise,
-            sampler="floating_point" if self.grid is None else "exact_grid",
-            sigma=self.scale if gaussian else None,
-            beta=None if gaussian else self.scale,
-            grid=self.grid,
-            shape=self.shape,
-            gradient_tol=self.gradient_tol,
-            epsilon=self.epsilon,
-            delta=self.delta,
-        )
+        extra = self.regularization - self.own_regularization
+        law = law_of(self.noise, self.scale, self.grid)
+        return ObjectiveNoise.of(self, self.loss, extra_regularization=extra, **law)
 
     def draw(self, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
         """B, of shape ``shape``. Private: whoever knows it can undo the noise."""

@@ -330,12 +330,10 @@ class WeightsPlan(Plan):
 
     def derivation(self, C: float, exact: float, radius: float, noise: WeightNoise) -> Sensitivity:
         """What the noise on the weights has to cover, factor by factor."""
-        return Sensitivity(
-            lipschitz=self.score_loss.lipschitz,
+        return Sensitivity.of(
+            self,
+            self.score_loss,
             C=C,
-            data_norm=self.data_norm,
-            intercept_scaling=self.intercept_scaling,
-            row_norm=self.row_norm,
             relation_factor=RELATION_FACTOR[self.adjacency],
             exact=exact,
             solver_radius=radius,
@@ -594,14 +592,8 @@ class OutputPerturbation(WeightsPlan):
         if self.noise == "gamma" or self.noise_grid == "float":
             own += (FLOATING_POINT_CAVEAT,)
         noise, sgd = self.weight_noise, self.sgd
-        descent = sgd and Descent(
-            n_samples=sgd.n_samples,
-            n_epochs=sgd.n_epochs,
-            batch_size=sgd.batch,
-            radius=sgd.ball_radius(self.loss, self.C, self.row_norm),
-            projection=sgd.projection,
-            average=sgd.average,
-        )
+        radius = sgd and sgd.ball_radius(self.loss, self.C, self.row_norm)
+        descent = sgd and Descent.of(sgd, batch_size=sgd.batch, radius=radius)
         return self.stated(
             occasion,
             own,

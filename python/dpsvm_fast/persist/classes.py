@@ -182,7 +182,7 @@ class LossRecord(Record):
 
 def _loss_to(loss: Loss) -> dict[str, Any]:
     """The fields of a loss."""
-    return LossRecord(**{name: getattr(loss, name) for name in LossRecord.kinds()}).to_dict()
+    return LossRecord.of(loss).to_dict()
 
 
 def _names(where: str, record: Any, facts: Facts) -> Any:
