@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import dataclasses
 import math
@@ -642,25 +643,17 @@ def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening
     moments = mechanism.whitening
     if moments is None:
         return None
+    needed = 1
+    if mechanism.whiten is not True:
+        # More than any data set has, where no number of rows is enough.
+        needed = bisect.bisect_left(range(2**53), 1, lo=1, key=moments.worthwhile)
     together = joined_parameter(*(each.mu for each in mechanism.whitenings))
     return Whitening(
         mu_share=_share(together, mechanism),
         n_releases=len(mechanism.whitenings),
-        n_rows_needed=1 if mechanism.whiten is True else _smallest(moments.worthwhile),
+        n_rows_needed=needed,
         whitened=None if training is None else training.whitened,
     )
-
-
-def _smallest(worthwhile: Any) -> int:
-    """The smallest number of rows that is worthwhile."""
-    high = 1
-    while not worthwhile(float(high)):
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if worthwhile(float(middle)) else (middle, high)
-    return high
 
 
 def _kernel(mechanism: PrivateKernel, n_samples: int) -> tuple[KernelFeatures, int]:

@@ -271,14 +271,16 @@ def _regularization(inside: ObjectiveNoise) -> str:
     return f"{inside.regularization:.6g}{added}"
 
 
-def _law(noise: Noise | ObjectiveNoise, name: str = "b", what: str = "weights") -> str:
+def _law(
+    noise: Noise | ObjectiveNoise | ReleasePart, name: str = "b", what: str = "weights"
+) -> str:
     """Distribution and scale."""
-    rows, columns = noise.shape
+    numbers = f"{' x '.join(map(str, noise.shape))} {what}"
     if noise.distribution == "gaussian":
-        return f"Gaussian noise, sigma = {noise.sigma:.6g} on each of {rows} x {columns} {what}"
+        return f"Gaussian noise, sigma = {noise.sigma:.6g} on each of {numbers}"
     return (
         f"noise with density ~ exp(-beta ||{name}||), beta = {noise.beta:.6g}, {name} all of "
-        f"{rows} x {columns} {what}"
+        f"{numbers}"
     )
 
 
@@ -375,14 +377,8 @@ def _bound(part: ReleasePart, unit: str) -> str:
 
 def _noise(part: ReleasePart) -> str:
     """Law and scale of the noise of one sum."""
-    numbers = " x ".join(map(str, part.shape))
-    if part.distribution == "gamma":
-        return (
-            f"noise with density ~ exp(-beta ||b||), beta = {part.beta:.6g}, b all of {numbers} "
-            "numbers"
-        )
     each = "" if part.n_steps == 1 else " in every sum" if part.factor else " in every step"
-    return f"Gaussian noise, sigma = {part.sigma:.6g} on each of {numbers} numbers{each}"
+    return _law(part, what="numbers") + each
 
 
 def _last_iterate(part: ReleasePart, last: LastIterate) -> str:
@@ -400,19 +396,16 @@ def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
     """What each event has of the budget, where all are of one kind that adds up."""
     if len(events) < 2:
         return [""] * len(events)
-    gaussian = [event for event in events if isinstance(event, GaussianEvent)]
-    pure = [event for event in events if isinstance(event, PureEvent)]
-    if len(gaussian) == len(events):
-        squares = [event.mu**2 for event in gaussian]
+    squares = [event.mu**2 for event in events if isinstance(event, GaussianEvent)]
+    if len(squares) == len(events):
         return [
             f"; {100.0 * square / sum(squares):.3g}% of the budget, in mu^2" for square in squares
         ]
-    if len(pure) == len(events):
-        return [f"; epsilon = {event.epsilon:.6g} of the sum" for event in pure]
+    of_sum = " of the sum" if all(isinstance(event, PureEvent) for event in events) else ""
     return [
         f"; mu = {event.mu:.6g}"
         if isinstance(event, GaussianEvent)
-        else f"; epsilon = {event.epsilon:.6g}"
+        else f"; epsilon = {event.epsilon:.6g}{of_sum}"
         if isinstance(event, PureEvent)
         else ""
         for event in events

@@ -59,10 +59,8 @@ from dpsvm_fast.losses import WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.rows import (
     KERNELS,
-    LARGEST_GAMMA,
     MOST_COLUMNS,
     MOST_COMPONENTS,
-    SMALLEST_GAMMA,
     FourierFeatures,
 )
 from dpsvm_fast.model_selection import ConstantClassifier, PrivateGridSearch
@@ -308,7 +306,7 @@ PARAMETERS_OF_NOISE = Attribute(
 
 # Of a process, a machine or a run, and not of a model. The seed of private noise would let whoever
 # reads the file subtract the noise.
-NOT_SAVED = ("ledger", "n_threads", "random_state")
+NOT_SAVED = ("ledger", "n_threads", "n_jobs", "random_state")
 
 # Words of an n-gram.
 MOST_WORDS = 1000
@@ -696,38 +694,25 @@ def saved_classes() -> dict[str, SavedClass]:
 
 def _public_transformers() -> list[SavedClass]:
     """Transformers that learn nothing."""
-    drawn: dict[str, Callable[[Any], Any]] = {
-        "n_components": partial(check.check_integer, "n_components", low=1, high=MOST_COMPONENTS),
-        "gamma": partial(check.check_real, "gamma", low=SMALLEST_GAMMA, high=LARGEST_GAMMA),
-        "kernel": partial(check.check_option, "kernel", options=KERNELS),
-        "orthogonal": partial(check.check_bool, "orthogonal"),
-    }
     # The frequencies are public, and so is their seed.
-    fourier = parameters_of(drawn) | {"random_state": Parameter(check.check_random_state)}
+    seed = {"random_state": Parameter(check.check_random_state)}
     normal: dict[str, Callable[[Any], Any]] = {
         "norm": partial(check.check_option, "norm", options=("l1", "l2", "max")),
         "copy": partial(check.check_bool, "copy"),
     }
-    scaler = parameters_of({"bounds": checked_bounds})
     return [
         SavedClass(
             ours.RandomFourierFeatures,
-            fourier,
+            declared_parameters(ours.RandomFourierFeatures) | seed,
             FEATURES | {"_features": replace(FOURIER, none=False)},
             derived=lambda f: {
                 "seed_": f["_features"].seed,
                 "structure_": f["_features"].structure,
             },
         ),
-        SavedClass(ours.PublicScaler, scaler, FEATURES, fits=False),
-        SavedClass(
-            ours.PublicImageFeatures,
-            declared_parameters(ours.PublicImageFeatures),
-            FEATURES,
-            fits=False,
-        ),
-        SavedClass(
-            ours.PublicSplines, declared_parameters(ours.PublicSplines), FEATURES, fits=False
+        *(
+            SavedClass(kind, declared_parameters(kind), FEATURES, fits=False)
+            for kind in (ours.PublicScaler, ours.PublicImageFeatures, ours.PublicSplines)
         ),
         SavedClass(
             SchemaEncoder,
@@ -878,18 +863,9 @@ def _checked_degree(value: Any) -> Any:
 
 def _compositions() -> list[SavedClass]:
     """What is made of others; their estimators are saved apart from this table."""
-    searched = (
-        *("param_grid", "epsilon", "delta", "strategy", "selection", "scoring", "class_weight"),
-        *("adjacency", "validation_fraction", "refit_fraction", "stopping", "mean_runs"),
-        *("score_fraction", "verbose"),
-    )
-    tests: dict[str, Callable[[Any], Any]] = {
-        # Others are checked where they are used.
-        **dict.fromkeys(searched, lambda value: value),
-        "epsilon": check.check_epsilon,
-        "delta": check.check_delta,
-        "adjacency": check.check_adjacency,
-    }
+    # Others are checked where they are used.
+    names = ("param_grid", "scoring", "class_weight")
+    searched = parameters_of(dict.fromkeys(names, lambda value: value))
     labelled = FEATURES | {"classes_": LABELS}
     attributes = {
         **{name: replace(attribute, optional=True) for name, attribute in labelled.items()},
@@ -906,7 +882,12 @@ def _compositions() -> list[SavedClass]:
         "verbose_feature_names_out": Parameter(partial(check.check_bool, "a flag")),
     }
     return [
-        SavedClass(PrivateGridSearch, parameters_of(tests), attributes, "search"),
+        SavedClass(
+            PrivateGridSearch,
+            searched | declared_parameters(PrivateGridSearch),
+            attributes,
+            "search",
+        ),
         SavedClass(Pipeline, verbose),
         SavedClass(PrivatePipeline, verbose),
         SavedClass(ColumnTransformer, columns, FEATURES | {"sparse_output_": FLAG}),
