@@ -323,7 +323,11 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
     for part, count in runs.items():
         at = parts.index(part)
         price = shares[at] if at < len(shares) else ""
-        lines.append((f"{count} times " if count > 1 else "") + _part(part, price, statement.unit))
+        often = f"{count} times " if count > 1 else ""
+        each = "" if part.n_steps == 1 else " in every sum" if part.factor else " in every step"
+        noise = _law(part, what="numbers") + each
+        what = f"{_sums(part, statement.unit)}; {_bound(part, statement.unit)}"
+        lines.append(f"{often}{part.name}: {what}; {noise}{price}")
         if part.last_iterate is not None:
             lines.append(_last_iterate(part, part.last_iterate))
     # What all parts share is said once.
@@ -336,11 +340,6 @@ def _samplers(parts: tuple[ReleasePart, ...], random_source: str) -> tuple[str, 
     if len(grids) > 1 and all(part.sampler == "exact_grid" for part in parts):
         return (f"drawn exactly on grids of {_listed(list(grids))}, from {SOURCES[random_source]}",)
     return tuple(dict.fromkeys(drawn(part, random_source) for part in parts))
-
-
-def _part(part: ReleasePart, price: str, unit: str) -> str:
-    """One part, from its bound to its noise."""
-    return f"{part.name}: {_sums(part, unit)}; {_bound(part, unit)}; {_noise(part)}{price}"
 
 
 def _sums(part: ReleasePart, unit: str) -> str:
@@ -373,12 +372,6 @@ def _bound(part: ReleasePart, unit: str) -> str:
         moved = part.relation_factor * part.contribution
         bound += f", so exchanging one moves the sum by at most {moved:.6g}"
     return bound
-
-
-def _noise(part: ReleasePart) -> str:
-    """Law and scale of the noise of one sum."""
-    each = "" if part.n_steps == 1 else " in every sum" if part.factor else " in every step"
-    return _law(part, what="numbers") + each
 
 
 def _last_iterate(part: ReleasePart, last: LastIterate) -> str:

@@ -69,7 +69,7 @@ from dpsvm_fast.mechanisms.pipeline import (
     ROWS_A_STEP,
     SMALLEST_C,
 )
-from dpsvm_fast.mechanisms.plan import Plan, Rows, shares_with_progress
+from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, shares_with_progress
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.rounding import (
     add_up,
@@ -520,19 +520,14 @@ class ReleasedIterate(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientPerturbation(Plan):
+class GradientPerturbation(LinearPlan):
     r"""One run of noisy descent, known in full before any data are read.
 
     Parameters
     ----------
-    epsilon : float > 0
     delta : float in (0, 1)
-    adjacency : {"add_remove", "replace_one"}
-    noise_grid : {"exact", "float"}
-        Exact sampling of rounded Gaussians on a power-of-two grid, or floating-point noise.
     loss : Loss
-        A smooth loss with its number of classes.
-    n_features : int
+        A smooth one.
     data_norm : float > 0
         Public bound of the rows' L2 norm, by which they are divided.
     intercept_scaling : float >= 0
@@ -587,12 +582,6 @@ class GradientPerturbation(Plan):
     iterate); Karney, ACM TOMS 42 (2016) (exact sampling).
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    noise_grid: str
-    loss: Loss
-    n_features: int
     data_norm: float
     intercept_scaling: float
     C: float | None
@@ -642,11 +631,6 @@ class GradientPerturbation(Plan):
             raise InvalidParameterError(problem)
         check_range("epsilon", self.noise.sigma, "the standard deviation of the noise")
         check_range("learning_rate", self.step, "the learning rate")
-
-    @property
-    def score_loss(self) -> Loss:
-        """The loss as a function of the scores."""
-        return self.loss
 
     @property
     def shape(self) -> tuple[int, int]:

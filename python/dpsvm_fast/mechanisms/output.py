@@ -44,7 +44,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_row_norm,
     check_solvable,
 )
-from dpsvm_fast.mechanisms.plan import Plan, Rows, certified
+from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, certified
 from dpsvm_fast.rounding import (
     add_up,
     div_up,
@@ -262,22 +262,15 @@ def _softplus(z: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightsPlan(Plan):
+class WeightsPlan(LinearPlan):
     """A plan that releases weights for rows of bounded norm, with noise on each.
 
     Parameters
     ----------
-    epsilon : float > 0
     delta : float in [0, 1)
         Must be positive for Gaussian noise; unused by Gamma noise, which is pure.
-    adjacency : {"add_remove", "replace_one"}
     noise : {"gaussian", "gamma"}
         Independent Gaussians, or a density proportional to ``exp(-beta ||b||)``.
-    noise_grid : {"exact", "float"}
-        Exact sampling of rounded Gaussians on power-of-two grids, or floating-point noise.
-    loss : Loss
-        With its number of classes.
-    n_features : int
     data_norm : float > 0
         Public bound of the rows' L2 norm.
     intercept_scaling : float >= 0
@@ -290,23 +283,12 @@ class WeightsPlan(Plan):
         Passes or Newton steps at most; None until certified.
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
     noise: str
-    noise_grid: str
-    loss: Loss
-    n_features: int
     data_norm: float
     intercept_scaling: float
     C: float | None
     tol: float
     max_iter: int | None = None
-
-    @property
-    def score_loss(self) -> Loss:
-        """The loss as a function of the scores."""
-        return self.loss
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -52,7 +52,7 @@ from dpsvm_fast.mechanisms.noise import (
 )
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
-from dpsvm_fast.mechanisms.plan import Plan, Rows
+from dpsvm_fast.mechanisms.plan import LinearPlan, Rows
 from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
     PublicMap,
@@ -428,21 +428,14 @@ class ReleasedPipeline(Prepared):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateLinear(Plan):
+class PrivateLinear(LinearPlan):
     """Plan of all releases of one fit.
 
     Parameters
     ----------
-    epsilon : float > 0
     delta : float in [0, 1)
         0 for the pure recipe.
-    adjacency : {"add_remove", "replace_one"}
     trainer : {"gradient", "objective", "output"}
-    noise_grid : {"exact", "float"}
-    loss : Loss
-        Of the training.
-    n_features : int
-        Entries of a mapped row.
     fit_intercept : bool
     centred : bool
         Whether rows are centred (and perhaps whitened) before they are trained on.
@@ -459,13 +452,7 @@ class PrivateLinear(Plan):
 
     kind: ClassVar[str] = "private_linear"
 
-    epsilon: float
-    delta: float
-    adjacency: str
     trainer: str
-    noise_grid: str
-    loss: Loss
-    n_features: int
     fit_intercept: bool
     centred: bool = True
     whiten: bool | str = "auto"
@@ -488,11 +475,6 @@ class PrivateLinear(Plan):
     def pure(self) -> bool:
         """Whether delta is 0."""
         return self.delta == 0.0
-
-    @property
-    def score_loss(self) -> Loss:
-        """The loss as a function of the scores."""
-        return self.loss
 
     @property
     def n_columns(self) -> int:

@@ -17,6 +17,7 @@ from dpsvm_fast.mechanisms.rows import compiled_rows
 
 if TYPE_CHECKING:
     from dpsvm_fast.certificates import PrivacyEvent
+    from dpsvm_fast.losses import Loss
     from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
 
 Array = NDArray[np.float64]
@@ -143,6 +144,36 @@ class Plan(ABC):
 
     def check_rows(self, rows: Rows) -> None:  # noqa: B027
         """Refuse rows about which nothing is promised, before anything is spent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearPlan(Plan):
+    """Plan that releases weights of scores that are linear in the rows, or in maps of them.
+
+    Parameters
+    ----------
+    epsilon : float > 0
+    delta : float in [0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    noise_grid : {"exact", "float"}
+        Exact sampling of rounded Gaussians on power-of-two grids, or floating-point noise.
+    loss : Loss
+        Of the training, with its number of classes.
+    n_features : int
+        Of the rows as they are mapped.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    noise_grid: str
+    loss: Loss
+    n_features: int
+
+    @property
+    def score_loss(self) -> Loss:
+        """The loss as a function of the scores."""
+        return self.loss
 
 
 def certified(solver: str, X: Any, codes: NDArray[np.int64], **options: Any) -> Array:

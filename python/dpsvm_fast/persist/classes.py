@@ -178,11 +178,6 @@ class LossRecord(Record):
     per_class: bool
 
 
-def _loss_to(loss: Loss) -> dict[str, Any]:
-    """The fields of a loss."""
-    return LossRecord.of(loss).to_dict()
-
-
 def _names(where: str, record: Any, facts: Facts) -> Any:
     """One name for each feature, as scikit-learn keeps them."""
     if not isinstance(record, list) or not all(isinstance(name, str) for name in record):
@@ -286,7 +281,7 @@ BOUNDS = Attribute(
     none=True,
 )
 
-LOSS = Attribute(_loss_to, _loss_from, LossRecord.refer)
+LOSS = Attribute(lambda loss: LossRecord.of(loss).to_dict(), _loss_from, LossRecord.refer)
 
 FOURIER = Attribute(FourierFeatures.to_dict, _fourier_from, FourierFeatures.refer, none=True)
 
@@ -358,12 +353,6 @@ def _sides_from(name: str, record: Any) -> Any:
     return tuple(
         numbers_from(name, side, (None,)) if isinstance(side, dict) else side for side in record
     )
-
-
-def _checked_spec(spec: Any) -> Any:
-    """A specification, or None."""
-    kinds = (FederatedSpec, type(None))
-    return check.check_type("spec", spec, kinds, "a FederatedSpec")
 
 
 def parameters_of(tests: Mapping[str, Callable[[Any], Any]]) -> dict[str, Parameter]:
@@ -469,7 +458,9 @@ SCHEMA = Parameter(
 )
 
 SPECIFICATION = Parameter(
-    _checked_spec, lambda _, spec: spec.to_dict(), lambda _, record: FederatedSpec(**record)
+    lambda spec: check.check_type("spec", spec, (FederatedSpec, type(None)), "a FederatedSpec"),
+    lambda _, spec: spec.to_dict(),
+    lambda _, record: FederatedSpec(**record),
 )
 
 
