@@ -21,7 +21,7 @@ from scipy.special import expit
 from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
-from dpsvm_fast.certificates.words import EVALUATED, RUNNING_TIME_CAVEAT
+from dpsvm_fast.certificates.words import EVALUATED
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit, promise_facts
 from dpsvm_fast.estimators.frames import label_values
@@ -523,16 +523,15 @@ class EvaluationPlan(Plan):
         found: Array = rows.counts(cells, math.prod(self.shapes[name]))
         return found
 
-    def statement(self, *, caveats: tuple[str, ...] = (), **occasion: Any) -> PrivacyStatement:
+    def statement(self, **occasion: Any) -> PrivacyStatement:
         """What is promised; ``occasion`` holds the fields that are about the evaluation."""
-        return PrivacyStatement(
+        return PrivacyStatement.made(
             mechanism="private_evaluation",
             loss="none",
             adjacency=self.adjacency,
             epsilon=self.epsilon,
             delta=self.delta,
             parts=tuple(one.part for one in self.sums),
-            caveats=(RUNNING_TIME_CAVEAT, *caveats),
             **occasion,
         )
 

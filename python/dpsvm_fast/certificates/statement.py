@@ -84,6 +84,7 @@ from dpsvm_fast.certificates.words import (
     federated_theorem_of,
     federated_word_problems,
     matches,
+    needed_caveats,
     pattern_of,
     pipeline_word_problems,
     schema_words,
@@ -313,6 +314,12 @@ class PrivacyStatement(Statement):
     parts: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
     reserved: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
     unit: Annotated[str, Options(*UNITS[:2])] = "row"
+
+    @classmethod
+    def made(cls, *, caveats: tuple[str, ...] = (), **fields: Any) -> PrivacyStatement:
+        """Return the statement with the caveats that follow from its numbers, and then others."""
+        bare = cls(caveats=(FLOATING_POINT_CAVEAT,), **fields)
+        return replace(bare, caveats=tuple(dict.fromkeys((*needed_caveats(bare), *caveats))))
 
     def check(self) -> None:
         """Refuse half a noise, no noise, and what is hidden that belongs beside the numbers."""

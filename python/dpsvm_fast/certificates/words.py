@@ -359,7 +359,8 @@ def statement_word_problems(statement: PrivacyStatement) -> list[str]:
     for part in (*statement.parts, *statement.reserved):
         what = summed(part.name, statement.adjacency, statement.mechanism)
         found += _none_of("what", part.what, (what,))
-    found += _odd_sentences("caveats", statement.caveats, *_caveats(statement))
+    possible = (MAX_ITER_CAVEAT, CLUSTER_CAVEAT)
+    found += _odd_sentences("caveats", statement.caveats, needed_caveats(statement), possible)
     labels = () if statement.loss == "none" else _labels(statement)
     if statement.mechanism == "private_evaluation":
         labels = (CLASSES_GIVEN, EVALUATED)
@@ -459,19 +460,18 @@ MECHANISMS = (
 )
 
 
-def _caveats(statement: PrivacyStatement) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Caveats that a statement must have, and that it may have."""
-    needed: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
+def needed_caveats(statement: PrivacyStatement) -> tuple[str, ...]:
+    """Return the caveats that a statement must have by its numbers."""
     noises = (statement.noise, statement.objective, *statement.parts)
-    if any(part is not None and part.sampler == "floating_point" for part in noises):
-        needed += (FLOATING_POINT_CAVEAT,)
+    inexact = any(part is not None and part.sampler == "floating_point" for part in noises)
     minimised = statement.noise is not None and statement.descent is None
-    if minimised and statement.loss != "crammer_singer":
-        needed += (PRECISION_CAVEAT,)
-    last = any(part.last_iterate is not None for part in statement.parts)
-    if last and statement.adjacency == "add_remove":
-        needed += (MAX_SAMPLES_CAVEAT,)
-    return needed, (MAX_ITER_CAVEAT, CLUSTER_CAVEAT)
+    bounded = any(part.last_iterate is not None for part in statement.parts)
+    return (
+        RUNNING_TIME_CAVEAT,
+        *(PRECISION_CAVEAT,) * (minimised and statement.loss != "crammer_singer"),
+        *(FLOATING_POINT_CAVEAT,) * inexact,
+        *(MAX_SAMPLES_CAVEAT,) * (bounded and statement.adjacency == "add_remove"),
+    )
 
 
 def _labels(statement: Any) -> tuple[str, ...]:

@@ -41,12 +41,7 @@ from dpsvm_fast.certificates import (
     PrivacyStatement,
     ReleasePart,
 )
-from dpsvm_fast.certificates.words import (
-    FLOATING_POINT_CAVEAT,
-    GRADIENTS,
-    MAX_SAMPLES_CAVEAT,
-    RUNNING_TIME_CAVEAT,
-)
+from dpsvm_fast.certificates.words import GRADIENTS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import (
@@ -895,20 +890,16 @@ class GradientPerturbation(LinearPlan):
             f"learning rate {self.step:.4g}"
         )
 
-    def statement(self, *, caveats: tuple[str, ...] = (), **occasion: Any) -> PrivacyStatement:
+    def statement(self, **occasion: Any) -> PrivacyStatement:
         """Return the statement about this run and all runs that it continues."""
-        own = (RUNNING_TIME_CAVEAT,) + (FLOATING_POINT_CAVEAT,) * (self.noise_grid == "float")
-        if isinstance(self.noise, LastIterateSums):
-            own += (MAX_SAMPLES_CAVEAT,) * (self.adjacency == "add_remove")
-        told = {"assumed_public": (), "not_private_reasons": ()} | occasion
-        told |= {"caveats": own + caveats}
+        told = {"assumed_public": (), "caveats": (), "not_private_reasons": ()} | occasion
         before, parts = self.continues, [self.noise.part]
         if before is not None:
             parts = [*before.parts, *parts]
             # What was said before and is said now, each once.
             for name in ("assumed_public", "caveats", "not_private_reasons"):
                 told[name] = tuple(dict.fromkeys(getattr(before, name) + told[name]))
-        return PrivacyStatement(
+        return PrivacyStatement.made(
             mechanism="gradient_perturbation",
             loss=self.loss.name,
             adjacency=self.adjacency,

@@ -20,7 +20,6 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement
-from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
@@ -611,20 +610,15 @@ class SumPlan(Plan):
         """Public facts in one line."""
         return f"{self.total.sum.size} noisy numbers"
 
-    def statement(self, *, caveats: tuple[str, ...] = (), **occasion: Any) -> PrivacyStatement:
+    def statement(self, **occasion: Any) -> PrivacyStatement:
         """Return the statement; ``occasion`` holds the fields about the fit."""
-        released = self.total.sum
-        own: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
-        if released.grid is None:
-            own += (FLOATING_POINT_CAVEAT,)
-        return PrivacyStatement(
+        return PrivacyStatement.made(
             mechanism=self.mechanism,
             loss="none",
             adjacency=self.adjacency,
             epsilon=self.epsilon,
             delta=self.delta,
-            parts=(released.part,),
-            caveats=own + caveats,
+            parts=(self.total.sum.part,),
             **occasion,
         )
 

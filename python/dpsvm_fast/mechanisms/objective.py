@@ -28,11 +28,6 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import ObjectiveNoise, PrivacyEvent, PrivacyStatement
-from dpsvm_fast.certificates.words import (
-    FLOATING_POINT_CAVEAT,
-    PRECISION_CAVEAT,
-    RUNNING_TIME_CAVEAT,
-)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import (
@@ -734,12 +729,8 @@ class ObjectivePerturbation(WeightsPlan):
         ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
         among them.
         """
-        own: tuple[str, ...] = (RUNNING_TIME_CAVEAT, PRECISION_CAVEAT)
-        if self.inside.grid is None:
-            own += (FLOATING_POINT_CAVEAT,)
         return self.stated(
             occasion,
-            own,
             mechanism="objective_perturbation",
             loss=self.loss.name,
             # The exact minimisers coincide.

@@ -28,12 +28,7 @@ from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_sigma
 from dpsvm_fast.certificates.releases import Descent, Sensitivity
 from dpsvm_fast.certificates.statement import PrivacyStatement
-from dpsvm_fast.certificates.words import (
-    FLOATING_POINT_CAVEAT,
-    PRECISION_CAVEAT,
-    RUNNING_TIME_CAVEAT,
-    fit_assumptions,
-)
+from dpsvm_fast.certificates.words import fit_assumptions
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import (
@@ -323,9 +318,7 @@ class WeightsPlan(LinearPlan):
             total=noise.total,
         )
 
-    def stated(
-        self, occasion: dict[str, Any], own_caveats: tuple[str, ...], **fields: Any
-    ) -> PrivacyStatement:
+    def stated(self, occasion: dict[str, Any], **fields: Any) -> PrivacyStatement:
         """Return the statement about one release.
 
         Parameters
@@ -334,17 +327,13 @@ class WeightsPlan(LinearPlan):
             Fields of :class:`PrivacyStatement` about the fit: ``library_version``, and where there
             is something to say ``random_source``, ``assumed_public``, ``caveats`` and
             ``not_private_reasons``.
-        own_caveats : tuple of str
-            What the mechanism does not cover, whatever the fit.
         **fields
             All other fields.
         """
         assumed = fit_assumptions("data_norm", (), self.adjacency, labels="given")
-        about: dict[str, Any] = {"assumed_public": assumed, "caveats": ()} | occasion
-        about["caveats"] = own_caveats + tuple(about["caveats"])
+        about = {"assumed_public": assumed, "adjacency": self.adjacency} | fields | occasion
         delta = self.delta if self.noise == "gaussian" else 0.0
-        budget: dict[str, Any] = {"epsilon": self.epsilon, "delta": delta}
-        return PrivacyStatement(adjacency=self.adjacency, **budget, **about, **fields)
+        return PrivacyStatement.made(epsilon=self.epsilon, delta=delta, **about)
 
 
 # The grid costs at most this share of the sensitivity, unless the noise would have too many steps.
@@ -568,17 +557,11 @@ class OutputPerturbation(WeightsPlan):
         ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
         among them.
         """
-        own: tuple[str, ...] = (RUNNING_TIME_CAVEAT,)
-        if self.sgd is None and self.loss.name != "crammer_singer":
-            own += (PRECISION_CAVEAT,)
-        if self.noise == "gamma" or self.noise_grid == "float":
-            own += (FLOATING_POINT_CAVEAT,)
         noise, sgd = self.weight_noise, self.sgd
         radius = sgd and sgd.ball_radius(self.loss, self.C, self.row_norm)
         descent = sgd and Descent.of(sgd, batch_size=sgd.batch, radius=radius)
         return self.stated(
             occasion,
-            own,
             mechanism="output_perturbation",
             loss=self.loss.name,
             sensitivity=self.derivation(self.C, self.exact_sensitivity, self.radius, noise),

@@ -29,11 +29,7 @@ from scipy import sparse
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_epsilon
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement, PureEvent
-from dpsvm_fast.certificates.words import (
-    CLIPPED,
-    FLOATING_POINT_CAVEAT,
-    RUNNING_TIME_CAVEAT,
-)
+from dpsvm_fast.certificates.words import CLIPPED
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments, whitening_shares
@@ -748,9 +744,7 @@ class PrivateLinear(LinearPlan):
         budget = f"epsilon = {self.epsilon:g}" if self.pure else f"mu = {self.mu:.4g}"
         return f"{self.loss.n_scores} x {self.n_features} weights by {self.trainer}, {budget}"
 
-    def statement(
-        self, training: Training, *, caveats: tuple[str, ...] = (), **occasion: Any
-    ) -> PrivacyStatement:
+    def statement(self, training: Training, **occasion: Any) -> PrivacyStatement:
         """Return the statement about all releases of one path."""
         whole: dict[str, Any] = {
             "mechanism": self.kind,
@@ -760,10 +754,9 @@ class PrivateLinear(LinearPlan):
             "reserved": tuple(part.part for part in training.reserved),
         }
         if training.solver is None:
-            own = (RUNNING_TIME_CAVEAT,) + (FLOATING_POINT_CAVEAT,) * (self.noise_grid == "float")
             facts = {"loss": self.loss.name, "adjacency": self.adjacency} | whole | occasion
-            return PrivacyStatement(caveats=own + caveats, **facts)
-        solved = training.solver.statement(caveats=caveats, **occasion)
+            return PrivacyStatement.made(**facts)
+        solved = training.solver.statement(**occasion)
         if not training.sums:
             # Nothing but the solver's own release.
             return solved
