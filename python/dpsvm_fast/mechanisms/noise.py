@@ -657,8 +657,9 @@ class SecondMoments(SumRelease):
 
 # Delta may be missed by this share, always from below; each step of the search takes a while.
 SHARE_UNUSED = 0.01
-# The first step of the search over what a Gaussian mechanism would need, and as a share at least.
-MORE, LEAST_STEP = 1.3, 1e-4
+# The first step of the search over what a Gaussian mechanism would need, so that most budgets are
+# bracketed at once, and as a share at least.
+MORE, LEAST_STEP = 2.0, 1e-4
 
 STEPS = 20
 
