@@ -95,6 +95,25 @@ def test_one_row_group_of_many_columns_is_read_whatever_the_memory(
     assert (np.concatenate([labels for _, labels in found]) == y).all()
 
 
+@pytest.mark.parametrize("max_memory", [2**22, 2**24, 2**28])
+def test_persons_are_the_same_whatever_the_memory(tmp_path: Path, max_memory: int) -> None:
+    n_rows = 10_000 if max_memory == 2**22 else 20_000
+    who = np.random.default_rng(0).integers(0, 6000, n_rows)
+    table = wide(n_rows, 60).append_column(
+        "who", pa.array(np.char.add("patient ", who.astype(str)))
+    )
+    path = tmp_path / "t.parquet"
+    with parquet.ParquetWriter(path, table.schema) as writer:
+        writer.write_table(table)
+        writer.write_table(table)
+    of_persons = TableSchema.from_dict(RECORD | {"person": "who"})
+    groups = open_table(path, of_persons, owners=True, max_memory=max_memory).read()[2]["groups"]
+    _, codes = np.unique(groups, return_inverse=True)
+    _, expected = np.unique(np.append(who, who), return_inverse=True)
+    assert len(set(zip(codes.tolist(), expected.tolist(), strict=True))) == expected.max() + 1
+    assert codes.max() == expected.max()
+
+
 def test_the_row_of_a_wrong_cell_is_told_from_columns_that_are_read_in_turn(tmp_path: Path) -> None:
     table = wide(20_000, 60)
     for name, column in (

@@ -111,6 +111,10 @@ class ShardedRows:
         self._names = partitions.feature_names
         self._factors: Array | None = None
         class_weight = getattr(estimator, "class_weight", None)
+        if isinstance(class_weight, str):
+            raise InvalidParameterError(
+                f"class_weight: got {class_weight!r}, expected a dict for rows in partitions"
+            )
         if class_weight is not None and classes is not None:
             self._factors = class_factors(class_weight, classes)
         self.published: dict[str, Any] = {"n_features_in_": partitions.n_features}

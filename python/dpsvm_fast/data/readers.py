@@ -447,6 +447,10 @@ def _missing_reason(column: Column) -> str:
     )
 
 
+# Of a digest among others, as an object.
+PERSON_BYTES = 64
+
+
 class Columns:
     """Columns of equal length, written one after the other and read by rows.
 
@@ -1200,13 +1204,15 @@ class ParquetSource(_Columnar):
         """Rows and labels of row groups, some columns after the others."""
         room, most = self._room // WHOLE_SHARE, self._decoder.max_rows
         texts = any(column.text is not None for column in self.schema.features)
-        if texts or "groups" in self._decoder.owners:
-            raise TableError(
-                f"{self._file}: row groups are too large for texts and persons; write smaller ones "
-                "(row_group_size=), or give more memory: max_memory= of open_table, --max-memory "
-                "of a command"
-            )
         for number, n_rows, parts in groups:
+            persons = n_rows if "groups" in self._decoder.owners else 0
+            if texts or persons * PERSON_BYTES > room:
+                raise TableError(
+                    f"{self._file}: row groups are too large for texts and persons; write smaller "
+                    "ones (row_group_size=), or give more memory: max_memory= of open_table, "
+                    "--max-memory of a command"
+                )
+            self._decoder.forget()
             with ExitStack() as stack:
                 kept = Columns(len(self._names), n_rows, np.int32, room, stack)
                 for names in parts:
