@@ -109,6 +109,7 @@ def test_the_killers_of_quick_mutants_pass_on_the_sources_as_they_are() -> None:
     assert not baseline(QUICK)
 
 
+@pytest.mark.slow
 def test_a_change_without_effect_is_not_killed() -> None:
     """The runner does not count just anything as a kill."""
     (mutant,) = (mutant for mutant in QUICK if mutant.name == "seeded RNG")

@@ -134,7 +134,7 @@ def test_objectives_with_dear_points_compose_soon(
     assert composed_delta([event], left) > 5e-7
 
 
-MANY = 20_000
+MANY = 10_000
 KINDS_OF_MANY: list[Callable[[float], PrivacyEvent]] = [
     lambda share: PureEvent(1e-9 * 10.0 ** (4.0 * share), ADD),
     lambda share: ApproximateEvent(1e-9 * (1.0 + share), 1e-12 * (1.0 + share), ADD),
@@ -158,7 +158,7 @@ def test_events_of_many_sizes_end(kind: Callable[[float], PrivacyEvent]) -> None
     assert spent <= composed_epsilon(most, 1e-5) * (1.0 + 1e-3)
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(epsilon=epsilons, delta=deltas, rate=rates, n_steps=counts, relation=relations)
 def test_every_calibration_ends(
     epsilon: float, delta: float, rate: float, n_steps: int, relation: str
@@ -170,7 +170,7 @@ def test_every_calibration_ends(
 
 
 @pytest.mark.proof("accountant", "The accountant")
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(noise=sizes, rate=rates, n_steps=counts, epsilon=epsilons, relation=relations)
 def test_every_question_about_sampled_steps_ends_and_is_bounded(
     noise: float, rate: float, n_steps: int, epsilon: float, relation: str
@@ -230,8 +230,8 @@ def simple_bounds(events: list[PrivacyEvent], epsilon: float) -> tuple[float, fl
 
 
 @pytest.mark.proof("accountant", "The accountant")
-@settings(max_examples=3, deadline=None)
-@given(seed=st.integers(0, 2**32), length=st.integers(1, 6))
+@settings(max_examples=2, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 4))
 def test_mixed_ledgers_end_and_are_bounded(seed: int, length: int) -> None:
     check_mixed_ledger(seed, length)
 

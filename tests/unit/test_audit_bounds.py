@@ -163,7 +163,9 @@ def test_a_profile_of_gaussians_says_what_their_curve_says() -> None:
         assert 0.985 * closed <= scaled <= closed * (1.0 + 1e-5)
 
 
-@pytest.mark.parametrize("name", ["sampled", "replaced", "objective"])
+@pytest.mark.parametrize(
+    "name", ["objective", "sampled", pytest.param("replaced", marks=pytest.mark.slow)]
+)
 def test_a_law_is_not_refuted_by_itself(name: str) -> None:
     """Counts that the claimed profile just allows, at every epsilon where it may be touched."""
     event = LAWS[name]

@@ -109,6 +109,7 @@ class TestWhatIsAudited:
         assert report.epsilon > 40.0
         assert not report.exceeds_claim
 
+    @pytest.mark.slow
     def test_an_estimator_of_a_users_own_is_fitted_as_a_whole(self) -> None:
         class Mean(BaseEstimator):  # type: ignore[misc]
             def __init__(self, epsilon: float = 1.0, wrong: bool = False) -> None:
@@ -347,6 +348,7 @@ class TestCommand:
         assert main(arguments) == 1
         assert "REFUTED" in capsys.readouterr().out
 
+    @pytest.mark.slow
     def test_the_module_can_be_run_and_does_not_load_matplotlib(self) -> None:
         code = (
             "import runpy, sys; "

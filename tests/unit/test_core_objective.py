@@ -126,7 +126,13 @@ def test_tail_of_the_largest_difference(row: dict[str, Any]) -> None:
     assert (low - high) / (2 * h * t) == pytest.approx(row["probability"], rel=1e-4)
 
 
-@pytest.mark.parametrize(("epsilon", "sigma"), [(1.0, 4.0), (2.0, 20.0), (1.0, 37.0), (3.0, 12.0)])
+@pytest.mark.parametrize(
+    ("epsilon", "sigma"),
+    [
+        (2.0, 20.0),
+        *(pytest.param(*e, marks=pytest.mark.slow) for e in ((1.0, 4.0), (1.0, 37.0), (3.0, 12.0))),
+    ],
+)
 def test_softmax_tails_against_high_precision(epsilon: float, sigma: float) -> None:
     # The two-term form of the curve, whose terms nearly cancel, in 60 digits; the last two tails
     # are near 1e-300.

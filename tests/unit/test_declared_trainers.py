@@ -33,7 +33,13 @@ def gaussian_events(epsilon: float, delta: float, adjacency: str, **_: Any) -> A
     return (GaussianEvent(gaussian_sigma(epsilon, delta), 1.0, adjacency),)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        pytest.param(one, marks=pytest.mark.slow if one == "random_stopping" else ())
+        for one in STRATEGIES
+    ],
+)
 def test_functions_with_declared_events_can_be_searched(strategy: str) -> None:
     X, y = data()
     y = np.ones_like(y)

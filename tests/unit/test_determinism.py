@@ -137,12 +137,6 @@ def test_processes_and_environment_do_not_change_the_model(
     assert digests_elsewhere(11, estimator, **environment) == [here]
 
 
-def test_processes_without_a_seed_draw_different_noise() -> None:
-    first, second = (digests_elsewhere(None, *ESTIMATORS) for _ in range(2))
-    assert len(first) == len(ESTIMATORS)
-    assert not set(first) & set(second)
-
-
 @pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @pytest.mark.parametrize("csr", [False, True])
 @pytest.mark.parametrize("C", [1e-4, 1e-2, 1.0])

@@ -189,9 +189,8 @@ def test_noise_is_the_same_and_spends_by_hand_are_refused(mode: int) -> None:
 
 
 @LINUX
-@pytest.mark.parametrize(
-    "mode", [*MODES[1:2], *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[::2])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
 def test_one_and_three_threads_agree_in_a_thread_that_rounds_otherwise(mode: int) -> None:
     """Rows enough for workers, whose pool is started by a thread that rounds otherwise."""
     script = f"""
@@ -245,6 +244,7 @@ else:
 
 
 @LINUX
+@pytest.mark.slow
 def test_the_device_file_serves_where_the_call_is_missing() -> None:
     """Negative control of the filter: files can be opened, so all fits differ."""
     script = (
@@ -285,9 +285,6 @@ HARMLESS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-# The others start the same processes, and take as long, in the nightly run.
-QUICK = ("few files and small stacks",)
-
 DIGESTS = """
 import hashlib
 def digest():
@@ -309,10 +306,8 @@ def ordinary_digest() -> list[list[str]]:
 
 
 @LINUX
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in HARMLESS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HARMLESS)
 def test_fits_in_odd_surroundings_give_the_same_model(name: str) -> None:
     """In a thread of its own, as the size of stacks is that of new threads."""
     change, environment = HARMLESS[name]

@@ -71,60 +71,62 @@ def test_positional_order() -> None:
     assert (event.sigma, event.sensitivity, event.adjacency) == (2.0, 1.0, "add_remove")
 
 
-@pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), float("inf")])
-def test_bad_numbers_are_refused(sigma: float) -> None:
-    with pytest.raises(InvalidParameterError, match="sigma"):
-        GaussianEvent(sigma, 1.0, "add_remove")
-    with pytest.raises(InvalidParameterError, match="sensitivity"):
-        GaussianEvent(1.0, sigma, "add_remove")
-    with pytest.raises(InvalidParameterError, match="epsilon"):
-        PureEvent(sigma, "add_remove")
+NAN, INF = float("nan"), float("inf")
+GAUSSIAN = {"kind": GaussianEvent, "sigma": 2.0, "sensitivity": 1.0}
+SAMPLED = {
+    "kind": SubsampledGaussianEvent,
+    "noise_multiplier": 1.0,
+    "sampling_rate": 0.1,
+    "n_steps": 10,
+}
+OBJECTIVE = {
+    "kind": ObjectiveEvent,
+    "law": "softmax",
+    "n_scores": 2,
+    "sigma": 3.0,
+    "kappa": 0.5,
+    "jacobian": None,
+}
+PURE, RHO = {"kind": PureEvent, "epsilon": 1.0}, {"kind": ZCDPEvent, "rho": 1.0}
+APPROXIMATE = {"kind": ApproximateEvent, "epsilon": 1.0, "delta": 1e-6}
+BEST = {"kind": RandomStoppingEvent, "base": (HERE,), "stopping": "geometric", "mean": 3.0}
+STOPPING = RandomStoppingEvent((HERE,), "geometric", 3.0, "add_remove")
+# Values that a field cannot have.
+WRONG: list[tuple[dict[str, Any], str, Any]] = [
+    *((GAUSSIAN, "sigma", value) for value in (0.0, -1.0, NAN, INF, "1")),
+    *((GAUSSIAN, "sensitivity", value) for value in (0.0, -1.0, NAN, INF)),
+    *((PURE, "epsilon", value) for value in (0.0, -1.0, NAN, INF)),
+    *((RHO, "rho", value) for value in (0.0, -1.0, NAN, INF)),
+    *((APPROXIMATE, "delta", value) for value in (0.0, 1.0, -0.1, NAN, INF)),
+    *((one, "adjacency", "zero_out") for one in (GAUSSIAN, PURE, SAMPLED, OBJECTIVE)),
+    *((SAMPLED, "noise_multiplier", value) for value in (0.0, 5e-324, "1")),
+    *((SAMPLED, "sampling_rate", value) for value in (0.0, 1.0000001)),
+    *((SAMPLED, "n_steps", value) for value in (0, 10**9 + 1, 10.0)),
+    *((BEST, "base", value) for value in ((), (STOPPING,), (EVENTS[-3],))),
+    *((BEST, "base", (PureEvent(1.0, "replace_one"),)), (BEST, "stopping", "fixed")),
+    *((BEST, "mean", value) for value in (1.0, INF, "3")),
+    (BEST | {"stopping": "poisson"}, "mean", 0.0),
+]
 
 
-def test_bad_types_and_relations_are_refused() -> None:
-    with pytest.raises(TypeError, match="sigma"):
-        GaussianEvent("1", 1.0, "add_remove")  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameterError, match="adjacency"):
-        PureEvent(1.0, "zero_out")
-    with pytest.raises(InvalidParameterError, match="ratio"):
-        GaussianEvent(1e-200, 1e200, "add_remove")
+def assert_refused(changes: dict[str, Any], words: str) -> None:
+    settings = {"adjacency": "add_remove"} | changes
+    kind = settings.pop("kind")
+    with pytest.raises((InvalidParameterError, TypeError), match=words):
+        kind(**settings)
+
+
+@pytest.mark.parametrize(("good", "name", "value"), WRONG, ids=str)
+def test_fields_are_checked(good: dict[str, Any], name: str, value: Any) -> None:
+    kind = good["kind"]
+    assert kind(**{"adjacency": "add_remove"} | {k: v for k, v in good.items() if k != "kind"})
+    assert_refused(good | {name: value}, name)
+
+
+def test_a_ratio_that_no_float_holds_is_refused() -> None:
+    assert_refused(GAUSSIAN | {"sigma": 1e-200, "sensitivity": 1e200}, "ratio")
     with pytest.raises(TypeError, match="PrivacyEvent"):
         PrivacyEvent()
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "word"),
-    [
-        ({"noise_multiplier": 0.0}, InvalidParameterError, "noise_multiplier"),
-        ({"noise_multiplier": 5e-324}, InvalidParameterError, "noise_multiplier"),
-        ({"noise_multiplier": "1"}, TypeError, "noise_multiplier"),
-        ({"sampling_rate": 0.0}, InvalidParameterError, "sampling_rate"),
-        ({"sampling_rate": 1.0000001}, InvalidParameterError, "sampling_rate"),
-        ({"n_steps": 0}, InvalidParameterError, "n_steps"),
-        ({"n_steps": 10**9 + 1}, InvalidParameterError, "n_steps"),
-        ({"n_steps": 10.0}, TypeError, "n_steps"),
-        ({"adjacency": "zero_out"}, InvalidParameterError, "adjacency"),
-    ],
-    ids=str,
-)
-def test_sampled_steps_are_checked(
-    changes: dict[str, Any], error: type[Exception], word: str
-) -> None:
-    good: dict[str, Any] = {
-        "noise_multiplier": 1.0,
-        "sampling_rate": 0.1,
-        "n_steps": 10,
-        "adjacency": "add_remove",
-    }
-    SubsampledGaussianEvent(**good)
-    with pytest.raises(error, match=word):
-        SubsampledGaussianEvent(**good | changes)
-
-
-def test_zcdp_needs_a_positive_rho() -> None:
-    for rho in (0.0, -1.0, float("inf"), float("nan")):
-        with pytest.raises(InvalidParameterError, match="rho"):
-            ZCDPEvent(rho, "add_remove")
 
 
 @pytest.mark.parametrize(
@@ -168,32 +170,13 @@ def test_no_mapping_is_a_type_error() -> None:
     ids=str,
 )
 def test_an_objective_event_is_checked_as_a_whole(changes: dict[str, Any], word: str) -> None:
-    good: dict[str, Any] = {
-        "law": "softmax",
-        "n_scores": 2,
-        "sigma": 3.0,
-        "kappa": 0.5,
-        "jacobian": None,
-        "adjacency": "add_remove",
-    }
-    ObjectiveEvent(**good)
-    with pytest.raises(InvalidParameterError, match=word):
-        ObjectiveEvent(**good | changes)
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, float("nan"), float("inf")])
-def test_approximate_events_have_a_delta_between_zero_and_one(delta: float) -> None:
-    with pytest.raises(InvalidParameterError, match="delta"):
-        ApproximateEvent(1.0, delta, "add_remove")
+    assert_refused(OBJECTIVE | changes, word)
 
 
 def test_equal_branches_are_kept_once() -> None:
     event = ParallelEvent(((HERE,), (ELSEWHERE,), (HERE,)), "add_remove")
     assert event.branches == ((HERE,), (ELSEWHERE,))
     assert PrivacyEvent.from_dict(event.to_dict()) == event
-
-
-STOPPING = RandomStoppingEvent((HERE,), "geometric", 3.0, "add_remove")
 
 
 @pytest.mark.parametrize("kind", [ParallelEvent, AlternativesEvent])
@@ -216,35 +199,6 @@ def test_branches_are_checked(
 ) -> None:
     with pytest.raises(error, match=r"branches"):
         kind(branches, "add_remove")
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "word"),
-    [
-        ({"base": ()}, InvalidParameterError, "base"),
-        ({"base": (STOPPING,)}, TypeError, "base"),
-        ({"base": (EVENTS[-3],)}, TypeError, "base"),
-        ({"adjacency": "replace_one"}, InvalidParameterError, "base"),
-        ({"stopping": "fixed"}, InvalidParameterError, "stopping"),
-        ({"mean": 1.0}, InvalidParameterError, "mean"),
-        ({"mean": float("inf")}, InvalidParameterError, "mean"),
-        ({"mean": "3"}, TypeError, "mean"),
-        ({"stopping": "poisson", "mean": 0.0}, InvalidParameterError, "mean"),
-    ],
-    ids=str,
-)
-def test_random_stopping_is_checked(
-    changes: dict[str, Any], error: type[Exception], word: str
-) -> None:
-    good: dict[str, Any] = {
-        "base": (HERE,),
-        "stopping": "geometric",
-        "mean": 3.0,
-        "adjacency": "add_remove",
-    }
-    RandomStoppingEvent(**good)
-    with pytest.raises(error, match=word):
-        RandomStoppingEvent(**good | changes)
 
 
 @pytest.mark.parametrize("mean", [1.001, 2.0, 10.0, 1e6])

@@ -90,6 +90,7 @@ def test_medical_dermatology(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.skipif("DPSVM_DATA" not in os.environ, reason="needs adult.npz in DPSVM_DATA")
+@pytest.mark.slow
 def test_census(capsys: pytest.CaptureFixture[str]) -> None:
     script = example("census")
     script.main()
@@ -130,6 +131,7 @@ def census_line(row: int) -> str:
     return ", ".join(map(str, cells)) + "\n"
 
 
+@pytest.mark.slow
 def test_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = figure(tmp_path)
     example("digits").main(files)
@@ -143,6 +145,7 @@ def test_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert_drawn(files)
 
 
+@pytest.mark.slow
 def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     example("text").main()
     shown = capsys.readouterr().out
@@ -194,6 +197,7 @@ def test_tuning(capsys: pytest.CaptureFixture[str]) -> None:
     assert number(r"accuracy after the search: (\S+)", shown) > 0.85
 
 
+@pytest.mark.slow
 def test_federated_hospitals(capsys: pytest.CaptureFixture[str]) -> None:
     script = example("federated_hospitals")
     script.main()
@@ -209,6 +213,7 @@ def test_federated_hospitals(capsys: pytest.CaptureFixture[str]) -> None:
 
 # Dask's own sockets are closed by its threads, some of them later.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.slow
 def test_larger_than_memory(capsys: pytest.CaptureFixture[str]) -> None:
     example("larger_than_memory").main()
     shown = capsys.readouterr().out

@@ -338,7 +338,12 @@ except MemoryError:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS and /proc")
 @pytest.mark.parametrize(
     ("estimator", "more"),
-    [("OutputPerturbationSVC", ""), ("ObjectivePerturbationSVC", ', loss="softmax_margin"')],
+    [
+        ("OutputPerturbationSVC", ""),
+        pytest.param(
+            *("ObjectivePerturbationSVC", ', loss="softmax_margin"'), marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_numbers_of_each_row_and_class_that_do_not_fit_cost_nothing(
     estimator: str, more: str
@@ -354,6 +359,7 @@ def test_numbers_of_each_row_and_class_that_do_not_fit_cost_nothing(
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS and /proc")
+@pytest.mark.slow
 def test_little_memory_is_a_memory_error() -> None:
     """Each time anew, in one process; with room enough the same rows are fitted."""
     rooms = [("output", 2**26), ("output", 2**24), ("objective", 2**24), ("output", 2**20)]

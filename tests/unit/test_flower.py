@@ -260,6 +260,7 @@ def test_the_model_is_that_of_the_sums(tmp_path: Path) -> None:
     assert finalize({"model": total}, agreed).n_survivors_ == 4
 
 
+@pytest.mark.slow
 def test_nothing_of_flower_is_replaced() -> None:
     """Modules of Flower hold what they held before, but for what Flower itself does."""
     code = (
@@ -279,6 +280,7 @@ def test_nothing_of_flower_is_replaced() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_flower_is_told_to_keep_quiet_before_it_is_imported() -> None:
     code = (
         "import os, sys\n"

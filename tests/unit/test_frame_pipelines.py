@@ -76,7 +76,9 @@ def test_names_go_through_pipelines_and_column_transformers(library: str) -> Non
     assert list(ours[:-1].get_feature_names_out()) == NAMES
 
 
-@pytest.mark.parametrize("strategy", ["partition", "random_stopping"])
+@pytest.mark.parametrize(
+    "strategy", ["partition", pytest.param("random_stopping", marks=pytest.mark.slow)]
+)
 @every_library
 def test_a_search_takes_tables(library: str, strategy: str) -> None:
     many = {name: np.tile(column, 30) for name, column in COLUMNS.items()}

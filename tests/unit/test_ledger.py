@@ -172,7 +172,7 @@ def test_threads_never_exceed_the_budget(in_file: bool) -> None:
     ledger = PrivacyLedger(5.0, 0.0)
     if in_file:
         pickle.dumps(ledger)
-    n_threads, attempts = (100, 200) if not in_file else (16, 8)
+    n_threads, attempts = (16, 30) if not in_file else (16, 8)
     start = threading.Barrier(n_threads)
 
     def work() -> int:

@@ -38,7 +38,7 @@ NUMBERS = {"x86_64": 318, "aarch64": 278}
 @pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in NUMBERS, reason="system calls of Linux"
 )
-@pytest.mark.parametrize("where", ["import", "fit"])
+@pytest.mark.parametrize("where", ["fit", pytest.param("import", marks=pytest.mark.slow)])
 def test_without_entropy_the_first_use_is_a_typed_error(where: str) -> None:
     no_entropy = NO_ENTROPY.format(number=NUMBERS[platform.machine()])
     code = no_entropy + IMPORTED if where == "import" else IMPORTED + no_entropy
