@@ -396,6 +396,7 @@ def descent_rounding(
 def solve_crammer_singer(
     X: _Rows,
     y: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
     **options: Unpack[_CrammerSinger],
 ) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
 def solve_crammer_singer_parties(
@@ -422,6 +423,7 @@ def solve_smooth_batch(
 def solve_smooth(
     X: _Rows,
     y: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
     **options: Unpack[_Smooth],
 ) -> tuple[NDArray[np.float64] | None, dict[str, Any]]: ...
 def solve_smooth_parties(

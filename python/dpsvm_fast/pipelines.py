@@ -512,8 +512,24 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
         own = facts if step.adjacency == "replace_one" else replace(facts, n_samples=None)
         if getattr(step, "classes", None) is not None:
             own = replace(own, n_classes=step.classes.size)
-        events += map(_widened, step.plan(own).events)
+        events += map(_widened, step.plan(_owned(step, own)).events)
     return tuple(events)
+
+
+def takes(step: Any) -> tuple[str, ...]:
+    """What a fit takes beside rows and labels: "groups", "sample_weight"."""
+    found: tuple[str, ...] = getattr(step, "_takes", ())
+    return found
+
+
+def _owned(step: Any, facts: Facts) -> Facts:
+    """What a step knows of persons and weights: transformers are not told of weights."""
+    if facts.unit == "person" and "groups" not in takes(step):
+        raise InvalidParameterError(
+            f"groups: {type(step).__name__} with these parameters protects single rows"
+        )
+    facts = replace(facts, weighted=facts.weighted and "sample_weight" in takes(step))
+    return step.owned(facts) if hasattr(step, "owned") else facts
 
 
 def _widened(event: PrivacyEvent) -> PrivacyEvent:

@@ -115,8 +115,10 @@ ABOUT_WEIGHTS = (
 
 def expected_failures(estimator: Any) -> dict[str, str]:
     """Name of a check and the reason why this estimator is right to fail it."""
+    noise = "weights have a public bound, and the noise is another one for rows that are repeated"
+    equal = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
     if isinstance(estimator, PrivateGridSearch):
-        return {
+        return dict.fromkeys(equal, noise) | {
             "check_class_weight_classifiers": (
                 "class_weight belongs to the score of candidates, and no word stands for weights "
                 "that are taken from the labels"
@@ -124,18 +126,16 @@ def expected_failures(estimator: Any) -> dict[str, str]:
         }
     found = {}
     if hasattr(estimator, "max_weight"):
-        noise = "the noise is another one for rows that are repeated"
-        for kind in ("dense", "sparse"):
-            found[f"check_sample_weight_equivalence_on_{kind}_data"] = noise
-    if getattr(estimator, "accountant", "auto") == "last_iterate" or (
-        getattr(estimator, "delta", 1.0) == 0.0
-        or getattr(estimator, "mechanism", "auto") == "output"
-    ):
+        found = dict.fromkeys(equal, noise)
+    psgd = getattr(estimator, "solver", "exact") == "psgd"
+    last = getattr(estimator, "accountant", "auto") == "last_iterate"
+    objective = not hasattr(estimator, "noise") and getattr(estimator, "delta", 1.0) == 0.0
+    if psgd or last or objective:
         refused = "weights are refused where nothing is proved about them"
         found |= dict.fromkeys(ABOUT_WEIGHTS, refused)
     if not hasattr(estimator, "max_iter"):
         return found
-    return {
+    return found | {
         "check_non_transformer_estimators_n_iter": (
             "the number of passes depends on the data and would be released without noise"
         ),

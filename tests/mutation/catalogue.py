@@ -751,4 +751,116 @@ CATALOGUE = (
         ),
         ("test_weights_are_clipped_to_the_largest",),
     ),
+    Mutant(
+        "weights after the clip",
+        "what a row adds is shortened first and weighed then, by more than 1",
+        (
+            Edit(
+                "*c = T::near(c.wide() * f64::from(*weight));",
+                "*c = T::near(c.wide() / f64::from(*weight));",
+            ),
+        ),
+        (
+            "test_a_person_moves_the_clipped_sum_by_no_more_than_a_row_may",
+            "test_weights_come_before_the_clip_of_the_person",
+        ),
+    ),
+    Mutant(
+        "batches draw rows",
+        "rows are drawn and clipped one by one, whoever owns them",
+        (
+            Edit(
+                "records.own(self._owners.persons, self._owners.weights)",
+                "records.own(NO_ROWS, self._owners.weights)",
+            ),
+        ),
+        ("test_threads_names_and_places_of_persons_change_nothing",),
+    ),
+    Mutant(
+        "persons in every batch",
+        "persons of several rows are in all batches, and amplified like those who are in some",
+        (
+            Edit(
+                "fill(singles + records.several(), &mut self.order);",
+                "fill(singles, &mut self.order);"
+                "self.order.extend((singles..singles + records.several()).map(|p| p as u32));",
+            ),
+        ),
+        ("test_batches_draw_persons",),
+    ),
+    Mutant(
+        "a person exchanged as one added",
+        "the noise of the training covers one person added where one is exchanged",
+        (
+            Edit(
+                "factor = float(RELATION_FACTOR[self.adjacency])",
+                "factor = 1.0",
+                near="DescentRule",
+            ),
+        ),
+        ("test_persons::test_statements_name_persons_and_hold",),
+    ),
+    Mutant(
+        "classes of a person exchanged as of one added",
+        "noisy numbers of classes cover one person added where one is exchanged",
+        (
+            Edit(
+                '"relation_factor": 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0),',
+                '"relation_factor": 1.0,',
+            ),
+        ),
+        ("test_balanced_weights_are_paid_for",),
+    ),
+    Mutant(
+        "losses of a person added up",
+        "a person of many rows moves the minimiser, and the numbers of classes, by all of them",
+        (
+            Edit(
+                "found[persons[0] :] /= np.repeat(np.maximum(sums, 1.0), sizes)",
+                "found[persons[0] :] /= 1.0",
+            ),
+        ),
+        (
+            "test_losses_of_a_person_weigh_one_at_most",
+            "test_a_person_moves_a_minimiser_by_no_more_than_a_row_may",
+            "test_a_person_moves_numbers_of_classes_by_one_at_most",
+        ),
+    ),
+    Mutant(
+        "factors that the solvers do not see",
+        "minimisers are those of rows of weight 1, whose sensitivity is larger",
+        (
+            Edit(
+                "self.0.loss.gradient_row(label, scores, state);\nself.0.weigh(row, scores);",
+                "self.0.loss.gradient_row(label, scores, state);",
+            ),
+            Edit("self.costs.get(row).copied().unwrap_or(self.cost)", "self.cost"),
+        ),
+        ("test_a_weight_of_three_quarters_is_three_rows_of_a_quarter",),
+    ),
+    Mutant(
+        "a score of rows for persons",
+        "the choice among candidates counts the errors of all rows of a person",
+        (
+            Edit(
+                "starts = np.arange(n) if groups is None",
+                "starts = np.arange(n) if n",
+            ),
+        ),
+        (
+            "test_a_person_moves_a_score_by_its_sensitivity_at_most",
+            "test_a_person_who_is_wrong_everywhere_counts_once",
+        ),
+    ),
+    Mutant(
+        "rows of a person in several parts",
+        "a search puts rows into parts, so that a person pays for one part and is in more",
+        (
+            Edit(
+                "members = np.flatnonzero(chosen[self._groups])",
+                "members = np.flatnonzero(chosen)",
+            ),
+        ),
+        ("test_a_search_keeps_the_rows_of_a_person_in_one_part",),
+    ),
 )

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.estimators.inputs import ArrayRows
 from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
 from dpsvm_fast.mechanisms.rows import PublicMap
@@ -176,6 +177,104 @@ def test_weights_come_before_the_clip_of_the_person(form: str) -> None:
         records.own(np.array(own, dtype=np.int64), np.array(weights))
         total = clipped_sum(records, **(STEEP | {"clip": 0.5}))
         np.testing.assert_allclose(np.abs(total[0]), expected, rtol=1e-5)
+
+
+SOLVED: dict[str, dict[str, Any]] = {
+    "crammer_singer": {"n_classes": 3},
+    "softmax_margin": {"loss": "softmax_margin", "n_scores": 3, "smoothing": 0.4, "margin": 1.0},
+    "huber": {"loss": "huber", "n_scores": 3, "smoothing": 0.5, "margin": 1.0},
+    "margin_distance": {
+        "loss": "margin_distance",
+        "n_scores": 3,
+        "smoothing": 0.5,
+        "margin": 1.0,
+    },
+}
+LIPSCHITZ = {"crammer_singer": 2**0.5, "softmax_margin": 2**0.5, "huber": 3**0.5}
+RADIUS = 1e-5
+
+
+def minimiser(loss: str, X: Any, y: Array, C: float, weights: Array | None = None) -> Array:
+    """Within RADIUS of it, certified."""
+    bounds = {"data_norm": 1.0, "intercept_scaling": 0.2}
+    options = bounds | {"max_iter": None, "shuffle_seed": 1, "n_threads": 1, "low_memory": False}
+    if loss == "crammer_singer":
+        own = options | {"C": C, "radius": RADIUS}
+        found, _ = _core.solve_crammer_singer(X, y, weights, **SOLVED[loss], **own)
+    else:
+        own = options | {"regularization": 1 / C, "gradient_tol": RADIUS / C, "linear": None}
+        found, _ = _core.solve_smooth(X, y, weights, **SOLVED[loss], **own)
+    assert found is not None
+    return np.asarray(found)
+
+
+def csr(X: Array) -> Any:
+    """As the solvers take it."""
+    found = sparse.csr_matrix(X)
+    return found.data, found.indices, found.indptr, found.shape[1]
+
+
+@pytest.mark.proof("persons", "Output perturbation")
+@pytest.mark.parametrize("loss", SOLVED)
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_weight_of_three_quarters_is_three_rows_of_a_quarter(loss: str, dense: bool) -> None:
+    """Two certified minimisers of one objective, once with factors and once with rows repeated."""
+    rng = np.random.default_rng(3)
+    for n, C in ((40, 3.0), (700, 0.5)):
+        X = rng.normal(size=(n, 5)) * rng.random((n, 1)) * 0.4
+        X[rng.random(X.shape) < 0.3] = 0.0
+        y = (X[:, :3] + 0.1 * rng.normal(size=(n, 3))).argmax(axis=1)
+        times = rng.integers(0, 5, n)
+        form = np.ascontiguousarray if dense else csr
+        factors = minimiser(loss, form(X), y, C, times / 4)
+        repeated = minimiser(loss, form(np.repeat(X, times, axis=0)), np.repeat(y, times), C / 4)
+        assert np.linalg.norm(factors - repeated) <= 2.0 * RADIUS
+        assert np.linalg.norm(factors - minimiser(loss, form(X), y, C)) > 100.0 * RADIUS
+
+
+@pytest.mark.proof("persons", "Output perturbation")
+@given(
+    loss=st.sampled_from(sorted(SOLVED)),
+    kind=st.sampled_from(["equal", "cancelling", "long", "any"]),
+    m=st.integers(1, 50),
+    C=st.sampled_from([0.01, 1.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_person_moves_a_minimiser_by_no_more_than_a_row_may(
+    loss: str, kind: str, m: int, C: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(12, 4)), rng.integers(0, 3, 12)
+    own, labels = person_rows(kind, m, 4, 3, rng)
+    model = OutputPerturbationSVC(classes=range(3)).checked()
+    ids = np.concatenate([np.arange(12), np.full(m, 99)])
+    found = []
+    for n in (12, 12 + m):
+        rows = ArrayRows(
+            model,
+            np.concatenate([X, own])[:n],
+            np.concatenate([y, labels])[:n],
+            classes=model.classes,
+            groups=ids[:n],
+        )
+        rows.read()
+        found.append(minimiser(loss, rows.X, rows.codes, C, rows.loss_weights))
+    bound = C * LIPSCHITZ.get(loss, 1.0) * math.hypot(1.0, 0.2)
+    assert np.linalg.norm(found[0] - found[1]) <= bound + 2.0 * RADIUS
+
+
+@pytest.mark.proof("persons", "Output perturbation")
+@pytest.mark.parametrize("m", [1, 7, 50])
+def test_equal_rows_of_a_person_reach_the_bound_and_without_factors_pass_it(m: int) -> None:
+    nobody, row = np.zeros((1, 4)), np.eye(4)[:1]
+    X, y = np.concatenate([nobody, np.tile(row, (m, 1))]), np.array([0] + [1] * m)
+    options = {"loss": "margin_distance", "C": 0.01}
+    base = minimiser(X=nobody, y=y[:1], **options)
+    moved = minimiser(X=X, y=y, weights=np.array([1.0] + [1.0 / m] * m), **options) - base
+    bound = 0.01 * math.hypot(1.0, 0.2)
+    assert 0.97 * bound <= np.linalg.norm(moved) <= bound + 2.0 * RADIUS
+    unweighed = minimiser(X=X, y=y, **options) - base
+    assert m == 1 or np.linalg.norm(unweighed) > 2.0 * bound
 
 
 @pytest.mark.proof("persons", "Moments of columns")

@@ -20,6 +20,7 @@ import dataclasses
 import math
 import pickle
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,19 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import (
     GradientPerturbationSVC,
+    OutputPerturbationSVC,
     PrivacyLedger,
     PrivateCenter,
     PrivateLinearSVC,
+    PrivatePCA,
+    PrivateStandardScaler,
     PrivateWhitener,
+    _core,
     verify,
 )
 from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.certificates import GaussianEvent
+from dpsvm_fast.estimators import fit as training
 from dpsvm_fast.mechanisms import noise
 from dpsvm_fast.mechanisms.noise import release_on_grid
 from dpsvm_fast.mechanisms.pipeline import WEIGHT_RELEASES
@@ -309,6 +315,87 @@ def test_all_that_is_published_is_hidden_by_the_noise(name: str, adjacency: str)
     assert np.linalg.norm(found.sizes) > 0.0
     whole = math.sqrt(sum(getattr(event, "mu", event) ** 2 for event in events_of(here)))
     assert np.linalg.norm(found.sizes) <= whole * (1.0 + 1e-12)
+
+
+def of_persons(kind: Any, **changes: Any) -> Callable[[str], Any]:
+    settings = {"epsilon": 1.0, "delta": DELTA, "n_threads": 1} | changes
+    return lambda adjacency: kind(**settings, adjacency=adjacency)
+
+
+LABELLED: dict[str, Any] = {"classes": [0, 1, 2], "fit_intercept": False}
+WHOLE: dict[str, Callable[[str], Any]] = {
+    "centre": of_persons(PrivateCenter),
+    "whitening": of_persons(PrivateWhitener),
+    "components": of_persons(PrivatePCA),
+    "columns": of_persons(PrivateStandardScaler, bounds=(-1.0, 1.0)),
+    "hinge": of_persons(OutputPerturbationSVC, **LABELLED),
+    "softmax": of_persons(
+        OutputPerturbationSVC, loss="softmax_margin", margin=9.0, C=1e-3, **LABELLED
+    ),
+    "distance": of_persons(OutputPerturbationSVC, loss="margin_distance", **LABELLED),
+    "pure": of_persons(OutputPerturbationSVC, noise="gamma", **LABELLED),
+}
+
+
+def owned(adjacency: str, name: str, m: int) -> tuple[Any, Any]:
+    """Some persons of a few rows, and one of m rows that add up; exchanged for the opposite."""
+    d = 1 if name == "columns" else 3
+    base = np.zeros((12, d))
+    own, other = (np.tile(row, (m, 1)) for row in (np.eye(d)[0], -np.eye(d)[0]))
+    if name in ("whitening", "components"):
+        other = np.tile(np.eye(d)[1], (m, 1))
+    worlds = []
+    for rows in (own, other if adjacency == "replace_one" else own[:0]):
+        ids = np.concatenate([np.repeat(np.arange(4), 3), np.full(len(rows), 9)])
+        worlds.append((np.vstack([base, rows]), np.where(ids == 9, 1, ids % 3), ids))
+    return worlds[0], worlds[1]
+
+
+@pytest.mark.proof("persons", "One person, one vector")
+@either
+@pytest.mark.parametrize("m", [1, 5, 50])
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_person_costs_what_is_promised_and_no_more(name: str, m: int, adjacency: str) -> None:
+    """Exactly, without sampling: how far a person moves what is handed to the noise."""
+
+    def run(data: Any, source: Any) -> Any:
+        X, y, ids = data
+        changed = SimpleNamespace(**{name: getattr(_core, name) for name in dir(_core)})
+        changed.NoiseSource = lambda _: source
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(training, "_core", changed)
+            return WHOLE[name](adjacency).fit(X, y, groups=ids)
+
+    found = coupled(run, *owned(adjacency, name, m))
+    promised = np.array([getattr(event, "mu", event) for event in events_of(found.outcomes[0])])
+    assert found.outcomes[0].privacy_.unit == "person"
+    assert (found.sizes <= promised * (1.0 + 1e-12)).all()
+    # Where rows are centred first, no person costs most in both sums.
+    assert (found.sizes / promised).max() >= 0.85
+
+
+@pytest.mark.proof("persons", "Sums of gradients")
+@either
+@pytest.mark.parametrize("m", [1, 50])
+def test_descents_prove_most_of_what_a_person_is_promised(m: int, adjacency: str) -> None:
+    model = GradientPerturbationSVC(
+        100.0,
+        DELTA,
+        adjacency=adjacency,
+        classes=[0, 1],
+        n_steps=1,
+        max_grad_norm=0.2,
+        fit_intercept=False,
+        n_threads=1,
+    )
+    first, second = owned(adjacency, "columns", m)
+    statement = model.fit(first[0], first[1] % 2, groups=first[2]).privacy_
+    (claim,) = (float(event.mu) for event in statement.events)
+    released = [
+        np.array([model.fit(X, y % 2, groups=ids).coef_[0, 0] for _ in range(700)])
+        for X, y, ids in (first, second)
+    ]
+    assert 0.65 * claim <= separation_bound(*released) <= claim
 
 
 def events_of(fitted: Any) -> list[Any]:

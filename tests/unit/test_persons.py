@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 
 from conftest import three_clusters
 from dpsvm_fast import (
@@ -20,15 +28,25 @@ from dpsvm_fast import (
     OutputPerturbationSVC,
     PrivacyLedger,
     PrivateCenter,
+    PrivateGaussianMarginClassifier,
     PrivateKernelSVC,
     PrivateLinearSVC,
     PrivatePCA,
+    PrivatePipeline,
     PrivateStandardScaler,
     PrivateWhitener,
     PublicScaler,
+    _core,
+    total_privacy,
 )
-from dpsvm_fast.estimators.inputs import owners
+from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.estimators.inputs import ArrayRows, owners
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
+from dpsvm_fast.model_selection.search import SearchRows
+from dpsvm_fast.model_selection.strategies import Part, Scoring, assigned_parts, noise_sources
+from dpsvm_fast.persist import load_model, save_model
 from dpsvm_fast.verification import verify
 from oracles.noisy_descent import STEEP, clipped_sum, records_of
 
@@ -45,6 +63,13 @@ CLASSIFIERS: dict[str, Any] = {
     "gradient": GradientPerturbationSVC(delta=1e-5, classes=range(3), random_state=0),
     "sampled": GradientPerturbationSVC(
         delta=1e-5, classes=range(3), optimizer="sgd", n_steps=20, random_state=0
+    ),
+    "output": OutputPerturbationSVC(delta=1e-5, classes=range(3), random_state=0),
+    "smooth": OutputPerturbationSVC(
+        delta=1e-5, loss="softmax_margin", classes=range(3), random_state=0
+    ),
+    "linear output": PrivateLinearSVC(
+        delta=1e-5, mechanism="output", classes=range(3), random_state=0
     ),
 }
 TRANSFORMERS: dict[str, Any] = {
@@ -154,6 +179,127 @@ def test_class_weights_count_by_their_ratios() -> None:
     assert share[0] >= share[3]
 
 
+@pytest.mark.proof("persons", "Numbers of classes")
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=2, max_size=5),
+    weighted=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_person_moves_numbers_of_classes_by_one_at_most(
+    sizes: list[int], weighted: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    ids, n = np.repeat(np.arange(len(sizes)), sizes), sum(sizes)
+    y, weights = rng.integers(0, 3, n), rng.random(n) * 3 if weighted else None
+    model = PrivateLinearSVC(classes=range(3), class_weight="balanced").checked()
+    counts = []
+    for kept in (slice(n), slice(n - sizes[-1]), slice(sizes[0], n)):
+        rows = ArrayRows(
+            model,
+            np.zeros((n, 1))[kept],
+            y[kept],
+            classes=model.classes,
+            groups=ids[kept],
+            sample_weight=None if weights is None else weights[kept],
+        )
+        rows.read()
+        counts.append(rows.class_counts())
+    assert float(np.linalg.norm(counts[0] - counts[1])) <= 1.0
+    # One exchanged for another.
+    assert float(np.linalg.norm(counts[1] - counts[2])) <= math.sqrt(2.0)
+    assert np.array_equal(counts[0] * 2.0**20, np.rint(counts[0] * 2.0**20))
+    assert counts[0].sum() <= len(sizes)
+    if not weighted:
+        assert counts[0].sum() >= len(sizes) * (1.0 - 3 * 2.0**-20)
+
+
+@pytest.mark.proof("persons", "Numbers of classes")
+@pytest.mark.parametrize("name", ["linear", "kernel"])
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_balanced_weights_are_paid_for(name: str, adjacency: str, tmp_path: Path) -> None:
+    rare = np.concatenate([np.flatnonzero(Y != 2), np.flatnonzero(Y == 2)[:30]])
+    settings = {"epsilon": 20.0, "random_state": None, "adjacency": adjacency}
+    model = clone(CLASSIFIERS[name]).set_params(**settings, class_weight="balanced")
+    fitted = model.fit(X[rare], Y[rare], groups=np.arange(rare.size) // 2)
+    statement = fitted.privacy_
+    part = next(part for part in statement.parts if part.name == "classes")
+    assert part.shape == (3,)
+    assert (part.clip_norm, part.rounding) == (1.0, 0.0)
+    assert part.relation_factor == pytest.approx(1.0 if adjacency == "add_remove" else 2**0.5)
+    assert verify(statement).ok
+    assert composed_epsilon(statement.events, 1e-5) <= 20.0 * (1.0 + 1e-9)
+    # Half the noise, as if a person added half of what it does.
+    tampered = replace(part, clip_norm=0.5, contribution=0.5, sigma=part.sigma / 2)
+    parts = tuple(tampered if p is part else p for p in statement.parts)
+    assert not verify(replace(statement, parts=parts)).ok
+    save_model(fitted, tmp_path / "model.json")
+    assert load_model(tmp_path / "model.json").class_weight == "balanced"
+
+
+@pytest.mark.proof("persons", "Numbers of classes")
+def test_balanced_weights_are_those_of_noisy_counts() -> None:
+    rare = np.concatenate([np.flatnonzero(Y != 2), np.flatnonzero(Y == 2)[:60]])
+    balanced = clone(CLASSIFIERS["linear"]).set_params(epsilon=50.0, class_weight="balanced")
+    shares = []
+    for weights in ("balanced", None):
+        model = clone(balanced).set_params(class_weight=weights)
+        shares.append(float((model.fit(X[rare], Y[rare]).predict(X) == 2).mean()))
+    assert shares[0] >= shares[1]
+    plan = balanced.checked().plan(Facts(n_features=5, n_classes=3))
+    assert plan.classes is not None
+    given: list[Any] = []
+    rows = SimpleNamespace(
+        class_counts=lambda: np.array([1000.0, 100.0, 0.0]), n_threads=1, balance=given.append
+    )
+    plan._balance(rows, _core.NoiseSource(1))
+    least = max(1.0, 3.0 * plan.classes.scale)
+    assert given[0].tolist() == pytest.approx([least / 1000.0, least / 100.0, 1.0], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateLinearSVC(classes=range(3), delta=0.0),
+        PrivateLinearSVC(classes=range(3), mechanism="output"),
+        PrivateKernelSVC(classes=range(3), mechanism="objective", kernel="rbf"),
+    ],
+)
+def test_balanced_weights_are_refused_where_they_have_no_price(model: Any) -> None:
+    with pytest.raises(InvalidParameterError) as caught:
+        model.set_params(class_weight="balanced").fit(X, Y)
+    assert caught.value.parameter == "class_weight"
+    for other in (OutputPerturbationSVC(), GradientPerturbationSVC()):
+        with pytest.raises(TypeError, match="class_weight"):
+            other.set_params(class_weight="balanced", classes=range(3)).fit(X, Y)
+
+
+@pytest.mark.proof("persons", "Output perturbation")
+@given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=5), seed=st.integers(0, 2**32 - 1))
+def test_losses_of_a_person_weigh_one_at_most(sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, factors = sum(sizes), {0: 2.0, 1: 1.0}
+    ids, y = np.repeat(np.arange(len(sizes)), sizes), rng.integers(0, 2, n)
+    weights = rng.random(n) ** rng.choice([0, 1, 30]) * rng.choice([1e-3, 1.0, 5.0])
+    model = OutputPerturbationSVC(classes=[0, 1], class_weight=factors, max_weight=2.0).checked()
+    rows = ArrayRows(
+        model,
+        np.column_stack([ids, weights]),
+        y,
+        classes=model.classes,
+        groups=ids,
+        sample_weight=weights,
+    )
+    rows.read()
+    found = rows.loss_weights
+    assert found is not None
+    for person in range(len(sizes)):
+        own = rows.X[:, 0] == person
+        assert sum(map(Fraction, found[own])) <= 1
+        shares = np.minimum(rows.X[own, 1], 2.0) / 2.0
+        expected = shares / max(1.0, shares.sum()) * np.where(rows.codes[own] == 0, 1.0, 0.5)
+        np.testing.assert_allclose(found[own], expected, rtol=1e-12, atol=2.0**-60)
+
+
 BAD_GROUPS: dict[str, Any] = {
     "length": GROUPS[1:],
     "columns": np.stack([GROUPS, GROUPS], axis=1),
@@ -202,7 +348,7 @@ def test_bad_weights_are_refused_and_nothing_is_spent(case: str) -> None:
 @pytest.mark.parametrize(
     ("weights", "kind"),
     [
-        ("balanced", TypeError),
+        ("even", TypeError),
         ({9: 1.0}, InvalidParameterError),
         ({0: -1.0}, InvalidParameterError),
         ({0: 0.0}, InvalidParameterError),
@@ -240,8 +386,10 @@ def test_ids_of_usual_kinds_are_one_data_set(ids: Any) -> None:
     "model",
     [
         ObjectivePerturbationSVC(classes=range(3)),
-        OutputPerturbationSVC(classes=range(3)),
-        PrivateLinearSVC(classes=range(3), mechanism="output"),
+        PrivateGaussianMarginClassifier(classes=range(3)),
+        OutputPerturbationSVC(
+            classes=range(3), solver="psgd", loss="huber", adjacency="replace_one"
+        ),
         PrivateLinearSVC(classes=range(3), delta=0.0),
         GradientPerturbationSVC(
             classes=range(3), accountant="last_iterate", C=1.0, max_samples=600
@@ -249,11 +397,11 @@ def test_ids_of_usual_kinds_are_one_data_set(ids: Any) -> None:
     ],
 )
 def test_what_is_not_proved_is_refused(model: Any) -> None:
-    for given in ("groups", "sample_weight"):
-        if given == "groups" or hasattr(model, "max_weight"):
+    for name in ("groups", "sample_weight"):
+        if name == "groups" or hasattr(model, "max_weight"):
             with pytest.raises(InvalidParameterError) as caught:
-                clone(model).fit(X, Y, **{given: np.ones(600, dtype=int)})
-            assert caught.value.parameter in (given, "accountant")
+                clone(model).fit(X, Y, **{name: np.ones(600, dtype=int)})
+            assert caught.value.parameter in (name, "accountant", "solver")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -265,8 +413,9 @@ def test_no_id_survives_the_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_statements_name_persons_and_hold(name: str) -> None:
-    model = clone(ALL[name]).set_params(random_state=None)
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_statements_name_persons_and_hold(name: str, adjacency: str) -> None:
+    model = clone(ALL[name]).set_params(random_state=None, adjacency=adjacency)
     statement = model.fit(X, Y, groups=GROUPS).privacy_
     assert statement.unit == "person"
     assert verify(statement).ok
@@ -298,6 +447,127 @@ def test_further_calls_protect_the_same_unit() -> None:
     with pytest.raises(InvalidParameterError) as caught:
         model.partial_fit(X, Y)
     assert caught.value.parameter == "groups"
+
+
+def searched(**changes: Any) -> PrivateGridSearch:
+    model = PrivateLinearSVC(classes=range(3))
+    settings = {"epsilon": 4.0, "delta": 1e-5, "random_state": 0} | changes
+    return PrivateGridSearch(model, {"margin": [0.0, 1.0]}, **settings)
+
+
+@pytest.mark.proof("persons", "Searches")
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_a_search_keeps_the_rows_of_a_person_in_one_part(adjacency: str) -> None:
+    search = searched(adjacency=adjacency).set_params(estimator__adjacency=adjacency).checked()
+    ids = np.random.default_rng(0).permutation(np.repeat(np.arange(200), 3))
+    rows = SearchRows(search, np.column_stack([X, ids]), Y, ids.astype(str), None)
+    rows.read()
+    plan = search.plan(rows.facts)
+    sources = noise_sources(_core.NoiseSource(0), seeded=True)
+    parts = assigned_parts(rows.n_rows, 2, 0.2, sources, counted=adjacency == "replace_one")
+    persons = [set(rows.some(part).X[:, -1]) for part in parts]
+    assert rows.n_rows == 200
+    assert sum(map(len, persons)) == len(set.union(*persons)) == 200
+    assert sum(len(rows.some(part).y) for part in parts) == 600
+    assert plan.budgets.selection.sensitivity == 256
+
+
+@pytest.mark.proof("persons", "Searches")
+@given(
+    sizes=st.lists(st.integers(1, 50), min_size=1, max_size=6),
+    weighted=st.booleans(),
+    balanced=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_person_moves_a_score_by_its_sensitivity_at_most(
+    sizes: list[int], weighted: bool, balanced: bool, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    counted = Scoring(*(("balanced_errors", {0: 3.0, 1: 1.0}) if balanced else ("errors", None)))
+    counted = counted.of_persons(2.0)
+    n = sum(sizes)
+    part = Part(
+        np.zeros((n, 1)),
+        rng.integers(0, 2, n),
+        np.repeat(np.arange(len(sizes)), sizes),
+        rng.random(n) * 4 if weighted else None,
+    )
+    predicted = np.where(rng.random(n) < rng.random(), 1 - part.y, part.y)
+    kept = slice(0, n - sizes[-1])
+    fewer = Part(*(None if a is None else a[kept] for a in part))
+    whole, rest = counted.score(predicted, part), counted.score(predicted[kept], fewer)
+    assert 0 <= whole - rest <= counted.sensitivity == 256
+
+
+@pytest.mark.proof("persons", "Searches")
+def test_a_person_who_is_wrong_everywhere_counts_once() -> None:
+    part = Part(np.zeros((7, 1)), np.zeros(7), np.array([0, 1, 1, 1, 1, 1, 1]))
+    for wrong, score in ((slice(0, 7), 512), (slice(1, 7), 256), (slice(1, 4), 128)):
+        predicted = np.zeros(7)
+        predicted[wrong] = 1.0
+        assert Scoring("errors", None).of_persons(1.0).score(predicted, part) == score
+
+
+def test_a_search_over_persons_of_one_row_is_one_over_rows() -> None:
+    by_rows = searched().fit(X, Y)
+    by_persons = searched().fit(X, Y, groups=np.random.default_rng(0).permutation(600))
+    assert np.array_equal(by_rows.best_estimator_.coef_, by_persons.best_estimator_.coef_)
+    for statement in (by_persons.privacy_, by_persons.best_estimator_.privacy_):
+        assert statement.unit == "person"
+
+
+@pytest.mark.parametrize(
+    "strategy", ["partition", pytest.param("random_stopping", marks=pytest.mark.slow)]
+)
+def test_pipelines_are_searched_with_persons_and_weights(strategy: str) -> None:
+    ledger = PrivacyLedger(4.0, 1e-5, unit="person")
+    model = make_pipeline(PrivateCenter(), Normalizer(), PrivateLinearSVC(classes=range(3)))
+    ids = np.array([f"patient-{g}" for g in np.arange(600) // 2])
+    search = PrivateGridSearch(
+        model, {"privatelinearsvc__margin": [0.0, 1.0]}, epsilon=4.0, delta=1e-5, ledger=ledger
+    ).set_params(strategy=strategy, mean_runs=2.0)
+    search.fit(X, Y, groups=ids, sample_weight=np.linspace(0.0, 1.0, 600))
+    assert search.privacy_.unit == "person"
+    assert verify(search.privacy_).ok
+    assert len(ledger.history) > 0
+    assert b"patient-" not in pickle.dumps(search)
+
+
+@pytest.mark.parametrize(
+    ("inside", "given"),
+    [
+        (DeclaredTrainer(lambda X, y: None, ()), "groups"),
+        (ObjectivePerturbationSVC(classes=range(3)), "groups"),
+        (make_pipeline(PrivateCenter(), ObjectivePerturbationSVC(classes=range(3))), "groups"),
+        (ObjectivePerturbationSVC(classes=range(3)), "sample_weight"),
+    ],
+)
+def test_a_search_refuses_candidates_that_protect_rows(inside: Any, given: str) -> None:
+    ledger = PrivacyLedger(4.0, 1e-5, unit="person" if given == "groups" else "row")
+    search = PrivateGridSearch(inside, [{}], epsilon=4.0, delta=1e-5, ledger=ledger)
+    with pytest.raises(InvalidParameterError) as caught:
+        search.fit(X, Y, **{given: np.ones(600)})
+    assert caught.value.parameter == given
+    assert ledger.history == ()
+
+
+def test_a_search_has_one_largest_weight() -> None:
+    search = searched().set_params(param_grid={"max_weight": [1.0, 2.0]})
+    with pytest.raises(InvalidParameterError) as caught:
+        search.fit(X, Y, sample_weight=np.ones(600))
+    assert caught.value.parameter == "max_weight"
+
+
+def test_a_pipeline_of_persons_promises_about_persons() -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        scaler = PrivateCenter(delta=1e-5).set_fit_request(groups=True)
+        linear = PrivateLinearSVC(delta=1e-5, classes=range(3))
+        linear.set_fit_request(groups=True, sample_weight=False)
+        fitted = PrivatePipeline([("centre", scaler), ("svc", linear)]).fit(X, Y, groups=GROUPS)
+    assert fitted.privacy_.unit == total_privacy(fitted).unit == "person"
+    assert verify(fitted.privacy_).ok
+    with pytest.raises(InvalidParameterError):
+        total_privacy([fitted[0], clone(linear).fit(X, Y)])
 
 
 def test_pipelines_route_groups() -> None:

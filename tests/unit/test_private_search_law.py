@@ -28,6 +28,7 @@ from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection import ConstantClassifier, DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.model_selection.plan import Budgets, part_sizes, partition_budgets
 from dpsvm_fast.model_selection.strategies import (
+    Part,
     Scoring,
     assigned_parts,
     noise_sources,
@@ -125,12 +126,15 @@ def test_one_record_changes_scores_by_the_sensitivity_at_most(
     y = np.array(labels) % k
     guesses = np.array(predicted)[: len(y)] % k
     kept = np.arange(len(y)) != where % len(y)
-    whole, less = counted.score(guesses, y), counted.score(guesses[kept], y[kept])
+    whole, less = (
+        counted.score(guesses, Part(None, y)),
+        counted.score(guesses[kept], Part(None, y[kept])),
+    )
     # A record more adds to the score of every candidate or leaves it: all in one direction.
     assert 0 <= whole - less <= counted.sensitivity
     other = y.copy()
     other[where % len(y)] = (other[where % len(y)] + 1) % k
-    assert abs(counted.score(guesses, other) - whole) <= counted.sensitivity
+    assert abs(counted.score(guesses, Part(None, other)) - whole) <= counted.sensitivity
 
 
 @pytest.mark.proof("private_selection", "The search as a program")
@@ -142,7 +146,7 @@ def test_weights_are_whole_numbers_in_the_ratio_asked_for() -> None:
     assert counted.sensitivity == 256
     alike = Scoring("balanced_errors", {0: 3.0, 1: 3.0})
     assert alike.sensitivity == 1
-    assert Scoring("errors", None).score([1, 0, 1], np.array([1, 1, 1])) == 1
+    assert Scoring("errors", None).score([1, 0, 1], Part(None, np.array([1, 1, 1]))) == 1
 
 
 def exact_choice(mechanism: str, scores: list[int], rate: float) -> list[float]:

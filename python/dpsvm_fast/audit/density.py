@@ -105,7 +105,13 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
     first, second = worlds
     if isinstance(first, OutputWorld):
         solutions = [
-            w.plan.solution(w.rows.X, w.rows.codes, _core.NoiseSource(0), w.n_threads)
+            w.plan.solution(
+                w.rows.X,
+                w.rows.codes,
+                _core.NoiseSource(0),
+                w.n_threads,
+                weights=w.rows.loss_weights,
+            )
             for w in worlds
         ]
         noise = first.plan.weight_noise

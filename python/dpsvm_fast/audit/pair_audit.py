@@ -615,7 +615,9 @@ class OutputWorld(TrainedWorld):
     def noisy(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy weights, shape (n, n_scores, n_columns)."""
         rows = self.rows
-        solution = self.plan.solution(rows.X, rows.codes, source, self.n_threads)
+        solution = self.plan.solution(
+            rows.X, rows.codes, source, self.n_threads, weights=rows.loss_weights
+        )
         many = np.broadcast_to(solution, (n, *solution.shape))
         noisy: Array = self.plan.weight_noise.release_many(many, source, self.n_threads)
         return noisy

@@ -205,8 +205,10 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
             _descent(run, s),
             f"{_law(noise)}, {drawn(noise, source)}",
         )
+    of_person = ", the losses of a person with weights of 1 at most in all"
     return (
-        f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
+        f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}"
+        f"{of_person if statement.unit == 'person' else ''}",
         f"sensitivity of the exact minimiser: {factor}C x {s.lipschitz:.6g} x {s.row_norm:.6g} "
         f"= {s.exact:.6g}; solver error 2 x {s.solver_radius:.6g}; rounding {s.rounding:.6g}; "
         f"total {s.total:.6g}",

@@ -339,10 +339,10 @@ class PrivacyStatement(Statement):
             raise InvalidParameterError("caveats: floating-point noise must bring its caveat")
         if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
             raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
-        of_rows = self.noise is not None or any(part.last_iterate for part in self.parts)
-        if self.unit == "person" and of_rows:
+        of_rows = self.objective is not None or self.descent is not None
+        if self.unit == "person" and (of_rows or any(part.last_iterate for part in self.parts)):
             raise InvalidParameterError(
-                "unit: expected 'row' with noise on weights or in the objective, and for a last "
+                "unit: expected 'row' with noise in the objective, projected SGD or a last "
                 "iterate: these are bounds of one row's influence"
             )
 
@@ -735,7 +735,7 @@ class SelectionStatement(Statement):
     random_source : {"operating_system", "seed"}
     not_private_reasons : tuple of str
         Why the release is not private after all; empty when it is.
-    unit : {"row"}
+    unit : {"row", "person"}
         What neighbouring data sets differ in.
 
     Raises
@@ -767,7 +767,7 @@ class SelectionStatement(Statement):
     library_version: Text
     random_source: Source = "operating_system"
     not_private_reasons: tuple[Annotated[str, Words("reason")], ...] = ()
-    unit: Annotated[str, Options(*UNITS[:1])] = "row"
+    unit: Annotated[str, Options(*UNITS[:2])] = "row"
 
     def check(self) -> None:
         """Refuse a choice that is not of this strategy, or over another number of candidates."""
@@ -818,10 +818,10 @@ class SelectionStatement(Statement):
 
     def _derivation(self) -> tuple[str, ...]:
         """How the search spends."""
-        n = len(self.candidates)
+        n, owner = len(self.candidates), "person" if self.unit == "person" else "record"
         if self.stopping is None:
             how = (
-                f"every record is in one of {n + 1} parts, chosen without looking at it: one for "
+                f"every {owner} is in one of {n + 1} parts, chosen without looking at it: one for "
                 f"each of {n} candidates and one to choose by. It pays for its own part, so the "
                 "search costs the most expensive part, not the sum"
             )

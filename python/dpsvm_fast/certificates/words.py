@@ -247,6 +247,8 @@ SQUARES = f"{COLUMNS} and 11/8 (z^2 - 49/64)"
 
 NUMBER = ", and the number of rows times the fourth root of the number of features"
 
+CLASSES = "numbers of rows by their class"
+
 CELLS = "numbers of rows by the sign and size of their scores"
 
 METRICS = (
@@ -339,6 +341,7 @@ def summed(name: str, adjacency: str, mechanism: str = "") -> str:
         "anchors": f"{HALF}, in each cell",
         "whitening": PRODUCTS,
         "components": PRODUCTS,
+        "classes": CLASSES,
         "cells": CELLS,
         "metrics": METRICS,
         "training": GRADIENTS if mechanism == "gradient_perturbation" else CLIPPED,
@@ -556,7 +559,7 @@ def schema_words() -> dict[str, tuple[str, ...]]:
         *(steps + more for steps in (FULL, SAMPLED, LAST) for more in ("", REPEATED)),
         *(law + page for law in (GAUSSIAN, GAMMA) for page in dict.fromkeys(PROVED_IN.values())),
     ]
-    names = ("count", "centre", "anchors", "whitening", "components")
+    names = ("count", "classes", "centre", "anchors", "whitening", "components")
     more = ("means", "moments", "cells", "metrics")
     every = [
         (name, relation) for name in (*names, *more) for relation in ("add_remove", "replace_one")

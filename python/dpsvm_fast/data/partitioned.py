@@ -81,6 +81,7 @@ class ShardedRows:
     low_memory = False
     X: Any = None
     codes: Any = None
+    loss_weights: Any = None
 
     def __init__(
         self,

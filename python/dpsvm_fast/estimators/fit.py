@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from dpsvm_fast import _core
@@ -93,8 +94,7 @@ def private_fit(
     bounds = getattr(estimator, "bounds", None)
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
-    estimator._refuse_owners(facts)
-    plan = estimator.plan(facts)
+    plan = estimator.plan(estimator.owned(facts))
     how: Any = {"unit": facts.unit, "by_age": plan.by_age}
     if ledger is not None:
         ledger.check(plan.events, **how)
@@ -154,16 +154,31 @@ class PrivateEstimator(Released):
     # What a fit takes beside rows and labels: "groups", "sample_weight".
     _takes: tuple[str, ...] = ()
 
-    def _refuse_owners(self, facts: Facts) -> None:
-        """Refuse persons and weights where nothing is proved about them."""
-        refused = {"groups": facts.unit == "person", "sample_weight": facts.weighted}
-        for name, given in refused.items():
-            if given and name not in self._takes:
+    def owned(self, facts: Facts) -> Facts:
+        """The facts with weights of the parameters' own.
+
+        Raises
+        ------
+        InvalidParameterError
+            Persons or weights where nothing is proved about them.
+        """
+        own = (getattr(self, "class_weight", None), getattr(self, "max_weight", 1.0))
+        given = {
+            "groups": facts.unit == "person",
+            "sample_weight": facts.weighted,
+            "class_weight": own[0] is not None,
+            "max_weight": own[1] != 1.0,
+        }
+        facts = replace(facts, weighted=facts.weighted or own != (None, 1.0))
+        for name, there in given.items():
+            needed = name if name == "groups" else "sample_weight"
+            if there and needed not in self._takes:
                 raise InvalidParameterError(
                     f"{name}: {type(self).__name__} with these parameters protects single rows of "
                     "equal weight; PrivateLinearSVC with mechanism='gradient' protects persons "
                     "and takes weights"
                 )
+        return facts
 
     @property
     def _rests_on(self) -> str:
@@ -285,6 +300,17 @@ Trained = TypeVar("Trained", bound="PrivatelyTrained")
 
 class TrainedOnWeights(PrivatelyTrained):
     """Base of classifiers whose rows may have weights."""
+
+    class_weight: Any
+    max_weight: float
+
+    _takes = ("groups", "sample_weight")
+
+    def _scaled_C(self, C: float | None, n_classes: int) -> float | None:
+        """C for weights over the largest."""
+        named = self.class_weight or {}
+        others = 1.0 if len(named) < n_classes else 0.0
+        return None if C is None else C * self.max_weight * max(others, *named.values(), 0.0)
 
     @in_usual_arithmetic
     def fit(

@@ -392,8 +392,6 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
     noise_grid: param.NoiseGrid = "exact"
     verbose: param.Verbose = 0
 
-    _takes = ("groups", "sample_weight")
-
     @available_if(may_continue)  # type: ignore[untyped-decorator]
     @in_usual_arithmetic
     def partial_fit(
@@ -485,7 +483,7 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
             n_features=facts.n_columns,
             data_norm=self.data_norm,
             intercept_scaling=scaling if self.fit_intercept else 0.0,
-            C=self._scaled_C(facts.n_classes),
+            C=self._scaled_C(number_or_none(self.C), facts.n_classes),
             optimizer=self.optimizer,
             n_steps=None if n_steps is None else int(n_steps),
             sampling_rate=number_or_none(self.sampling_rate),
@@ -506,12 +504,6 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
             state=None if before is None else before.state,
             steps_before=0 if before is None else before.n_steps,
         )
-
-    def _scaled_C(self, n_classes: int) -> float | None:
-        """C for weights over the largest."""
-        C, named = number_or_none(self.C), self.class_weight or {}
-        others = 1.0 if len(named) < n_classes else 0.0
-        return None if C is None else C * self.max_weight * max(others, *named.values(), 0.0)
 
     def _accountant(self, facts: Facts) -> str:
         """Which accountants hold: that of the last iterate is about rows of equal weight."""

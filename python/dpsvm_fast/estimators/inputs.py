@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -398,6 +397,8 @@ class Owners(NamedTuple):
 
 
 NO_ROWS = np.empty(0, dtype=np.int64)
+# Factors of losses below this are none: the solvers bound what is lost below the range of doubles.
+LEAST_WEIGHT = 2.0**-60
 # Weights of persons count in multiples of this, which half of is on the grid of sums of rows.
 WEIGHT_GRID = 2.0**-19
 
@@ -572,9 +573,12 @@ class ArrayRows:
         self._max_weight = float(getattr(estimator, "max_weight", 1.0))
         self._class_weight = getattr(estimator, "class_weight", None)
         self._unit = "row" if groups is None else "person"
-        own = sample_weight is not None or self._max_weight != 1.0
+        self._given = sample_weight is not None
+        own = self._given or self._max_weight != 1.0
         self._weighted = own or self._class_weight is not None
         self._owners: Owners | None = None
+        # Of the losses of each class.
+        self._factors: NDArray[np.float64] | None = None
         # Validation writes what it learns about X onto the copy.
         self._probe = copy.copy(estimator)
         # Index of the class of every row, once they are read.
@@ -598,7 +602,7 @@ class ArrayRows:
             sparse=sparse_table(self.X),
             feature_names=self._names,
             unit=self._unit,
-            weighted=self._weighted,
+            weighted=self._given,
         )
 
     def read(self) -> None:
@@ -622,8 +626,8 @@ class ArrayRows:
             self.codes = np.zeros(self.X.shape[0], dtype=np.int64)
         if self._periods is not None and len(self._periods) != self.n_here:
             raise ValueError("periods: expected one for each row of X")
-        if self._class_weight is not None:
-            class_factors(self._class_weight, self.classes)
+        if isinstance(self._class_weight, dict):
+            self._factors = class_factors(self._class_weight, self.classes)
         if self._groups is not None or self._weighted:
             found = owners(self._groups, self._weights, self.n_here, self._max_weight)
             self.X, self.codes = found.ordered(self.X, self.codes)
@@ -652,6 +656,46 @@ class ArrayRows:
         """All rows are in this process."""
         return int(self.X.shape[0])
 
+    @property
+    def loss_weights(self) -> NDArray[np.float64] | None:
+        """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
+        if self._owners is None:
+            return None
+        found = self._shares()
+        if self._factors is not None:
+            found *= self._factors[self.codes]
+        found[found < LEAST_WEIGHT] = 0.0
+        return found if (found != 1.0).any() else None
+
+    def _shares(self) -> NDArray[np.float64]:
+        """What each row is of its person, at most 1 for all its rows."""
+        assert self._owners is not None
+        persons, weights = self._owners.persons, self._owners.weights
+        found = weights.copy() if weights.size else np.ones(self.n_here)
+        if persons.size:
+            sizes = np.diff(persons)
+            # A little more than the sum, so that no rounding lets a person have more than 1.
+            sums = np.add.reduceat(found, persons[:-1]) * (1.0 + (sizes + 4) * 2.0**-52)
+            found[persons[0] :] /= np.repeat(np.maximum(sums, 1.0), sizes)
+        return found
+
+    def class_counts(self) -> NDArray[np.float64]:
+        """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
+        assert self._owners is not None
+        persons, shares = self._owners.persons, self._shares()
+        starts = np.arange(self.n_here)
+        if persons.size:
+            starts = np.append(starts[: persons[0]], persons[:-1])
+        counts = np.empty(self.classes.size)
+        for k in range(self.classes.size):
+            own = np.add.reduceat(shares * (self.codes == k), starts)
+            counts[k] = int(np.floor(own * 2.0**20).astype(np.int64).sum()) * 2.0**-20
+        return counts
+
+    def balance(self, factors: NDArray[np.float64]) -> None:
+        """Weigh classes by released numbers."""
+        self._factors = factors
+
     def records(self, public: PublicMap) -> _core.Records:
         """The mapped rows, whose sums are exact."""
         X, n_classes = self.X, self.classes.size if self._labelled else 2
@@ -664,8 +708,8 @@ class ArrayRows:
 
     def weigh(self, records: _core.Records) -> None:
         """Give rows the weights of their classes."""
-        if self._class_weight is not None:
-            records.weigh(class_factors(self._class_weight, self.classes))
+        if self._factors is not None:
+            records.weigh(self._factors)
 
     def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Exact sums of the mapped entries of each column and of their squares."""
@@ -714,21 +758,29 @@ def _person_moments(
     """Sums of the persons' averages of mapped entries and of their squares, in units of 2**-20."""
     middle = int(SQUARE_OFFSET * 2**20)
     first, second = np.zeros((2, X.shape[1]), dtype=np.int64)
-    for start, end in pairwise(persons):
-        total, squares = np.zeros((2, X.shape[1]), dtype=np.int64)
-        for block in row_blocks(X[start:end]):
-            rows = X[start:end][block]
-            rows = rows.toarray() if sparse.issparse(rows) else rows
-            with np.errstate(over="ignore"):
-                entries = np.clip((rows.astype(np.float64) - offset) * scale, -1.0, 1.0)
-            units = np.rint(entries * 2**20).astype(np.int64)
-            total += units.sum(axis=0)
-            squares += (-(-units * units // 2**20)).sum(axis=0)
-        size = int(end - start)
+    begun = np.zeros((2, X.shape[1]), dtype=np.int64)
+    several = X[persons[0] :]
+    for block in row_blocks(several):
+        rows = several[block]
+        rows = rows.toarray() if sparse.issparse(rows) else rows
+        with np.errstate(over="ignore"):
+            entries = np.clip((rows.astype(np.float64) - offset) * scale, -1.0, 1.0)
+        units = np.rint(entries * 2**20).astype(np.int64)
+        # Ends of the persons who end here; of another the block has a part, which is carried on.
+        low = block.start + persons[0]
+        done = slice(*np.searchsorted(persons, [low, low + len(units)], side="right"))
+        ends = persons[done] - low
+        starts = np.concatenate([[0], ends[ends < len(units)]])
+        squares = -(-units * units // 2**20)
+        total, square = (np.add.reduceat(each, starts, axis=0) for each in (units, squares))
+        total[0], square[0] = total[0] + begun[0], square[0] + begun[1]
+        begun = np.stack([total[-1], square[-1]]) if len(starts) > len(ends) else 0 * begun
+        total, square = total[: len(ends)], square[: len(ends)]
+        size = np.diff(persons)[done.start - 1 : done.stop - 1, np.newaxis]
         means = np.sign(total) * (np.abs(total) // size)
-        apart = -(-squares // size) - middle
-        first += np.sign(means) * (np.abs(means) * (DRAWN - 1) // DRAWN)
-        second += middle + np.sign(apart) * (np.abs(apart) * (DRAWN - 1) // DRAWN)
+        apart = -(-square // size) - middle
+        first += (np.sign(means) * (np.abs(means) * (DRAWN - 1) // DRAWN)).sum(axis=0)
+        second += (middle + np.sign(apart) * (np.abs(apart) * (DRAWN - 1) // DRAWN)).sum(axis=0)
     return first, second
 
 

@@ -100,9 +100,11 @@ class PrivateKernelSVC(PipelineClassifier):
         Whether features are computed anew, block by block, in every pass over the rows, instead of
         being kept (8 D bytes a row). "auto" keeps up to 256 MiB. Never changes the result; of
         "gradient" only, the other mechanisms keep them.
-    class_weight : dict or None, default=None
+    class_weight : dict, "balanced" or None, default=None
         Public weights of the losses, one a label; 1 for labels that are not named. Only their
-        ratios count: the largest is 1, and the noise is for that.
+        ratios count: the largest is 1, and the noise is for that. "balanced" releases noisy numbers
+        of rows of each class, for 2 % of the squared Gaussian parameter, and weighs each class by
+        their inverse; of ``mechanism="gradient"`` only.
     max_weight : float > 0, default=1.0
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
         of one person add up to one at most.
@@ -205,7 +207,7 @@ class PrivateKernelSVC(PipelineClassifier):
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
     low_memory: param.AutoFlag = "auto"
-    class_weight: param.ClassWeight = None
+    class_weight: param.BalancedClassWeight = None
     max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None

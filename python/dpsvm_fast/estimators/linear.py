@@ -68,7 +68,7 @@ class PipelineClassifier(Probabilities, TrainedOnWeights):
     @property
     def _takes(self) -> tuple[str, ...]:  # type: ignore[override]
         """What a fit takes beside rows and labels."""
-        return ("groups", "sample_weight") if self._trainer() == "gradient" else ()
+        return () if self._trainer() == "objective" else super()._takes
 
     def _trainer(self) -> str:
         """How the weights are trained."""
@@ -86,6 +86,13 @@ class PipelineClassifier(Probabilities, TrainedOnWeights):
         if self.whiten is True and self.delta == 0.0:
             raise InvalidParameterError.of(
                 "whiten", got=True, accepted="'auto' or False with delta=0"
+            )
+        if self.class_weight == "balanced" and trainer != "gradient":
+            raise InvalidParameterError.of(
+                "class_weight",
+                got="balanced",
+                accepted="None or a dict of public weights without mechanism='gradient': noisy "
+                "numbers of rows of each class have a price in Gaussian noise",
             )
         centred = trainer == "gradient" or not facts.sparse
         if self.whiten is True and not centred:
@@ -107,6 +114,7 @@ class PipelineClassifier(Probabilities, TrainedOnWeights):
             "centred": centred,
             "whiten": self.whiten,
             "public": public,
+            "balanced": self.class_weight == "balanced",
         }
 
     def _public_map(self, facts: Facts) -> PublicMap:
@@ -251,9 +259,11 @@ class PrivateLinearSVC(PipelineClassifier):
         rows and up to 0.01 less for few. "auto" is 1 for "objective" and "output".
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is noisy like the others.
-    class_weight : dict or None, default=None
+    class_weight : dict, "balanced" or None, default=None
         Public weights of the losses, one a label; 1 for labels that are not named. Only their
-        ratios count: the largest is 1, and the noise is for that.
+        ratios count: the largest is 1, and the noise is for that. "balanced" releases noisy numbers
+        of rows of each class, for 2 % of the squared Gaussian parameter, and weighs each class by
+        their inverse; of ``mechanism="gradient"`` only.
     max_weight : float > 0, default=1.0
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
         of one person add up to one at most.
@@ -371,7 +381,7 @@ class PrivateLinearSVC(PipelineClassifier):
     whiten: param.AutoFlag = "auto"
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
-    class_weight: param.ClassWeight = None
+    class_weight: param.BalancedClassWeight = None
     max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import PrivatelyTrained
+from dpsvm_fast.estimators.fit import TrainedOnWeights
 from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
@@ -36,7 +36,7 @@ EXACT_ONLY = {"tol": 1e-3, "max_iter": None}
 
 
 @dataclass(eq=False, repr=False)
-class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
+class OutputPerturbationSVC(Probabilities, TrainedOnWeights):
     r"""Multi-class linear SVM made private by noise on its trained weights.
 
     All classes are trained and released together, in one access to the data:
@@ -115,6 +115,12 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     max_iter : int or None, default=None
         Passes over the data at most (Newton steps for smooth losses) of the "exact" solver. None
         runs until certified, as the guarantee needs.
+    class_weight : dict or None, default=None
+        Public weights of the losses, one a label; 1 for labels that are not named. With
+        ``C="auto"`` only their ratios count; a number C multiplies the losses with these weights.
+    max_weight : float > 0, default=1.0
+        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
+        of one person add up to one at most: several rows count with their mean.
     random_state : int or None, default=None
         None takes the operating system's entropy. A seed makes the fit reproducible and thereby
         not private: a ``NotPrivateWarning``, and the statement says so.
@@ -214,6 +220,8 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     average: Annotated[str, one_of(*AVERAGES)] = "last"
     tol: param.DistanceTol = 1e-3
     max_iter: param.MaxIter = None
+    class_weight: param.ClassWeight = None
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None
@@ -230,12 +238,16 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
                     got=getattr(self, name),
                     accepted=f"{default!r} with solver={self.solver!r}, which does not use it",
                 )
+        if self.solver == "psgd" and (facts.unit == "person" or facts.weighted):
+            raise InvalidParameterError.of(
+                "solver", got="psgd", accepted="'exact' with groups or weights"
+            )
         loss = self._loss_of(facts.n_classes)
         scaling = number_or_none(self.intercept_scaling)
         if scaling is None:
             scaling = automatic_intercept_scaling(self.data_norm)
         scaling = scaling if self.fit_intercept else 0.0
-        C = number_or_none(self.C)
+        C = self._scaled_C(number_or_none(self.C), facts.n_classes)
         if C is None:
             C = automatic_C(
                 self.epsilon,

@@ -110,6 +110,7 @@ def class_weights(name: str, value: Any) -> dict[Any, float]:
 
 
 ClassWeight = Annotated[Any, or_word(None, class_weights)]
+BalancedClassWeight = Annotated[Any, or_word(None, or_word("balanced", class_weights))]
 Epsilon = Annotated[float, plain(check.check_epsilon)]
 Delta = Annotated[float, plain(check.check_delta)]
 Adjacency = Annotated[str, plain(check.check_adjacency)]

@@ -480,7 +480,12 @@ class OutputPerturbation(WeightsPlan):
     def run(self, rows: Rows, source: NoiseSource) -> NDArray[np.float64]:
         """Noisy weights of rows with labels."""
         weights = self.solution(
-            rows.X, rows.codes, source, rows.n_threads, low_memory=rows.low_memory
+            rows.X,
+            rows.codes,
+            source,
+            rows.n_threads,
+            weights=rows.loss_weights,
+            low_memory=rows.low_memory,
         )
         return self.release(weights, source, n_threads=rows.n_threads)
 
@@ -491,10 +496,13 @@ class OutputPerturbation(WeightsPlan):
         source: NoiseSource,
         n_threads: int,
         *,
+        weights: NDArray[np.float64] | None = None,
         near: NDArray[np.float64] | None = None,
         low_memory: bool = False,
     ) -> NDArray[np.float64]:
         """Weights within ``radius`` of the minimiser or the iterate, without noise. Private.
+
+        Losses are multiplied by ``weights``, which are at most 1 for all rows of a person.
 
         Regularised towards weights released before where there are some ``near``: their half
         squared distance times lambda is the penalty of 0 and a linear term.
@@ -527,6 +535,7 @@ class OutputPerturbation(WeightsPlan):
                 "solve_crammer_singer",
                 X,
                 codes,
+                weights,
                 n_classes=self.loss.n_classes,
                 C=self.C,
                 radius=self.radius,
@@ -536,6 +545,7 @@ class OutputPerturbation(WeightsPlan):
             "solve_smooth",
             X,
             codes,
+            weights,
             **self.loss.compiled,
             regularization=self.regularization,
             linear=None if near is None else -self.regularization * near,

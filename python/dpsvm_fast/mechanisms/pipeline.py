@@ -57,7 +57,7 @@ from dpsvm_fast.mechanisms.rows import (
     mapped_rows,
     structure_of,
 )
-from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_down
+from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_down, sqrt_up
 
 # Full-batch private gradient descent with every number from public facts and noisy counts.
 #
@@ -349,7 +349,9 @@ class Training:
             return noisy, solver.intercept_scaling
         near = None
         for _ in range(self.n_releases):
-            weights = solver.solution(mapped, rows.codes, source, n_threads, near=near)
+            weights = solver.solution(
+                mapped, rows.codes, source, n_threads, weights=rows.loss_weights, near=near
+            )
             near = solver.release(weights, source, n_threads=n_threads)
         assert near is not None
         return near, solver.intercept_scaling
@@ -358,6 +360,9 @@ class Training:
 TRAINERS = ("gradient", "objective", "output")
 # Shares of the squared Gaussian parameter, and of epsilon without Gaussian noise.
 CENTRE_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10
+# Of the squared Gaussian parameter, for numbers of rows of each class; and what they count for at
+# least, in deviations of their noise.
+CLASS_SHARE, LEAST_COUNT = 0.02, 3.0
 # Of the solvers, as in the estimators of their own.
 OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
 # Releases of weights with noise on them: later minimisers see the noise of earlier ones, and
@@ -452,6 +457,8 @@ class PrivateLinear(LinearPlan):
     fit_intercept: bool
     centred: bool = True
     whiten: bool | str = "auto"
+    # Whether classes are weighed by their noisy numbers of rows.
+    balanced: bool = False
     # No noise depends on it.
     public: PublicMap = field(default=PublicMap(), compare=False)
 
@@ -497,6 +504,30 @@ class PrivateLinear(LinearPlan):
         )
 
     @cached_property
+    def classes(self) -> NoisySum | None:
+        """Release of the numbers of rows of each class, where they make the weights of classes."""
+        if not self.balanced:
+            return None
+        facts: dict[str, Any] = {
+            "adjacency": self.adjacency,
+            "exact": self.noise_grid == "exact",
+            "clip_norm": 1.0,
+            "relation_factor": 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0),
+            "shape": (self.loss.n_classes,),
+            "mu": share_of(self.mu, CLASS_SHARE),
+        }
+        return NoisySum.of_multiples(2.0**-20, name="classes", **facts)
+
+    def _balance(self, rows: Any, source: _core.NoiseSource) -> None:
+        """Weigh each class by the inverse of its noisy number of rows; the rarest by 1."""
+        if self.classes is None:
+            return
+        noisy = self.classes.release(rows.class_counts(), source, rows.n_threads)
+        # What noise alone would be no more than counts as so much.
+        counts = np.maximum(noisy, max(1.0, LEAST_COUNT * self.classes.scale))
+        rows.balance(counts.min() / counts)
+
+    @cached_property
     def whitenings(self) -> tuple[NoisyMoments, ...]:
         """The releases after the first, where they may happen: each of rows whitened before."""
         wide = self.whiten == "auto" and self.n_features > MOST_FEATURES
@@ -518,8 +549,9 @@ class PrivateLinear(LinearPlan):
     @property
     def _before(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger is charged before the training."""
+        classes = () if self.classes is None else (self.classes.event,)
         centre = () if self.centre is None else (self.centre.event,)
-        return (*centre, *(moments.event for moments in self.whitenings))
+        return (*classes, *centre, *(moments.event for moments in self.whitenings))
 
     @cached_property
     def _rest(self) -> GaussianEvent:
@@ -567,6 +599,7 @@ class PrivateLinear(LinearPlan):
         wanted = self.whiten is True or (moments is not None and moments.worthwhile(count or 0.0))
         whitened = moments is not None and wanted
         sums: tuple[NoisySum, ...] = () if centre is None else (centre.sum,)
+        sums = sums if self.classes is None else (self.classes, *sums)
         mu = 0.0 if self.pure else self._rest.mu
         if whitened:
             return whitened, (*sums, *(each.sum for each in self.whitenings)), mu
@@ -696,6 +729,7 @@ class PrivateLinear(LinearPlan):
         count: float | None
         centre = whitening = None
         records: Any = None
+        self._balance(rows, source)
         if self.centre is not None or self.trainer == "gradient":
             records = rows.records(self.public)
         if self.centre is not None:

@@ -91,6 +91,10 @@ class Rows(Protocol):
     def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Exact sums of the mapped entries of each column and of their squares."""
 
+    @property
+    def loss_weights(self) -> NDArray[np.float64] | None:
+        """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
+
     def weigh(self, records: Any) -> None:
         """Give rows the weights of their classes, before they are trained on."""
 
@@ -176,7 +180,9 @@ class LinearPlan(Plan):
         return self.loss
 
 
-def certified(solver: str, X: Any, codes: NDArray[np.int64], **options: Any) -> Array:
+def certified(
+    solver: str, X: Any, codes: NDArray[np.int64], *weights: Array | None, **options: Any
+) -> Array:
     """Weights certified by a compiled solver. Private: never to be kept.
 
     Parameters
@@ -185,6 +191,8 @@ def certified(solver: str, X: Any, codes: NDArray[np.int64], **options: Any) -> 
         Name of the compiled function.
     X : ndarray or CSR matrix of shape (n_samples, n_features)
     codes : ndarray of shape (n_samples,)
+    *weights : ndarray of shape (n_samples,) or None
+        Factors of the losses, where the solver takes them.
     **options
         Of the solver.
 
@@ -193,10 +201,10 @@ def certified(solver: str, X: Any, codes: NDArray[np.int64], **options: Any) -> 
     CertificationError
         ``max_iter`` ran out, or rounding kept the certificate above the tolerance.
     """
-    weights, _ = getattr(_core, solver)(compiled_rows(X), codes, **options)
-    if weights is None:
+    found, _ = getattr(_core, solver)(compiled_rows(X), codes, *weights, **options)
+    if found is None:
         raise refused_certificate(limited=options["max_iter"] is not None)
-    return np.asarray(weights)
+    return np.asarray(found)
 
 
 def refused_certificate(*, limited: bool) -> CertificationError:

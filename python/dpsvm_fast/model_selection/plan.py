@@ -87,11 +87,13 @@ class Allotment:
         Of all its steps together.
     events : tuple of PrivacyEvent
         What they will spend.
+    unit : {"row", "person"}
     """
 
     estimator: Any
     budget: Budget
     events: Events
+    unit: str = "row"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +168,7 @@ def allot(candidate: Any, budget: Budget, facts: Facts) -> Allotment:
             budget.epsilon / sum(weights),
             budget.epsilon / max(weights),
         )
-    return Allotment(estimator, budget, planned(scale))
+    return Allotment(estimator, budget, planned(scale), facts.unit)
 
 
 def partition_budgets(search: Any, facts: Facts) -> Budgets:
@@ -392,7 +394,7 @@ class CandidateLedger(PrivacyLedger):
 
     def __init__(self, allotment: Allotment) -> None:
         budget = allotment.budget
-        super().__init__(budget.epsilon, budget.delta, budget.adjacency)
+        super().__init__(budget.epsilon, budget.delta, budget.adjacency, unit=allotment.unit)
         self._planned = allotment.events
         self._paid = 0
 

@@ -34,6 +34,7 @@ from dpsvm_fast.estimators.inputs import (
     classes_from_labels,
     encoded_labels,
     feature_facts,
+    owners,
     public_classes,
 )
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
@@ -42,13 +43,21 @@ from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection.plan import partition_budgets, stopping_budgets
 from dpsvm_fast.model_selection.strategies import (
     Chosen,
+    Part,
     PartitionPlan,
     Scoring,
     SearchPlan,
     StoppingPlan,
     label_step,
 )
-from dpsvm_fast.pipelines import OURS, Step, leaf_steps, private_steps, private_steps_instead
+from dpsvm_fast.pipelines import (
+    OURS,
+    Step,
+    leaf_steps,
+    private_steps,
+    private_steps_instead,
+    takes,
+)
 
 # The candidates of a search: copies of one estimator with the parameters of a grid.
 
@@ -161,6 +170,26 @@ def given_label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
     return True, sets[0]
 
 
+def given_max_weight(candidates: list[Any]) -> float:
+    """The weight that counts as one row in all candidates.
+
+    Raises
+    ------
+    InvalidParameterError
+        Candidates with different ones, or one that takes no weights.
+    """
+    taking = [
+        [s.estimator for s in private_steps(candidate) if "sample_weight" in takes(s.estimator)]
+        for candidate in candidates
+    ]
+    if not all(taking):
+        raise InvalidParameterError("sample_weight: expected candidates that take weights")
+    found = {step.max_weight for steps in taking for step in steps}
+    if len(found) > 1:
+        raise InvalidParameterError("max_weight: expected the same in all candidates")
+    return check.check_positive("max_weight", found.pop())
+
+
 def described(parameters: Mapping[str, Any]) -> str:
     """Public parameters of one candidate as text."""
     found = []
@@ -192,8 +221,12 @@ class SearchRows:
         As they were passed to ``fit``.
     """
 
-    def __init__(self, search: PrivateGridSearch, X: Any, y: Any) -> None:
+    def __init__(
+        self, search: PrivateGridSearch, X: Any, y: Any, groups: Any, sample_weight: Any
+    ) -> None:
         self.X, self.y, self._search = X, y, search
+        self._groups, self._weights = groups, sample_weight
+        self._owned, self._weighted = groups is not None, sample_weight is not None
         self.classes = search.label_set
         self.verbose = bool(search.verbose)
         self.published: dict[str, Any] = {}
@@ -209,17 +242,19 @@ class SearchRows:
             n_classes=2 if self.classes is None else self.classes.size,
             n_samples=self.n_rows if counted else None,
             sparse=sparse_table(self.X),
+            unit="person" if self._owned else "row",
+            weighted=self._weighted,
         )
 
     @property
     def n_rows(self) -> int:
-        """Number of rows; private with ``add_remove``."""
-        return int(self.y.shape[0])
+        """Number of rows, or of persons; private with ``add_remove``."""
+        return self.n_here if self._groups is None else int(self._groups[-1]) + 1
 
     @property
     def n_here(self) -> int:
         """Return the number of rows in this process."""
-        return self.n_rows
+        return int(self.y.shape[0])
 
     def read(self) -> None:
         """Check rows and labels, once.
@@ -254,11 +289,29 @@ class SearchRows:
             self.classes = classes_from_labels(self.y)
         if self.classes is not None:
             self.published["classes_"] = self.classes
+        if self._owned or self._weighted:
+            found = owners(self._groups, self._weights, self.n_here, search.max_weight)
+            if self._weights is not None:
+                self._weights = np.asarray(self._weights, dtype=np.float64)
+            if found.order is not None:
+                self.X, self.y = rows_at(self.X, found.order), self.y[found.order]
+                self._weights = None if self._weights is None else self._weights[found.order]
+            if self._owned:
+                n, several = self.n_here, found.persons
+                starts = np.append(np.arange(several[0]), several) if several.size else np.arange(n)
+                self._groups = np.searchsorted(starts, np.arange(n), side="right") - 1
         self._was_read = True
 
-    def some(self, members: NDArray[np.intp]) -> tuple[Any, NDArray[Any]]:
-        """The rows with these numbers, and their labels."""
-        return rows_at(self.X, members), self.y[members]
+    def some(self, members: NDArray[np.intp] | None) -> Part:
+        """The rows with these numbers, or those of such persons; all for None."""
+        if members is None:
+            return Part(self.X, self.y, self._groups, self._weights)
+        if self._groups is not None:
+            chosen = np.zeros(self.n_rows, dtype=bool)
+            chosen[members] = True
+            members = np.flatnonzero(chosen[self._groups])
+        own = (None if a is None else a[members] for a in (self._groups, self._weights))
+        return Part(rows_at(self.X, members), self.y[members], *own)
 
 
 def _first_step(candidate: Any) -> Any:
@@ -462,6 +515,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     ledger: PrivacyLedger | None = None
     verbose: param.Verbose = 0
 
+    _takes = ("groups", "sample_weight")
+
     best_estimator_: Any = field(init=False)
     best_params_: dict[str, Any] = field(init=False)
     best_index_: int = field(init=False)
@@ -469,7 +524,9 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     privacy_: SelectionStatement = field(init=False)
 
     @in_usual_arithmetic
-    def fit(self, X: Any, y: Any) -> PrivateGridSearch:
+    def fit(
+        self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None
+    ) -> PrivateGridSearch:
         """Search, spend the budget and publish the winner.
 
         Parameters
@@ -478,6 +535,12 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             What the candidates take.
         y : array-like of shape (n_samples,)
             Labels, each one of the candidates' ``classes``.
+        groups : array-like of shape (n_samples,), optional
+            The person that each row belongs to, as for the candidates: whole persons are then
+            protected. All rows of a person are in one part, and a score counts persons.
+        sample_weight : array-like of shape (n_samples,), optional
+            Private weights, clipped to the ``max_weight`` of the candidates, which is the same in
+            all. Every step that takes weights gets them, and so does the score.
 
         Returns
         -------
@@ -508,7 +571,9 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
                 + private_steps_instead(checked.learned)
             )
             refuse_or_warn(checked.ledger, "estimator", leak, PrivacyLeakWarning, stacklevel=4)
-        rows: Any = SearchRows(checked, X, y)
+        if sample_weight is not None:
+            checked.max_weight = given_max_weight(checked.candidates)
+        rows: Any = SearchRows(checked, X, y, groups, sample_weight)
         self.__dict__.update(private_fit(checked, rows))
         return self
 
@@ -522,6 +587,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     label_set: NDArray[Any] | None = field(init=False)
     learned: tuple[str, ...] = field(init=False)
     classes: NDArray[Any] | None = field(init=False)
+    # The weight that counts as one row.
+    max_weight = 1.0
 
     def checked(self) -> PrivateGridSearch:
         """A copy with its candidates, all parameters in their ranges; reads no data.
@@ -564,8 +631,14 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
                 "candidates without a public label set: with 'poisson' there may be no run"
             )
 
+    def owned(self, facts: Facts) -> Facts:
+        """The facts as they are: candidates know what they take, weights of errors are others."""
+        return facts
+
     def plan(self, facts: Facts) -> SearchPlan:
         """Budgets of all fits and of the choice."""
+        if facts.unit == "person" or facts.weighted:
+            self.counted = self.counted.of_persons(self.max_weight)
         partition = self.strategy == "partition"
         budgets = (partition_budgets if partition else stopping_budgets)(self, facts)
         return (PartitionPlan if partition else StoppingPlan)(
@@ -629,7 +702,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             refit=budgets.refit,
             caveats=self._caveats(plan),
             **occasion,
-        )
+        ).of_unit(budgets.branches[0].unit)
         for leaf in leaf_steps(released.estimator, ""):
             leaf.estimator.__dict__.pop("_continuation", None)
         steps = private_steps(released.estimator)

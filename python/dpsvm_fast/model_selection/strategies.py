@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import random
@@ -12,11 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
@@ -29,7 +31,7 @@ from dpsvm_fast.estimators.inputs import encoded_labels, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.plan import Plan
 from dpsvm_fast.model_selection.plan import Allotment, Budgets, CandidateLedger, part_sizes
-from dpsvm_fast.pipelines import leaf_steps, private_steps
+from dpsvm_fast.pipelines import leaf_steps, private_steps, takes
 from dpsvm_fast.validation import check_n_threads, check_option, check_positive
 
 # Records that every part is expected to have.
@@ -38,6 +40,22 @@ SMALLEST_PART = 50
 LOOK = 0.5
 # The process that looks; a fork of it does not.
 _looking = 0
+
+
+class Part(NamedTuple):
+    """Some of the rows, those of a person beside each other."""
+
+    X: Any
+    y: NDArray[Any]
+    # Numbers of persons, and weights, where there are any.
+    groups: NDArray[np.intp] | None = None
+    weights: NDArray[np.float64] | None = None
+
+    @property
+    def owners(self) -> dict[str, Any]:
+        """What a fit is told beside rows and labels."""
+        found = {"groups": self.groups, "sample_weight": self.weights}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -141,7 +159,7 @@ class SearchPlan(Plan):
         # Without a run there is no winner; then the first candidate is fitted, for the same price.
         index = max(chosen.index, 0)
         again = Fit(self.budgets.refits[index], sources.refit, None, rows.classes)
-        return Chosen(index, again.fitted(rows.X, rows.y), chosen.score)
+        return Chosen(index, again.fitted(rows.some(None)), chosen.score)
 
     @abstractmethod
     def choose(self, rows: Any, sources: Sources) -> Chosen:
@@ -154,7 +172,7 @@ class SearchPlan(Plan):
 
         Parameters
         ----------
-        tasks : list of (Allotment, X, y, X to score, y to score)
+        tasks : list of (Allotment, Part, Part to score)
         classes : ndarray or None
         seed : int or None
         """
@@ -162,8 +180,10 @@ class SearchPlan(Plan):
         workers = effective_n_jobs(self.n_jobs)
         n_threads = None if workers == 1 else max(1, check_n_threads(None) // workers)
         return Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs)(
-            delayed(fitted_and_scored)(Fit(allotment, own, n_threads, classes), self.scoring, *rows)
-            for (allotment, *rows), own in zip(tasks, seeds(seed, len(tasks)), strict=True)
+            delayed(fitted_and_scored)(
+                Fit(allotment, own, n_threads, classes), self.scoring, *parts
+            )
+            for (allotment, *parts), own in zip(tasks, seeds(seed, len(tasks)), strict=True)
         )
 
 
@@ -185,9 +205,9 @@ class PartitionPlan(SearchPlan):
             smallest = min(part_sizes(n, m, v))
         if smallest < SMALLEST_PART:
             raise InvalidParameterError(
-                f"param_grid: got {m} candidates and too few rows for that, expected at least "
-                f"{SMALLEST_PART} in each of {m + 1} parts, of which that to choose by is a share "
-                f"of {v:g}; fewer candidates or strategy='random_stopping' avoid it"
+                f"param_grid: got {m} candidates and too few rows, or persons, for that, expected "
+                f"at least {SMALLEST_PART} in each of {m + 1} parts, of which that to choose by is "
+                f"a share of {v:g}; fewer candidates or strategy='random_stopping' avoid it"
             )
 
     def choose(self, rows: Any, sources: Sources) -> Chosen:
@@ -207,7 +227,7 @@ class PartitionPlan(SearchPlan):
             )
         scored = rows.some(parts[0])
         tasks = [
-            (branch, *rows.some(part), *scored)
+            (branch, rows.some(part), scored)
             for branch, part in zip(branches, parts[1:], strict=True)
         ]
         results = self.fitted_and_scored(tasks, rows.classes, sources.fits)
@@ -227,9 +247,9 @@ def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.in
 def assigned_parts(
     n: int, n_candidates: int, validation_fraction: float, sources: Sources, *, counted: bool
 ) -> list[NDArray[np.intp]]:
-    """Row numbers of every part; no record has a say in who is where.
+    """Numbers of the rows, or persons, of every part; none of them has a say in who is where.
 
-    Where the number of rows is private every record draws its part independently, so that one more
+    Where their number is private every one of them draws its part independently, so that one more
     or fewer does not move the others. Where it is counted, positions are shuffled and cut up.
     Nobody is told.
     """
@@ -267,7 +287,8 @@ class StoppingPlan(SearchPlan):
         if n_runs == 0:
             return Chosen(-1, ConstantClassifier(rows.classes))
         drawn = [coins.randrange(len(branches)) for _ in range(n_runs)]
-        tasks = [(branches[index], rows.X, rows.y, rows.X, rows.y) for index in drawn]
+        whole = rows.some(None)
+        tasks = [(branches[index], whole, whole) for index in drawn]
         results = self.fitted_and_scored(tasks, rows.classes, sources.fits)
         exact = np.array([score for _, score in results], dtype=np.int64)
         noisy = exact + score_noise(self.budgets.selection, n_runs, sources.noise)
@@ -368,14 +389,17 @@ class Fit:
     classes: NDArray[Any] | None
     process: int = field(default_factory=os.getpid)
 
-    def fitted(self, X: Any, y: Any) -> Any:
+    def fitted(self, part: Part) -> Any:
         """A fitted copy, that can spend what the search has paid for and no more."""
         estimator = clone(self.allotment.estimator)
         step = label_step(estimator)
         if step is not None and step.classes is None:
             step.set_params(classes=self.classes)
         with self._prepared(estimator), within_search():
-            estimator.fit(X, y)
+            if part.owners:
+                _fit_owned(estimator, part)
+            else:
+                estimator.fit(part.X, part.y)
         return estimator
 
     @contextmanager
@@ -412,9 +436,19 @@ class Fit:
             estimator.set_params(**{name: before[name] for name in given})
 
 
-def fitted_and_scored(
-    how: Fit, scoring: Scoring, X: Any, y: Any, X_scored: Any, y_scored: Any
-) -> tuple[Any, int]:
+def _fit_owned(estimator: Any, part: Part) -> None:
+    """Fit on rows of persons, or with weights; each step is told what it takes."""
+    taken = {name for step in private_steps(estimator) for name in takes(step.estimator)}
+    with config_context(enable_metadata_routing=True):
+        for leaf in leaf_steps(estimator, ""):
+            asked = leaf.estimator.get_metadata_routing().fit.requests
+            if wanted := {name: name in takes(leaf.estimator) for name in taken & set(asked)}:
+                leaf.estimator.set_fit_request(**wanted)
+        own = {name: value for name, value in part.owners.items() if name in taken}
+        estimator.fit(part.X, part.y, **own)
+
+
+def fitted_and_scored(how: Fit, scoring: Scoring, part: Part, scored: Part) -> tuple[Any, int]:
     """A fitted copy and its score on other rows. The score is private.
 
     A worker ends when the process that searches does, also by SIGTERM or SIGKILL. Left alone it
@@ -425,8 +459,8 @@ def fitted_and_scored(
     if os.getppid() == how.process and _looking != os.getpid():
         _looking = os.getpid()
         threading.Thread(target=_look, args=(how.process,), daemon=True).start()
-    estimator = how.fitted(X, y)
-    return estimator, scoring.score(estimator.predict(X_scored), y_scored)
+    estimator = how.fitted(part)
+    return estimator, scoring.score(estimator.predict(scored.X), scored)
 
 
 def label_step(candidate: Any) -> Any | None:
@@ -471,7 +505,12 @@ class Scoring:
     sensitivity : int
         By how much one record changes a score: it adds nothing to those of candidates that are
         right about it, and its class's weight to the others.
+    max_weight : float or None
+        The weight of a row that counts as one, where persons or rows have weights; a person then
+        adds the mean of its rows, in units of 1/256, and less where its weights are below one.
     """
+
+    max_weight: float | None = None
 
     def __init__(self, scoring: Any, class_weight: Any) -> None:
         kind = check_option("scoring", scoring, SCORINGS)
@@ -509,19 +548,38 @@ class Scoring:
         if self.classes is not None:
             encoded_labels(y, self.classes)
 
-    def score(self, predicted: Any, y: NDArray[Any]) -> int:
+    def of_persons(self, max_weight: float) -> Scoring:
+        """The same for persons, or for rows with weights: in units of 1/256 of the largest."""
+        found = copy.copy(self)
+        found.max_weight = max_weight
+        if self.sensitivity == 1 and self.weights is not None:
+            found.weights = RESOLUTION * self.weights
+        found.sensitivity = RESOLUTION
+        return found
+
+    def score(self, predicted: Any, part: Part) -> int:
         """Weighted number of errors: private.
 
         Parameters
         ----------
-        predicted, y : array-like of shape (n_samples,)
+        predicted : array-like of shape (n_samples,)
+        part : Part
         """
-        wrong = np.asarray(predicted).reshape(-1) != y
+        wrong = np.asarray(predicted).reshape(-1) != part.y
         if self.weights is None or self.classes is None:
-            total = int(np.count_nonzero(wrong))
+            errors = wrong * (1 if self.max_weight is None else RESOLUTION)
         else:
-            total = int(self.weights[encoded_labels(y, self.classes)][wrong].sum())
-        return min(total, LARGEST_SCORE)
+            errors = self.weights[encoded_labels(part.y, self.classes)] * wrong
+        if self.max_weight is not None:
+            n, groups = len(wrong), part.groups
+            starts = np.arange(n) if groups is None else np.flatnonzero(np.diff(groups, prepend=-1))
+            share = np.ones(n)
+            if part.weights is not None:
+                share = np.minimum(part.weights, self.max_weight) / self.max_weight
+            # Both sums are taken in one order, so that no quotient exceeds the largest error.
+            lost, whole = (np.add.reduceat(own, starts) for own in (share * errors, share))
+            errors = np.floor(lost / np.maximum(whole, 1.0))
+        return int(min(errors.sum(), LARGEST_SCORE))
 
 
 # The number of runs of a search by random stopping, drawn exactly.

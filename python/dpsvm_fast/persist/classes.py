@@ -234,7 +234,7 @@ def _noises_from(where: str, record: Any, facts: Facts) -> dict[str, float]:
     return {name: POSITIVE.read(f"{where}.{name}", mu, facts) for name, mu in record.items()}
 
 
-RELEASES = ("centre", "count", "whitening", "training")
+RELEASES = ("centre", "count", "classes", "whitening", "training")
 
 MOST = 2**63 - 1
 

@@ -282,8 +282,8 @@ def _row(statement: PrivacyStatement, o: ObjectiveNoise) -> _Row | None:
 # Mechanisms that are made of noisy sums, and of which.
 PARTS = {
     "gradient_perturbation": ("training",),
-    "private_linear": ("centre", "whitening", "training"),
-    "private_kernel": ("count", "centre", "whitening", "training"),
+    "private_linear": ("classes", "centre", "whitening", "training"),
+    "private_kernel": ("count", "classes", "centre", "whitening", "training"),
     "private_center": ("centre",),
     "private_whitener": ("centre", "whitening"),
     "private_pca": ("components",),
@@ -303,11 +303,11 @@ NEEDED = {
     "private_standard_scaler": {"means", "moments"},
     "private_evaluation": {"metrics"},
 }
-SINGLE = ("count", "centre")
+SINGLE = ("count", "classes", "centre")
 # How often rows are whitened at most; elsewhere once.
 WHITENINGS = {"private_linear": 3, "private_kernel": 3}
-# A row is in one cell, or adds weighted numbers, of norm 1 together.
-COUNTED = ("cells", "metrics")
+# A row is in one class or cell, or adds weighted numbers, of norm 1 together.
+COUNTED = ("classes", "cells", "metrics")
 
 
 # What the weights of running sums are multiples of.
@@ -327,6 +327,7 @@ class _Sum(NamedTuple):
 
 SUMS = {
     "count": _Sum(2.0, "number", 1.0),
+    "classes": _Sum(math.sqrt(2.0), "vector", 2.0**-20),
     "centre": _Sum(2.0, "vector", 2.0**-20),
     "whitening": _Sum(math.sqrt(2.0), "square"),
     "components": _Sum(math.sqrt(2.0), "square"),

@@ -380,6 +380,8 @@ class Comparison:
             expected["moments" if both else "means"] = (d * (1 + both) + counted,)
         if counted and "centre" not in expected and facts.get("n_samples_") is not None:
             expected["count"] = (1,)
+        if given.get("class_weight") == "balanced":
+            expected["classes"] = (facts["classes_"]["shape"][0],)
         if "ellipsoids_" in facts:
             self._ellipsoids(s, facts, names)
         elif "coef_" in facts:

@@ -51,7 +51,7 @@ fn main() {
             low_memory: false,
         };
         let start = Instant::now();
-        let solution = solve(rows, &y, &settings, &Never).expect("finite data");
+        let solution = solve(rows, (&y, &[]), &settings, &Never).expect("finite data");
         times.push(start.elapsed().as_secs_f64() * 1e3);
         assert!(solution.radius <= settings.radius);
     }

@@ -69,7 +69,7 @@ const BOUNDS: RowBounds = RowBounds {
 fn run(data: &Data, settings: &CrammerSingerSettings) -> Solution {
     let shape = (data.n, data.d);
     let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
-    solve(rows, &data.y, settings, &Never).unwrap()
+    solve(rows, (&data.y, &[]), settings, &Never).unwrap()
 }
 
 fn distance(a: &Solution, b: &Solution) -> f64 {
@@ -120,7 +120,7 @@ fn layouts_and_memory_modes_agree() {
     let rows = Rows::new(Values::F64(&values), sparse, (data.n, data.d), BOUNDS).unwrap();
     let wanted = settings(&data, 1e-3);
     let dense = run(&data, &wanted);
-    let csr = solve(rows, &data.y, &wanted, &Never).unwrap();
+    let csr = solve(rows, (&data.y, &[]), &wanted, &Never).unwrap();
     assert!(distance(&dense, &csr) <= dense.radius + csr.radius);
     let low_memory = CrammerSingerSettings {
         low_memory: true,
@@ -172,7 +172,7 @@ fn interrupts_end_a_fit() {
         let shape = (data.n, data.d);
         let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
         let stop = After(Cell::new(looks));
-        let outcome = solve(rows, &data.y, &settings(&data, 1e-3), &stop);
+        let outcome = solve(rows, (&data.y, &[]), &settings(&data, 1e-3), &stop);
         assert!(matches!(outcome, Err(Error::Interrupted)));
     }
 }
@@ -184,7 +184,7 @@ fn what_cannot_be_solved_is_refused() {
     let refuse = |data: &Data, wanted: &CrammerSingerSettings| {
         let shape = (data.n, data.d);
         let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
-        match solve(rows, &data.y, wanted, &Never) {
+        match solve(rows, (&data.y, &[]), wanted, &Never) {
             Err(Error::InvalidArgument { name, .. }) => name,
             other => panic!("not refused: {other:?}"),
         }
@@ -244,7 +244,7 @@ fn nearly_equal_rows_are_solved_in_a_few_rounds() {
             cost: 5.0,
             ..settings(&data, 1e-3)
         };
-        let solution = solve(rows, &data.y, &wanted, &Never).unwrap();
+        let solution = solve(rows, (&data.y, &[]), &wanted, &Never).unwrap();
         assert!(solution.rounds <= 20, "{} rounds", solution.rounds);
     }
 }

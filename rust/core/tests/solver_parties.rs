@@ -61,7 +61,7 @@ fn few_rows_have_the_minimiser_of_the_full_problem() {
         for kind in ["huber", "softplus", "softmax_margin", "huber_ww"] {
             for lambda in [0.01, 3.0] {
                 let settings = settings(kind, lambda, 1e-6);
-                let full = solve(rows(&x), &y, None, &settings, &Never).unwrap();
+                let full = solve(rows(&x), (&y, &[]), None, &settings, &Never).unwrap();
                 let few = solve_few_rows(rows(&x), &y, &settings, &Never).unwrap();
                 assert!(few.gradient_norm <= settings.gradient_tol);
                 let (full, few) = (full.weights.unwrap(), few.weights.unwrap());
@@ -78,7 +78,7 @@ fn few_rows_have_the_minimiser_of_the_full_problem() {
 fn few_rows_need_little_work_over_all_columns() {
     let (x, y) = data(40);
     let settings = settings("huber", 0.01, 1e-5);
-    let full = solve(rows(&x), &y, None, &settings, &Never).unwrap();
+    let full = solve(rows(&x), (&y, &[]), None, &settings, &Never).unwrap();
     let few = solve_few_rows(rows(&x), &y, &settings, &Never).unwrap();
     assert!(full.gradients > 5, "{}", full.gradients);
     assert!(few.gradients <= 2, "{}", few.gradients);
@@ -119,7 +119,7 @@ fn parties_are_single_fits_on_any_number_of_threads() {
                 radius: radii[i],
                 ..singer(1)
             };
-            let single = dual_coordinate::solve(rows(x), y, &own, &Never).unwrap();
+            let single = dual_coordinate::solve(rows(x), (y, &[]), &own, &Never).unwrap();
             assert_eq!(part(&dual, i), single.weights.unwrap(), "{i} {threads}");
         }
     }

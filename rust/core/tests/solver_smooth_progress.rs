@@ -42,7 +42,7 @@ fn steps(name: &str, scores: usize, smoothing: f64, regularization: f64) -> u64 
         threads: 1,
         low_memory: false,
     };
-    let found = solve(rows, &y, Some(&linear), &settings, &Never).unwrap();
+    let found = solve(rows, (&y, &[]), Some(&linear), &settings, &Never).unwrap();
     assert!(
         found.weights.is_some(),
         "{name} {smoothing} {regularization}: {}",

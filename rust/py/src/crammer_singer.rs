@@ -5,7 +5,7 @@ use crate::gate;
 use crate::options::options;
 use dpsvm_core::rows::view::RowBounds;
 use dpsvm_core::solver::crammer_singer::{CrammerSingerSettings, solve};
-use numpy::PyArray2;
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -28,12 +28,13 @@ type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, Bound<'py, PyDict>);
 
 /// Certified Crammer-Singer minimiser.
 #[pyfunction]
-#[pyo3(signature = (X, y, **options))]
+#[pyo3(signature = (X, y, weights=None, **options))]
 #[allow(non_snake_case)]
 fn solve_crammer_singer<'py>(
     py: Python<'py>,
     X: &Bound<'py, PyAny>,
     y: &Bound<'py, PyAny>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Fitted<'py>> {
     let options = Options::read(options)?;
@@ -52,7 +53,9 @@ fn solve_crammer_singer<'py>(
         threads: options.n_threads,
         low_memory: options.low_memory,
     };
-    let y = y.as_slice()?;
+    let weights = weights.map(PyArrayMethods::readonly);
+    let weights = weights.as_ref().map_or(Ok(&[][..]), |w| w.as_slice())?;
+    let y = (y.as_slice()?, weights);
     let solution = gate::run(py, |interrupt| solve(rows, y, &settings, interrupt))?;
     let info = PyDict::new(py);
     info.set_item("radius", solution.radius)?;

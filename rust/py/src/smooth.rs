@@ -8,7 +8,8 @@ use dpsvm_core::rows::view::RowBounds;
 use dpsvm_core::solver::smooth::{SmoothSettings, solve, solve_batch};
 use dpsvm_core::{Error, loss::smooth::SmoothLoss};
 use numpy::{
-    PyArray1, PyArray2, PyArray3, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods,
+    PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3,
+    PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -56,12 +57,13 @@ type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, Bound<'py, PyDict>);
 
 /// Certified minimiser of a smooth loss.
 #[pyfunction]
-#[pyo3(signature = (X, y, **options))]
+#[pyo3(signature = (X, y, weights=None, **options))]
 #[allow(non_snake_case)]
 fn solve_smooth<'py>(
     py: Python<'py>,
     X: &Bound<'py, PyAny>,
     y: &Bound<'py, PyAny>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Fitted<'py>> {
     let o = Options::read(options)?;
@@ -81,7 +83,9 @@ fn solve_smooth<'py>(
         low_memory: o.low_memory,
     };
     let linear = o.linear.as_ref().map(|b| contiguous(b, "linear"));
-    let (y, linear) = (y.as_slice()?, linear.transpose()?);
+    let weights = weights.map(PyArrayMethods::readonly);
+    let weights = weights.as_ref().map_or(Ok(&[][..]), |w| w.as_slice())?;
+    let (y, linear) = ((y.as_slice()?, weights), linear.transpose()?);
     let solution = gate::run(py, |interrupt| solve(rows, y, linear, &settings, interrupt))?;
     let info = PyDict::new(py);
     info.set_item("gradient_norm", solution.gradient_norm)?;

@@ -17,3 +17,16 @@ pub(crate) fn check_labels(labels: &[i64], n_rows: usize, n_classes: usize) -> R
     }
     Ok(())
 }
+
+/// Refuses weights that are not one number from 0 to 1 for each row, or none at all.
+///
+/// # Errors
+/// See above; weights are not told.
+pub(crate) fn check_weights(weights: &[f64], n_rows: usize) -> Result<()> {
+    let fits = weights.is_empty() || weights.len() == n_rows;
+    if !fits || !weights.iter().all(|w| (0.0..=1.0).contains(w)) {
+        let message = "expected one number from 0 to 1 for each row, or none";
+        return Err(Error::invalid("weights", message));
+    }
+    Ok(())
+}

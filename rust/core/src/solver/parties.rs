@@ -174,7 +174,7 @@ pub fn crammer_singer(
                 threads: 1,
                 ..*settings
             };
-            Ok(crammer_singer::solve(rows, labels, &own, interrupt)?.weights)
+            Ok(crammer_singer::solve(rows, (labels, &[]), &own, interrupt)?.weights)
         },
     )
 }

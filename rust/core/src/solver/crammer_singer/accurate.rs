@@ -21,7 +21,7 @@ fn score<L: WeightLayout>(row: Row<'_>, layout: L, weights: &[f64], class: usize
 }
 
 /// Upper bound on the sum of the gaps of `rows` at `weights`, whose largest class norm is at most
-/// `longest`. A row misses the simplex by at most `miss(c)` in the 1-norm.
+/// `longest`. A row misses the simplex by at most `miss(c, C)` in the 1-norm.
 ///
 /// # Errors
 /// No memory.
@@ -32,16 +32,16 @@ pub fn gap<L: WeightLayout>(
     longest: f64,
     dual: &[f64],
     rows: &[u32],
-    miss: impl Fn(&[f64]) -> f64,
+    miss: impl Fn(&[f64], f64) -> f64,
 ) -> Result<f64> {
-    let (classes, cost) = (problem.classes, problem.cost);
+    let classes = problem.classes;
     let mut buffer = RowBuffer::default();
     let mut scores = filled(classes, (0.0, 0.0))?;
     let mut total = 0.0;
     for i in rows {
         let i = *i as usize;
         let row = problem.store.row(i, &mut buffer);
-        let own = problem.label[i] as usize;
+        let (own, cost) = (problem.label[i] as usize, problem.cost_of(i));
         for (k, slot) in scores.iter_mut().enumerate() {
             let (high, low) = score(row, layout, weights, k);
             let (high, error) = two_sum(high, if k == own { -1.0 } else { 0.0 });
@@ -58,7 +58,7 @@ pub fn gap<L: WeightLayout>(
         let length = (row.value.len() + classes) as f64 + 8.0;
         let eta = 4.0 * length * length * ROUNDOFF * ROUNDOFF * (longest + 1.0);
         // As in the certificate: the miss is laid where it costs least.
-        let miss = miss(c);
+        let miss = miss(c, cost);
         let (mut sum, mut farthest, mut nearest) = (0.0, 0.0_f64, f64::INFINITY);
         for k in 0..classes {
             let behind = difference(scores[best], scores[k]).max(0.0);

@@ -103,8 +103,15 @@ pub fn certify<L: WeightLayout>(
         let parts = map_blocks(problem.pool.as_deref(), rows, interrupt, |block| {
             let rows = &unsure[block * ACCURATE_BLOCK..];
             let rows = &rows[..rows.len().min(ACCURATE_BLOCK)];
-            let miss = |c: &[f64]| feasibility_error(c, problem.cost);
-            accurate::gap(problem, layout, &weights, longest, dual, rows, miss)
+            accurate::gap(
+                problem,
+                layout,
+                &weights,
+                longest,
+                dual,
+                rows,
+                feasibility_error,
+            )
         })?;
         bound = parts.iter().sum();
     }
@@ -173,7 +180,6 @@ impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Self::Output {
         let classes = self.problem.classes;
-        let cost = self.problem.cost;
         let mut weights = zeros(self.layout.stored())?;
         let mut alpha = zeros(self.layout.padded_classes())?;
         let mut buffer = RowBuffer::default();
@@ -181,6 +187,7 @@ impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
         let (mut magnitude, mut drift) = (0.0, 0.0);
         for i in self.rows {
             let own = self.problem.label[i] as usize;
+            let cost = self.problem.cost_of(i);
             let dual = &self.dual[i * classes..(i + 1) * classes];
             if dual[own] == cost || self.problem.square[i] == 0.0 {
                 continue;
@@ -265,7 +272,6 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<BlockGap> {
         let classes = self.problem.classes;
-        let cost = self.problem.cost;
         let mut scores = zeros(self.layout.padded_classes())?;
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
@@ -277,6 +283,7 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
             let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
             self.layout.scores(simd, row, self.weights, &mut scores);
             let own = self.problem.label[i] as usize;
+            let cost = self.problem.cost_of(i);
             let dual = &self.dual[i * classes..(i + 1) * classes];
             let (best, top, second) = leading(&scores[..classes], own);
             let depth = self.layout.score_depth(row.value.len(), S::F64_LANES) + 2.0;

@@ -45,13 +45,14 @@ pub struct Solution {
     pub rounds: u64,
 }
 
-/// Minimises the Crammer-Singer objective to a certified distance.
+/// Minimises the Crammer-Singer objective to a certified distance. Beside the labels are the weights
+/// of the rows, from 0 to 1 each, or nothing for 1.
 ///
 /// # Errors
 /// Arguments out of range, values that are not finite, no memory, interrupt.
 pub fn solve(
     rows: Rows<'_>,
-    labels: &[i64],
+    labels: (&[i64], &[f64]),
     settings: &CrammerSingerSettings,
     interrupt: &dyn Interrupt,
 ) -> Result<Solution> {

@@ -41,7 +41,6 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<f64> {
         let classes = self.problem.classes;
-        let cost = self.problem.cost;
         let mut scores = zeros::<T>(self.layout.padded_classes())?;
         let mut moved = zeros::<T>(self.layout.padded_classes())?;
         let mut next = zeros(classes)?;
@@ -61,6 +60,7 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
             let own = self.problem.label[i] as usize;
             let dual = &mut self.dual[i * classes..(i + 1) * classes];
             let (best, top, second) = leading(&scores[..classes], own);
+            let cost = self.problem.cost_of(i);
             if dual[best] == cost {
                 if top - second <= self.slack {
                     self.resting.push(i as u32);

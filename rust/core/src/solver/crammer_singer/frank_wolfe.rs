@@ -49,17 +49,18 @@ pub fn step<L: WeightLayout>(
         1.0
     };
     let rows = dual.chunks_exact_mut(problem.classes);
-    for (c, vertex) in rows.zip(&vertices) {
+    for (i, (c, vertex)) in rows.zip(&vertices).enumerate() {
+        let cost = problem.cost_of(i);
         if length == 1.0 {
             c.fill(0.0);
-            c[*vertex as usize] = problem.cost;
-        } else if c[*vertex as usize] != problem.cost {
+            c[*vertex as usize] = cost;
+        } else if c[*vertex as usize] != cost {
             let mut rest = 0.0;
             for (k, c) in c.iter_mut().enumerate() {
                 *c *= 1.0 - length;
                 rest += if k == *vertex as usize { 0.0 } else { *c };
             }
-            c[*vertex as usize] = (problem.cost - rest).max(0.0);
+            c[*vertex as usize] = (cost - rest).max(0.0);
         }
     }
     Ok(())
@@ -79,7 +80,7 @@ impl<L: WeightLayout> Kernel for Vertices<'_, '_, L> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Self::Output {
-        let (classes, cost) = (self.problem.classes, self.problem.cost);
+        let classes = self.problem.classes;
         let mut scores = zeros(self.layout.padded_classes())?;
         let mut move_by = zeros(self.layout.padded_classes())?;
         let mut target = zeros(self.layout.stored())?;
@@ -99,6 +100,7 @@ impl<L: WeightLayout> Kernel for Vertices<'_, '_, L> {
             }
             vertices.push(best as u32);
             if best != own {
+                let cost = self.problem.cost_of(i);
                 move_by[own] = cost;
                 move_by[best] = -cost;
                 self.layout.update(simd, row, &mut target, &move_by);

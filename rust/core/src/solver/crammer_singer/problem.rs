@@ -6,6 +6,8 @@
 //! P(V) = 1/2 ||V||_F^2 + C sum_i max_k (1[k != y_i] + <v_k - v_{y_i}, u_i>)
 //! ```
 //!
+//! A row may have a weight of at most 1: then its C is that times the weight, here and below.
+//!
 //! Dual, over one point `c_i` of the simplex `{c >= 0, sum_k c_k = C}` for each row, with
 //! `V(c) = sum_i (C e_{y_i} - c_i) u_i^T`:
 //!
@@ -32,7 +34,7 @@
 
 use crate::error::{Error, Result};
 use crate::rows::clip::sum_of_squares;
-use crate::rows::labels::check_labels;
+use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
 use crate::rows::view::{RowBuffer, Rows};
 use crate::runtime::interrupt::Interrupt;
@@ -75,6 +77,8 @@ pub struct Problem<'a> {
     pub columns: usize,
     /// C in the solver's units: `C 4^e`.
     pub cost: f64,
+    /// C of each row, times its weight; nothing where all weights are 1.
+    pub costs: Vec<f64>,
     /// Radius in the solver's units: `radius 2^e`.
     pub radius: f64,
     /// Weights in the user's units are the solver's times this, a power of two.
@@ -90,13 +94,14 @@ impl<'a> Problem<'a> {
     /// Settings out of range, labels out of range, values not finite, no memory, interrupt.
     pub fn new(
         rows: Rows<'a>,
-        labels: &[i64],
+        (labels, weights): (&[i64], &[f64]),
         settings: &CrammerSingerSettings,
         interrupt: &dyn Interrupt,
     ) -> Result<Self> {
         let (cost, radius, unscale) = scaled(&rows, settings)?;
         let classes = settings.classes;
         check_labels(labels, rows.n_rows(), classes)?;
+        check_weights(weights, rows.n_rows())?;
         let columns = rows.n_columns();
         let entries = rows.n_rows().saturating_mul(columns);
         let pool = pool_above(settings.threads, entries, PARALLEL_ENTRIES)?;
@@ -104,10 +109,16 @@ impl<'a> Problem<'a> {
         let (store, order) =
             Store::new(rows, classes, seed, low_memory, pool.as_deref(), interrupt)?;
         let label = mapped(&order, |i| labels[*i as usize] as u32)?;
-        let square = dispatch(Squares {
+        let mut square = dispatch(Squares {
             store: &store,
             rows: order.len(),
         });
+        let own = if weights.is_empty() { &[][..] } else { &order };
+        let costs = mapped(own, |i| cost * weights[*i as usize])?;
+        // A row without weight adds as little as one of zeros.
+        for (square, cost) in square.iter_mut().zip(&costs) {
+            *square = if *cost == 0.0 { 0.0 } else { *square };
+        }
         Ok(Self {
             store,
             label,
@@ -115,10 +126,17 @@ impl<'a> Problem<'a> {
             classes,
             columns,
             cost,
+            costs,
             radius,
             unscale,
             pool,
         })
+    }
+
+    /// C of a row.
+    #[inline(always)]
+    pub fn cost_of(&self, row: usize) -> f64 {
+        self.costs.get(row).copied().unwrap_or(self.cost)
     }
 
     /// Number of rows.
@@ -140,7 +158,7 @@ impl<'a> Problem<'a> {
             } else {
                 (own + 1) % self.classes
             };
-            row[class] = self.cost;
+            row[class] = self.cost_of(i);
         }
         Ok(dual)
     }

@@ -7,13 +7,12 @@
 use crate::error::Result;
 use crate::layout::dense_tiles::{DenseTiles, TileScratch};
 use crate::linalg::gemm::Product;
-use crate::loss::smooth::SmoothLoss;
 use crate::rows::shuffled::Store;
 use crate::runtime::memory::{matrix, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use crate::simd::{Kernel, Real, Simd, dispatch};
 use crate::solver::smooth::newton_parts::dot;
-use crate::solver::smooth::problem::{Pass, Passes, RowSample};
+use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
 use rayon::ThreadPool;
 use std::ops::Range;
 
@@ -179,10 +178,7 @@ impl Passes for DensePasses<'_, '_> {
     }
 
     fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
-        let map = Gradient {
-            loss: pass.problem.loss,
-            label: &pass.problem.label,
-        };
+        let map = Gradient(pass.problem);
         let work = (&mut *self.double, &mut *self.states);
         self.sweep.run(weights, &map, work, total, pass)
     }
@@ -199,10 +195,7 @@ impl Passes for DensePasses<'_, '_> {
         for (narrow, x) in self.narrow.iter_mut().zip(v) {
             *narrow = (x * down) as f32;
         }
-        let map = Hessian {
-            loss: pass.problem.loss,
-            label: &pass.problem.label,
-        };
+        let map = Hessian(pass.problem);
         let work = (&mut *self.single, &mut *self.states);
         self.sweep.run(&self.narrow, &map, work, image, pass)?;
         for (out, x) in image.iter_mut().zip(v) {
@@ -226,22 +219,18 @@ impl Passes for DensePasses<'_, '_> {
 }
 
 /// Gradient of the loss; keeps the curvature for later products.
-struct Gradient<'p> {
-    /// The loss.
-    loss: SmoothLoss,
-    /// Class of each row.
-    label: &'p [u32],
-}
+struct Gradient<'p>(&'p SmoothProblem);
 
 impl TileMap<f64> for Gradient<'_> {
     #[inline(always)]
     fn apply<S: Simd>(&self, _simd: S, tile: Tile<'_, f64>) -> f64 {
-        let labels = &self.label[tile.rows];
         let rows = tile.scores.chunks_exact_mut(tile.stride);
         let states = tile.state.chunks_exact_mut(tile.stride);
         let mut size = 0.0;
-        for ((row, state), label) in rows.zip(states).zip(labels) {
-            self.loss.gradient_row(*label as usize, row, state);
+        for ((row, state), at) in rows.zip(states).zip(tile.rows) {
+            let label = self.0.label[at] as usize;
+            self.0.loss.gradient_row(label, row, state);
+            self.0.weigh(at, row);
             size += row.iter().map(|a| a * a).sum::<f64>().sqrt();
         }
         size
@@ -249,21 +238,17 @@ impl TileMap<f64> for Gradient<'_> {
 }
 
 /// Product with the Hessian of the loss.
-struct Hessian<'p> {
-    /// The loss.
-    loss: SmoothLoss,
-    /// Class of each row.
-    label: &'p [u32],
-}
+struct Hessian<'p>(&'p SmoothProblem);
 
 impl TileMap<f32> for Hessian<'_> {
     #[inline(always)]
     fn apply<S: Simd>(&self, simd: S, tile: Tile<'_, f32>) -> f64 {
-        let labels = &self.label[tile.rows];
         let rows = tile.scores.chunks_exact_mut(tile.stride);
         let states = tile.state.chunks_exact(tile.stride);
-        for ((row, state), label) in rows.zip(states).zip(labels) {
-            self.loss.hessian_row(simd, *label as usize, row, state);
+        for ((row, state), at) in rows.zip(states).zip(tile.rows) {
+            let label = self.0.label[at] as usize;
+            self.0.loss.hessian_row(simd, label, row, state);
+            self.0.weigh(at, row);
         }
         0.0
     }

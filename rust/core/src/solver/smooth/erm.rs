@@ -9,7 +9,7 @@
 //! [`crate::solver::smooth::problem`], the search in [`crate::solver::smooth::newton_cg`].
 
 use crate::error::{Error, Result};
-use crate::rows::labels::check_labels;
+use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
@@ -43,13 +43,14 @@ pub struct SmoothSolution {
     pub sample_products: u64,
 }
 
-/// Minimises J; `linear` is B, row after row, or nothing for 0.
+/// Minimises J; `linear` is B, row after row, or nothing for 0, and `weights` multiply the losses of
+/// the rows, from 0 to 1 each, or nothing for 1.
 ///
 /// # Errors
 /// Arguments out of range, values that are not finite, no memory, interrupt.
 pub fn solve(
     rows: Rows<'_>,
-    labels: &[i64],
+    (labels, weights): (&[i64], &[f64]),
     linear: Option<&[f64]>,
     settings: &SmoothSettings,
     interrupt: &dyn Interrupt,
@@ -60,12 +61,14 @@ pub fn solve(
     if let Some(linear) = linear {
         check_linear(linear, Some(k * d))?;
     }
+    check_weights(weights, rows.n_rows())?;
     let entries = rows.n_rows().saturating_mul(d);
     let pool = pool_above(settings.threads, entries, PARALLEL_ENTRIES)?;
     SmoothFit {
         stored: &Stored::new(rows, settings, pool.as_deref(), interrupt)?,
         pool,
         labels,
+        weights,
         linear,
         start: None,
         settings,
@@ -97,6 +100,7 @@ pub fn solve_few_rows(
         stored: &stored,
         pool: None,
         labels,
+        weights: &[],
         linear: None,
         start,
         settings,
@@ -152,6 +156,7 @@ pub fn solve_batch(
             stored: &stored,
             pool: None,
             labels,
+            weights: &[],
             linear: Some(linear),
             start: None,
             settings,
@@ -215,6 +220,7 @@ struct SmoothFit<'j, 'a> {
     stored: &'j Stored<'a>,
     pool: Option<Arc<ThreadPool>>,
     labels: &'j [i64],
+    weights: &'j [f64],
     linear: Option<&'j [f64]>,
     /// Where to begin, in the solver's units, score after score.
     start: Option<Vec<f64>>,
@@ -258,7 +264,7 @@ impl SmoothFit<'_, '_> {
             }
             None => None,
         };
-        let rows = (&*self.stored.order, self.labels);
+        let rows = (&*self.stored.order, self.labels, self.weights);
         let rest = (d, self.settings);
         let problem = SmoothProblem::new(&passes, rows, self.linear, &self.scaled, rest)?;
         let place = |at: usize| passes.position(at / d, passes.place(at % d));

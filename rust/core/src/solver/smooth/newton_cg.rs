@@ -226,8 +226,9 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         let gamma = |depth: f64| depth * ROUNDOFF / (1.0 - depth * ROUNDOFF).max(0.1);
         let (score_depth, sum_depth) = self.passes.depths();
         let scores = gamma(score_depth) * weights;
-        let rows = problem.len() as f64 * problem.loss.gradient_error(scores, weights);
-        let sums = gamma(sum_depth) * sizes;
+        let rows = problem.total * problem.loss.gradient_error(scores, weights);
+        // One rounding more for the weight of a row.
+        let sums = gamma(sum_depth + f64::from(!problem.weight.is_empty())) * sizes;
         let linear = norm(&problem.linear);
         let rest = 4.0 * ROUNDOFF * (data_norm + problem.lambda * weights + linear);
         // The bounds themselves are computed: a thousandth covers all of that.
@@ -247,8 +248,9 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         let relative = (point.norm / first).sqrt();
         let enough = 0.3 * self.problem.target / point.norm;
         let share = relative.min(LOOSEST).max(enough).min(0.5);
-        let rows = self.rows;
-        let curvature = |row| self.passes.curvature(row);
+        let (rows, problem) = (self.rows, self.problem);
+        let weight = |row: usize| problem.weight.get(row).map_or(1.0, |w| *w as f32);
+        let curvature = |row| self.passes.curvature(row) * weight(row);
         if SampleInverse::pays(self.problem, self.passes.store()) {
             let sample = self.pass(self.passes.sample());
             self.inverse = SampleInverse::new(self.passes.store(), curvature, sample)?;

@@ -17,6 +17,7 @@ use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{mapped, zeros};
+use crate::simd::Real;
 
 /// What the caller asks of the solver; plain public numbers.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +42,10 @@ pub struct SmoothSettings {
 pub struct SmoothProblem {
     /// Class of each row, in the solver's order.
     pub label: Vec<u32>,
+    /// Weight of each row, from 0 to 1; nothing where all are 1.
+    pub weight: Vec<f64>,
+    /// Upper bound of the sum of the weights.
+    pub total: f64,
     /// The loss.
     pub loss: SmoothLoss,
     /// Entries of a row, the intercept included.
@@ -62,13 +67,21 @@ impl SmoothProblem {
     /// No memory; labels and numbers have been checked.
     pub fn new<P: Passes>(
         passes: &P,
-        (order, labels): (&[u32], &[i64]),
+        (order, labels, weights): (&[u32], &[i64], &[f64]),
         linear: Option<&[f64]>,
         scaled: &Scaled,
         (columns, settings): (usize, &SmoothSettings),
     ) -> Result<Self> {
+        let own = if weights.is_empty() { &[] } else { order };
+        let total = weights.iter().sum::<f64>() * (1.0 + 1e-6);
         let mut problem = Self {
             label: mapped(order, |i| labels[*i as usize] as u32)?,
+            weight: mapped(own, |i| weights[*i as usize])?,
+            total: if weights.is_empty() {
+                order.len() as f64
+            } else {
+                total
+            },
             loss: settings.loss,
             columns,
             lambda: scaled.lambda,
@@ -86,6 +99,16 @@ impl SmoothProblem {
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.label.len()
+    }
+
+    /// Multiplies what a row adds by its weight.
+    #[inline(always)]
+    pub fn weigh<T: Real>(&self, row: usize, coefficients: &mut [T]) {
+        if let Some(weight) = self.weight.get(row) {
+            for a in coefficients {
+                *a = T::near(a.wide() * weight);
+            }
+        }
     }
 }
 
@@ -153,7 +176,7 @@ pub trait Passes {
         v: &[Self::Narrow],
         image: &mut [Self::Narrow],
     ) -> Result<f64>;
-    /// Curvature of a row where there is one score.
+    /// Curvature of a row where there is one score, without its weight.
     fn curvature(&self, row: usize) -> f32;
     /// Most roundings that a term of one score goes through, and a term of a sum over rows.
     fn depths(&self) -> (f64, f64);

@@ -70,7 +70,7 @@ pub fn start(
     };
     let scores = settings.loss.scores;
     let passes = DensePasses::new(&coordinates, None, n, (scores, rank))?;
-    let rows = (order, labels);
+    let rows = (order, labels, &[][..]);
     let problem = SmoothProblem::new(&passes, rows, None, &scaled, (rank, settings))?;
     let found = NewtonSearch::new(&problem, passes, interrupt)?.run(settings.max_steps)?;
     found

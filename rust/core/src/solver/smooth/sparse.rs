@@ -224,6 +224,7 @@ impl<T: Product> RowMap<T> for Gradient<'_> {
     fn apply<S: Simd>(&self, _simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64 {
         let label = self.0.label[row] as usize;
         self.0.loss.gradient_row(label, scores, state);
+        self.0.weigh(row, scores);
         let square: f64 = scores.iter().map(|a| a.wide() * a.wide()).sum();
         square.sqrt()
     }
@@ -237,6 +238,7 @@ impl RowMap<f32> for Hessian<'_> {
     fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [f32], state: &mut [f32]) -> f64 {
         let label = self.0.label[row] as usize;
         self.0.loss.hessian_row(simd, label, scores, state);
+        self.0.weigh(row, scores);
         0.0
     }
 }

@@ -149,7 +149,7 @@ fn empty(
     for i in batch {
         settle(
             &mut dual[i * problem.classes..][..problem.classes],
-            problem.cost,
+            problem.cost_of(set[*i] as usize),
         );
     }
     Ok(())
@@ -308,7 +308,7 @@ mod tests {
             threads: 1,
             low_memory: false,
         };
-        Problem::new(rows, y, &settings, &Never).unwrap()
+        Problem::new(rows, (y, &[]), &settings, &Never).unwrap()
     }
 
     /// `sum_i c_ik u_i` of every class.

@@ -201,7 +201,7 @@ impl<'p, 'd> Face<'p, 'd> {
 
     /// Moves `c` by `-length * step`, puts rows back on the simplex, and updates the scores.
     fn take(&mut self, free: &Free, step: &[f64], length: f64, limited: &[u32]) -> Result<()> {
-        let (classes, cost) = (self.problem.classes, self.problem.cost);
+        let classes = self.problem.classes;
         let class_of = |at: usize| free.start.partition_point(|s| *s <= at) - 1;
         let mut moved = zeros(step.len())?;
         let mut before = zeros(classes)?;
@@ -220,7 +220,7 @@ impl<'p, 'd> Face<'p, 'd> {
                     (c[k] - length * step[at]).max(0.0)
                 };
             }
-            settle(c, cost);
+            settle(c, self.problem.cost_of(self.set[i] as usize));
             for at in entries {
                 let k = class_of(*at as usize);
                 moved[*at as usize] = before[k] - c[k];
@@ -338,13 +338,14 @@ impl Kernel for Sweep<'_, '_, '_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> f64 {
         let face = self.face;
-        let (m, classes, cost) = (face.set.len(), face.problem.classes, face.problem.cost);
+        let (m, classes) = (face.set.len(), face.problem.classes);
         let (next, gradient) = self.room;
         let mut total = 0.0;
         let mut kept = 0;
         for at in 0..self.rows.len() {
             let i = self.rows[at] as usize;
-            let inverse = 1.0 / face.problem.square[face.set[i] as usize];
+            let own = face.set[i] as usize;
+            let (inverse, cost) = (1.0 / face.problem.square[own], face.problem.cost_of(own));
             let mut top = f64::NEG_INFINITY;
             for k in 0..classes {
                 gradient[k] = face.gradient(k, i);
