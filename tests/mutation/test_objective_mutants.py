@@ -24,6 +24,7 @@ from dpsvm_fast.mechanisms import output as output_module
 from dpsvm_fast.mechanisms.noise import WeightNoise
 from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.audit import ALPHA
+from oracles.plans import promised
 from twins.smooth_erm import Problem
 
 Patch = pytest.MonkeyPatch
@@ -43,7 +44,7 @@ def plan(**changes: Any) -> objective_module.ObjectivePerturbation:
 
 def certificate_holds(**changes: Any) -> bool:
     """Whether the statement's numbers follow from each other."""
-    return verify(plan(**changes).statement(library_version="0")).ok
+    return verify(promised(plan(**changes))).ok
 
 
 def scaled(module: Any, name: str, factor: float) -> Mutate:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsvm_fast.certificates import PrivacyStatement
+from dpsvm_fast.certificates.words import fit_assumptions
 from dpsvm_fast.estimators.inputs import ArrayRows
 
 
@@ -20,6 +22,15 @@ class PlainRows(ArrayRows):
         self.n_threads, self.low_memory, self.verbose = n_threads, False, False
         self._labelled, self._counted = True, False
         self._owners, self._class_weight, self._unit, self._weighted = None, None, "row", False
+
+
+def promised(plan: Any, **facts: Any) -> PrivacyStatement:
+    """The statement of a plan about a fit with given classes, by an operating system's noise."""
+    assumed = fit_assumptions("data_norm", (), plan.adjacency, labels="given")
+    found: PrivacyStatement = plan.statement(
+        **{"library_version": "1", "assumed_public": assumed} | facts
+    )
+    return found
 
 
 def planned(estimator: Any, X: Any, y: Any = None) -> tuple[Any, ArrayRows]:

@@ -12,11 +12,12 @@ import pytest
 from dpsvm_fast.accounting import composed_epsilon, gaussian_delta
 from dpsvm_fast.certificates import GaussianEvent, PrivacyStatement
 from dpsvm_fast.certificates.events import SubsampledGaussianEvent
-from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT, fit_assumptions
+from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation, LastIterateSums
 from dpsvm_fast.verification import verify
+from oracles.plans import promised
 from twins import gaussian as gaussian_twin
 
 BASE: dict[str, Any] = {
@@ -271,11 +272,6 @@ def test_auto_takes_the_accountant_with_less_noise_where_it_may() -> None:
     assert mechanism(**(asked | {"max_grad_norm": None})).keeps_state
 
 
-def statement(plan: GradientPerturbation, **facts: Any) -> PrivacyStatement:
-    assumed = fit_assumptions("data_norm", (), plan.adjacency, labels="given")
-    return plan.statement(**({"library_version": "1", "assumed_public": assumed} | facts))
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -290,44 +286,44 @@ def statement(plan: GradientPerturbation, **facts: Any) -> PrivacyStatement:
 )
 def test_the_statement_is_the_noise_and_can_be_checked(changes: dict[str, Any]) -> None:
     plan = mechanism(**changes)
-    promised = statement(plan)
-    (part,) = promised.parts
-    assert promised.events == plan.events
+    found = promised(plan)
+    (part,) = found.parts
+    assert found.events == plan.events
     assert (part.sigma, part.grid, part.shape) == (plan.noise.sigma, plan.noise.grid, (4, 51)) or (
         part.shape == (5, 51)
     )
     assert part.n_steps == plan.steps
     assert part.sampling_rate == plan.rate
-    assert (promised.epsilon, promised.delta) == (1.0, 1e-6)
-    assert promised.private
-    assert (FLOATING_POINT_CAVEAT in promised.caveats) == (plan.noise_grid == "float")
+    assert (found.epsilon, found.delta) == (1.0, 1e-6)
+    assert found.private
+    assert (FLOATING_POINT_CAVEAT in found.caveats) == (plan.noise_grid == "float")
     last = plan.accountant == "last_iterate"
     assert (part.last_iterate is not None) == last
     # The number of rows is public under replace_one, and is not under add_remove.
     bounded = last and plan.adjacency == "add_remove"
-    assert any("max_samples" in caveat for caveat in promised.caveats) == bounded
-    assert PrivacyStatement.from_json(promised.to_json()) == promised
-    checked = verify(promised.to_json())
+    assert any("max_samples" in caveat for caveat in found.caveats) == bounded
+    assert PrivacyStatement.from_json(found.to_json()) == found
+    checked = verify(found.to_json())
     assert checked.ok, str(checked)
 
 
 def test_a_statement_about_several_calls() -> None:
     plan = mechanism(n_steps=10)
-    first = statement(plan)
+    first = promised(plan)
     second = mechanism(n_steps=10, continues=first)
-    promised = statement(second, not_private_reasons=("a reason",), random_source="seed")
-    assert promised.parts == (plan.noise.part, second.noise.part)
-    assert promised.events == plan.events + second.events
-    assert promised.epsilon == composed_epsilon(promised.events, 1e-6)
+    found = promised(second, not_private_reasons=("a reason",), random_source="seed")
+    assert found.parts == (plan.noise.part, second.noise.part)
+    assert found.events == plan.events + second.events
+    assert found.epsilon == composed_epsilon(found.events, 1e-6)
     # Two Gaussian mechanisms of the same size are one of sqrt(2) times the size.
     mu = math.sqrt(2.0) * plan.events[0].mu  # type: ignore[attr-defined]
-    assert gaussian_delta(promised.epsilon, 1.0 / mu) == pytest.approx(1e-6, rel=1e-6)
-    third = statement(mechanism(n_steps=10, continues=promised))
+    assert gaussian_delta(found.epsilon, 1.0 / mu) == pytest.approx(1e-6, rel=1e-6)
+    third = promised(mechanism(n_steps=10, continues=found))
     assert len(third.parts) == 3
     assert third.not_private_reasons == ("a reason",)
-    assert third.epsilon > promised.epsilon
+    assert third.epsilon > found.epsilon
     with pytest.raises(InvalidParameterError, match="epsilon"):
-        statement(mechanism(epsilon=9000.0, continues=statement(mechanism(epsilon=9000.0))))
+        promised(mechanism(epsilon=9000.0, continues=promised(mechanism(epsilon=9000.0))))
 
 
 def test_extreme_settings_are_refused_by_name() -> None:

@@ -23,6 +23,7 @@ from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
 from dpsvm_fast.verification import verify
 from dpsvm_fast.verification.objective import objective_delta
+from oracles.plans import promised
 from twins import gaussian as gaussian_twin
 
 ALPHA = 1e-6
@@ -250,7 +251,7 @@ def test_statement_verifies(name: str, n_classes: int, noise: str, adjacency: st
         C=0.05,
         extra_regularization=None,
     )
-    statement = plan.statement(library_version="0")
+    statement = promised(plan)
     assert verify(statement).ok, verify(statement).problems
     assert statement.private
     assert statement.delta == (1e-6 if noise == "gaussian" else 0.0)
@@ -261,7 +262,7 @@ def test_statement_verifies(name: str, n_classes: int, noise: str, adjacency: st
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_statement_names_its_caveats(noise: str, noise_grid: str) -> None:
-    statement = mechanism(noise=noise, noise_grid=noise_grid).statement(library_version="0")
+    statement = promised(mechanism(noise=noise, noise_grid=noise_grid))
     exact = noise == "gaussian" and noise_grid == "exact"
     sampler = "exact_grid" if exact else "floating_point"
     assert statement.noise.sampler == statement.objective.sampler == sampler

@@ -25,6 +25,7 @@ from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.output import OutputPerturbation, ProjectedSGD, automatic_C
 from dpsvm_fast.verification import verify
 from oracles.descent import output_plan
+from oracles.plans import promised
 from twins import gaussian as gaussian_twin
 
 ALPHA = 1e-6
@@ -227,7 +228,7 @@ def test_events() -> None:
 )
 def test_a_solver_that_precision_can_stop_says_so(changes: dict[str, Any], can_fail: bool) -> None:
     plan = mechanism(adjacency="replace_one", **changes)
-    assert (PRECISION_CAVEAT in plan.statement(library_version="0").caveats) == can_fail
+    assert (PRECISION_CAVEAT in promised(plan).caveats) == can_fail
 
 
 @pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
@@ -235,7 +236,7 @@ def test_a_solver_that_precision_can_stop_says_so(changes: dict[str, Any], can_f
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_statement_verifies_and_names_its_caveats(noise: str, noise_grid: str) -> None:
     plan = mechanism(noise=noise, noise_grid=noise_grid)
-    statement = plan.statement(library_version="0")
+    statement = promised(plan)
     assert verify(statement).ok, verify(statement).problems
     assert statement.private
     assert statement.delta == (1e-6 if noise == "gaussian" else 0.0)

@@ -28,7 +28,6 @@ from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_sigma
 from dpsvm_fast.certificates.releases import Descent, Sensitivity
 from dpsvm_fast.certificates.statement import PrivacyStatement
-from dpsvm_fast.certificates.words import fit_assumptions
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import (
@@ -324,16 +323,15 @@ class WeightsPlan(LinearPlan):
         Parameters
         ----------
         occasion : dict
-            Fields of :class:`PrivacyStatement` about the fit: ``library_version``, and where there
-            is something to say ``random_source``, ``assumed_public``, ``caveats`` and
-            ``not_private_reasons``.
+            Fields of :class:`PrivacyStatement` about the fit: ``library_version``,
+            ``assumed_public``, and where there is something to say ``random_source``, ``caveats``
+            and ``not_private_reasons``.
         **fields
             All other fields.
         """
-        assumed = fit_assumptions("data_norm", (), self.adjacency, labels="given")
-        about = {"assumed_public": assumed, "adjacency": self.adjacency} | fields | occasion
         delta = self.delta if self.noise == "gaussian" else 0.0
-        return PrivacyStatement.made(epsilon=self.epsilon, delta=delta, **about)
+        budget: dict[str, Any] = {"epsilon": self.epsilon, "delta": delta}
+        return PrivacyStatement.made(adjacency=self.adjacency, **budget, **occasion, **fields)
 
 
 # The grid costs at most this share of the sensitivity, unless the noise would have too many steps.
