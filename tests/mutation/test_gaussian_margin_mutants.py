@@ -25,7 +25,7 @@ from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import gaussian_margin
 from dpsvm_fast.mechanisms import objective as objective_mechanism
 from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, MatrixPerturbation
-from dpsvm_fast.mechanisms.noise import WeightNoise
+from dpsvm_fast.mechanisms.noise import RELATION_FACTOR, WeightNoise
 from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.coupled import coupled
 from oracles.objective_density import Pair, gaussian_deltas
@@ -233,7 +233,7 @@ def one_score_for_two_classes(patch: Patch) -> None:
 
 def forgotten_record(patch: Patch) -> None:
     """A replacement moves one gradient only."""
-    patch.setitem(objective_mechanism.RELATION_FACTOR, "replace_one", 1)
+    patch.setitem(RELATION_FACTOR, "replace_one", 1)
 
 
 def forgotten_relation(patch: Patch) -> None:

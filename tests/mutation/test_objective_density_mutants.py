@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from dpsvm_fast.mechanisms import objective as linear_noise
+from dpsvm_fast.mechanisms.noise import RELATION_FACTOR
 from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.objective_density import Pair, gaussian_deltas
 from oracles.objective_pairs import Setting, kernel_of, pushed
@@ -82,7 +83,7 @@ class World:
 
 def forgotten_record(patch: Patch) -> None:
     """beta instead of beta / 2: a replacement moves one gradient only."""
-    patch.setitem(linear_noise.RELATION_FACTOR, "replace_one", 1)
+    patch.setitem(RELATION_FACTOR, "replace_one", 1)
 
 
 def forgotten_relation(patch: Patch) -> None:

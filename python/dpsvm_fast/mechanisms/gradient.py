@@ -47,6 +47,7 @@ from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import (
     LARGEST,
     RELATION_FACTOR,
+    CalibratedNoise,
     check_range,
     check_row_norm,
     grid_below,
@@ -160,26 +161,14 @@ _noise_multiplier = lru_cache(maxsize=64)(subsampled_gaussian_noise_multiplier)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescentSums:
+class DescentSums(CalibratedNoise):
     """Gaussian noise on the sums of a descent, to which a record contributes a bounded amount.
 
     Parameters
     ----------
-    epsilon : float > 0
-    delta : float in (0, 1)
-    adjacency : {"add_remove", "replace_one"}
-    exact : bool
-        Whether noise is drawn exactly on a grid.
-    shape : tuple of int
-        Of a sum: (number of scores, n_features, plus 1 with an intercept).
     n_steps : int >= 1
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
-    exact: bool
-    shape: tuple[int, int]
     n_steps: int
 
     # Why less noise does, where only the last iterate is released.
@@ -206,16 +195,6 @@ class DescentSums:
         @property
         def sigma(self) -> float:
             """Standard deviation of the noise on each number of each sum."""
-
-    @property
-    def n_weights(self) -> int:
-        """Number of weights."""
-        return math.prod(self.shape)
-
-    @property
-    def factor(self) -> int:
-        """Number of contributions by which sums of neighbours differ."""
-        return RELATION_FACTOR[self.adjacency]
 
     @cached_property
     def contribution(self) -> float:

@@ -159,26 +159,18 @@ def release_on_grid(
 # Noise that covers a known distance between the weights of neighbours, released on a grid.
 
 
-@dataclass(frozen=True)
-class WeightNoise:
-    """Gaussian or Gamma noise on weights at a given distance, calibrated to (epsilon, delta).
+@dataclass(frozen=True, kw_only=True)
+class CalibratedNoise:
+    """Noise on a matrix of numbers, one row for each score, calibrated to (epsilon, delta).
 
     Parameters
     ----------
     epsilon : float > 0
     delta : float in [0, 1)
-        Positive with Gaussian noise, unused with Gamma noise.
+        Positive with Gaussian noise.
     adjacency : {"add_remove", "replace_one"}
-    noise : {"gaussian", "gamma"}
     exact : bool
-        Whether Gaussian noise is drawn exactly on the grid. Otherwise noise is added in floats and
-        the sum is rounded to the grid, which is post-processing.
-    distance : float > 0
-        Bound of the distance between the weights of neighbours.
-    grid_share : float > 0 or None
-        What rounding may cost, as a share of the distance: the grid is as coarse as that allows,
-        and coarser where the noise would have too many steps. None: no rounding, for noise in
-        floats.
+        Whether Gaussian noise is drawn exactly on a grid.
     shape : tuple of int
         (number of scores, n_features, plus 1 with an intercept).
     """
@@ -186,16 +178,41 @@ class WeightNoise:
     epsilon: float
     delta: float
     adjacency: str
-    noise: str
     exact: bool
-    distance: float
-    grid_share: float | None
     shape: tuple[int, int]
 
     @property
     def n_weights(self) -> int:
-        """Number of weights."""
+        """Number of numbers."""
         return math.prod(self.shape)
+
+    @property
+    def factor(self) -> int:
+        """Number of records in which neighbours differ."""
+        return RELATION_FACTOR[self.adjacency]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightNoise(CalibratedNoise):
+    """Gaussian or Gamma noise on weights at a given distance.
+
+    Noise that is not ``exact`` is added in floats, and the sum is rounded to the grid, which is
+    post-processing.
+
+    Parameters
+    ----------
+    noise : {"gaussian", "gamma"}
+    distance : float > 0
+        Bound of the distance between the weights of neighbours.
+    grid_share : float > 0 or None
+        What rounding may cost, as a share of the distance: the grid is as coarse as that allows,
+        and coarser where the noise would have too many steps. None: no rounding, for noise in
+        floats.
+    """
+
+    noise: str
+    distance: float
+    grid_share: float | None
 
     @cached_property
     def grid(self) -> float | None:

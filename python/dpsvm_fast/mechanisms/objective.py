@@ -32,8 +32,8 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import (
     LARGEST,
-    RELATION_FACTOR,
     SMALLEST,
+    CalibratedNoise,
     WeightNoise,
     check_delta_of_gaussian,
     check_range,
@@ -72,24 +72,18 @@ NOISE_SHARE = 1e-5
 FREE = 1e-12
 
 
-@dataclass(frozen=True)
-class LinearNoise:
-    """Noise inside an objective, calibrated to (epsilon, delta).
+@dataclass(frozen=True, kw_only=True)
+class LinearNoise(CalibratedNoise):
+    """Noise inside an objective: a linear term B.
 
     Parameters
     ----------
-    epsilon : float > 0
     delta : float in [0, 1)
         0 with Gamma noise.
-    adjacency : {"add_remove", "replace_one"}
     noise : {"gaussian", "gamma"}
-    exact : bool
-        Whether Gaussian noise is drawn exactly on a grid.
     loss : Loss
     row_norm : float > 0
         Bound of a row with its constant feature.
-    shape : tuple of int
-        (number of scores, n_features, plus 1 with an intercept).
     C : float > 0 or None
         ``lambda = 1 / C + extra``; None for the public rule.
     extra : float >= 0 or None
@@ -103,14 +97,9 @@ class LinearNoise:
         Settings for which no finite positive noise can be stated.
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
     noise: str
-    exact: bool
     loss: Loss
     row_norm: float
-    shape: tuple[int, int]
     C: float | None
     extra: float | None
     tol: float
@@ -144,16 +133,6 @@ class LinearNoise:
             f"{largest!r}: with less regularisation the change of variables alone may cost all of "
             f"epsilon = {self.epsilon!r}; extra_regularization='auto' adds what is best"
         )
-
-    @property
-    def n_weights(self) -> int:
-        """Number of components of B."""
-        return math.prod(self.shape)
-
-    @property
-    def factor(self) -> int:
-        """Records in which neighbours differ."""
-        return RELATION_FACTOR[self.adjacency]
 
     @property
     def _target(self) -> tuple[Loss, float, float, str]:
