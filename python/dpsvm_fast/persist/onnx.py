@@ -381,8 +381,7 @@ def _scaled(graph: Graph, step: Any, rows: str) -> str:
     """Of ``PublicScaler``."""
     facts = (vars(step).get(name) for name in FEATURE_FACTS)
     bounds = broadcast_bounds(checked_bounds(step.bounds), *facts) or ()
-    sides = (np.atleast_1d(side) for side in bounds)
-    low, high = np.broadcast_arrays(*sides)
+    low, high = np.broadcast_arrays(*map(np.atleast_1d, bounds))
     return _entries(graph, PublicMap.from_bounds(low, high), rows)
 
 
@@ -418,32 +417,22 @@ def _edges(graph: Graph, step: Any, rows: str) -> str:
     known = getattr(step, "n_features_in_", graph.n_features)
     (height, width, channels), cells = step.grid(known)
     largest = graph.or_one(graph.op("ReduceMax", graph.op("Abs", rows), axes=[1], keepdims=1))
-    shape = graph.stored(np.array([0, height, width, channels], dtype=np.int64))
-    planes = graph.op("Reshape", graph.op("Div", rows, largest), shape)
+    planes = graph.op("Reshape", graph.op("Div", rows, largest), [0, height, width, channels])
     planes = graph.op("Transpose", planes, perm=[0, 3, 1, 2])
     dx, dy = (_differences(graph, planes, axis, n) for axis, n in ((3, width), (2, height)))
     size = graph.op("Sqrt", graph.op("Add", graph.op("Mul", dx, dx), graph.op("Mul", dy, dy)))
     dx, dy = (graph.op("Div", d, graph.or_one(size)) for d in (dx, dy))
-    left, right = (
-        graph.constant(_nearness(*sides)) for sides in zip((height, width), cells, strict=True)
-    )
-    right = graph.op("Transpose", right, perm=[1, 0])
-    last = graph.stored(np.array([4], dtype=np.int64))
+    left, right = graph.constant(_nearness(height, cells[0])), _nearness(width, cells[1]).T
     cells_of = []
     for angle in 2.0 * np.pi * np.arange(step.n_orientations) / step.n_orientations:
-        share = graph.op(
-            "Add",
-            graph.op("Mul", dx, graph.constant(np.cos(angle))),
-            graph.op("Mul", dy, graph.constant(np.sin(angle))),
-        )
-        share = graph.op("Max", share, graph.constant(0.0))
+        along = graph.op("Mul", dx, np.cos(angle)), graph.op("Mul", dy, np.sin(angle))
+        share = graph.op("Max", graph.op("Add", *along), 0.0)
         for _ in range(3):
             share = graph.op("Mul", share, share)
         cell = graph.op("MatMul", graph.op("MatMul", left, graph.op("Mul", size, share)), right)
-        cells_of.append(graph.op("Unsqueeze", cell, last))
-    width_out = channels * cells[0] * cells[1] * step.n_orientations
-    flat = graph.stored(np.array([0, width_out], dtype=np.int64))
-    sums = graph.op("Reshape", graph.op("Concat", *cells_of, axis=4), flat)
+        cells_of.append(graph.op("Unsqueeze", cell, [4]))
+    n_sums = int(channels * cells[0] * cells[1] * step.n_orientations)
+    sums = graph.op("Reshape", graph.op("Concat", *cells_of, axis=4), [0, n_sums])
     return graph.op("Sqrt", graph.op("Div", sums, graph.or_one(graph.row_sum(sums))))
 
 
@@ -475,8 +464,7 @@ def _normalized(graph: Graph, step: Any, rows: str) -> str:
 
 def _clipped(graph: Graph, step: Any, rows: str) -> str:
     """Rows scaled down to the bound of the fit."""
-    within = graph.within(rows, step.data_norm_)
-    return graph.op("Mul", within, step.data_norm_)
+    return graph.op("Mul", graph.within(rows, step.data_norm_), step.data_norm_)
 
 
 def _projected(graph: Graph, step: Any, rows: str) -> str:
@@ -486,8 +474,7 @@ def _projected(graph: Graph, step: Any, rows: str) -> str:
     rows = graph.within(rows, step.data_norm_)
     matrix = (step.components_ * step.scales_[:, None]).T
     rows = graph.op("MatMul", rows, matrix)
-    over = graph.op("Div", graph.norm(rows), JUST_BELOW_ONE)
-    over = graph.op("Max", over, 1.0)
+    over = graph.op("Max", graph.op("Div", graph.norm(rows), JUST_BELOW_ONE), 1.0)
     return graph.op("Mul", graph.op("Div", rows, over), step.data_norm_)
 
 
