@@ -20,8 +20,7 @@ from dpsvm_fast.mechanisms.gaussian_margin import (
     n_coordinates,
     nearest_ellipsoids,
 )
-
-LABELS = {"random_source": "operating_system", "library_version": "test"}
+from oracles.plans import promised
 
 
 def plan(**changes: Any) -> GaussianMargin:
@@ -111,7 +110,7 @@ def test_everything_together_is_within_the_budget(adjacency: str) -> None:
     mu = 1.0 / gaussian_sigma(2.0, 1e-6)
     share = sum(event.mu**2 for event in found.events[:STEPS]) / mu**2  # type: ignore[attr-defined]
     assert share == pytest.approx(0.15, rel=1e-9)
-    assert verify(found.statement(**LABELS))
+    assert verify(promised(found))
 
 
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
@@ -134,7 +133,7 @@ LIES: dict[str, tuple[str, ...]] = {
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("lie", LIES)
 def test_lies_are_found(lie: str) -> None:
-    record = json.loads(plan(noise="gamma", n_ellipsoids=2).statement(**LABELS).to_json())
+    record = json.loads(promised(plan(noise="gamma", n_ellipsoids=2)).to_json())
     assert verify(record)
     place, field = LIES[lie]
     target = record[place][0] if place == "parts" else record[place]
