@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar
 
 import pytest
@@ -119,6 +120,17 @@ HOSTILE: list[dict[str, Any]] = [
 def test_anything_else_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises((TypeError, InvalidParameterError)):
         Shape.from_dict(DOCUMENT | changes)
+
+
+def test_a_record_takes_fields_of_owners_by_name_and_checks_them() -> None:
+    ring, other = SimpleNamespace(radius=2.0, width=7.0), SimpleNamespace(radius=3.0)
+    assert Circle.of(ring, other) == Circle(2.0)
+    assert Circle.of(ring, radius=5.0) == Circle(5.0)
+    # What has the name and is of another kind is refused.
+    with pytest.raises(TypeError, match="radius"):
+        Circle.of(SimpleNamespace(radius="wide"))
+    with pytest.raises(TypeError):
+        Circle.of(SimpleNamespace(width=1.0))
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENT if name != "layers"])
