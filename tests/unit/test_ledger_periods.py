@@ -83,7 +83,7 @@ def test_the_total_is_that_of_parallel_composition() -> None:
     assert ledger.odometer()[0] == max(ledger.for_periods(week).odometer()[0] for week in WEEKS)
 
 
-@pytest.mark.parametrize("names", [(), ("W9",), ("W1", "w2"), ("W1 ",), (3,)])
+@pytest.mark.parametrize("names", [(), ("W9",), ("W1", "w2"), ("W1 ",)])
 def test_only_declared_periods_are_charged(names: tuple[Any, ...]) -> None:
     ledger = ledger_of_weeks()
     with pytest.raises(InvalidParameterError) as caught:
@@ -93,6 +93,10 @@ def test_only_declared_periods_are_charged(names: tuple[Any, ...]) -> None:
         PrivacyLedger(1.0, 0.0).for_periods("W1")
     with pytest.raises(InvalidParameterError):
         ledger.for_periods("W1", "W2").for_periods("W3")
+    with pytest.raises(TypeError, match="periods"):
+        ledger.for_periods(["W1"])  # type: ignore[arg-type]
+    # In the order in which they were declared, however they are named.
+    assert ledger.for_periods("W3", "W1", "W3").periods == ("W1", "W3")
 
 
 @pytest.mark.parametrize(

@@ -317,8 +317,8 @@ class PrivacyLedger:
 
         Raises
         ------
-        InvalidParameterError
-            One of them was not declared. Nothing is spent.
+        TypeError, InvalidParameterError
+            One of them is no string, or was not declared. Nothing is spent.
 
         Notes
         -----
@@ -336,7 +336,12 @@ class PrivacyLedger:
         >>> ledger.total()
         (1.0, 0.0)
         """
-        if not periods or not all(name in self.periods for name in periods):
+        if not all(isinstance(name, str) for name in periods):
+            raise TypeError("periods: expected strings, each an argument of its own")
+        # In the order in which they were declared.
+        asked = set(periods)
+        own = tuple(name for name in self.periods if name in asked)
+        if not own or len(own) < len(asked):
             declared = ", ".join(self.periods[:3]) + (", ..." if len(self.periods) > 3 else "")
             raise InvalidParameterError.of(
                 "periods",
@@ -347,8 +352,6 @@ class PrivacyLedger:
                 "rows alone, as persons can return",
             )
         handle = object.__new__(type(self))
-        # In the order in which they were declared.
-        own = tuple(name for name in self.periods if name in periods)
         handle._whole, handle._charged = self._whole, own
         handle._budget, handle._strict, handle._spent = self._budget, self._strict, (0, 0.0)
         return handle
@@ -695,10 +698,8 @@ class PrivacyLedger:
             f"  remaining  epsilon = {self.remaining():.6g}",
         ]
         if self.periods:
-            lines.append(
-                f"  each row is of one of {len(self.periods)} periods; the numbers are those of "
-                "the one with most spent"
-            )
+            shown = ", ".join(self.periods[:3]) + (", ..." if len(self.periods) > 3 else "")
+            lines.append(f"  numbers of the period with most spent, of {shown}; a row is of one")
         lines += [f"  {i:>4}  {record}" for i, record in enumerate(history[:20], 1)]
         if len(history) > 20:
             lines.append(f"        ... and {len(history) - 20} more")
