@@ -2,7 +2,8 @@
 
 Rows are dealt to persons at random, so that each owns so many, or by a law in which a few own most;
 those of wisdm also to the 36 people who wore the phone. ``python -m benches.persons`` prints a
-table of accuracies on rows of other persons, with DPSVM_DATA set.
+table of accuracies on rows of other persons, and one of balanced accuracies with weights of
+classes, with DPSVM_DATA set.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import balanced_accuracy_score
 
 from benches.papers.data import load
 from dpsvm_fast import PrivateLinearSVC
@@ -70,9 +73,44 @@ def accuracies(
     return found
 
 
+def imbalanced() -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64], object]]:
+    """Data sets whose classes differ in size; of usps one digit, with 4 % of the rows, or not."""
+    for name in ("adult", "cornell", "usps"):
+        data = load(name)
+        if data is None:
+            continue
+        X, y, title = data.X.astype(np.float32), data.y, name
+        if name == "usps":
+            y, title = (y == 8).astype(np.int64), "usps, one digit"
+            keep = np.flatnonzero((y == 0) | (np.cumsum(y) % 2 == 0))
+            X, y = X[keep], y[keep]
+        yield title, X, y, (data.low, data.high)
+
+
+def balanced(n_seeds: int) -> None:
+    """Print balanced accuracies without weights of classes, and with."""
+    weights: dict[str, object] = {"no weights": None, '"balanced"': "balanced"}
+    print(f"| data | share of the rarest class | {' | '.join(weights)} | ε = 1000 |")
+    print("|" + "---|" * (len(weights) + 3))
+    for title, X, y, low_high in imbalanced():
+        runs = []
+        for seed in range(n_seeds):
+            test = np.random.default_rng(seed).random(y.size) < TEST_SHARE
+            run = []
+            for epsilon, weight in (*((EPSILON, w) for w in weights.values()), (1e3, None)):
+                model = PrivateLinearSVC(epsilon, DELTA, classes=np.unique(y), bounds=low_high)
+                model.set_params(class_weight=weight).fit(X[~test], y[~test])
+                run.append(balanced_accuracy_score(y[test], model.predict(X[test])))
+            runs.append(run)
+        share = np.bincount(y).min() / y.size
+        cells = [f"{a:.3f}" for a in np.mean(runs, axis=0)]
+        print(f"| {title} | {share:.1%} | {' | '.join(cells)} |", flush=True)
+
+
 def main(n_seeds: int = 5) -> None:
-    """Print the table."""
+    """Print both tables."""
     warnings.simplefilter("ignore")
+    balanced(n_seeds)
     print(f"| data | rows a person | number of persons | {' | '.join(METHODS)} |")
     print("|" + "---|" * (len(METHODS) + 3))
     for name in ("usps", "adult", "wisdm"):
