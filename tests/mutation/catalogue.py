@@ -442,6 +442,48 @@ CATALOGUE = (
         ("test_the_path_of_a_gaussian_curve_is_nearly_the_gaussian_one",),
     ),
     Mutant(
+        "all rows of a person counted",
+        "an evaluation with the noise for one row, to which a person adds every row it has",
+        (
+            Edit(
+                "found = (before + 1) * LOSS_UNITS // m - before * LOSS_UNITS // m",
+                "found = np.full(m.size, LOSS_UNITS)",
+            ),
+        ),
+        (
+            "test_metrics::test_neighbours_move_the_sum_by_at_most_the_sensitivity",
+            "test_shares_of_a_person_add_up_to_one",
+        ),
+    ),
+    Mutant(
+        "persons in two partitions",
+        "each partition shortens what it sums of a person, so that a person counts twice",
+        (Edit("if (digests[1:] == digests[:-1]).any():", "if digests.size < 0:"),),
+        ("test_a_person_in_two_partitions_is_refused_and_nothing_is_spent",),
+    ),
+    Mutant(
+        "an id by its type",
+        "partitions that read 7 and 7.0 take one person for two",
+        (
+            Edit(
+                "text = one if isinstance(one, (str, bytes)) else str(int(one))",
+                "text = one if isinstance(one, (str, bytes)) else repr(one)",
+            ),
+        ),
+        ("test_one_id_is_one_person_whatever_its_type",),
+    ),
+    Mutant(
+        "files cut between rows",
+        "a table on the disk whose parts begin anywhere, also within a person",
+        (
+            Edit(
+                "return (digests % n_parts).astype(np.int64)",
+                "return np.arange(digests.size) % n_parts",
+            ),
+        ),
+        ("test_a_person_is_in_one_part_of_a_file",),
+    ),
+    Mutant(
         "rows into a budget of persons",
         "a ledger that takes every unit",
         (Edit("        if unit not in (None, self.unit):\n", "        if not self.unit:\n"),),

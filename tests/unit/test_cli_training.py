@@ -133,29 +133,6 @@ class TestPersons:
             assert b"patient" not in path.read_bytes()
         assert not list((folder / "temp").iterdir())
 
-    def test_a_person_is_in_one_part_of_a_file(self, folder: Path) -> None:
-        persons = owned(folder)
-        table = open_table("rows.csv", TableSchema.load("schema.toml"), owners=True)
-        X, y, own = table.read()
-        groups = own["groups"]
-        assert len(set(groups.tolist())) == np.unique(persons).size
-        assert all(len(set(groups[persons == p].tolist())) == 1 for p in np.unique(persons))
-        assert own["sample_weight"].tolist() == [0.25 * (i % 7) for i in range(600)]
-        for step in (50, 600):
-            parts = table.to_partitions(folder / f"parts-{step}", rows_per_partition=step)
-            blocks = [loader() for loader in parts.loaders]
-            found = [set(block[2].tolist()) for block in blocks]
-            assert sum(map(len, found)) == len(set.union(*found))
-            # The same rows, each with its own label, person and weight.
-            whole = list(zip(X.tolist(), y, groups, own["sample_weight"], strict=True))
-            moved = [row for x, *others in blocks for row in zip(x.tolist(), *others, strict=True)]
-            assert sorted(map(repr, map(tuple, moved))) == sorted(map(repr, map(tuple, whole)))
-            names = {path.name for path in (folder / f"parts-{step}").iterdir()}
-            assert names == {"X.npy", "y.npy", "groups.npy", "sample_weight.npy"}
-        # Ids of another run are other digests.
-        again = open_table("rows.csv", table.schema, owners=True).read()[2]["groups"]
-        assert not set(again.tolist()) & set(groups.tolist())
-
     def test_schemas_know_the_roles(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         words = ("fit", "rows.csv", "--write-schema", "new.toml", "--target", "kind")
         owned(folder)
@@ -242,6 +219,31 @@ class TestPersons:
         assert "row " in said
         assert "patient" not in said
         assert "4711" not in said
+
+
+@pytest.mark.proof("persons", "Partitions")
+def test_a_person_is_in_one_part_of_a_file(folder: Path) -> None:
+    persons = owned(folder)
+    table = open_table("rows.csv", TableSchema.load("schema.toml"), owners=True)
+    X, y, own = table.read()
+    groups = own["groups"]
+    assert len(set(groups.tolist())) == np.unique(persons).size
+    assert all(len(set(groups[persons == p].tolist())) == 1 for p in np.unique(persons))
+    assert own["sample_weight"].tolist() == [0.25 * (i % 7) for i in range(600)]
+    for step in (50, 600):
+        parts = table.to_partitions(folder / f"parts-{step}", rows_per_partition=step)
+        blocks = [loader() for loader in parts.loaders]
+        found = [set(block[2].tolist()) for block in blocks]
+        assert sum(map(len, found)) == len(set.union(*found))
+        # The same rows, each with its own label, person and weight.
+        whole = list(zip(X.tolist(), y, groups, own["sample_weight"], strict=True))
+        moved = [row for x, *others in blocks for row in zip(x.tolist(), *others, strict=True)]
+        assert sorted(map(repr, map(tuple, moved))) == sorted(map(repr, map(tuple, whole)))
+        names = {path.name for path in (folder / f"parts-{step}").iterdir()}
+        assert names == {"X.npy", "y.npy", "groups.npy", "sample_weight.npy"}
+    # Ids of another run are other digests.
+    again = open_table("rows.csv", table.schema, owners=True).read()[2]["groups"]
+    assert not set(again.tolist()) & set(groups.tolist())
 
 
 PLAIN = """target = "kind"
