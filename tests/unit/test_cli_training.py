@@ -162,6 +162,16 @@ class TestPersons:
         assert verify(certificate).ok
         assert json.loads(certificate)["unit"] == "person"
 
+    def test_searches_are_for_persons(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        owned(folder)
+        words = ("tune", "rows.csv", *FIT, "--grid", "margin=0.5,1", "-o", "m.json", "--json")
+        words += ("--strategy", "random_stopping")
+        record = json.loads(done(capsys, *words, "--certificate", "c.json"))
+        assert record["unit"] == "person"
+        assert bound_to(folder / "c.json", folder / "m.json")
+
     @pytest.mark.parametrize("option", ["--person-column", "--weight-column"])
     def test_options_name_columns(
         self, folder: Path, capsys: pytest.CaptureFixture[str], option: str
@@ -170,7 +180,7 @@ class TestPersons:
         (folder / "schema.toml").write_text(f'extra_columns = "ignore"\n{PLAIN}', "utf-8")
         name = "who" if option.startswith("--p") else "share"
         words = ("fit", "rows.csv", *FIT, "-o", "m.json", "--json", option, name)
-        unit = json.loads(done(capsys, *words))["unit"]
+        unit = json.loads(done(capsys, *words, "--class-weight", "balanced"))["unit"]
         assert unit == ("person" if name == "who" else "row")
 
     @pytest.mark.parametrize(

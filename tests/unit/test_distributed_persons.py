@@ -87,6 +87,16 @@ def test_descents_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
 
 
 @pytest.mark.usefixtures("exact_sums")
+def test_balanced_classes_have_the_bits_of_one_fit() -> None:
+    model = clone(LINEAR).set_params(class_weight="balanced", max_weight=1.2)
+    for own in (OWN, {"groups": GROUPS}):
+        local = seeded(model).fit(X, Y, **own)
+        check_same(local, fit(seeded(model), arrays(**own), resident=True))
+    plain = clone(model).set_params(max_weight=1.0)
+    check_same(seeded(plain).fit(X, Y), fit(seeded(plain), arrays()))
+
+
+@pytest.mark.usefixtures("exact_sums")
 def test_weights_need_no_persons() -> None:
     model = clone(LINEAR).set_params(**WEIGHTED)
     for own in ({"sample_weight": WEIGHTS}, {}):

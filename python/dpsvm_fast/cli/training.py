@@ -81,7 +81,7 @@ from dpsvm_fast.metrics import TABLES, EvaluatedRows, Evaluation, PrivateEvaluat
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import RESERVED
 from dpsvm_fast.persist import save_model
-from dpsvm_fast.pipelines import planned_events
+from dpsvm_fast.pipelines import planned_events, takes
 from dpsvm_fast.preprocessing import PublicImageFeatures, PublicScaler, PublicSplines
 from dpsvm_fast.validation import ADJACENCIES
 
@@ -312,7 +312,9 @@ def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Public; larger ones are cut, and this one counts as one row.  [default: 1]",
         ),
         click.option(
-            "--class-weight", metavar="CLASS=W,...", help="Public weights of classes; others 1."
+            "--class-weight",
+            metavar="CLASS=W,...",
+            help="Public weights of classes, others 1; or balanced, by counts that are paid for.",
         ),
         format_option,
         click.option(
@@ -835,13 +837,13 @@ class Spending:
 
     def check_owners(self, table: Table, estimator: Any) -> None:
         """Refuse persons and weights that a training does not take, before any row is read."""
-        taken = getattr(estimator.checked(), "_takes", ())
+        taken = takes(estimator.checked())
         for role, name in zip(table.schema.owners, table.owners, strict=False):
             if name not in taken:
                 raise CommandError(
                     f"--{role}-column: {type(estimator).__name__} with these options protects "
-                    "single rows of equal weight; take --model linear of fit, or leave the column "
-                    "out (ignore = true in the schema)"
+                    "single rows of equal weight; take --model linear, or leave the column out "
+                    "(ignore = true in the schema)"
                 )
 
     def what_is_spent(self) -> str:
@@ -1333,7 +1335,7 @@ def _fit(task: Task) -> None:
     task.finish(estimator, trainer_of(estimator).privacy_)
 
 
-def _class_weight(schema: TableSchema, text: str | None) -> dict[Any, float] | None:
+def _class_weight(schema: TableSchema, text: str | None) -> Any:
     """Weights by label.
 
     Raises
@@ -1341,8 +1343,8 @@ def _class_weight(schema: TableSchema, text: str | None) -> dict[Any, float] | N
     CommandError
         One is no number, or of no class.
     """
-    if text is None:
-        return None
+    if text in (None, "balanced"):
+        return text
     labels, found = {str(label): label for label in schema.classes or ()}, {}
     for one in text.split(","):
         name, _, weight = one.rpartition("=")

@@ -111,6 +111,20 @@ class Moments(Operation):
 
 
 @dataclass(frozen=True, eq=False)
+class ClassCounts(Operation):
+    """Numbers of persons in each class, who are there by shares."""
+
+    raw = True
+
+    n_classes: int
+
+    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
+        """Integers."""
+        owners = rows.owners or Owners(None, np.empty(0, np.int64), np.empty(0), 0, 0.0)
+        return (owners.class_counts(rows.codes, self.n_classes),)
+
+
+@dataclass(frozen=True, eq=False)
 class Persons(Operation):
     """Who has rows in a partition, so that partitions can be compared.
 

@@ -17,6 +17,7 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.data.executors import (
     Centred,
+    ClassCounts,
     ClusterExecutor,
     Count,
     DescentStep,
@@ -36,7 +37,7 @@ from dpsvm_fast.data.executors import (
 from dpsvm_fast.data.partitions import Partitions
 from dpsvm_fast.estimators.fit import private_fit
 from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
-from dpsvm_fast.estimators.inputs import class_factors
+from dpsvm_fast.estimators.inputs import COUNT_UNIT, class_factors
 from dpsvm_fast.estimators.kernel import PrivateKernelSVC
 from dpsvm_fast.estimators.linear import PrivateLinearSVC
 from dpsvm_fast.exceptions import InvalidParameterError, PartitionError
@@ -112,11 +113,8 @@ class ShardedRows:
         self._names = partitions.feature_names
         self._factors: Array | None = None
         class_weight = getattr(estimator, "class_weight", None)
-        if isinstance(class_weight, str):
-            raise InvalidParameterError(
-                f"class_weight: got {class_weight!r}, expected a dict for rows in partitions"
-            )
-        if class_weight is not None and classes is not None:
+        self._weighs_classes = class_weight is not None
+        if isinstance(class_weight, dict) and classes is not None:
             self._factors = class_factors(class_weight, classes)
         self.published: dict[str, Any] = {"n_features_in_": partitions.n_features}
         if partitions.feature_names is not None:
@@ -138,7 +136,7 @@ class ShardedRows:
             sparse=recipe.sparse,
             feature_names=self._names,
             unit="person" if "groups" in recipe.owners else "row",
-            weighted=own or self._factors is not None,
+            weighted=own or self._weighs_classes,
         )
 
     def read(self) -> None:
@@ -194,6 +192,15 @@ class ShardedRows:
             self._records.run(Count())
         assert self._n_rows is not None
         return self._n_persons if self._public_number and self._owned else self._n_rows
+
+    def class_counts(self) -> Array:
+        """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
+        (units,) = self.parts(self._recipe, ClassCounts(self.facts.n_classes))
+        return np.asarray(units * COUNT_UNIT)
+
+    def balance(self, factors: Array) -> None:
+        """Weigh classes by released numbers."""
+        self._factors = factors
 
     def weigh(self, records: ShardedRecords) -> None:
         """Give rows the weights of their classes."""

@@ -395,10 +395,31 @@ class Owners(NamedTuple):
             return X, codes
         return _canonical(X[order]), codes[order]
 
+    def shares(self, n_rows: int) -> NDArray[np.float64]:
+        """What each row is of its person, at most 1 for all its rows."""
+        persons, weights = self.persons, self.weights
+        found = weights.copy() if weights.size else np.ones(n_rows)
+        if persons.size:
+            sizes = np.diff(persons)
+            # A little more than the sum, so that no rounding lets a person have more than 1.
+            sums = np.add.reduceat(found, persons[:-1]) * (1.0 + (sizes + 4) * 2.0**-52)
+            found[persons[0] :] /= np.repeat(np.maximum(sums, 1.0), sizes)
+        return found
+
+    def class_counts(self, codes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+        """Shares of persons in each class, a multiple of ``COUNT_UNIT`` for each person."""
+        shares, starts = self.shares(codes.size), np.arange(codes.size)
+        if self.persons.size:
+            starts = np.append(starts[: self.persons[0]], self.persons[:-1])
+        own = (np.add.reduceat(shares * (codes == k), starts) for k in range(n_classes))
+        return np.array([np.floor(one / COUNT_UNIT).astype(np.int64).sum() for one in own])
+
 
 NO_ROWS = np.empty(0, dtype=np.int64)
 # Factors of losses below this are none: the solvers bound what is lost below the range of doubles.
 LEAST_WEIGHT = 2.0**-60
+# Persons count in a class by multiples of this.
+COUNT_UNIT = 2.0**-20
 # Weights of persons count in multiples of this, which half of is on the grid of sums of rows.
 WEIGHT_GRID = 2.0**-19
 
@@ -661,36 +682,17 @@ class ArrayRows:
         """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
         if self._owners is None:
             return None
-        found = self._shares()
+        found = self._owners.shares(self.n_here)
         if self._factors is not None:
             found *= self._factors[self.codes]
         found[found < LEAST_WEIGHT] = 0.0
         return found if (found != 1.0).any() else None
 
-    def _shares(self) -> NDArray[np.float64]:
-        """What each row is of its person, at most 1 for all its rows."""
-        assert self._owners is not None
-        persons, weights = self._owners.persons, self._owners.weights
-        found = weights.copy() if weights.size else np.ones(self.n_here)
-        if persons.size:
-            sizes = np.diff(persons)
-            # A little more than the sum, so that no rounding lets a person have more than 1.
-            sums = np.add.reduceat(found, persons[:-1]) * (1.0 + (sizes + 4) * 2.0**-52)
-            found[persons[0] :] /= np.repeat(np.maximum(sums, 1.0), sizes)
-        return found
-
     def class_counts(self) -> NDArray[np.float64]:
         """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
         assert self._owners is not None
-        persons, shares = self._owners.persons, self._shares()
-        starts = np.arange(self.n_here)
-        if persons.size:
-            starts = np.append(starts[: persons[0]], persons[:-1])
-        counts = np.empty(self.classes.size)
-        for k in range(self.classes.size):
-            own = np.add.reduceat(shares * (self.codes == k), starts)
-            counts[k] = int(np.floor(own * 2.0**20).astype(np.int64).sum()) * 2.0**-20
-        return counts
+        counts = self._owners.class_counts(self.codes, self.classes.size)
+        return np.asarray(counts * COUNT_UNIT)
 
     def balance(self, factors: NDArray[np.float64]) -> None:
         """Weigh classes by released numbers."""
