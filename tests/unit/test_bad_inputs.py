@@ -57,13 +57,14 @@ LARGE = (("splines", "more features than rows"), ("ellipsoids", "ten thousand cl
 
 
 def pairs(cases: dict[str, Case], subjects: Any) -> list[Any]:
-    """Subjects and names of cases: by day all of one recipe of each class, a few of the others."""
+    """Subjects and names of cases: by day one recipe of each class, and of what fits a half."""
 
     def marks(subject: str, name: str) -> Any:
         if SUBJECTS[subject].slow or (subject, name) in LARGE:
             return pytest.mark.slow
-        few = SUBJECTS[subject].variant and zlib.crc32(f"{subject} {name}".encode()) % 5
-        return pytest.mark.nightly if few else ()
+        every = 8 if SUBJECTS[subject].variant else 2 if cases is ACCEPTED else 1
+        by_day = zlib.crc32(f"{subject} {name}".encode()) % every == 0
+        return () if by_day else pytest.mark.nightly
 
     return [
         pytest.param(subject, name, marks=marks(subject, name))

@@ -93,7 +93,7 @@ def test_tiny_budgets_drown_the_model(estimator: str, epsilon: float) -> None:
 
 @covers(64)
 @pytest.mark.parametrize("subject", [*PRIVATE, "linear output", "kernel output", "output gamma"])
-@pytest.mark.parametrize("epsilon", [1e-320, 1e-12, 1e-6])
+@pytest.mark.parametrize("epsilon", [1e-320, 1e-12, pytest.param(1e-6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("delta", [1e-6, 1e-290, 0.999])
 # A delta of almost 1 is warned of.
 @pytest.mark.filterwarnings("ignore:delta=")

@@ -67,7 +67,7 @@ def weights(records: Any, n_threads: int = 1, seed: int = 9, **options: Any) -> 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize("precision", ["f32", "f64"])
+@pytest.mark.parametrize("precision", ["f32", pytest.param("f64", marks=pytest.mark.slow)])
 def test_threads_do_not_change_a_bit(form: str, centred: bool, batch: str, precision: str) -> None:
     records = prepared(form, centred)
     # In double precision weights on a grid need a power of two and a radius.

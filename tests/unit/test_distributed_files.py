@@ -17,7 +17,7 @@ from oracles.synchronous_cluster import Cluster
 pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 
 
-@pytest.mark.parametrize("kept", [0, 1, 2, 9])
+@pytest.mark.parametrize("kept", [1, 9, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))])
 @pytest.mark.parametrize(
     "estimator", [LINEAR, KERNEL, DESCENT], ids=["linear", "kernel", "descent"]
 )

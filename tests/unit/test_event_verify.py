@@ -66,10 +66,19 @@ LISTS: dict[str, list[PrivacyEvent]] = {
     "alternatives and gaussian": [AlternativesEvent(MIXED, A), gaussian(3.0)],
 }
 
+# Of kinds that are among others by day.
+COVERED = {
+    *("parallel, three times", "zcdp and gaussian", "objective and zcdp", "geometric zcdp"),
+    *("best and objective", "two bests", "poisson", "alternatives and gaussian"),
+}
+
 
 @pytest.mark.proof("adaptive_composition", "The ledger and the accountant")
 @pytest.mark.proof("accountant", "What verify computes")
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in COVERED else ()) for name in LISTS],
+)
 def test_promises_are_confirmed_and_smaller_ones_refused(name: str) -> None:
     events = tuple(LISTS[name])
     promised = composed_epsilon(events, DELTA)

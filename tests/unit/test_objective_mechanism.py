@@ -242,7 +242,7 @@ def test_events() -> None:
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("name", SMOOTH_LOSSES)
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [3, pytest.param(2, marks=pytest.mark.slow)])
 def test_statement_verifies(name: str, n_classes: int, noise: str, adjacency: str) -> None:
     plan = mechanism(
         loss=loss(name, n_classes),
