@@ -116,6 +116,15 @@ def test_a_budget_too_small_for_a_grid_is_refused_by_name() -> None:
     assert plan.noise.sigma > 1e10
 
 
+def test_more_budget_takes_more_steps_and_none_of_the_whole_way() -> None:
+    for n in (None, 800):
+        small, large = (mechanism(epsilon=epsilon, n_records=n) for epsilon in (1.0, 16.0))
+        assert small.steps == 100 < 300 < large.steps
+        ways = [plan.step * plan.steps**0.5 * plan.noise.sigma for plan in (small, large)]
+        assert ways[1] == pytest.approx(ways[0], rel=1e-3)
+        assert mechanism(epsilon=16.0, n_records=n, learning_rate=0.1).steps == 100
+
+
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_public_rules(adjacency: str) -> None:
     """Written out once more: the noise moves a weight by 1 / (c kt) on the whole way."""
@@ -123,9 +132,11 @@ def test_the_public_rules(adjacency: str) -> None:
         plan = mechanism(n_records=n, n_features=d, adjacency=adjacency)
         c = 0.5 if n is None else min(0.7, max(0.35, math.sqrt(6 * d / n)))
         mu = 1.0 / gaussian_twin.sigma(1.0, 1e-6) / (2.0 if adjacency == "replace_one" else 1.0)
-        steps = 100 if n is None else min(500, max(100, math.ceil(n * mu / 300.0)))
-        assert plan.steps == steps
         regularization = c * KT * 0.25 * KT / mu
+        longest = 0.021 if n is None else 32.0 / n
+        wanted = max(100.0, 1.0 / (regularization * longest), (n or 0) * mu / 300.0)
+        steps = math.ceil(min(500.0, wanted))
+        assert plan.steps == steps
         assert plan.step == pytest.approx(1.0 / (regularization * steps), rel=1e-3)
         moved = plan.step * plan.noise.sigma * math.sqrt(steps)
         assert moved == pytest.approx(1.0 / (c * KT), rel=1e-12)
@@ -142,7 +153,7 @@ def test_one_score_is_clipped_to_half_the_square() -> None:
     two = mechanism(loss=Loss(name="softmax_margin", n_classes=2))
     assert two.loss.n_scores == 1
     assert two.clip == pytest.approx(mechanism().clip / math.sqrt(2.0), rel=1e-15)
-    assert two.step == pytest.approx(2.0 * mechanism().step, rel=1e-3)
+    assert two.step * two.steps == pytest.approx(200.0 * mechanism().step, rel=1e-3)
 
 
 def test_rules_for_samples() -> None:

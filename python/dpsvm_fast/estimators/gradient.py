@@ -324,8 +324,9 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
     ``replace_one``), d features, kt the norm of a divided row with its constant feature and mu the
     Gaussian parameter of (epsilon, delta):
 
-    - ``n_steps`` is ``n mu / 300`` within 100 and 500 for full batches, 100 without n;
-      ``20 / sampling_rate``, twenty passes, and at least 100 for sampled ones.
+    - ``n_steps`` is within 100 and 500 for full batches: ``n mu / 300``, or so many that a step is
+      at most ``32 / n``, 0.021 without n; ``20 / sampling_rate``, twenty passes, and at least 100
+      for sampled ones.
     - ``learning_rate`` of ``gd`` and ``sgd``: the rates of all steps add up to ``b / (q lambda)``
       with ``lambda = c kt sigma / (q sqrt(n_steps))``, so that the noise moves each weight by about
       ``1 / (c kt)`` on the whole way, and with C at most what makes the penalty settle; of

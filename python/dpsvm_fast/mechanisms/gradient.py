@@ -106,6 +106,9 @@ PASSES = 20
 SAMPLING_RATE = 0.1
 # c where the number of records is not public.
 UNKNOWN_C = 0.5
+# Steps beyond which weights of full batches swing where noise does not hide it: over the number of
+# records, for rows that spread over eight directions, and where that number is not public.
+LONGEST_STEP, LONGEST_BLIND_STEP = 32.0, 0.021
 
 EULER = 0.5772156649015329
 
@@ -635,7 +638,8 @@ class GradientPerturbation(LinearPlan):
         """T: given, 100 to 500 full batches, growing with n mu, or twenty passes of samples.
 
         Never fewer than 100: in twenty passes over samples of half the records, steps are so long
-        that the weights swing, where the budget is large and the noise does not hide it.
+        that the weights swing, where the budget is large and the noise does not hide it. Nor so few
+        full batches, up to 500, that their steps would.
         """
         if self.n_steps is not None:
             return self.n_steps
@@ -644,7 +648,21 @@ class GradientPerturbation(LinearPlan):
         # The parameter at which one record would be protected.
         mu = 1.0 / gaussian_sigma(self.epsilon, self.delta, RELATION_FACTOR[self.adjacency])
         wanted = (self.n_records or 0) * mu / ROWS_A_STEP
+        free = self.optimizer != "adam" and self.learning_rate is None
+        if free and self.accountant != "last_iterate":
+            n = self.n_records
+            longest = LONGEST_BLIND_STEP if n is None else LONGEST_STEP / n
+            wanted = max(wanted, mu / (self._steadiness * self.clip * longest))
         return math.ceil(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
+
+    @property
+    def _steadiness(self) -> float:
+        """C of the module's formula times kappa_t, for one score as for two."""
+        c = UNKNOWN_C
+        if self.n_records is not None:
+            by_shape = math.sqrt(FEATURES_A_ROW * self.n_features / self.n_records)
+            c = min(LARGEST_C, max(SMALLEST_C, by_shape))
+        return c * _unit(self.loss.n_scores) * self.row_norm
 
     @property
     def clip(self) -> float:
@@ -760,11 +778,7 @@ class GradientPerturbation(LinearPlan):
             return self.noise.learning_rate
         if self.learning_rate is not None:
             return self.learning_rate
-        c = UNKNOWN_C
-        if self.n_records is not None:
-            by_shape = math.sqrt(FEATURES_A_ROW * self.n_features / self.n_records)
-            c = min(LARGEST_C, max(SMALLEST_C, by_shape))
-        steadiness = c * _unit(self.loss.n_scores) * self.row_norm
+        steadiness = self._steadiness
         total, root = _schedule_sum(self.schedule, self.steps), math.sqrt(self.steps)
         if self.optimizer == "adam":
             return root / (steadiness * total)
