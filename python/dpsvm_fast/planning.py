@@ -704,7 +704,7 @@ def _lead_of_descent(rule: DescentRule, n_samples: int) -> float:
     Each step moves W by at most eta n R, so the iterate after t steps has norm at most t eta n R;
     a difference of two rows of W has at most sqrt 2 of that. Rows have norm 1.
     """
-    steps = 0.5 * (rule.average_from + 1 + rule.n_steps)
+    steps = 0.5 * (rule.average_from + 1 + rule.n_moves)
     weights = steps * rule.learning_rate * n_samples * rule.clip
     return (math.sqrt(2.0) if rule.loss.n_scores > 1 else 1.0) * weights
 

@@ -397,3 +397,18 @@ def test_the_worst_neighbours_spend_the_whole_budget(adjacency: str, whiten: boo
     assert (found >= 0.995).all()
     total = float(np.sqrt(spent(adjacency, whiten)[1].sum()))
     assert 0.99 * EPSILON <= epsilon_of_separation(total, DELTA) <= EPSILON * (1.0 + 1e-9)
+
+
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_what_calibrates_is_paid_for(adjacency: str) -> None:
+    mechanism = dataclasses.replace(plan(adjacency), calibrated=True)
+    for pair in neighbours(adjacency):
+        one = coupled(run(mechanism), *pair)
+        training = one.outcomes[0].training
+        # Two draws for each whitening.
+        assert one.sizes.size == 2 * len(training.sums) - 3 + training.rule.n_steps
+        total = float(np.sqrt((one.sizes**2).sum()))
+        assert epsilon_of_separation(total, DELTA) <= EPSILON * (1.0 + 1e-9)
+        here, there = (pickle.dumps(outcome.temperature) for outcome in one.outcomes)
+        assert here == there

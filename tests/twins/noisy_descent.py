@@ -153,7 +153,7 @@ class Descent:
 
     Parameters
     ----------
-    loss : {"softmax_margin", "softplus", "huber", "m3", "huber_ww"}
+    loss : {"softmax_margin", "softplus", "huber", "m3", "huber_ww", "confidence", "correctness"}
     n_scores : int
         Rows of W; 1 for two classes where the loss needs one score.
     smoothing, margin : float
@@ -360,6 +360,13 @@ def _gradient(scores: Array, y: Labels, kernel: tuple[str, float, float]) -> Arr
             return np.asarray(-t * np.clip((z + tau) / (2.0 * tau), 0.0, 1.0))
         # A logistic function without overflow.
         return np.asarray(-t * 0.5 * (1.0 + np.tanh(0.5 * z / tau)))
+    if name in ("confidence", "correctness"):
+        both = np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
+        shares = np.exp((both - both.max(axis=1, keepdims=True)) / tau)
+        share = 1.0 / shares.sum(axis=1) if name == "confidence" else both.argmax(axis=1) == y
+        found = np.zeros_like(scores)
+        found[:, 0] = m * (share - 0.5)
+        return found
     if name not in ("softmax_margin", "m3", "huber_ww"):
         raise ValueError(f"loss: got {name!r}")
     z = np.where(own, 0.0, m) + scores - np.where(own, scores, 0.0).sum(axis=1, keepdims=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from typing import Any
 
@@ -305,7 +306,10 @@ def test_steps_are_told_and_nothing_else_changes(estimator: Any, resident: bool)
     watched, alone = (clone(estimator).set_params(random_state=5) for _ in range(2))
     fit(watched, parts, resident=resident, on_step=lambda *how_far: told.append(how_far))
     fit(alone, parts, resident=resident)
-    n_steps = getattr(watched, "n_steps_", 12)
+    n_steps = 12
+    if hasattr(watched, "n_steps_"):
+        # The last ones calibrate.
+        n_steps = watched.n_steps_ - 2 * math.ceil(0.01 * watched.n_steps_)
     assert told == [(done, n_steps) for done in range(1, n_steps + 1)]
     assert np.array_equal(watched.coef_, alone.coef_)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import sparse, stats
+from scipy import sparse, special, stats
 from sklearn.datasets import load_digits
 
 from dpsvm_fast import (
@@ -18,9 +18,11 @@ from dpsvm_fast import (
     verify,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.pipeline import DescentRule
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap
 from oracles.coupled import use_slow_core
-from oracles.plans import planned
+from oracles.plans import PlainRows, planned
 
 ALPHA = 1e-6
 seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -87,7 +89,7 @@ def test_every_certificate_holds(kind: str, adjacency: str) -> None:
 RELEASED = {
     "bounds_", "c_", "centre_", "classes_", "coef_", "intercept_", "lambda_", "learning_rate_",
     "lift_", "lift_coef_", "max_grad_norm_", "mechanism_", "mu_", "n_features_in_", "n_samples_",
-    "n_steps_", "privacy_", "whitened_", "whitening_", "_fitted_loss",
+    "n_steps_", "privacy_", "temperature_", "whitened_", "whitening_", "_fitted_loss",
 }  # fmt: skip
 
 
@@ -266,3 +268,52 @@ def test_bounds_are_those_of_the_fit() -> None:
     assert np.array_equal(high, [3.0, 3.0, 3.0, 4.0, 4.0])
     fitted.set_params(bounds=None)
     assert np.array_equal(fitted.decision_function(X), scores)
+
+
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.WeakPrivacyWarning")
+@pytest.mark.parametrize("as_rows", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_temperature_makes_the_weights_as_sure_as_they_are_right(
+    n_classes: int, as_rows: Any
+) -> None:
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, n_classes, 2000)
+    X = as_rows(np.eye(3, 5)[y] + 0.6 * rng.normal(size=(2000, 5)))
+    settings: dict[str, Any] = {"epsilon": 1e4, "classes": range(n_classes), "bounds": (-3.0, 3.0)}
+    fitted = model(**settings).fit(X, y)
+    scores = fitted.decision_function(X)
+    both = np.column_stack([0.0 * scores, scores]) if n_classes == 2 else scores
+    sure = special.softmax(both / 1.25, axis=1).max(axis=1).mean()
+    right = fitted.score(X, y)
+    ratio = special.logit([sure, right]) + np.log(n_classes - 1)
+    expected = 1.25 * (ratio[0] / ratio[1]) ** 1.7
+    assert fitted.temperature_ == pytest.approx(expected, rel=1e-2)
+    chances = fitted.predict_proba(X)
+    assert np.allclose(chances, special.softmax(both / fitted.temperature_, axis=1))
+    before = abs(special.softmax(both, axis=1).max(axis=1).mean() - right)
+    assert abs(chances.max(axis=1).mean() - right) < min(0.02, before)
+    for without in ({"class_weight": {0: 0.5}}, {"fit_intercept": False}, {"margin": 1.0}):
+        assert model(**settings, **without).fit(X, y).temperature_ == 1.0
+
+
+@pytest.mark.proof("auto_pipeline", "Budget and paths")
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("kind", ["confidence", "correctness"])
+def test_one_row_moves_a_calibrating_sum_by_the_clip_at_most(kind: str, n_classes: int) -> None:
+    rng = np.random.default_rng(4)
+    loss = Loss(name="softmax_margin", n_classes=n_classes, margin=0.0)
+    rule = DescentRule(
+        loss=loss, n_features=6, fit_intercept=True, adjacency="add_remove", noise_grid="float",
+        mu=1e12, count=1.0, calibrated=True,
+    )  # fmt: skip
+    largest = 0.0
+    for scale in (0.0, 1.0, 1e3, 1e30):
+        row, label = rng.normal(size=(1, 6)), rng.integers(0, n_classes, 1)
+        rows = PlainRows(row, label, n_classes)
+        weights = scale * rng.normal(size=rule.shape)
+        total = rule.check(kind, weights, rows.records(PublicMap()), rows, _core.NoiseSource(1))
+        moved = float(np.linalg.norm(total)) / rule.n_checks
+        assert moved <= rule.clip * (1.0 + 1e-6)
+        largest = max(largest, moved / rule.clip)
+    # Hardly anything of the clip is left over.
+    assert largest > 0.99

@@ -257,6 +257,8 @@ METRICS = (
 )
 
 CLIPPED = "the sum of the rows' clipped gradients"
+# Where the last steps tell the temperature of probabilities.
+CALIBRATED = CLIPPED + ", in the last ones of how sure and how right the weights are"
 
 GRADIENTS = "clipped gradients of the loss in the weights, for rows divided by data_norm"
 
@@ -361,7 +363,7 @@ def statement_word_problems(statement: PrivacyStatement) -> list[str]:
     found += _none_of("loss", statement.loss, (*LOSSES, "none"))
     for part in (*statement.parts, *statement.reserved):
         what = summed(part.name, statement.adjacency, statement.mechanism)
-        found += _none_of("what", part.what, (what,))
+        found += _none_of("what", part.what, (what, CALIBRATED) if what == CLIPPED else (what,))
     possible = (MAX_ITER_CAVEAT, CLUSTER_CAVEAT)
     found += _odd_sentences("caveats", statement.caveats, needed_caveats(statement), possible)
     labels = () if statement.loss == "none" else _labels(statement)
@@ -394,7 +396,7 @@ def federated_word_problems(statement: FederatedStatement, caveats: tuple[str, .
     found = _none_of("loss", statement.loss, LOSSES)
     for part in statement.rounds:
         what = summed_over_parties(part.name, statement.weighting)
-        found += _none_of("what", part.what, (what,))
+        found += _none_of("what", part.what, (what, CALIBRATED) if what == CLIPPED else (what,))
     found += _odd_sentences("caveats", statement.caveats, caveats, ())
     return found + _odd_sentences("assumed_public", statement.assumed_public, AGREED, ())
 
@@ -564,7 +566,7 @@ def schema_words() -> dict[str, tuple[str, ...]]:
     every = [
         (name, relation) for name in (*names, *more) for relation in ("add_remove", "replace_one")
     ]
-    whats = [*(summed(*pair) for pair in every), CLIPPED, GRADIENTS]
+    whats = [*(summed(*pair) for pair in every), CLIPPED, CALIBRATED, GRADIENTS]
     assumed = (FEATURES, ROWS, PERSONS, CLASSES_READ, CLASSES_GIVEN)
     fit = (*assumed, PERIODS, PERIODS + SAME_PERIOD, START)
     shared = (FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT, PRECISION_CAVEAT, MAX_ITER_CAVEAT)

@@ -324,8 +324,8 @@ class ShardedRecords:
         for step in range(n_steps):
             (total,) = self.run(DescentStep(options, run.weights, run.key, step))
             run.advance(total)
-            # Both numbers are public.
-            if self._rows.on_step is not None:
+            # Both numbers are public. Steps that do not move are not told.
+            if self._rows.on_step is not None and options["learning_rate"] > 0.0:
                 self._rows.on_step(step + 1, n_steps)
 
 

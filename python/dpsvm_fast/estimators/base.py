@@ -174,14 +174,20 @@ class Probabilities(PrivateLinearClassifier):
         loss, smoothing, margin = (tests[name](name, getattr(self, name)) for name in names)
         return chosen_loss(loss, n_classes, smoothing, margin)
 
+    def likelihood_scale(self) -> float:
+        """By what scores are divided to be log-odds: of the loss, times what a fit released."""
+        released: float = vars(self).get("temperature_", 1.0)
+        return self._used_loss().temperature * released
+
     @available_if(_is_likelihood)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         r"""Probabilities of the classes, where the loss is a likelihood.
 
         Softmax of the scores over the temperature for ``softmax_margin`` with margin 0, the
         logistic function of the one score of two classes, and for one-vs-rest losses the logistic
-        functions divided by their sum. Post-processing of the released weights; the noise in them
-        makes the probabilities less calibrated than those of a plain model.
+        functions divided by their sum. Post-processing of what was released. `PrivateLinearSVC`
+        and `PrivateKernelSVC` release a temperature, too; elsewhere the noise in the weights makes
+        probabilities less calibrated than those of a plain model.
 
         Parameters
         ----------
@@ -195,7 +201,7 @@ class Probabilities(PrivateLinearClassifier):
         scores = self.decision_function(X)
         loss = self._used_loss()
         with np.errstate(over="ignore"):
-            logits = np.clip(scores / loss.temperature, -LARGEST_LOGIT, LARGEST_LOGIT)
+            logits = np.clip(scores / self.likelihood_scale(), -LARGEST_LOGIT, LARGEST_LOGIT)
         if loss.n_scores == 1:
             return np.stack([expit(-logits), expit(logits)], axis=1)
         return np.asarray(softmax(logits if loss.joint else log_expit(logits), axis=1))

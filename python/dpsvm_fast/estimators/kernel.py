@@ -139,6 +139,8 @@ class PrivateKernelSVC(PipelineClassifier):
         As of `PrivateLinearSVC`; ``lift_coef_`` is None where ``kernel_`` is not "linear".
     whitened_, whitening_, mechanism_, mu_, max_grad_norm_, n_steps_, learning_rate_, c_, lambda_
         As of `PrivateLinearSVC`.
+    temperature_ : float
+        As of `PrivateLinearSVC`.
     data_norm_ : float or None
         Bound of the rows' norm of the fit; None with ``normalize=True``.
     privacy_ : PrivacyStatement

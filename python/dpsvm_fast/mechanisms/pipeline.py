@@ -29,7 +29,7 @@ from scipy import sparse
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_epsilon
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement, PureEvent
-from dpsvm_fast.certificates.words import CLIPPED
+from dpsvm_fast.certificates.words import CALIBRATED, CLIPPED
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments, whitening_shares
@@ -111,6 +111,26 @@ LONGEST_STEP, FEWEST_DIRECTIONS, PLAIN_DIRECTIONS = 4.0, 16, 64
 # too many steps.
 GRID_SHARE = 1e-6
 
+# One temperature of the probabilities, from two more sums at the trained weights.
+#
+# The last steps do not move. A hundredth of all takes each of the sums, with the clip and the noise
+# of the others. A row gives to the first sum how sure the softmax of the scores over
+# USUAL_TEMPERATURE is of its answer, to the second whether the answer is right, each less 1/2 and
+# as long as the clip allows. Both come out in the weights of a constant feature, beside which the
+# row is small. With the means over the rows, and the odds :math:`o(p) = \log((K - 1) p / (1 - p))`,
+# the temperature is USUAL_TEMPERATURE times :math:`(o(sure) / o(right))^{1.7}`: rows differ in
+# their odds, so that the odds of means move less than in proportion. What noise would tell is drawn
+# to the usual one.
+CHECKS_A_STEP, CHECK_CONSTANT = 0.01, 8.0
+
+USUAL_TEMPERATURE, TEMPERATURE_SPREAD, ODDS_EXPONENT = 1.25, 0.4, 1.7
+
+LARGEST_FACTOR = 5.0
+# What a sum of velocities keeps of those before: all but for the last digits.
+ALL_KEPT = 1.0 - 1e-12
+# Rounding should not make the clip act.
+WITHIN_THE_CLIP = 1.0 - 2.0**-20
+
 
 Array = NDArray[np.float64]
 
@@ -134,6 +154,8 @@ class DescentRule:
         Replaces the rule for c; public, or chosen by what was released.
     whitened : bool
         Whether the rows themselves, and not features of them, are whitened.
+    calibrated : bool
+        Whether two sums more give a temperature of the probabilities.
     """
 
     loss: Loss
@@ -145,6 +167,17 @@ class DescentRule:
     count: float
     fixed_c: float | None = None
     whitened: bool = False
+    calibrated: bool = False
+
+    @property
+    def n_checks(self) -> int:
+        """Of the steps, how many take each of the two sums that give the temperature."""
+        return math.ceil(CHECKS_A_STEP * self.n_steps) if self.calibrated else 0
+
+    @property
+    def n_moves(self) -> int:
+        """Of the steps, how many move the weights."""
+        return self.n_steps - 2 * self.n_checks
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -211,7 +244,7 @@ class DescentRule:
         """The number, from 0, of the first step whose iterate is averaged."""
         at_smallest = AVERAGED_WHITENED_SHARE if self.whitened else AVERAGED_SHARE
         share = at_smallest * self._smallest_c / self.c
-        return self.n_steps - math.ceil(share * self.n_steps)
+        return self.n_moves - math.ceil(share * self.n_moves)
 
     @property
     def row_scale(self) -> float:
@@ -235,7 +268,7 @@ class DescentRule:
         moved = _core.clipped_sum_distance(self.clip, n_weights, grid)
         return NoisySum(
             name="training",
-            what=CLIPPED,
+            what=CALIBRATED if self.calibrated else CLIPPED,
             adjacency=self.adjacency,
             clip_norm=self.clip,
             relation_factor=factor,
@@ -253,7 +286,7 @@ class DescentRule:
         Each step moves a weight by eta times the noise; the mean of the iterates after steps
         k .. T-1 holds the steps before k in full and the others in falling shares.
         """
-        k, T = self.average_from, self.n_steps
+        k, T = self.average_from, self.n_moves
         shares = sum(((T - t) / (T - k)) ** 2 for t in range(k, T))
         return self.learning_rate * self.sum.scale * math.sqrt(k + shares)
 
@@ -261,12 +294,73 @@ class DescentRule:
         """The compiled run."""
         return _core.Descent(**self.descent_options())
 
-    def descended(self, records: Any, rows: Rows, source: _core.NoiseSource) -> Array:
-        """Weights of the row before it was shortened to make room for the constant feature."""
-        descent = self.descent()
+    def descended(self, records: Any, rows: Rows, source: _core.NoiseSource) -> tuple[Array, float]:
+        """Weights of the row before it was shortened for the constant feature; a temperature."""
+        descent, options = self.descent(), self.descent_options()
         rows.weigh(records)
-        rows.descend(records, descent, self.descent_options(), source, self.n_steps)
-        return np.asarray(self.row_scale * descent.weights())
+        rows.descend(records, descent, options, source, self.n_moves)
+        weights = np.asarray(self.row_scale * descent.weights())
+        if not self.calibrated:
+            return weights, 1.0
+        sure, right = (
+            float(self.check(kind, weights, records, rows, source)[0, -1])
+            for kind in ("confidence", "correctness")
+        )
+        return weights, self._temperature(sure, right)
+
+    def check(
+        self, kind: str, weights: Array, records: Any, rows: Rows, source: _core.NoiseSource
+    ) -> Array:
+        """Noisy sums of ``n_checks`` steps at the weights, whose last column tells the answers.
+
+        Parameters
+        ----------
+        kind : {"confidence", "correctness"}
+            How sure the weights are of a row, or whether they are right.
+        weights : ndarray of shape (n_scores, n_features + 1)
+            Noisy.
+        records : Records
+        rows : Rows
+        source : NoiseSource
+        """
+        scale = 1.0 / math.hypot(1.0, CHECK_CONSTANT)
+        options = self.descent_options() | {
+            "loss": kind,
+            "smoothing": USUAL_TEMPERATURE,
+            "margin": 2.0 * self.clip * WITHIN_THE_CLIP,
+            "intercept": CHECK_CONSTANT,
+            "row_scale": scale,
+            # The weights stay, and the velocity is the sum of all noisy sums.
+            "learning_rate": 0.0,
+            "momentum": ALL_KEPT,
+            "average_from": None,
+        }
+        at = weights / scale
+        at[:, -1] *= self.intercept / CHECK_CONSTANT
+        state = _core.Descent(**options).state() | {"weights": at}
+        descent = _core.Descent(**options, state=state)
+        rows.descend(records, descent, options, source, self.n_checks)
+        return np.asarray(descent.state()["first"])
+
+    def _temperature(self, sure: float, right: float) -> float:
+        """The temperature at which the weights would be as sure as they are right."""
+        K = self.loss.n_classes
+        # What all rows would add up to, each as sure as can be.
+        whole = 2.0 * self.clip * WITHIN_THE_CLIP * CHECK_CONSTANT / math.hypot(1.0, CHECK_CONSTANT)
+        whole *= self.n_checks * self.count
+        lowest = 1.0 / K + 0.05 * (1.0 - 1.0 / K)
+        highest = 1.0 - max(0.002, min(0.2, 1.0 / self.count))
+
+        def odds(share: float) -> float:
+            return math.log((K - 1) * share / (1.0 - share))
+
+        sure, right = (min(highest, max(lowest, 0.5 + one / whole)) for one in (sure, right))
+        # What one standard deviation of the logarithm, and of the noise, makes of the difference.
+        slope = TEMPERATURE_SPREAD * sure * (1.0 - sure) * odds(sure) / ODDS_EXPONENT
+        noise = self.sum.scale * math.sqrt(2.0 * self.n_checks) / whole
+        right = sure - (sure - right) / (1.0 + (noise / slope) ** 2)
+        factor = math.pow(odds(sure) / odds(right), ODDS_EXPONENT)
+        return USUAL_TEMPERATURE * min(LARGEST_FACTOR, max(1.0 / LARGEST_FACTOR, factor))
 
     def descent_options(self) -> dict[str, Any]:
         """Settings of the compiled run."""
@@ -420,12 +514,15 @@ class ReleasedPipeline(Prepared):
         Of a pipeline with a kernel.
     features : FourierFeatures or None
         The public map that was drawn; None for weights of the rows themselves.
+    temperature : float
+        By which scores are divided before they are probabilities.
     """
 
     weights: Array
     scaling: float
     choice: KernelChoice | None = None
     features: FourierFeatures | None = None
+    temperature: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -444,6 +541,8 @@ class PrivateLinear(LinearPlan):
         "auto" decides by the released number of rows.
     public : PublicMap
         Of raw rows to rows of norm at most 1.
+    calibrated : bool
+        Whether a descent also releases what calibrates its probabilities.
 
     Notes
     -----
@@ -461,6 +560,7 @@ class PrivateLinear(LinearPlan):
     balanced: bool = False
     # No noise depends on it.
     public: PublicMap = field(default=PublicMap(), compare=False)
+    calibrated: bool = False
 
     def __post_init__(self) -> None:
         """Refuses budgets whose noise would not be a positive finite number."""
@@ -639,6 +739,7 @@ class PrivateLinear(LinearPlan):
             fixed_c=fixed_c,
             # A fixed c is that of features, whatever became of the rows.
             whitened=whitened and fixed_c is None,
+            calibrated=self.calibrated,
         )
         return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
 
@@ -756,16 +857,17 @@ class PrivateLinear(LinearPlan):
 
     def trained(self, ready: Prepared, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
         """Weights of the mapped rows themselves."""
-        rule, matrix = ready.training.rule, ready.whitening
+        rule, matrix, temperature = ready.training.rule, ready.whitening, 1.0
         if rule is not None:
-            weights, scaling = rule.descended(ready.records, rows, source), rule.intercept
+            weights, temperature = rule.descended(ready.records, rows, source)
+            scaling = rule.intercept
         else:
             mapped = self._rows_of_solver(ready, rows)
             weights, scaling = ready.training.solved(mapped, rows, source)
         if matrix is not None:
             d = self.n_features
             weights = np.hstack([weights[:, :d] @ matrix, weights[:, d:]])
-        return ready.released(weights, scaling)
+        return ready.released(weights, scaling, temperature=temperature)
 
     def _rows_of_solver(self, ready: Prepared, rows: Rows) -> Any:
         """Mapped rows: dense ones in single precision; sparse ones are not centred."""
@@ -1046,17 +1148,20 @@ class PrivateKernel(PrivateLinear):
         # Drawn only where it is used: a linear model is then that of the linear pipeline.
         features = self.features(choice, source.public_seed())
         assert features is not None
-        rule = ready.training.rule
+        rule, temperature = ready.training.rule, 1.0
         if rule is not None:
             size = BYTES_A_NUMBER * 2 * features.n_components * max(rows.n_here, rows.n_rows)
             automatic = self.low_memory == "auto"
             stored = size <= LARGEST_STORE if automatic else not self.low_memory
             rows.lift(ready.records, features, stored=stored)
-            weights, scaling = rule.descended(ready.records, rows, source), rule.intercept
+            weights, temperature = rule.descended(ready.records, rows, source)
+            scaling = rule.intercept
         else:
             mapped = feature_rows(features, self.public, ready.map, rows.X, rows.n_threads)
             weights, scaling = ready.training.solved(mapped, rows, source)
-        return ready.released(weights, scaling, choice=choice, features=features)
+        return ready.released(
+            weights, scaling, choice=choice, features=features, temperature=temperature
+        )
 
     def features(self, choice: KernelChoice, seed: int) -> FourierFeatures | None:
         """The public map for a choice; None for the linear model.

@@ -578,6 +578,7 @@ MAPPED: Attributes = {
     "lambda_": plain(NonNegative, none=True),
     "bounds_": BOUNDS,
     "mechanism_": plain(Annotated[str, Options(*TRAINERS)]),
+    "temperature_": replace(POSITIVE, optional=True),
 }
 LIFT: Attributes = {"lift_": plain(NonNegative)}
 # What weights are of comes before them.

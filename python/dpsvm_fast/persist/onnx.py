@@ -280,7 +280,7 @@ def probabilities(graph: Graph, model: Any, scores: str) -> str:
     """Probabilities of the classes of a loss that is a likelihood, shape (n, n_classes)."""
     loss = model._used_loss()
     largest = LARGEST_LOGIT[graph.dtype.name]
-    logits = graph.op("Div", scores, loss.temperature)
+    logits = graph.op("Div", scores, model.likelihood_scale())
     logits = graph.op("Clip", logits, -largest, largest)
     if loss.n_scores == 1:
         other = graph.op("Sigmoid", graph.op("Neg", logits))

@@ -75,7 +75,9 @@ pub fn single(rule: &Rule, members: Members<'_>, scores: &mut [Lanes]) {
             let inverse = 1.0 / loss.smoothing as f32;
             pairwise(loss, members.label, scores, |g| huber(g * inverse));
         }
-        Kind::MarginDistance => each_record(loss, members.label, scores),
+        Kind::MarginDistance | Kind::Confidence | Kind::Correctness => {
+            each_record(loss, members.label, scores);
+        }
     }
     clip(rule.clip, members, scores);
 }

@@ -10,6 +10,8 @@
 //! | huber | `sum_k H(t_k s_k)`, quadratic within `tau` of `m` | `-t_k u_k` | `diag 1/(2 tau)` or 0 |
 //! | pairwise | `sum_{k != y} (g_k + sqrt(g_k^2 + tau^2))/2`, `g_k = m - s_y + s_k` | `u_k`, `-sum u` at y | see below |
 //! | pairwise huber | `sum_{k != y} H(s_y - s_k)`, quadratic within `tau` of `m` | `u_k`, `-sum u` at y | see below |
+//! | confidence | none | `m (p_top - 1/2)` in the first entry, `p` the softmax of `s/tau`: how sure a model is of its answers | 0 |
+//! | correctness | none | `m (1[top = y] - 1/2)` in the first entry: how often it is right | 0 |
 //! | margin distance | `d - tau/2`, within `tau` `d^2/(2 tau)`; `d` the distance of `s` to the scores with `s_y >= s_k + m` for all `k != y` | `q/max(d, tau)` | [`crate::loss::margin_distance`] |
 //!
 //! The Hessian of both pairwise losses is `sum_{k != y} h_k (e_k - e_y)(e_k - e_y)^T`, with
@@ -39,6 +41,10 @@ pub enum Kind {
     PairwiseHuber,
     /// Huber function of the distance to the scores that keep the margin, over K >= 2 scores.
     MarginDistance,
+    /// No loss, but what sums calibrate probabilities by: how sure the largest score is.
+    Confidence,
+    /// And whether it is that of the own class.
+    Correctness,
 }
 
 /// A loss with its parameters.
@@ -55,8 +61,8 @@ pub struct SmoothLoss {
 }
 
 impl SmoothLoss {
-    /// The loss of the given name: `softmax_margin`, `softplus`, `huber`, `m3`, `huber_ww` or
-    /// `margin_distance`.
+    /// The loss of the given name: `softmax_margin`, `softplus`, `huber`, `m3`, `huber_ww`,
+    /// `margin_distance`, `confidence` or `correctness`.
     ///
     /// # Errors
     /// Unknown names, parameters out of range, too few scores.
@@ -68,6 +74,8 @@ impl SmoothLoss {
             "m3" => (Kind::Pairwise, 2),
             "huber_ww" => (Kind::PairwiseHuber, 2),
             "margin_distance" => (Kind::MarginDistance, 2),
+            "confidence" => (Kind::Confidence, 1),
+            "correctness" => (Kind::Correctness, 1),
             _ => {
                 let accepted =
                     "expected softmax_margin, softplus, huber, m3, huber_ww or margin_distance";
@@ -116,6 +124,7 @@ impl SmoothLoss {
             Kind::Softplus => 0.25 / self.smoothing,
             Kind::Pairwise | Kind::PairwiseHuber => 0.5 * self.scores as f64 / self.smoothing,
             Kind::MarginDistance => 1.0 / self.smoothing,
+            Kind::Confidence | Kind::Correctness => 0.0,
         }
     }
 
@@ -143,6 +152,7 @@ impl SmoothLoss {
             Kind::Softplus | Kind::Huber => k.sqrt(),
             Kind::Pairwise | Kind::PairwiseHuber => k,
             Kind::MarginDistance => 1.0,
+            Kind::Confidence | Kind::Correctness => self.margin,
         };
         let inside = match self.kind {
             Kind::MarginDistance => {
@@ -196,7 +206,30 @@ impl SmoothLoss {
             Kind::MarginDistance => {
                 margin_distance::gradient(label, scores, state, self.margin, self.smoothing);
             }
+            Kind::Confidence | Kind::Correctness => self.answer(label, scores, state),
         }
+    }
+
+    /// How sure the softmax is of the first largest score, or whether that is of the own class.
+    fn answer<T: Real>(&self, label: usize, scores: &mut [T], state: &mut [f32]) {
+        // The one score of two classes is that of the second; the first has 0.
+        let first = if self.scores == 1 { 0.0 } else { f64::MIN };
+        let (mut top, mut best) = (0, first);
+        for (k, s) in scores.iter().enumerate() {
+            if s.wide() > best {
+                (top, best) = (k + usize::from(self.scores == 1), s.wide());
+            }
+        }
+        let weight = |s: f64| ((s - best) / self.smoothing).exp();
+        let total = weight(first) + scores.iter().map(|s| weight(s.wide())).sum::<f64>();
+        let share = if self.kind == Kind::Confidence {
+            1.0 / total
+        } else {
+            f64::from(u8::from(top == label))
+        };
+        scores.fill(T::default());
+        state.fill(0.0);
+        scores[0] = T::near(self.margin * (share - 0.5));
     }
 
     /// Slope and curvature of the Huber hinge at a distance of `z` half widths below its margin.
@@ -295,7 +328,7 @@ impl SmoothLoss {
         let shift = match self.kind {
             Kind::Softmax => dot(simd, row, state),
             Kind::Pairwise | Kind::PairwiseHuber => row[label],
-            Kind::Softplus | Kind::Huber => 0.0,
+            Kind::Softplus | Kind::Huber | Kind::Confidence | Kind::Correctness => 0.0,
             Kind::MarginDistance => {
                 return margin_distance::product(row, state, self.smoothing as f32);
             }

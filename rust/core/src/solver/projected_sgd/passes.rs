@@ -228,6 +228,7 @@ fn lipschitz(loss: &SmoothLoss) -> f64 {
         Kind::Softplus | Kind::Huber => scores.sqrt(),
         Kind::Pairwise | Kind::PairwiseHuber => scores,
         Kind::MarginDistance => 1.0,
+        Kind::Confidence | Kind::Correctness => 0.5 * loss.margin,
     }
 }
 
