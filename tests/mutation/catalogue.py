@@ -276,11 +276,11 @@ CATALOGUE = (
         "the bound of the rows is the norm of the longest one (diffprivlib without data_norm)",
         (
             Edit(
-                "    plan = estimator.plan(facts)\n",
+                "    plan = estimator.plan(estimator.owned(facts))\n",
                 "    rows.read()\n"
                 "    longest = max(1e-9, float(abs(rows.X).max()))\n"
                 "    estimator.data_norm = longest * (facts.n_features or 1) ** 0.5\n"
-                "    plan = estimator.plan(facts)\n",
+                "    plan = estimator.plan(estimator.owned(facts))\n",
             ),
         ),
         ("test_statement_does_not_depend_on_the_data",),
