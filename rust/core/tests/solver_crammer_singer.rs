@@ -104,6 +104,43 @@ fn certified_radii_hold_between_tolerances() {
     }
 }
 
+/// Labels that hardly depend on rows which hardly differ.
+fn overlapping(seed: u64, n: usize, d: usize, classes: usize) -> Data {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut data = data(seed, n, d, classes, 1.0);
+    for (j, x) in data.x.iter_mut().enumerate() {
+        let scale = 0.02_f64.powf((j % d) as f64 / d as f64);
+        *x = 0.3 + 0.2 * scale * *x;
+    }
+    for y in &mut data.y {
+        if rng.random::<f64>() < 0.7 {
+            *y = rng.random_range(0..classes as i64);
+        }
+    }
+    data
+}
+
+// Proof: output_perturbation, "Inexact minimiser"
+#[test]
+fn overlapping_classes_are_certified_in_few_passes() {
+    for (seed, n, d, classes) in [(21, 2000, 8, 12), (22, 300, 2, 60), (23, 1500, 16, 4)] {
+        let data = overlapping(seed, n, d, classes);
+        let fine = run(&data, &settings(&data, 1e-4));
+        let wanted = CrammerSingerSettings {
+            max_passes: Some(400),
+            ..settings(&data, 1e-3)
+        };
+        let coarse = run(&data, &wanted);
+        assert!(coarse.radius <= wanted.radius && coarse.passes <= 400);
+        assert!(distance(&coarse, &fine) <= coarse.radius + fine.radius);
+        let threads = CrammerSingerSettings {
+            threads: 2,
+            ..wanted
+        };
+        assert_eq!(run(&data, &threads).weights, coarse.weights);
+    }
+}
+
 // Proof: output_perturbation, "Inexact minimiser"
 #[test]
 fn layouts_and_memory_modes_agree() {

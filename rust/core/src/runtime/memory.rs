@@ -83,6 +83,18 @@ pub fn mapped<T, U>(values: &[T], map: impl Fn(&T) -> U) -> Result<Vec<U>> {
     Ok(vec)
 }
 
+/// Appends `more`; where there is no room, with as much again to spare.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn append<T: Copy>(vec: &mut Vec<T>, more: &[T]) -> Result<()> {
+    if vec.capacity() - vec.len() < more.len() {
+        reserve(vec, more.len().max(vec.len()))?;
+    }
+    vec.extend_from_slice(more);
+    Ok(())
+}
+
 /// A copy of `values`.
 ///
 /// # Errors

@@ -20,6 +20,8 @@ use crate::solver::crammer_singer::simplex::settle;
 
 /// Most entries of the weights: elimination costs their square for every free coordinate.
 const LARGEST: usize = 400;
+/// Steps up to which elimination takes moments.
+const OVERFULL: usize = 2000;
 /// Relative size below which an entry of an eliminated matrix, or of a step, counts as zero. Wrong
 /// either way costs accuracy of the weights, which the caller computes afresh.
 const ZERO: f64 = 1e-10;
@@ -27,11 +29,17 @@ const ZERO: f64 = 1e-10;
 /// Whether steps of `dual` (row-major) that move no weight are certain to exist and cheap to find.
 pub fn is_worthwhile(problem: &Problem<'_>, dual: &[f64]) -> bool {
     let weights = problem.classes * problem.columns;
-    if weights > LARGEST {
-        return false;
-    }
-    let steps: usize = dual.chunks_exact(problem.classes).map(own_steps).sum();
-    steps > weights
+    weights <= LARGEST && all_steps(problem, dual) > weights
+}
+
+/// Whether there are so many such steps that finding them is slow.
+pub fn is_overfull(problem: &Problem<'_>, dual: &[f64]) -> bool {
+    all_steps(problem, dual) > OVERFULL.max(4 * problem.classes * problem.columns)
+}
+
+/// Independent steps that keep the rows' sums.
+fn all_steps(problem: &Problem<'_>, dual: &[f64]) -> usize {
+    dual.chunks_exact(problem.classes).map(own_steps).sum()
 }
 
 /// Independent steps among the positive entries of one row that keep its sum.

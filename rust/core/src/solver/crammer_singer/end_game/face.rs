@@ -68,8 +68,8 @@ impl<'p, 'd> Face<'p, 'd> {
         })
     }
 
-    /// Descends until the set's own gap is at most `target`, or `rounds` Newton rounds are done.
-    /// Returns the set's gap.
+    /// Descends until the set's own gap is at most `target`, or `rounds` Newton rounds or `pivots`
+    /// steps to a bound are done. Returns the set's gap.
     ///
     /// # Errors
     /// Interrupt; no memory.
@@ -77,6 +77,7 @@ impl<'p, 'd> Face<'p, 'd> {
         &mut self,
         target: f64,
         rounds: usize,
+        mut pivots: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<f64> {
         let mut gap = f64::INFINITY;
@@ -98,7 +99,12 @@ impl<'p, 'd> Face<'p, 'd> {
                 }
             }
             self.cross_over(interrupt)?;
-            while self.newton(interrupt)? {}
+            while self.newton(interrupt)? {
+                if pivots == 0 {
+                    return Ok(gap);
+                }
+                pivots -= 1;
+            }
         }
         Ok(gap)
     }

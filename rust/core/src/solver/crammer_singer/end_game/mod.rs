@@ -3,3 +3,5 @@
 pub(crate) mod crossover;
 pub(crate) mod face;
 pub(crate) mod newton;
+pub(crate) mod proximal;
+pub(crate) mod system;

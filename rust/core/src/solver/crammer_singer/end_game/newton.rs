@@ -4,7 +4,7 @@
 
 use crate::error::Result;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{copied, filled, mapped, reserve, with_capacity, zeros};
+use crate::runtime::memory::{append, copied, filled, mapped, with_capacity, zeros};
 use crate::simd::{Kernel, Real, Simd, add_scaled, dispatch};
 
 /// Conjugate-gradient iterations of one Newton step at most.
@@ -58,15 +58,6 @@ fn gather<T: Real>(by_class: &[Vec<u32>], gram: &[f64], m: usize) -> Result<Vec<
     Ok(blocks)
 }
 
-/// Appends `entry`, with as much room again where there is none.
-fn push(entries: &mut Vec<u32>, entry: u32) -> Result<()> {
-    if entries.len() == entries.capacity() {
-        reserve(entries, entries.len().max(4))?;
-    }
-    entries.push(entry);
-    Ok(())
-}
-
 impl Free {
     /// Finds them in the duals of a set of rows (row-major) with Gram matrix `gram`.
     ///
@@ -82,7 +73,7 @@ impl Free {
             }
             for k in 0..classes {
                 if c[k] > 0.0 {
-                    push(&mut by_class[k], i as u32)?;
+                    append(&mut by_class[k], &[i as u32])?;
                 }
             }
         }
@@ -92,7 +83,7 @@ impl Free {
         start.push(0);
         for rows in &by_class {
             for i in rows {
-                push(&mut entries[*i as usize], row.len() as u32)?;
+                append(&mut entries[*i as usize], &[row.len() as u32])?;
                 row.push(*i);
             }
             start.push(row.len());

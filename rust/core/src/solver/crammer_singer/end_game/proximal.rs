@@ -1,0 +1,567 @@
+//! Proximal points of the dual by Newton steps in the space of the weights.
+//!
+//! From the dual point `c` the next one is the maximiser of `D(c') - ||c' - c||^2 / (2 sigma)`. Its
+//! own dual is smooth and has as many unknowns as the weights have entries: minimise over V
+//!
+//! ```text
+//! 1/2 ||V||_F^2 + sum_i max_{c' in simplex} (<c' - C e_y, G_i(V)> - ||c' - c_i||^2 / (2 sigma)),
+//! ```
+//!
+//! where the best `c'` is the projection of `c_i + sigma G_i` onto the simplex. Neither badly scaled
+//! columns nor thousands of rows inside their simplex matter to its Newton steps, on which coordinate
+//! descent and the working set take minutes. `sigma = C / width` rises from step to step.
+//!
+//! Rows at a vertex that no move foreseen can unsettle are left out until the weights have moved too
+//! far. Rockafellar, SIAM J. Control Optim. 14 (1976); Li, Sun and Toh, SIAM J. Optim. 28 (2018).
+
+use crate::error::Result;
+use crate::layout::weights::{WeightLayout, typed};
+use crate::rows::shuffled::poll;
+use crate::rows::view::RowBuffer;
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{append, copied, mapped, with_capacity, zeros};
+use crate::runtime::threads::map_blocks;
+use crate::simd::{Kernel, Simd, dispatch};
+use crate::solver::crammer_singer::end_game::system::System;
+use crate::solver::crammer_singer::epoch::leading;
+use crate::solver::crammer_singer::problem::Problem;
+use crate::solver::crammer_singer::simplex::project;
+use std::ops::Range;
+
+/// Most entries of the weights, and of a row: the Newton system is built and factored at each step.
+const LARGEST: usize = 1200;
+const LONGEST: usize = 150;
+/// Most numbers that copies of all rows, and their scores twice, would take.
+const MOST_NUMBERS: usize = 1 << 26;
+/// Proximal points at most.
+const POINTS: usize = 40;
+/// Newton steps in a row without progress at most.
+const IDLE: usize = 15;
+/// Relative error of the dual objective.
+const ROUNDING: f64 = 1e-13;
+/// The first width, in units of an open row's part of the gap; most of these rows settle.
+const START: f64 = 10.0;
+/// What the width shrinks by from point to point.
+const SHRINK: f64 = 0.35;
+/// Inexactness of a point, relative to how far it moved.
+const INEXACT: f64 = 0.1;
+/// Share of its first slope at which a line search ends.
+const FLAT_ENOUGH: f64 = 0.2;
+/// Line search evaluations at most.
+const TRIES: usize = 12;
+/// Multiplications of one block of rows.
+const BLOCK_WORK: usize = 1 << 21;
+
+/// Whether Newton systems are small enough, and the memory that they need. All rows have weight 1.
+pub fn is_possible(problem: &Problem<'_>) -> bool {
+    let (k, d) = (problem.classes, problem.columns);
+    problem.costs.is_empty()
+        && d <= LONGEST
+        && k.saturating_mul(d) <= LARGEST
+        && problem.len().saturating_mul(d + 2 * k) <= MOST_NUMBERS
+}
+
+/// What one proximal point needs.
+pub struct Proximal<'p, 'd, L> {
+    problem: &'p Problem<'d>,
+    layout: L,
+    weights: Vec<f64>,
+    /// `1 / sigma` in units of C.
+    width: f64,
+    /// Weights when rows were last left out, and how far a score's lead may fall meanwhile.
+    reference: Vec<f64>,
+    reach: f64,
+    /// Weights that the rows left out make, and their part of the dual objective.
+    far: Vec<f64>,
+    far_value: f64,
+    /// The other rows, with `G` and its slope along the step, row-major.
+    near: Vec<u32>,
+    scores: Vec<f64>,
+    slopes: Vec<f64>,
+    /// Newton steps that may still be made.
+    left: u64,
+}
+
+/// Where the projections of the near rows lie.
+#[derive(Default)]
+struct Found {
+    /// `sum_i (C e_y - c'_i) u_i^T` over near rows.
+    image: Vec<f64>,
+    /// `sum_i ||c'_i - c_i||^2`.
+    moved: f64,
+    /// Their part of Gamma.
+    gap: f64,
+    /// `sum_i (C - c'_iy)`.
+    value: f64,
+    /// Rows inside their simplex, their classes one after the other, and where each row's begin.
+    free: Vec<u32>,
+    classes: Vec<u32>,
+    start: Vec<usize>,
+}
+
+impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
+    /// Starts at the weights of a dual point with this gap and so many open rows; makes so many
+    /// Newton steps at most.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(
+        problem: &'p Problem<'d>,
+        layout: L,
+        weights: Vec<f64>,
+        (gap, open): (f64, usize),
+        steps: u64,
+    ) -> Result<Self> {
+        Ok(Self {
+            problem,
+            layout,
+            reference: copied(&weights)?,
+            far: zeros(weights.len())?,
+            far_value: 0.0,
+            weights,
+            width: START * gap / (problem.cost * open.max(1) as f64),
+            reach: f64::NEG_INFINITY,
+            near: Vec::new(),
+            scores: Vec::new(),
+            slopes: Vec::new(),
+            left: steps,
+        })
+    }
+
+    /// Moves `dual` from proximal point to proximal point, until its gap seems to be at most
+    /// `target`, at the latest when that stalls. Returns the Newton steps that are left.
+    ///
+    /// # Errors
+    /// Interrupt; no memory.
+    pub fn ascend(
+        &mut self,
+        dual: &mut [f64],
+        mut gap: f64,
+        target: f64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<u64> {
+        let cost = self.problem.cost;
+        // The minimiser lies within the root of the gap.
+        self.split(dual, 6.0 * gap.sqrt(), interrupt)?;
+        let mut best = self.objective(&self.pass(dual, None, interrupt)?);
+        let rounding = ROUNDING * (best.abs() + cost * self.problem.len() as f64);
+        let mut idle = 0;
+        for _ in 0..POINTS {
+            let before = copied(&self.weights)?;
+            let found = self.point(dual, target, interrupt)?;
+            let value = self.objective(&found);
+            if value.is_nan() || value < best - rounding {
+                // Too far at once.
+                self.weights = before;
+                self.width *= 1.0 / (SHRINK * SHRINK);
+                self.split(dual, self.reach, interrupt)?;
+                idle += 1;
+            } else {
+                best = value;
+                self.store(dual, interrupt)?;
+                let seen = found.gap + self.mismatch(&found)?;
+                idle = if seen > 0.5 * gap { idle + 1 } else { 0 };
+                gap = seen;
+                if found.gap > 0.3 * target {
+                    self.width *= SHRINK;
+                }
+                // The next point is nearer than this one was.
+                let reach = 3.0 * distance(&self.weights, &before);
+                if gap > target && self.reach > 2.0 * reach {
+                    self.split(dual, reach, interrupt)?;
+                }
+            }
+            if gap <= target || idle == 3 || self.left == 0 {
+                break;
+            }
+        }
+        Ok(self.left)
+    }
+
+    /// The next proximal point.
+    fn point(&mut self, dual: &[f64], target: f64, interrupt: &dyn Interrupt) -> Result<Found> {
+        let (mut least, mut idle) = (f64::INFINITY, 0);
+        loop {
+            let found = self.project(dual, interrupt)?;
+            let off = self.off(&found)?;
+            let close = INEXACT * (self.width * found.moved / self.problem.cost).sqrt();
+            let mismatch = self.mismatch(&found)?;
+            idle = if off < 0.9 * least { 0 } else { idle + 1 };
+            least = least.min(off);
+            if self.left == 0
+                || idle == IDLE
+                || (off <= close && mismatch <= found.gap.max(0.1 * target))
+            {
+                return Ok(found);
+            }
+            self.left -= 1;
+            let mut direction = mapped(&self.gradient(&found)?, |g| -g)?;
+            let rows = mapped(&found.free, |at| self.near[*at as usize])?;
+            let system = System::new(self.problem, self.layout, interrupt);
+            let sigma = self.problem.cost / self.width;
+            let free = (&rows[..], &found.start[..], &found.classes[..]);
+            if !system.solve(free, sigma, &mut direction)? {
+                return Ok(found);
+            }
+            self.go(dual, &direction, interrupt)?;
+        }
+    }
+
+    /// What the weights' distance from those of the dual point found adds to its gap, about.
+    fn mismatch(&self, found: &Found) -> Result<f64> {
+        let rows = found.free.len().max(1) as f64;
+        Ok(self.problem.cost * self.off(found)? * (2.0 * rows).sqrt())
+    }
+
+    /// Goes along `direction` to about the lowest point.
+    fn go(&mut self, dual: &[f64], direction: &[f64], interrupt: &dyn Interrupt) -> Result<()> {
+        let square: f64 = direction.iter().map(|x| x * x).sum();
+        // A lead falls by sqrt(2) times what the weights move.
+        let away = distance(&self.weights, &self.reference);
+        let needed = 2.0_f64.sqrt() * (away + square.sqrt());
+        if needed > self.reach {
+            self.split(dual, 2.0 * needed, interrupt)?;
+        }
+        self.slopes = self.products(direction, interrupt)?;
+        let along: f64 = self.weights.iter().zip(direction).map(|(v, x)| v * x).sum();
+        // The far rows' part of the derivative.
+        let fixed: f64 = self.far.iter().zip(direction).map(|(f, x)| f * x).sum();
+        let slope = |length: f64| -> Result<f64> {
+            Ok(along + length * square - fixed - self.derivative(dual, length, interrupt)?)
+        };
+        let first = slope(0.0)?;
+        let (mut low, mut low_slope) = (0.0, first);
+        let mut high: Option<(f64, f64)> = None;
+        let mut length = 1.0;
+        for _ in 0..TRIES {
+            let here = slope(length)?;
+            if here.abs() <= FLAT_ENOUGH * first.abs() || (high.is_none() && here <= 0.0) {
+                break;
+            }
+            if here < 0.0 {
+                (low, low_slope) = (length, here);
+            } else {
+                high = Some((length, here));
+            }
+            let Some((end, end_slope)) = high else { break };
+            let share = (-low_slope / (end_slope - low_slope)).clamp(0.1, 0.9);
+            length = low + (end - low) * share;
+        }
+        for (v, x) in self.weights.iter_mut().zip(direction) {
+            *v += length * x;
+        }
+        for (g, s) in self.scores.iter_mut().zip(&self.slopes) {
+            *g += length * s;
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, found: &Found) -> Result<Vec<f64>> {
+        let mut gradient = copied(&self.weights)?;
+        for (at, g) in gradient.iter_mut().enumerate() {
+            *g -= self.far[at] + found.image[at];
+        }
+        Ok(gradient)
+    }
+
+    /// Distance between the weights and those that the dual point found makes.
+    fn off(&self, found: &Found) -> Result<f64> {
+        let square: f64 = self.gradient(found)?.iter().map(|g| g * g).sum();
+        Ok(square.sqrt())
+    }
+
+    /// Dual objective.
+    fn objective(&self, found: &Found) -> f64 {
+        let weights = self.far.iter().zip(&found.image).map(|(f, v)| f + v);
+        self.far_value + found.value - 0.5 * weights.map(|v| v * v).sum::<f64>()
+    }
+
+    fn project(&self, dual: &[f64], interrupt: &dyn Interrupt) -> Result<Found> {
+        self.pass(dual, Some(self.problem.cost / self.width), interrupt)
+    }
+
+    /// Blocks of `rows` rows: a function of the problem alone, so are the sums over them.
+    fn blocks(&self, rows: usize) -> (usize, usize) {
+        let work = rows.saturating_mul(self.layout.stored());
+        let blocks = work.div_ceil(BLOCK_WORK).clamp(1, rows.max(1));
+        (blocks, rows.div_ceil(blocks))
+    }
+
+    fn pass(&self, dual: &[f64], sigma: Option<f64>, interrupt: &dyn Interrupt) -> Result<Found> {
+        let (blocks, length) = self.blocks(self.near.len());
+        let pool = self.problem.pool.as_deref();
+        let parts = map_blocks(pool, blocks, interrupt, |block| {
+            dispatch(Project {
+                state: self,
+                dual,
+                sigma,
+                rows: self.part(block, length),
+            })
+        })?;
+        let mut all = Found {
+            image: zeros(self.layout.stored())?,
+            ..Found::default()
+        };
+        for part in parts {
+            for (sum, part) in all.image.iter_mut().zip(&part.image) {
+                *sum += part;
+            }
+            all.moved += part.moved;
+            all.gap += part.gap;
+            all.value += part.value;
+            let before = all.classes.len();
+            append(&mut all.free, &part.free)?;
+            append(&mut all.classes, &part.classes)?;
+            append(&mut all.start, &mapped(&part.start, |s| s + before)?)?;
+        }
+        append(&mut all.start, &[all.classes.len()])?;
+        Ok(all)
+    }
+
+    fn part(&self, block: usize, length: usize) -> Range<usize> {
+        let most = self.near.len();
+        (block * length).min(most)..((block + 1) * length).min(most)
+    }
+
+    /// `sum_i <C e_y - c'_i, G_i'>` over near rows, a step of this length ahead.
+    fn derivative(&self, dual: &[f64], length: f64, interrupt: &dyn Interrupt) -> Result<f64> {
+        let (blocks, rows) = self.blocks(self.near.len());
+        let pool = self.problem.pool.as_deref();
+        let parts = map_blocks(pool, blocks, interrupt, |block| {
+            let (k, cost) = (self.problem.classes, self.problem.cost);
+            let sigma = cost / self.width;
+            let mut next = zeros(k)?;
+            let mut sum = 0.0;
+            for at in self.part(block, rows) {
+                let i = self.near[at] as usize;
+                let c = &dual[i * k..][..k];
+                let g = &self.scores[at * k..][..k];
+                let s = &self.slopes[at * k..][..k];
+                for k in 0..k {
+                    next[k] = c[k] + sigma * (g[k] + length * s[k]);
+                }
+                project(&mut next, cost);
+                sum += cost * s[self.problem.label[i] as usize];
+                sum -= next.iter().zip(s).map(|(c, s)| c * s).sum::<f64>();
+            }
+            Ok(sum)
+        })?;
+        Ok(parts.iter().sum())
+    }
+
+    /// Writes the projections of the near rows into `dual`.
+    fn store(&self, dual: &mut [f64], interrupt: &dyn Interrupt) -> Result<()> {
+        let k = self.problem.classes;
+        let sigma = self.problem.cost / self.width;
+        for (at, (i, g)) in self
+            .near
+            .iter()
+            .zip(self.scores.chunks_exact(k))
+            .enumerate()
+        {
+            poll(at, interrupt)?;
+            let c = &mut dual[*i as usize * k..][..k];
+            for (c, g) in c.iter_mut().zip(g) {
+                *c += sigma * g;
+            }
+            project(c, self.problem.cost);
+        }
+        Ok(())
+    }
+
+    /// Scores of the near rows with `weights`, row-major.
+    fn products(&self, weights: &[f64], interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
+        let (blocks, length) = self.blocks(self.near.len());
+        let pool = self.problem.pool.as_deref();
+        let parts = map_blocks(pool, blocks, interrupt, |block| {
+            dispatch(Products {
+                problem: self.problem,
+                layout: self.layout,
+                weights,
+                rows: &self.near[self.part(block, length)],
+            })
+        })?;
+        let mut all = with_capacity(self.near.len() * self.problem.classes)?;
+        for part in parts {
+            all.extend_from_slice(&part);
+        }
+        Ok(all)
+    }
+
+    /// Leaves out the rows at a vertex that leads by more than `reach`.
+    fn split(&mut self, dual: &[f64], reach: f64, interrupt: &dyn Interrupt) -> Result<()> {
+        let rows = self.problem.len();
+        let (blocks, length) = self.blocks(rows);
+        let pool = self.problem.pool.as_deref();
+        let parts = map_blocks(pool, blocks, interrupt, |block| {
+            dispatch(Split {
+                state: self,
+                dual,
+                reach,
+                rows: (block * length).min(rows)..((block + 1) * length).min(rows),
+            })
+        })?;
+        self.near.clear();
+        self.scores.clear();
+        self.far.fill(0.0);
+        self.far_value = 0.0;
+        for (near, scores, far, value) in parts {
+            self.far_value += value;
+            append(&mut self.near, &near)?;
+            append(&mut self.scores, &scores)?;
+            for (sum, part) in self.far.iter_mut().zip(&far) {
+                *sum += part;
+            }
+        }
+        self.reference.copy_from_slice(&self.weights);
+        self.reach = reach;
+        Ok(())
+    }
+}
+
+fn distance(a: &[f64], b: &[f64]) -> f64 {
+    let squares = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b));
+    squares.sum::<f64>().sqrt()
+}
+
+/// `C e_y - c`.
+fn to_alpha(alpha: &mut [f64], c: &[f64], own: usize, cost: f64) {
+    for (alpha, c) in alpha.iter_mut().zip(c) {
+        *alpha = -c;
+    }
+    alpha[own] = cost - c[own];
+}
+
+/// A pass over near rows: at their projections, or at `dual` itself.
+struct Project<'s, 'p, 'd, L> {
+    state: &'s Proximal<'p, 'd, L>,
+    dual: &'s [f64],
+    sigma: Option<f64>,
+    rows: Range<usize>,
+}
+
+impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
+    type Output = Result<Found>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Result<Found> {
+        let (state, problem) = (self.state, self.state.problem);
+        let (classes, cost) = (problem.classes, problem.cost);
+        let mut found = Found {
+            image: zeros(state.layout.stored())?,
+            ..Found::default()
+        };
+        let mut alpha = zeros(state.layout.padded_classes())?;
+        let mut next = zeros(classes)?;
+        let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
+        for at in self.rows {
+            let i = state.near[at] as usize;
+            let own = problem.label[i] as usize;
+            let c = &self.dual[i * classes..][..classes];
+            next.copy_from_slice(c);
+            if let Some(sigma) = self.sigma {
+                let g = &state.scores[at * classes..][..classes];
+                for (next, g) in next.iter_mut().zip(g) {
+                    *next += sigma * g;
+                }
+                let vertex = project(&mut next, cost).is_some();
+                let top = g.iter().fold(f64::NEG_INFINITY, |top, g| top.max(*g));
+                let behind = next.iter().zip(g).map(|(c, g)| c * (top - g));
+                found.gap += behind.sum::<f64>();
+                let squares = next.iter().zip(c).map(|(a, b)| (a - b) * (a - b));
+                found.moved += squares.sum::<f64>();
+                if !vertex {
+                    append(&mut found.free, &[at as u32])?;
+                    append(&mut found.start, &[found.classes.len()])?;
+                    for k in (0..classes).filter(|k| next[*k] > 0.0) {
+                        append(&mut found.classes, &[k as u32])?;
+                    }
+                }
+            }
+            found.value += cost - next[own];
+            if next[own] != cost {
+                to_alpha(&mut alpha, &next, own, cost);
+                let row = typed(problem.store.row(i, &mut buffer), &mut entries);
+                state.layout.update(simd, row, &mut found.image, &alpha);
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Scores of rows, row-major.
+struct Products<'s, 'd, L> {
+    problem: &'s Problem<'d>,
+    layout: L,
+    weights: &'s [f64],
+    rows: &'s [u32],
+}
+
+impl<L: WeightLayout> Kernel for Products<'_, '_, L> {
+    type Output = Result<Vec<f64>>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Result<Vec<f64>> {
+        let classes = self.problem.classes;
+        let mut scores = zeros(self.layout.padded_classes())?;
+        let mut all = with_capacity(self.rows.len() * classes)?;
+        let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
+        for i in self.rows {
+            let row = self.problem.store.row(*i as usize, &mut buffer);
+            let row = typed(row, &mut entries);
+            self.layout.scores(simd, row, self.weights, &mut scores);
+            all.extend_from_slice(&scores[..classes]);
+        }
+        Ok(all)
+    }
+}
+
+/// A pass over all rows that tells near from far.
+struct Split<'s, 'p, 'd, L> {
+    state: &'s Proximal<'p, 'd, L>,
+    dual: &'s [f64],
+    reach: f64,
+    rows: Range<usize>,
+}
+
+impl<L: WeightLayout> Kernel for Split<'_, '_, '_, L> {
+    /// The near rows and their `G`; the far ones' weights and part of the dual objective.
+    type Output = Result<(Vec<u32>, Vec<f64>, Vec<f64>, f64)>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> Self::Output {
+        let (state, problem) = (self.state, self.state.problem);
+        let (classes, cost) = (problem.classes, problem.cost);
+        let mut scores = zeros(state.layout.padded_classes())?;
+        let mut alpha = zeros(state.layout.padded_classes())?;
+        let mut far = zeros(state.layout.stored())?;
+        let (mut near, mut gradients, mut value) = (Vec::new(), Vec::new(), 0.0);
+        let mut buffer = RowBuffer::default();
+        let mut entries = Vec::new();
+        for i in self.rows {
+            if problem.square[i] == 0.0 {
+                continue;
+            }
+            let row = typed(problem.store.row(i, &mut buffer), &mut entries);
+            state.layout.scores(simd, row, &state.weights, &mut scores);
+            let own = problem.label[i] as usize;
+            let c = &self.dual[i * classes..][..classes];
+            let (best, top, second) = leading(&scores[..classes], own);
+            if c[best] == cost && top - second > self.reach {
+                if best != own {
+                    value += cost;
+                    to_alpha(&mut alpha, c, own, cost);
+                    state.layout.update(simd, row, &mut far, &alpha);
+                }
+                continue;
+            }
+            append(&mut near, &[i as u32])?;
+            append(&mut gradients, &scores[..classes])?;
+            let last = gradients.len() - classes;
+            gradients[last + own] -= 1.0;
+        }
+        Ok((near, gradients, far, value))
+    }
+}

@@ -1,0 +1,175 @@
+//! The Newton system of a proximal point: `I + sigma sum_i P_i (x) u_i u_i^T`, where `P_i` removes the
+//! mean over the classes in which row i is inside its simplex.
+
+use crate::error::{Error, Result};
+use crate::layout::weights::WeightLayout;
+use crate::rows::view::RowBuffer;
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{append, filled, matrix, with_capacity, zeros};
+use crate::runtime::threads::each_block;
+use crate::simd::{Kernel, Simd, add_scaled, dispatch};
+use crate::solver::crammer_singer::problem::Problem;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor::{self, LltRegularization};
+use faer::linalg::cholesky::llt::solve;
+use faer::{MatMut, Par, Spec};
+
+/// Multiplications of a class between two looks at the interrupt, at most.
+const WAVE_WORK: usize = 1 << 24;
+
+/// Builds and solves it.
+pub struct System<'p, 'd, L> {
+    problem: &'p Problem<'d>,
+    layout: L,
+    interrupt: &'p dyn Interrupt,
+}
+
+impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
+    /// For the rows of a problem.
+    pub fn new(problem: &'p Problem<'d>, layout: L, interrupt: &'p dyn Interrupt) -> Self {
+        Self {
+            problem,
+            layout,
+            interrupt,
+        }
+    }
+
+    /// Solves for the right side in `x` (as the weights are laid out), in place. `free` holds rows,
+    /// where the classes of each begin, and these classes. False where rounding spoils the factor.
+    ///
+    /// # Errors
+    /// Interrupt; no memory.
+    pub fn solve(
+        &self,
+        free: (&[u32], &[usize], &[u32]),
+        sigma: f64,
+        x: &mut [f64],
+    ) -> Result<bool> {
+        let (classes, d) = (self.problem.classes, self.problem.columns);
+        let size = classes * d;
+        let mut hessian = self.build(free, sigma)?;
+        let mut right = zeros(size)?;
+        for (at, right) in right.iter_mut().enumerate() {
+            *right = x[self.layout.position(at / d, at % d)];
+        }
+        let request = factor::cholesky_in_place_scratch::<f64>(size, Par::Seq, Spec::default());
+        let bytes = request.unaligned_bytes_required();
+        let mut memory = MemBuffer::try_new(request).map_err(|_| Error::OutOfMemory { bytes })?;
+        let stack = MemStack::new(&mut memory);
+        // Row by row the upper triangle is, column by column, the lower one.
+        let mut h = MatMut::from_column_major_slice_mut(&mut hessian, size, size);
+        let regularization = LltRegularization::default();
+        let factored =
+            factor::cholesky_in_place(h.as_mut(), regularization, Par::Seq, stack, Spec::default());
+        if factored.is_err() {
+            return Ok(false);
+        }
+        let sides = MatMut::from_column_major_slice_mut(&mut right, size, 1);
+        solve::solve_in_place(h.as_ref(), sides, Par::Seq, stack);
+        x.fill(0.0);
+        for (at, right) in right.iter().enumerate() {
+            x[self.layout.position(at / d, at % d)] = *right;
+        }
+        Ok(right.iter().all(|x| x.is_finite()))
+    }
+
+    /// The matrix row by row; of its blocks those on and above the diagonal.
+    fn build(&self, free: (&[u32], &[usize], &[u32]), sigma: f64) -> Result<Vec<f64>> {
+        let (rows, start, all) = free;
+        let (classes, d) = (self.problem.classes, self.problem.columns);
+        let size = classes * d;
+        let dense = self.dense(rows)?;
+        let mut members: Vec<Vec<(u32, u32)>> = filled(classes, Vec::new())?;
+        for (i, ends) in start.windows(2).enumerate() {
+            for at in ends[0]..ends[1] {
+                append(&mut members[all[at] as usize], &[(i as u32, at as u32)])?;
+            }
+        }
+        let mut strips = with_capacity(classes)?;
+        for _ in 0..classes {
+            strips.push(matrix(d, size)?);
+        }
+        let pool = self.problem.pool.as_deref();
+        let wave = (WAVE_WORK / (d * size).max(1)).max(1);
+        let longest = members.iter().map(Vec::len).max().unwrap_or(0);
+        for first in (0..longest).step_by(wave) {
+            let mut tasks = with_capacity(classes)?;
+            for (strip, members) in strips.iter_mut().zip(&members) {
+                let last = members.len().min(first + wave);
+                tasks.push((strip, &members[first.min(last)..last]));
+            }
+            each_block(pool, &mut tasks, self.interrupt, |(strip, members)| {
+                dispatch(Strip {
+                    free,
+                    dense: &dense,
+                    members,
+                    sigma,
+                    shape: (d, size),
+                    strip,
+                });
+            })?;
+        }
+        let mut hessian = with_capacity(size * size)?;
+        for strip in strips {
+            hessian.extend_from_slice(&strip);
+        }
+        for at in 0..size {
+            hessian[at * size + at] += 1.0;
+        }
+        Ok(hessian)
+    }
+
+    /// The rows in full, in double precision.
+    fn dense(&self, rows: &[u32]) -> Result<Vec<f64>> {
+        let d = self.problem.columns;
+        let mut dense = matrix(rows.len(), d)?;
+        let mut buffer = RowBuffer::default();
+        for (i, out) in rows.iter().zip(dense.chunks_exact_mut(d)) {
+            let row = self.problem.store.row(*i as usize, &mut buffer);
+            for (at, value) in row.value.iter().enumerate() {
+                let column = row.index.get(at).map_or(at, |c| *c as usize);
+                out[column] = f64::from(*value);
+            }
+        }
+        Ok(dense)
+    }
+}
+
+/// The rows of the matrix that belong to one class.
+struct Strip<'s> {
+    free: (&'s [u32], &'s [usize], &'s [u32]),
+    dense: &'s [f64],
+    /// Rows inside their simplex there, and where the class is among theirs.
+    members: &'s [(u32, u32)],
+    sigma: f64,
+    shape: (usize, usize),
+    strip: &'s mut [f64],
+}
+
+impl Kernel for Strip<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let (d, size) = self.shape;
+        let (_, start, all) = self.free;
+        for (i, at) in self.members {
+            let (i, at) = (*i as usize, *at as usize);
+            let row = &self.dense[i * d..][..d];
+            let share = -self.sigma / (start[i + 1] - start[i]) as f64;
+            for (other, class) in all[at..start[i + 1]].iter().enumerate() {
+                let weight = if other == 0 {
+                    self.sigma + share
+                } else {
+                    share
+                };
+                for (x, line) in row.iter().zip(self.strip.chunks_exact_mut(size)) {
+                    if *x != 0.0 {
+                        let place = &mut line[*class as usize * d..][..d];
+                        add_scaled(simd, place, weight * x, row);
+                    }
+                }
+            }
+        }
+    }
+}
