@@ -68,8 +68,8 @@ pub struct Lines {
 impl Lines {
     /// Layout for `classes` x `columns`.
     ///
-    /// Dropped: frequent columns first, and lines as long as whole vectors. Neither was faster on text
-    /// of 3, 5 or 20 classes, and the first up to half as fast.
+    /// Dropped: frequent columns first, and lines as long as whole vectors: a private step on text of 3,
+    /// 5 and 20 classes took .97 to 1.2 times as long.
     pub fn new(classes: usize, columns: usize) -> Self {
         Self { classes, columns }
     }

