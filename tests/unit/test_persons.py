@@ -169,11 +169,17 @@ def test_class_weights_count_by_their_ratios() -> None:
     model = CLASSIFIERS["linear"]
     fits = [
         clone(model).set_params(class_weight=weights).fit(X, Y)
-        for weights in ({0: 4, 1: 1, 2: 1}, {0: 1, 1: 0.25, 2: 0.25}, {0: 4.0}, {0: 1, 1: 1, 2: 1})
+        for weights in (
+            {0: 4, 1: 1, 2: 1},
+            {0: 1, 1: 0.25, 2: 0.25},
+            {0: 4.0},
+            {0: 1, 1: 1, 2: 1},
+            {0: 2, 1: 2, 2: 2},
+        )
     ]
     assert same(fits[0], fits[1])
     assert same(fits[0], fits[2])
-    assert same(fits[3], clone(model).fit(X, Y))
+    assert same(fits[3], fits[4])
     assert not same(fits[0], fits[3])
     share = [(fit.predict(X) == 0).mean() for fit in fits]
     assert share[0] >= share[3]
