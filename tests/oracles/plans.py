@@ -22,6 +22,7 @@ class PlainRows(ArrayRows):
         self.n_threads, self.low_memory, self.verbose = n_threads, False, False
         self._labelled, self._counted = True, False
         self._owners, self._class_weight, self._unit, self._weighted = None, None, "row", False
+        self._factors, self._periods = None, None
 
 
 def promised(plan: Any, **facts: Any) -> PrivacyStatement:

@@ -563,12 +563,9 @@ def test_forged_units_are_found(tmp_path: Path) -> None:
     assert verify(signed, model=tmp_path / "model.json", key=key)
     assert not verify(signed | {"certificate": forged.to_dict()}, key=key).ok
     # Influences of one row bound no person.
-    for single in (
-        OutputPerturbationSVC(1.0, 1e-5, data_norm=1.0, classes=[0, 1]),
-        ObjectivePerturbationSVC(1.0, 1e-5, data_norm=1.0, classes=[0, 1]),
-    ):
-        statement = single.fit(X, np.arange(40) % 2).privacy_
-        with pytest.raises(InvalidParameterError):
-            of_persons(statement)
-        sentence = {"unit": "person", "protected": "one person and all their rows"}
-        assert not verify(statement.to_dict() | sentence).ok
+    single = ObjectivePerturbationSVC(1.0, 1e-5, data_norm=1.0, classes=[0, 1])
+    statement = single.fit(X, np.arange(40) % 2).privacy_
+    with pytest.raises(InvalidParameterError):
+        of_persons(statement)
+    sentence = {"unit": "person", "protected": "one person and all their rows"}
+    assert not verify(statement.to_dict() | sentence).ok
