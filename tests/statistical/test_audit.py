@@ -29,7 +29,7 @@ FAST = tuple(
 LOOPED = tuple(name for name in ROWS if name not in FAST)
 # One of each law of noise, beside the fast ones; the others are for the night.
 QUICK = ("objective, Gaussian", "objective, Gamma", "descent", "descent, one sampled step")
-RUNS = {1.0: 40_000, 4.0: 16_000}
+RUNS = {1.0: 64_000, 4.0: 24_000}
 # Least share of the claim that is proved, where the neighbours are tight and runs are 100,000. Of
 # the others: Gamma noise on many weights hides one direction among all, the curvature of a small
 # smoothing is paid for and not met by these neighbours.
