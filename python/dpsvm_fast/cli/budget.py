@@ -222,10 +222,10 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
         "periods": [
             {
                 "period": name,
-                "spent_epsilon": ledger.for_periods(name).total()[0],
-                "remaining_epsilon": ledger.for_periods(name).remaining(),
+                "spent_epsilon": own.total()[0],
+                "remaining_epsilon": own.remaining(),
             }
-            for name in ledger.periods
+            for name, own in ((name, ledger.for_periods(name)) for name in ledger.periods)
         ],
         "spends": [spend.to_dict() for spend in ledger.history],
         "mark": ledger.mark(),

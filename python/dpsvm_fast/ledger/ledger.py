@@ -13,7 +13,7 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -473,7 +473,7 @@ class PrivacyLedger:
             known = len(whole._records)
         # Nobody waits while this is computed.
         if count != known:
-            spent = max(one.epsilon(self.delta) for one in composed.values())
+            spent = max(one.epsilon(self.delta) for one in different(composed).values())
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
         return spent, self.delta
@@ -482,7 +482,7 @@ class PrivacyLedger:
         """Epsilon left at the budget's delta: a pure event of this size is still admitted."""
         with self._whole._lock:
             composed = self._current()
-        return min(map(self._left, composed.values()))
+        return min(map(self._left, different(composed).values()))
 
     def _left(self, composed: AnyComposition) -> float:
         """The same of one composition."""
@@ -735,12 +735,11 @@ class PrivacyLedger:
         """For each of these periods, or of all, the composition of what ``_records`` charge it."""
         known, count = self._composed
         if count < len(self._records):
-            news = self._records[count:]
-            touched = [record.periods or tuple(known) for record in news]
-            known = known | {name: known[name].copy() for name in set().union(*touched)}
-            for record, names in zip(news, touched, strict=True):
-                for name in names:
-                    known[name].add(record.event)
+            news: dict[str, list[PrivacyEvent]] = {}
+            for record in self._records[count:]:
+                for name in record.periods or known:
+                    news.setdefault(name, []).append(record.event)
+            known = known | with_more(known, news)
             self._composed = (known, len(self._records))
         return {name: known[name] for name in charged or known}
 
@@ -773,20 +772,20 @@ class PrivacyLedger:
         check_arithmetic()
         names = [name for _, periods in charges for name in periods]
         everywhere = not all(periods for _, periods in charges)
-        found = {}
-        for name, before in self._compositions(() if everywhere else tuple(names)).items():
-            composed = before.copy()
-            own = tuple(part for part, periods in charges if not periods or name in periods)
-            for part in own:
-                composed.add(part)
+        before = self._compositions(() if everywhere else tuple(names))
+        own = {
+            name: [part for part, periods in charges if not periods or name in periods]
+            for name in before
+        }
+        found = with_more(before, own)
+        for name, composed in different(found).items():
             if isinstance(composed, AdaptiveComposition):
                 fits = composed.fits()
             else:
                 most = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
                 fits = composed.fits(*most)
             if not fits:
-                raise BudgetExceededError(self._refusal(own, name, before))
-            found[name] = composed
+                raise BudgetExceededError(self._refusal(tuple(own[name]), name, before[name]))
         return found
 
     def _refusal(self, events: Events, name: str, before: AnyComposition) -> str:
@@ -829,6 +828,28 @@ def _reopened(
     ledger._strict = strict
     ledger._begin(identity, store.budget, store, records)
     return ledger
+
+
+def with_more(known: Compositions, more: Mapping[str, list[PrivacyEvent]]) -> Compositions:
+    """Return compositions with more events; periods that were charged alike share one."""
+    found: Compositions = {}
+    made: dict[tuple[int, Events], AnyComposition] = {}
+    for name, events in more.items():
+        key = id(known[name]), tuple(events)
+        if key not in made:
+            made[key] = known[name].copy()
+            for event in events:
+                made[key].add(event)
+        found[name] = made[key]
+    return found
+
+
+def different(compositions: Compositions) -> Compositions:
+    """Return the compositions that differ, each under the first of its periods."""
+    first: dict[int, str] = {}
+    for name, composed in compositions.items():
+        first.setdefault(id(composed), name)
+    return {name: compositions[name] for name in first.values()}
 
 
 def composition_for(budget: Budget) -> AnyComposition:
