@@ -534,8 +534,8 @@ CATALOGUE = (
         "a spend without periods that no period sees when the ledger is opened again",
         (
             Edit(
-                "touched = [record.periods or tuple(known) for record in news]",
-                "touched = [record.periods for record in news]",
+                "for name in record.periods or known:",
+                "for name in record.periods:",
             ),
         ),
         ("test_snapshots_keep_periods_and_older_copies_name_their_version",),
