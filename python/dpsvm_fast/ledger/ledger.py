@@ -836,11 +836,12 @@ def with_more(known: Compositions, more: Mapping[str, list[PrivacyEvent]]) -> Co
     made: dict[tuple[int, Events], AnyComposition] = {}
     for name, events in more.items():
         key = id(known[name]), tuple(events)
-        if key not in made:
-            made[key] = known[name].copy()
+        composed = made.get(key)
+        if composed is None:
+            composed = made[key] = known[name].copy()
             for event in events:
-                made[key].add(event)
-        found[name] = made[key]
+                composed.add(event)
+        found[name] = composed
     return found
 
 
