@@ -134,23 +134,21 @@ def test_aggregations_agree_where_there_is_next_to_no_noise() -> None:
     pooled = projector(pooled_components(parties, 3))
     missed, shortest = {}, {}
     for aggregation in ("projectors", "eigenvectors"):
-        for align in (True, False):
-            spec = reduction(**settings, aggregation=aggregation, align=align)
-            assert spec.rounds[0].noise is None
-            sources = [_core.NoiseSource(seed) for seed in range(4)]
-            updates = [
-                local_update(X, y, spec, "components", source=source).vector
-                for (X, y), source in zip(parties, sources, strict=True)
-            ]
-            V = public_state(spec, {"components": SumResult(np.sum(updates, axis=0), 4)})
-            assert V is not None
-            shortest[aggregation, align] = np.linalg.norm(V, axis=1).min()
-            missed[aggregation, align] = np.abs(projector(V) - pooled).max()
-    assert missed["projectors", True] < 0.05
-    assert missed["eigenvectors", True] < 0.1
-    assert shortest["eigenvectors", True] > 0.95
-    # What the rule for signs is for: with one of four turned, half of a vector is left.
-    assert shortest["eigenvectors", False] < 0.6
+        spec = reduction(**settings, aggregation=aggregation)
+        assert spec.rounds[0].noise is None
+        sources = [_core.NoiseSource(seed) for seed in range(4)]
+        updates = [
+            local_update(X, y, spec, "components", source=source).vector
+            for (X, y), source in zip(parties, sources, strict=True)
+        ]
+        V = public_state(spec, {"components": SumResult(np.sum(updates, axis=0), 4)})
+        assert V is not None
+        shortest[aggregation] = np.linalg.norm(V, axis=1).min()
+        missed[aggregation] = np.abs(projector(V) - pooled).max()
+    assert missed["projectors"] < 0.05
+    assert missed["eigenvectors"] < 0.1
+    # Without the rule for signs, with one of four turned, half of a vector would be left.
+    assert shortest["eigenvectors"] > 0.95
 
 
 def test_uneven_parties_count_by_their_records(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,12 +161,13 @@ def test_uneven_parties_count_by_their_records(monkeypatch: pytest.MonkeyPatch) 
 
 def test_objectives_of_all_sizes_have_the_noise_of_the_smallest() -> None:
     spec = reduction(regularization=0.5, min_records=10)
-    plan = spec.plan
-    objective = getattr(plan, "objective")  # noqa: B009 - of one of two kinds of plans
+    objective = spec.objective
+    assert objective is not None
     assert objective.mechanism.regularization >= 5.0
     for n in (10, 15, 20):
         assert objective.sum_regularization(n) >= max(n * 0.5, objective.mechanism.regularization)
-    common = getattr(reduction().plan, "objective")  # noqa: B009
+    common = reduction().objective
+    assert common is not None
     assert common.sum_regularization(1) == common.sum_regularization(20)
 
 

@@ -80,7 +80,7 @@ def test_models_stay_within_the_radius(local: str) -> None:
     for party in digits_of(SIZES):
         weights = weights_of(spec, party).reshape(-1, spec.training.shape[1])
         slack = spec.rounds[0].codec.step * weights.size
-        if spec.params["projection"] == "joint":
+        if spec.projection == "joint":
             assert np.linalg.norm(weights) <= 0.05 + slack
         else:
             assert (np.linalg.norm(weights, axis=1) <= 0.05 + slack).all()
@@ -207,5 +207,5 @@ def test_training_is_the_same_object_for_every_party() -> None:
     for n in (5, 30, 60):
         # What certifies a contribution does not depend on its size.
         assert training.own_radius(n) * n == pytest.approx(training.own_radius(1))
-        assert training.sum_regularization(n) >= n * training.regularization
+        assert training.sum_regularization(n) >= n * training.spec.regularization
         assert training.own_C(n) * training.sum_regularization(n) <= 1.0

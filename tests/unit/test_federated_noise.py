@@ -140,7 +140,9 @@ def _half_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 
 def _weights_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LocalTraining, "C", property(lambda t: 1.0 / t.regularization / t.max_records))
+    patch.setattr(
+        LocalTraining, "C", property(lambda t: 1.0 / t.spec.regularization / t.spec.max_records)
+    )
 
 
 def _no_solver_radius(patch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_a_party_shows_nothing_but_what_has_noise(name: str, answers: Answers) -
     def run(data: Any, kept: list[Any]) -> None:
         state, ledger = (
             PartyState(),
-            PrivacyLedger(10.0, 1e-4, "replace_one", unit=spec.params["unit"]),
+            PrivacyLedger(10.0, 1e-4, "replace_one", unit=spec.unit),
         )
         for plan in spec.rounds:
             public = components if len(spec.rounds) == 2 and plan.name == "model" else None

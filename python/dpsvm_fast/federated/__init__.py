@@ -11,12 +11,14 @@ from dpsvm_fast.federated.secsum import (
     TrustedSum,
 )
 from dpsvm_fast.federated.simulate import simulate
-from dpsvm_fast.federated.spec import FederatedSpec
+from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec, HelmetSpec
 
 __all__ = [
+    "DpdrSpec",
     "FederatedLinearSVC",
     "FederatedSpec",
     "FixedPointCodec",
+    "HelmetSpec",
     "InconsistentSumError",
     "LocalUpdate",
     "PartyRefusedError",

@@ -18,10 +18,9 @@ from dpsvm_fast.estimators.base import PrivateLinearClassifier, linear_attribute
 from dpsvm_fast.estimators.inputs import public_classes
 from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
 from dpsvm_fast.federated.local import ROOT_TWO, matrix_of
-from dpsvm_fast.federated.parameters import loss_of
 from dpsvm_fast.federated.plans import RoundPlan
 from dpsvm_fast.federated.secsum import SumResult, centred, whole_numbers
-from dpsvm_fast.federated.spec import FederatedSpec
+from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec
 from dpsvm_fast.mechanisms.noise import RELATION_FACTOR
 from dpsvm_fast.rounding import add_up
 
@@ -124,7 +123,7 @@ def statement_of(
     reasons : tuple of str
         Why it is not private after all.
     """
-    p, training = spec.params, spec.training
+    training = spec.training
     if random_source == "seed" and SEED_REASON not in reasons:
         reasons = (*reasons, SEED_REASON)
     noise = next((part.noise for part in spec.rounds if part.name == "model"), None)
@@ -135,21 +134,16 @@ def statement_of(
         sensitivity = Sensitivity.of(
             training,
             training.loss,
+            spec,
             relation_factor=RELATION_FACTOR["replace_one"],
             exact=training.by_record,
             rounding=rounding,
             total=add_up(training.by_record, 2.0 * training.solver_radius, rounding),
         )
-    agreed = ("unit", "group_size", "weighting", "regularization", "min_records", "max_records")
-    counted = ("n_users", "honest_fraction", "max_dropout", "honest_survivors", "epsilon", "delta")
     summed = [part.secure_round(trust) for part in spec.rounds if part.noise is not None]
-    statement = FederatedStatement(
-        algorithm=spec.algorithm,
-        loss=p["loss"],
-        n_scores=None if sensitivity is None else loss_of(p, len(spec.classes)).n_scores,
-        **{name: p[name] for name in agreed},
-        **{name: getattr(spec, name) for name in counted},
-        min_survivors=spec.survivors_needed,
+    statement = FederatedStatement.of(
+        spec,
+        n_scores=None if sensitivity is None else spec.trained_loss.n_scores,
         threshold=spec.threshold if trust == "secure_sum" else None,
         trust=trust,
         sensitivity=sensitivity,
@@ -158,7 +152,7 @@ def statement_of(
         local_events=tuple(event for part in spec.rounds for event in part.local_events),
         local_epsilon=None,
         assumed_public=AGREED,
-        caveats=caveats_of(trust, p["weighting"]),
+        caveats=caveats_of(trust, spec.weighting),
         library_version=_core.build_info()["version"],
         random_source=random_source,
         not_private_reasons=reasons,
@@ -192,8 +186,8 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
     if total.size != plan.length or survivors > spec.n_users:
         raise InconsistentSumError("sum: another length than was agreed on, or too many parties")
     n_records = int(total[-2])
-    if spec.params["weighting"] == "records":
-        least, most = spec.params["min_records"], spec.params["max_records"]
+    if spec.weighting == "records":
+        least, most = spec.min_records, spec.max_records
     else:
         least = most = 0
     if total[-1] != survivors or not least * survivors <= n_records <= most * survivors:
@@ -231,7 +225,7 @@ def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array
 
     Examples
     --------
-    >>> from dpsvm_fast.federated import FederatedSpec, public_state
+    >>> from dpsvm_fast.federated import DpdrSpec, FederatedSpec, public_state
     >>> spec = FederatedSpec.dp_helmet(
     ...     n_users=20, n_features=2, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=50
     ... )
@@ -239,14 +233,14 @@ def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array
     True
     """
     first = spec.rounds[0]
-    if spec.algorithm == "dp_helmet" or first.name not in results:
+    if not isinstance(spec, DpdrSpec) or first.name not in results:
         return None
-    k, d = spec.params["n_components"], spec.n_features
+    k, d = spec.n_components, spec.n_features
     if first.name == "gram":
         total, _ = checked_sum(spec, first, results[first.name])
         return np.asarray(_core.symmetric_eigen(matrix_of(total, d, ROOT_TWO), k)[1])
     mean, _ = mean_of(spec, first, results[first.name])
-    if spec.params["aggregation"] == "eigenvectors":
+    if spec.aggregation == "eigenvectors":
         return mean.reshape(k, d)
     return np.asarray(_core.symmetric_eigen(matrix_of(mean, d, 1.0), k)[1])
 
@@ -285,7 +279,7 @@ def finalize(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpsvm_fast.federated import FederatedSpec, TrustedSum, finalize, local_update
+    >>> from dpsvm_fast.federated import DpdrSpec, FederatedSpec, TrustedSum, finalize, local_update
     >>> spec = FederatedSpec.dp_helmet(
     ...     n_users=20, n_features=2, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=50
     ... )
@@ -301,7 +295,7 @@ def finalize(
     if missing:
         raise InvalidParameterError(f"results: no sum of rounds {missing}")
     mean, n_records = mean_of(spec, spec.round("model"), results["model"])
-    loss = loss_of(spec.params, len(spec.classes))
+    loss = spec.trained_loss
     weights = mean.reshape(loss.n_scores, -1)
     facts: dict[str, Any] = {}
     components = public_state(spec, results)
@@ -312,7 +306,7 @@ def finalize(
     statement = statement_of(spec, trust, random_source, not_private_reasons)
     return FederatedLinearSVC(spec)._released(
         weights,
-        spec.params["intercept_scaling"],
+        spec.intercept_scaling,
         classes_=public_classes(list(spec.classes)),
         n_features_in_=spec.n_features,
         n_survivors_=results["model"].survivors,

@@ -160,7 +160,7 @@ def make_client_app(
     Notes
     -----
     Guarantees: those of the run's statement, against a server and up to
-    ``spec.counts.colluders`` other parties that follow the protocol and are curious. The server
+    ``spec.colluders`` other parties that follow the protocol and are curious. The server
     learns the sum of at least ``spec.survivors_needed`` vectors, who took part, and one of a few
     constant texts where a party does not go on. See ``docs/federated.md``.
     """
@@ -176,7 +176,7 @@ def make_client_app(
             own_spec = agreed()
             if own_ledger is not None:
                 events = own_spec.round(terms.name).events("secure_sum")
-                own_ledger.check(events, unit=own_spec.params["unit"])
+                own_ledger.check(events, unit=own_spec.unit)
             X, y = load_data(context)
             update = local_update(X, y, own_spec, terms.name, public=public, ledger=own_ledger)
             return update.vector

@@ -18,7 +18,7 @@ from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import checked_numbers, encoded_labels
 from dpsvm_fast.exceptions import CertificationError, PartyRefusedError
 from dpsvm_fast.federated.plans import LocalTraining, ObjectiveTraining, RoundPlan
-from dpsvm_fast.federated.spec import FederatedSpec
+from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import Projection
 from dpsvm_fast.mechanisms.rows import PublicMap
@@ -62,25 +62,26 @@ def fit_parties(
         A party's minimum was not certified.
     """
     sizes = np.diff(offsets).tolist()
+    spec: Any = training.spec
     shared: dict[str, Any] = {
-        "data_norm": training.data_norm,
-        "intercept_scaling": training.intercept_scaling,
+        "data_norm": spec.data_norm,
+        "intercept_scaling": spec.intercept_scaling,
         "n_threads": n_threads,
     }
 
     def of_each(number: Callable[[int], float]) -> Array:
         return np.array([number(n) for n in sizes])
 
-    if training.solver == "psgd":
+    if training.by_sgd:
         last = _core.projected_sgd_parties(
             X,
             codes,
             offsets,
-            regularizations=of_each(lambda _: training.regularization),
-            n_epochs=training.n_epochs,
-            batch_size=training.batch_size,
-            radius=training.radius,
-            projection=training.projection,
+            regularizations=of_each(lambda _: spec.regularization),
+            n_epochs=spec.n_epochs,
+            batch_size=spec.batch_size,
+            radius=spec.radius,
+            projection=spec.projection,
             average="last",
             permutation_seed=seed,
             **training.loss.compiled,
@@ -197,13 +198,9 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec) -> Records:
     if codes.size != numbers.shape[0]:
         raise PartyRefusedError("records: expected one label for each row")
     n = numbers.shape[0]
-    if not spec.params["min_records"] <= n <= spec.params["max_records"]:
+    if not spec.min_records <= n <= spec.max_records:
         raise PartyRefusedError("records: fewer than min_records, or more than max_records")
-    if (
-        spec.training is not None
-        and spec.training.solver == "psgd"
-        and not spec.training.accurate(n)
-    ):
+    if spec.training is not None and spec.training.by_sgd and not spec.training.accurate(n):
         raise PartyRefusedError("records: rounding errors of SGD on so many are too large")
     return Records(numbers, codes, np.array([0, n], dtype=np.int64))
 
@@ -266,7 +263,7 @@ def contributions(
     """
     plan = spec.round(round_name)
     values = _values(spec, plan, records, public, sources, n_threads)
-    by_records = spec.params["weighting"] == "records"
+    by_records = spec.weighting == "records"
     for own, n, source in zip(values, records.sizes, sources, strict=True):
         steps = plan.codec.encode(np.ascontiguousarray(own).ravel())
         if plan.sigma_steps:
@@ -288,9 +285,10 @@ def _values(
     """What each party contributes before it is encoded. Private, unless it has noise already."""
     if plan.name == "gram":
         for rows in records.of_each():
-            yield packed(moments(spec, rows, n_threads) * spec.params["data_norm"] ** 2, ROOT_TWO)
+            yield packed(moments(spec, rows, n_threads) * spec.data_norm**2, ROOT_TWO)
     elif plan.name == "components":
         for rows, source in zip(records.of_each(), sources, strict=True):
+            assert isinstance(spec, DpdrSpec)
             yield _own_components(spec, rows, source, n_threads)
     else:
         if public is not None:
@@ -312,9 +310,9 @@ def _models(
         for weights, n in zip(fitted, records.sizes, strict=True):
             if not np.isfinite(weights).all():
                 raise PartyRefusedError("training: the model is not finite")
-            yield training.projected(weights) * float(training.weight(n))
+            yield training.projected(weights) * float(spec.weight(n))
         return
-    objective = None if spec.plan is None else spec.plan.objective
+    objective = spec.objective
     assert objective is not None
     for i, source in enumerate(sources):
         own = records.rows(i)
@@ -323,39 +321,35 @@ def _models(
         )
         norm = float(np.linalg.norm(released))
         released *= objective.radius / max(norm, objective.radius)
-        yield released * float(objective.weight(records.sizes[i]))
+        yield released * float(spec.weight(records.sizes[i]))
 
 
 def moments(spec: FederatedSpec, rows: NDArray[np.float64], n_threads: int) -> Array:
     """Sum of the outer products of clipped rows over the bound of their norm; private."""
-    public = PublicMap(unit=False, data_norm=spec.params["data_norm"])
+    public = PublicMap(unit=False, data_norm=spec.data_norm)
     codes = np.zeros(rows.shape[0], dtype=np.int64)
     return np.asarray(public.records(rows, codes, 2, n_threads).gram(n_threads))
 
 
 def _own_components(
-    spec: FederatedSpec, rows: Array, source: _core.NoiseSource, n_threads: int
+    spec: DpdrSpec, rows: Array, source: _core.NoiseSource, n_threads: int
 ) -> Array:
     """Components of a party's own noisy matrix, or their projector, times its weight."""
-    mechanism = None if spec.plan is None else spec.plan.components
+    mechanism = spec.components
     assert mechanism is not None
-    k = spec.params["n_components"]
+    k = spec.n_components
     vectors = mechanism.release(moments(spec, rows, n_threads), k, source, n_threads).vectors
-    weight = float(rows.shape[0] if spec.params["weighting"] == "records" else 1)
-    if spec.params["aggregation"] == "projectors":
+    weight = float(spec.weight(rows.shape[0]))
+    if spec.aggregation == "projectors":
         return packed(vectors.T @ vectors, 1.0) * weight
-    if spec.params["align"]:
-        signs = np.where(vectors.sum(axis=1) < 0.0, -1.0, 1.0)
-    else:
-        # Without a rule a solver's signs are arbitrary.
-        signs = 2.0 * np.random.default_rng(source.public_seed()).integers(0, 2, k) - 1.0
+    signs = np.where(vectors.sum(axis=1) < 0.0, -1.0, 1.0)
     return np.asarray(vectors * (weight * signs)[:, None])
 
 
 def projection(spec: FederatedSpec, components: Array) -> Projection:
     """The map of rows onto public components."""
     k, d = components.shape
-    return Projection(components, np.ones(k), np.zeros(d), spec.params["data_norm"])
+    return Projection(components, np.ones(k), np.zeros(d), spec.data_norm)
 
 
 def packed(matrix: Array, factor: float) -> Array:
@@ -554,7 +548,7 @@ def local_update(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpsvm_fast.federated import FederatedSpec, local_update
+    >>> from dpsvm_fast.federated import DpdrSpec, FederatedSpec, local_update
     >>> spec = FederatedSpec.dp_helmet(
     ...     n_users=20, n_features=2, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=50
     ... )
@@ -574,7 +568,7 @@ def local_update(
         return LocalUpdate(known.copy())
     if ledger is not None and round_name not in state.charged:
         label = f"{spec.algorithm}, round {round_name!r}"
-        ledger.spend(plan.events(trust), label, unit=spec.params["unit"])
+        ledger.spend(plan.events(trust), label, unit=spec.unit)
         state.charged.append(round_name)
     records = checked_records(X, y, spec)
     source = _core.NoiseSource(None) if source is None else source
@@ -593,11 +587,11 @@ def checked_public(
     PartyRefusedError
         Not those numbers: another shape, or too large.
     """
-    if spec.algorithm == "dp_helmet" or round_name == spec.rounds[0].name:
+    if not isinstance(spec, DpdrSpec) or round_name == spec.rounds[0].name:
         if public is not None:
             raise PartyRefusedError("public: this round takes no numbers")
         return None
-    shape = (spec.params["n_components"], spec.n_features)
+    shape = (spec.n_components, spec.n_features)
     fits = isinstance(public, np.ndarray) and public.shape == shape
     if not fits or public is None or public.dtype != np.float64:
         raise PartyRefusedError("public: expected components of the shape agreed on")

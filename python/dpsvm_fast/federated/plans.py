@@ -6,22 +6,20 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast.accounting import composed_delta, gaussian_epsilon, gaussian_sigma
+from dpsvm_fast.accounting import gaussian_sigma
 from dpsvm_fast.accounting.composition import distance_delta
 from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.releases import SecureRound
 from dpsvm_fast.certificates.words import summed_over_parties
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.federated.parameters import loss_of
 from dpsvm_fast.federated.secsum import LIMIT, ROUNDED_STEPS, FixedPointCodec, PartyCounts
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.moments import NoisyComponents
-from dpsvm_fast.mechanisms.noise import RELATION_FACTOR, check_range, check_row_norm, share_of
+from dpsvm_fast.mechanisms.noise import RELATION_FACTOR, check_range, check_row_norm
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import ProjectedSGD, loss_at_zero
 from dpsvm_fast.rounding import (
@@ -63,76 +61,51 @@ ADJACENCY = "replace_one"
 ROUNDING_PER_WEIGHT = 2.0**-51
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LocalTraining:
     """One party's training; parties differ only in the number of rows.
 
     Parameters
     ----------
-    loss : Loss
-    n_users : int
-    n_features : int
-    data_norm : float > 0
-    intercept_scaling : float >= 0
-    regularization : float > 0
-        Lambda of the mean-form objective.
-    radius : float > 0
-        R.
-    projection : {"joint", "per_class"}
-    weighting : {"records", "users"}
-    unit : {"row", "person", "party"}
-        In what neighbours differ: one row, ``group_size`` rows of any parties, or all of one party.
-    group_size : int >= 1
-    min_records, max_records : int
-        Rows that a party may have.
-    tol : float in (0, 1]
-        Distance to the minimiser, and rounding errors, relative to what one row moves.
-    solver : {"exact", "psgd"}
-    n_epochs, batch_size : int
-        Of ``"psgd"``.
+    spec : FederatedSpec
+        With numbers for words.
     """
 
-    loss: Loss
-    n_users: int
-    n_features: int
-    data_norm: float
-    intercept_scaling: float
-    regularization: float
-    radius: float
-    projection: str
-    weighting: str
-    unit: str
-    group_size: int
-    min_records: int
-    max_records: int
-    tol: float
-    solver: str
-    n_epochs: int = 10
-    batch_size: int = 50
+    spec: FederatedSpec
 
     def __post_init__(self) -> None:
         """Refuse settings whose products leave the floats, or whose rounding is too large."""
-        check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
-        check_range("regularization", self.regularization, "regularization")
-        check_range("radius", self.radius, "radius")
+        check_row_norm(self.spec.data_norm, self.spec.intercept_scaling, self.row_norm)
+        check_range("regularization", self.spec.regularization, "regularization")
+        check_range("radius", self.spec.radius, "radius")
         check_range("regularization", self.by_record, "what one record moves")
-        if self.solver == "psgd":
+        if self.by_sgd:
             if math.isinf(self.loss.curvature):
                 raise InvalidParameterError.of(
                     "loss", got=self.loss.name, accepted="a smooth loss with projected SGD"
                 )
-            for n in {self.min_records, self.max_records}:
+            for n in {self.spec.min_records, self.spec.max_records}:
                 if not self.accurate(n):
                     raise InvalidParameterError(
                         f"tol: the rounding errors of projected SGD on {n} records exceed "
-                        f"{self.tol:g} of what one record moves; expected a larger tol or fewer "
-                        "updates"
+                        f"{self.spec.tol:g} of what one record moves; expected a larger tol or "
+                        "fewer updates"
                     )
+
+    @property
+    def loss(self) -> Loss:
+        """Loss with its number of classes."""
+        return self.spec.trained_loss
+
+    @property
+    def by_sgd(self) -> bool:
+        """Whether parties run projected SGD; else minimisers are certified."""
+        return self.spec.local not in ("exact", "output")
 
     @property
     def shape(self) -> tuple[int, int]:
         """Bound on the norm of the weights."""
-        return (self.loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
+        return (self.loss.n_scores, self.spec.n_trained + (self.spec.intercept_scaling > 0.0))
 
     @property
     def size(self) -> int:
@@ -142,28 +115,23 @@ class LocalTraining:
     @cached_property
     def row_norm(self) -> float:
         """Bound of a row with its constant feature."""
-        return hypot_up(self.data_norm, self.intercept_scaling)
+        return hypot_up(self.spec.data_norm, self.spec.intercept_scaling)
 
     @property
     def n_balls(self) -> int:
         """Balls onto which weights are projected."""
-        return 1 if self.projection == "joint" else self.loss.n_scores
+        return 1 if self.spec.projection == "joint" else self.loss.n_scores
 
     @cached_property
     def model_norm(self) -> float:
         """Norm of projected weights at most."""
-        return mul_up(self.radius, sqrt_up(float(self.n_balls)))
-
-    @property
-    def most_weight(self) -> int:
-        """Largest factor of a model in its party's contribution."""
-        return self.max_records if self.weighting == "records" else 1
+        return mul_up(self.spec.radius, sqrt_up(float(self.n_balls)))
 
     @cached_property
     def C(self) -> float:
         """Factor of one record in what is minimised, times its party's weight; rounded up."""
-        least = 1 if self.weighting == "records" else self.min_records
-        return fraction_up(1 / (Fraction(self.regularization) * least))
+        least = 1 if self.spec.weighting == "records" else self.spec.min_records
+        return fraction_up(1 / (Fraction(self.spec.regularization) * least))
 
     @cached_property
     def by_record(self) -> float:
@@ -174,13 +142,13 @@ class LocalTraining:
     @cached_property
     def diameter(self) -> float:
         """Largest change of a party's contribution, whatever its records."""
-        return mul_up(2.0 * self.most_weight, self.model_norm)
+        return mul_up(2.0 * self.spec.most_weight, self.model_norm)
 
     @cached_property
     def solver_radius(self) -> float:
         """Distance of a computed contribution from that of real arithmetic, rounded up."""
-        rounded = mul_up(float(self.most_weight), mul_up(self._projection_error, self.largest))
-        return add_up(mul_up(self.tol, self.by_record), rounded)
+        rounded = mul_up(float(self.spec.most_weight), mul_up(self._projection_error, self.largest))
+        return add_up(mul_up(self.spec.tol, self.by_record), rounded)
 
     @property
     def _projection_error(self) -> float:
@@ -190,42 +158,38 @@ class LocalTraining:
     @cached_property
     def largest(self) -> float:
         """Norm of weights before the projection at most."""
-        natural = div_up(mul_up(self.loss.lipschitz, self.row_norm), self.regularization)
+        natural = div_up(mul_up(self.loss.lipschitz, self.row_norm), self.spec.regularization)
         return mul_up(2.0, max(natural, self.model_norm))
 
     @property
     def n_affected(self) -> int:
         """Parties in which neighbours may differ."""
-        return min(self.group_size, self.n_users) if self.unit == "person" else 1
+        return min(self.spec.group_size, self.spec.n_users) if self.spec.unit == "person" else 1
 
     @cached_property
     def distance(self) -> float:
         """Sensitivity to one unit, errors of every affected party included, rounded up."""
-        if self.unit == "party":
+        if self.spec.unit == "party":
             return self.diameter
         parties = self.n_affected
         errors = mul_up(2.0 * parties, self.solver_radius)
-        by_records = add_up(mul_up(float(self.group_size), self.by_record), errors)
+        by_records = add_up(mul_up(float(self.spec.group_size), self.by_record), errors)
         return min(by_records, mul_up(float(parties), self.diameter))
 
     @property
     def bound(self) -> float:
         """Norm of a contribution at most."""
-        return mul_up(float(self.most_weight), self.model_norm)
+        return mul_up(float(self.spec.most_weight), self.model_norm)
 
     # One party's own numbers.
 
-    def weight(self, n_records: int) -> int:
-        """Factor of the party's model in its contribution."""
-        return n_records if self.weighting == "records" else 1
-
     def sum_regularization(self, n_records: int) -> float:
         """Lambda of the sum-form objective, rounded up: a larger one moves less."""
-        return fraction_up(Fraction(self.regularization) * n_records)
+        return fraction_up(Fraction(self.spec.regularization) * n_records)
 
     def own_radius(self, n_records: int) -> float:
         """Distance to the minimiser that the party's solver certifies, rounded down."""
-        return div_down(mul_down(self.tol, self.by_record), float(self.weight(n_records)))
+        return div_down(mul_down(self.spec.tol, self.by_record), float(self.spec.weight(n_records)))
 
     def gradient_tol(self, n_records: int) -> float:
         """Norm of the sum-form objective's gradient that certifies ``own_radius``, down."""
@@ -233,7 +197,7 @@ class LocalTraining:
 
     def own_C(self, n_records: int) -> float:
         """1 over ``sum_regularization``, rounded down."""
-        return fraction_down(1 / (Fraction(self.regularization) * n_records))
+        return fraction_down(1 / (Fraction(self.spec.regularization) * n_records))
 
     def accurate(self, n_records: int) -> bool:
         """Whether rounding errors of the run stay within the tolerance."""
@@ -245,7 +209,7 @@ class LocalTraining:
         with np.errstate(over="ignore"):
             norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         # A little smaller, so that what is computed is within the radius.
-        radius = self.radius * (1.0 - self._projection_error)
+        radius = self.spec.radius * (1.0 - self._projection_error)
         factors = radius / np.maximum(norms, radius)
         return np.asarray(rows * factors[:, None]).reshape(weights.shape)
 
@@ -253,20 +217,21 @@ class LocalTraining:
 @lru_cache(maxsize=4096)
 def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
     """Bound of the distance of the computed iterate from that of real arithmetic."""
+    spec: Any = training.spec
     run = ProjectedSGD(
         n_samples=n_records,
-        n_epochs=training.n_epochs,
-        batch_size=training.batch_size,
-        radius=training.radius,
-        projection=training.projection,
+        n_epochs=spec.n_epochs,
+        batch_size=spec.batch_size,
+        radius=spec.radius,
+        projection=spec.projection,
         average="last",
     )
     return run.rounding(
         training.loss,
         training.own_C(n_records),
         n_columns=training.shape[1],
-        data_norm=training.data_norm,
-        intercept_scaling=training.intercept_scaling,
+        data_norm=spec.data_norm,
+        intercept_scaling=spec.intercept_scaling,
         row_norm=training.row_norm,
     )
 
@@ -579,51 +544,22 @@ def noisy_sum(
     )
 
 
-# Blind averaging: the one round of DP-Helmet.
-
-
-def averaged_models(training: LocalTraining, counts: PartyCounts, multiplier: float) -> RoundPlan:
+def averaged_models(spec: FederatedSpec, multiplier: float) -> RoundPlan:
     """The sum of noisy local models, with so much noise at sensitivity 1."""
+    training = spec.training
+    assert training is not None
     noise = plan_noise(
         size=training.size,
         distance=training.distance,
         bound=training.bound,
         n_affected=training.n_affected,
-        counts=counts,
+        counts=spec,
         multiplier=multiplier,
     )
-    return noisy_sum("model", noise, training.weighting)
+    return noisy_sum("model", noise, spec.weighting)
 
 
-# Components first, then models in their space: the two rounds of FedDPDR-DPML.
-#
-# Round 1 sums the parties' matrices of products of features, :math:`\sum_i X_i^\top X_i`, under
-# noise
-# (``aggregation="gram"``), or what parties made of noisy matrices of their own. Round 2 averages
-# models of rows projected on the components. The two compose: squares of Gaussian parameters add
-# up,
-# and noise inside an objective gets what the accountant says is left.
-
-
-OBJECTIVE_TOL = 1e-5
-# Of the search for what the first round leaves to the second: where it begins, relative to what
-# Gaussian noise would be left; by how much delta may be missed from below; and when it ends.
-FIRST_GUESS = 0.97
-
-UNUSED = 0.1
-
-SLOPE = 5.0
-
-STEPS = 16
-
-LEAST_DELTA = 5e-324
-# Released numbers that are only hidden among others are rounded to this share of their bound.
-PLAIN_STEPS = 2**28
-# A vector of more numbers than this is surely a mistake.
-MOST_NUMBERS = 2**26
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ObjectiveTraining:
     """A party's own objective perturbation: the noise is the same for every number of records.
 
@@ -631,32 +567,22 @@ class ObjectiveTraining:
     ----------
     mechanism : ObjectivePerturbation
         Of a party with the fewest records, whose regularisation is the smallest.
-    regularization : float or None
-        Lambda of the mean-form objective; None for the mechanism's own rule.
-    weighting : {"records", "users"}
-    max_records : int
+    spec : FederatedSpec
     """
 
     mechanism: ObjectivePerturbation
-    regularization: float | None
-    weighting: str
-    max_records: int
-
-    def weight(self, n_records: int) -> int:
-        """Factor of the party's model in its contribution."""
-        return n_records if self.weighting == "records" else 1
+    spec: FederatedSpec
 
     def sum_regularization(self, n_records: int) -> float:
         """Lambda of the sum-form objective: never less than the noise was made for."""
-        if self.regularization is None:
-            return self.mechanism.regularization
-        return max(self.mechanism.regularization, mul_up(self.regularization, float(n_records)))
+        mean_form, least = self.spec.regularization, self.mechanism.regularization
+        return least if mean_form is None else max(least, mul_up(mean_form, float(n_records)))
 
     @property
     def radius(self) -> float:
         """Bound of released weights: beyond it, rarely, they are scaled down."""
         loss, regularization = self.mechanism.loss, self.mechanism.regularization
-        n = self.max_records
+        n = self.spec.max_records
         most = self.sum_regularization(n)
         by_gradient = n * loss.lipschitz * self.mechanism.row_norm / most
         by_value = math.sqrt(2.0 * n * loss_at_zero(loss) / most)
@@ -667,229 +593,4 @@ class ObjectiveTraining:
     @property
     def bound(self) -> float:
         """Bound on the norm of a contribution."""
-        return self.radius * self.weight(self.max_records)
-
-
-@dataclass(frozen=True)
-class DpdrPlan:
-    """The two rounds of ``fed_dpdr`` within one budget.
-
-    Parameters
-    ----------
-    spec : FederatedSpec
-    """
-
-    spec: FederatedSpec
-
-    def __post_init__(self) -> None:
-        """Refuse what has no proof, or no room."""
-        own_noise = self.spec.training is None or not self._sums_gram
-        if self.spec.params["unit"] != "row" and own_noise:
-            raise InvalidParameterError.of(
-                "unit",
-                got=self.spec.params["unit"],
-                accepted="'row' where parties add noise of their own: local='output' and "
-                "aggregation='gram' protect more",
-            )
-        if self._first_size > MOST_NUMBERS:
-            raise InvalidParameterError.of(
-                "n_features",
-                got=self.spec.n_features,
-                accepted="fewer: products of pairs are summed",
-            )
-
-    @property
-    def _sums_gram(self) -> bool:
-        """Whether round 1 is a sum under one common noise."""
-        return bool(self.spec.params["aggregation"] == "gram")
-
-    @property
-    def _first_size(self) -> int:
-        """Numbers of round 1."""
-        d = self.spec.n_features
-        if self.spec.params["aggregation"] == "eigenvectors":
-            return int(self.spec.params["n_components"]) * d
-        return d * (d + 1) // 2
-
-    @property
-    def _delta(self) -> float:
-        """What the distances of the noisy sums leave."""
-        sums = self._sums_gram + (self.spec.training is not None)
-        return delta_left(self.spec.epsilon, self.spec.delta, sums) if sums else self.spec.delta
-
-    @cached_property
-    def _mu(self) -> float:
-        """Gaussian parameter of the whole budget."""
-        return div_down(1.0, multiplier_of(self.spec.epsilon, self._delta))
-
-    @property
-    def _mu_first(self) -> float:
-        """Gaussian parameter of round 1."""
-        return share_of(self._mu, self.spec.params["first_share"])
-
-    @property
-    def _mu_second(self) -> float:
-        """Gaussian parameter that is left to round 2."""
-        return share_of(self._mu, 1.0 - self.spec.params["first_share"])
-
-    @cached_property
-    def components(self) -> NoisyComponents | None:
-        """A party's own noisy matrix, where there is one."""
-        if self._sums_gram:
-            return None
-        return NoisyComponents(
-            n_features=self.spec.n_features,
-            adjacency=ADJACENCY,
-            noise_grid="exact",
-            mu=self._mu_first,
-        )
-
-    @cached_property
-    def objective(self) -> ObjectiveTraining | None:
-        """A party's own noisy objective, where there is one."""
-        if self.spec.training is not None:
-            return None
-        mechanism = self.objective_with(self.left_for_objective)
-        both = (*self._first.events(), *mechanism.events)
-        # Certain: both rounds are within the budget.
-        if not _delta_of(both, self.spec.epsilon) <= self.spec.delta:
-            raise InvalidParameterError(
-                "objective_epsilon: the two rounds together exceed epsilon and delta"
-            )
-        names = ("regularization", "weighting", "max_records")
-        own = {name: self.spec.params[name] for name in names}
-        return ObjectiveTraining(mechanism=mechanism, **own)
-
-    @cached_property
-    def left_for_objective(self) -> float:
-        """Epsilon of the noise in the objective: as given, or what the first round leaves."""
-        given: float | None = self.spec.params["objective_epsilon"]
-        return _left_for_objective(self) if given is None else given
-
-    @cached_property
-    def rounds(self) -> tuple[RoundPlan, ...]:
-        """Components, then models."""
-        return (self._first, self._second)
-
-    @cached_property
-    def _first(self) -> RoundPlan:
-        """Round 1."""
-        if self.components is None:
-            return self._gram
-        params = self.spec.params
-        weight = params["max_records"] if params["weighting"] == "records" else 1
-        times = ", times their numbers of records" if weight > 1 else ""
-        return RoundPlan(
-            name="components",
-            what=f"the parties' own noisy {params['aggregation']}{times}",
-            size=self._first_size,
-            codec=FixedPointCodec(step=round_up(1.001 * weight / PLAIN_STEPS)),
-            local_events=(self.components.event,),
-        )
-
-    @property
-    def _gram(self) -> RoundPlan:
-        """The sum of matrices of products of features, under noise."""
-        params, counts = self.spec.params, self.spec.counts
-        clip_norm = mul_up(params["data_norm"], params["data_norm"])
-        rows = {"row": 1, "person": params["group_size"], "party": params["max_records"]}
-        moved = rows[params["unit"]]
-        noise = plan_noise(
-            size=self._first_size,
-            distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(moved)),
-            bound=mul_up(params["max_records"] * (1.0 + 2.0**-20), clip_norm),
-            n_affected=min(moved, counts.n_users) if params["unit"] == "person" else 1,
-            counts=counts,
-            multiplier=div_up(1.0, self._mu_first),
-        )
-        return noisy_sum("gram", noise, params["weighting"], clip_norm)
-
-    @cached_property
-    def _second(self) -> RoundPlan:
-        """Round 2."""
-        if self.spec.training is not None:
-            multiplier = div_up(1.0, self._mu_second)
-            return averaged_models(self.spec.training, self.spec.counts, multiplier)
-        training = self.objective
-        assert training is not None
-        times = ", times their numbers of records" if training.weighting == "records" else ""
-        return RoundPlan(
-            name="model",
-            what=f"the weights of the parties' own noisy models{times}",
-            size=training.mechanism.n_weights,
-            codec=FixedPointCodec(step=round_up(training.bound / PLAIN_STEPS)),
-            local_events=training.mechanism.events,
-        )
-
-    def objective_with(self, own: float) -> ObjectivePerturbation:
-        """Objective perturbation with an epsilon of its own."""
-        params = self.spec.params
-        C = None
-        if params["regularization"] is not None:
-            C = div_down(1.0, mul_up(params["regularization"], float(params["min_records"])))
-        return ObjectivePerturbation(
-            epsilon=own,
-            delta=self._delta,
-            adjacency=ADJACENCY,
-            noise="gaussian",
-            noise_grid="exact",
-            loss=loss_of(params, len(self.spec.classes)),
-            n_features=params["n_components"],
-            data_norm=params["data_norm"],
-            intercept_scaling=params["intercept_scaling"],
-            C=C,
-            extra_regularization=None,
-            tol=OBJECTIVE_TOL,
-        )
-
-
-@lru_cache(maxsize=64)
-def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
-    """Composition, remembered: with many classes it takes a good part of a second."""
-    return composed_delta(events, epsilon)
-
-
-def _left_for_objective(plan: DpdrPlan) -> float:
-    """About the largest epsilon of noise in the objective that keeps both rounds in the budget.
-
-    By secants of the logarithm of delta, from what Gaussian noise would be left.
-    """
-    spent, epsilon, delta = plan._first.events(), plan.spec.epsilon, plan.spec.delta
-
-    def log_excess(own: float) -> float:
-        events = (*spent, *plan.objective_with(own).events)
-        return math.log(max(_delta_of(events, epsilon), LEAST_DELTA) / delta)
-
-    alone = gaussian_epsilon(plan._delta, div_down(1.0, plan._mu_second))
-    own = min(alone, epsilon) * FIRST_GUESS
-    low, at_low, high, at_high = 0.0, -math.inf, math.inf, math.inf
-    for _ in range(STEPS):
-        found = log_excess(own)
-        if found <= 0.0:
-            low, at_low = own, found
-        else:
-            high, at_high = own, found
-        if at_low >= -UNUSED or low >= epsilon:
-            break
-        own = _next_guess(low, at_low, high, at_high)
-    if not low > 0.0:
-        raise InvalidParameterError.of(
-            "first_share",
-            got=plan.spec.params["first_share"],
-            accepted="less: the first round leaves nothing to noise in the objective",
-        )
-    return low
-
-
-def _next_guess(low: float, at_low: float, high: float, at_high: float) -> float:
-    """Between the two, aimed a little below the root; beyond one of them where there is no other.
-
-    One percent less epsilon takes about five percent of delta away.
-    """
-    aim = -0.5 * UNUSED
-    if math.isinf(high):
-        return low * min(1.2, 1.0 + (aim - at_low) / SLOPE)
-    if low == 0.0:
-        return high * max(0.5, 1.0 + (aim - at_high) / SLOPE)
-    guess = low + (high - low) * (aim - at_low) / (at_high - at_low)
-    return guess if low < guess < high else 0.5 * (low + high)
+        return self.radius * self.spec.most_weight

@@ -71,7 +71,7 @@ class PartyCounts:
     ----------
     n_users : int in 1..2**18
         U, the parties that were asked.
-    honest_fraction : float in (0, 1]
+    honest_fraction : float in (0, 1], default=0.5
         t: at least ceil(t U) follow the protocol and tell nobody what they drew.
     max_dropout : float in [0, 1)
         rho: at most floor(rho U) vanish before the sum.
@@ -87,7 +87,7 @@ class PartyCounts:
     """
 
     n_users: int
-    honest_fraction: float
+    honest_fraction: float = 0.5
     max_dropout: float = 0.0
     min_survivors: int | None = None
 
@@ -126,7 +126,7 @@ class PartyCounts:
 
     @property
     def honest_survivors(self) -> int:
-        """h: honest parties in every sum that is released."""
+        """Honest parties in every sum that is released: h of the proof."""
         return self.survivors_needed - self.colluders
 
     @property

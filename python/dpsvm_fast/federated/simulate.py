@@ -92,7 +92,7 @@ def simulate(
     if ledger is not None:
         label = f"{spec.algorithm} of {spec.n_users} parties"
         label += "" if seed is None else ", NOT PRIVATE"
-        ledger.spend(spec.events("trusted_curator"), label, unit=spec.params["unit"])
+        ledger.spend(spec.events("trusted_curator"), label, unit=spec.unit)
     records, refusal = [], None
     for i, party in enumerate(parties):
         try:
@@ -153,7 +153,7 @@ def _vectors(
 ) -> Iterator[NDArray[np.int64]]:
     """Vectors of the parties that are left, some parties at a time."""
     public = public_state(spec, results)
-    numbers = spec.round(round_name).length + max(spec.params["max_records"], 1) * spec.n_features
+    numbers = spec.round(round_name).length + max(spec.max_records, 1) * spec.n_features
     step = max(1, BLOCK // numbers)
     for start in range(0, len(left), step):
         block = left[start : start + step]

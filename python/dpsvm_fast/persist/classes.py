@@ -460,7 +460,7 @@ SCHEMA = Parameter(
 SPECIFICATION = Parameter(
     lambda spec: check.check_type("spec", spec, (FederatedSpec, type(None)), "a FederatedSpec"),
     lambda _, spec: spec.to_dict(),
-    lambda _, record: FederatedSpec(**record),
+    lambda _, record: FederatedSpec.from_dict(record),
 )
 
 
