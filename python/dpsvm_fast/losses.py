@@ -66,6 +66,9 @@ class Loss:
     per_class : bool, default=False
         Whether every class has a score also where one would do for two: where weights are
         constrained class by class.
+    averaged : bool, default=False
+        Whether what is added or removed at once is not one such loss but a mean of several, those
+        of the rows of a person.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Loss:
     smoothing: float = 1.0
     margin: float = 1.0
     per_class: bool = False
+    averaged: bool = False
 
     @property
     def n_scores(self) -> int:
@@ -170,6 +174,8 @@ class Loss:
     def jacobian(self, curvature_ratio: float) -> float:
         """Largest log-determinant c0 of ``1 + rho * Hessian`` of one record, rounded up.
 
+        Of means of several, the largest trace of ``rho * Hessian``, which is no smaller.
+
         Parameters
         ----------
         curvature_ratio : float >= 0
@@ -178,7 +184,12 @@ class Loss:
         K, kappa = self.n_classes, curvature_ratio
         if self.name not in SMOOTH_LOSSES:
             return math.inf
-        if self.name in _WESTON_WATKINS:
+        if self.averaged:
+            trace = 0.25 * self.n_scores
+            if self.joint:
+                trace = K - 1.0 if self.name in _WESTON_WATKINS else 1.0 - 1.0 / K
+            bound = trace * kappa
+        elif self.name in _WESTON_WATKINS:
             bound = math.log1p(0.5 * K * kappa) + (K - 2) * math.log1p(0.5 * kappa)
         elif self.joint:
             bound = (K - 1) * math.log1p(kappa / K)

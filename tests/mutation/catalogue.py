@@ -843,6 +843,40 @@ CATALOGUE = (
         ("test_persons::test_statements_name_persons_and_hold",),
     ),
     Mutant(
+        "curvature of a person as of one row",
+        "the determinant of one row in place of the trace, for rows in many directions",
+        (Edit("if self.averaged:", "if self.averaged and K < 0:"),),
+        ("test_curvature_of_many_directions_needs_the_trace",),
+    ),
+    Mutant(
+        "the law of one row for a mean of several",
+        "a person's gradient is taken to meet the noise in one direction",
+        (
+            Edit(
+                "return add_up(loss.jacobian(kappa), mul_up(reach, reach))",
+                "return loss.jacobian(kappa)",
+            ),
+        ),
+        ("test_persons::test_statements_name_persons_and_hold",),
+    ),
+    Mutant(
+        "a person in the objective exchanged as one added",
+        "the price of several rows is that of one person added where one is exchanged",
+        (
+            Edit(
+                "reach = div_up(RELATION_FACTOR[adjacency] * loss.lipschitz, multiplier)",
+                "reach = div_up(loss.lipschitz, multiplier)",
+            ),
+        ),
+        ("test_persons::test_statements_name_persons_and_hold",),
+    ),
+    Mutant(
+        "noise in the objective for rows",
+        "plans for persons take the noise of rows",
+        (Edit('averaged=unit == "person")', "averaged=False)"),),
+        ("test_a_statement_of_rows_is_none_of_persons",),
+    ),
+    Mutant(
         "classes of a person exchanged as of one added",
         "noisy numbers of classes cover one person added where one is exchanged",
         (

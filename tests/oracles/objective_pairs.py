@@ -55,9 +55,15 @@ def kernel_of(
 
 
 def random_setting(
-    rng: np.random.Generator, name: str, n_scores: int, d: int, *, replace_one: bool
+    rng: np.random.Generator,
+    name: str,
+    n_scores: int,
+    d: int,
+    *,
+    replace_one: bool,
+    of_persons: bool = False,
 ) -> Setting:
-    """Zero to three kinds of other records, some heavy; a pair that differs in one record."""
+    """Zero to three kinds of other records, some heavy; worlds that differ in one, or a person."""
     n_labels = max(n_scores, 2)
     kappa, t = _between(rng, 0.02, 20.0), _between(rng, 0.1, 2.0)
     regularization = _between(rng, 0.05, 20.0)
@@ -66,7 +72,8 @@ def random_setting(
     rows = _directions(rng, n, d) * rng.uniform(0.1, 1.0, (n, 1))
     y = rng.integers(0, n_labels, n)
     counts = rng.choice([1.0, 4.0, 30.0, 300.0], n)
-    changed, labels, sides = _difference(rng, d, n_labels, replace_one=replace_one)
+    differing = _persons if of_persons else _difference
+    changed, labels, sides = differing(rng, d, n_labels, replace_one=replace_one)
     pair = Pair(
         np.vstack([changed, rows]),
         np.concatenate([labels, y]).astype(np.int64),
@@ -102,6 +109,28 @@ def _difference(
     changed = label if kind in (1, 2, 3) else (label + rng.integers(1, n_labels)) % n_labels
     sides = (np.array([1.0, 0.0]), np.array([0.0, 1.0]))
     return np.vstack([x, other]), np.concatenate([label, changed]), sides
+
+
+def _persons(
+    rng: np.random.Generator, d: int, n_labels: int, *, replace_one: bool
+) -> tuple[Array, Array, tuple[Array, Array]]:
+    """Persons of 1 to 50 rows that are equal, cancel, add up or point anywhere, in one world."""
+    found = []
+    for _ in range(1 + replace_one):
+        m = int(rng.choice([1, 2, 3, 5, 50]))
+        kind = rng.integers(0, 4)
+        rows = np.repeat(_directions(rng, 1, d), m, axis=0)
+        labels = np.full(m, rng.integers(0, n_labels))
+        if kind == 1:
+            rows *= np.where(np.arange(m) % 2, -1.0, 1.0)[:, None]
+        elif kind > 1:
+            rows = _directions(rng, m, d) * rng.uniform(0.3, 1.0, (m, 1)) ** (kind - 2)
+        if kind in (0, 3):
+            labels = rng.integers(0, n_labels, m)
+        found.append((rows, labels, np.full(m, 1.0 / m)))
+    rows, labels, shares = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    own = np.arange(len(labels)) < len(found[0][1])
+    return rows, labels, (shares * own, shares * ~own)
 
 
 def score_pairs(pair: Pair) -> list[Pair]:

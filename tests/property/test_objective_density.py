@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from dpsvm_fast import _core
-from dpsvm_fast.mechanisms.objective import largest_rate
+from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.objective import largest_rate, noise_multiplier, of_unit, person_price
 from dpsvm_fast.mechanisms.objective import pure_epsilon as claimed_epsilon
 from oracles.objective_density import Pair, gaussian_deltas, sampled_deltas, sum_deltas
 from oracles.objective_pairs import Setting, kernel_of, pushed, random_setting, score_pairs
@@ -190,6 +191,129 @@ def test_no_pair_exceeds_the_pure_claim(case: tuple[str, int, int], relation: st
 def test_many_pairs_do_not_exceed_the_pure_claim(case: tuple[str, int, int], relation: str) -> None:
     found = [pure_ratio(setting) for setting in swept(*case, relation, 100, seed=3)]
     assert max(found) <= 1.0 + 1e-9
+
+
+# Persons of several rows, each with its share of the loss.
+
+
+def loss_of_person(setting: Setting) -> Loss:
+    """The loss of a mean of rows, two scores where the oracle has two."""
+    two = setting.pair.n_scores == setting.loss.n_classes
+    return dataclasses.replace(of_unit(setting.loss, "person"), per_class=two)
+
+
+def persons(
+    name: str, n_scores: int, d: int, relation: str, n: int, seed: int
+) -> Iterator[Setting]:
+    rng = np.random.default_rng([seed, n_scores, d, len(name), len(relation), 7])
+    replaced = RELATIONS[relation]
+    for _ in range(n):
+        found = random_setting(rng, name, n_scores, d, replace_one=replaced, of_persons=True)
+        largest = 2.0 / (found.factor * loss_of_person(found).lipschitz)
+        yield dataclasses.replace(found, t=largest * rng.uniform(0.05, 1.0))
+
+
+def claimed_of_person(setting: Setting, epsilon: float) -> float:
+    """The delta that the library claims for a person."""
+    law = "softmax" if setting.pair.kernel[0] == "softmax_margin" else setting.loss.law
+    relation = "replace_one" if setting.replace_one else "add_remove"
+    sigma = 1.0 / setting.t
+    price = person_price(loss_of_person(setting), setting.kappa, sigma, relation)
+    return _core.objective_delta(
+        law, setting.pair.n_scores, epsilon, sigma, None, price, setting.replace_one
+    )
+
+
+@pytest.mark.proof("persons", "Gaussian noise")
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("case", [*LINES, PLANES[0], PLANES[2], SUMS[0]])
+def test_no_person_exceeds_the_gaussian_claim(case: tuple[str, int, int], relation: str) -> None:
+    plane = case in PLANES
+    found = []
+    for setting in persons(*case, relation, 3 if plane else 12, seed=5):
+        claims = np.array([claimed_of_person(setting, epsilon) for epsilon in EPSILONS])
+        with contextlib.suppress(ArithmeticError):
+            true = true_deltas(setting, EPSILONS).max(axis=0)
+            compared = (claims < 0.95) & (claims > 1e-9)
+            found += list(true[compared] / claims[compared])
+    assert len(found) > 3
+    assert max(found) <= 1.0 + (PLANE_TOL if plane else LINE_TOL)
+
+
+@pytest.mark.proof("persons", "Objective perturbation")
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("case", [*PURE_LINES, *PLANES[:4], *SUMS[:1]])
+def test_no_person_exceeds_the_pure_claim(case: tuple[str, int, int], relation: str) -> None:
+    found = []
+    for setting in persons(*case, relation, 12 if case in LINES else 4, seed=6):
+        rate = 2.0 * setting.t
+        loss = of_unit(setting.loss, "person")
+        claim = claimed_epsilon(loss, rate, setting.kappa, setting.factor)
+        found.append(pure_epsilon(setting.pair, rate) / claim)
+    assert max(found) <= 1.0 + 1e-9
+    assert max(found) > 0.2
+
+
+@pytest.mark.proof("persons", "Objective perturbation")
+def test_curvature_of_many_directions_needs_the_trace() -> None:
+    """Two rows in two directions, full curvature in both: more than the price of one record."""
+    half = math.sqrt(0.5)
+    kernel = kernel_of("huber", 2.0, 1.0, 1.0)
+    rows = np.array([[1.0, 0.0], [0.0, 1.0]])
+    pair = Pair(rows, np.ones(2, dtype=np.int64), np.full(2, 0.5), np.zeros(2), kernel, 1, 1.0)
+    larger, smaller = pair.log_determinants(np.ones((1, 2)))
+    setting = Setting(pair, half, replace_one=False)
+    of_record = setting.loss.jacobian(setting.kappa)
+    assert of_record < larger[0] - smaller[0]
+    assert larger[0] - smaller[0] <= of_unit(setting.loss, "person").jacobian(setting.kappa)
+
+
+@pytest.mark.proof("persons", "Gaussian noise")
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("law", "n"), [("logistic", 1), ("softmax", 3), ("softmax", 40)])
+def test_means_of_losses_cost_no_more_than_the_square(law: str, n: int, relation: str) -> None:
+    """The lemma, for laws without curvature: E(V - e)+ is g(e) and the integral of g from there."""
+    replaced, lipschitz = RELATIONS[relation], 1.0 if law == "logistic" else math.sqrt(2.0)
+
+    def g(e: float, t: float) -> float:
+        below = _core.objective_delta(law, n, max(e, 0.0), 1.0 / t, None, 0.0, replaced)
+        return below if e >= 0.0 else 1.0 - math.exp(e) * (1.0 - below)
+
+    for reach in (0.05, 0.3, 1.0, 2.0):
+        t = reach / lipschitz / (2 if replaced else 1)
+        nodes = np.linspace(0.0, reach * (10.0 + reach), 2001)
+        curve = np.array([g(e, t) for e in nodes])
+        if replaced:
+            # What is known of exchanged records is a bound, not the law of one V.
+            curve = np.minimum(curve, 1.0)
+        for i in range(0, 1200, 60):
+            excess = curve[i] + np.trapezoid(curve[i:], nodes[i:])
+            bound = g(nodes[i] - reach**2, t)
+            assert 1.0 - math.exp(-excess) <= bound * (1.0 + 1e-3), (reach, nodes[i])
+
+
+@pytest.mark.proof("persons", "Gaussian noise")
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0, 100.0])
+def test_noise_for_persons_keeps_the_claim_and_wastes_little(epsilon: float, relation: str) -> None:
+    for name in ("logistic", "softmax_margin", "huber_ww"):
+        loss = Loss(name=name, n_classes=3, smoothing=0.5)
+        own = of_unit(loss, "person")
+        sigma = noise_multiplier(own, epsilon, 1e-6, relation, 0.05)
+        one = noise_multiplier(loss, epsilon, 1e-6, relation, 0.05)
+        if sigma is None:
+            assert own.jacobian(0.05) >= epsilon
+            continue
+        assert one is not None
+        price = person_price(own, 0.05, sigma, relation)
+        delta = _core.objective_delta(
+            own.law, own.n_scores, epsilon, sigma, None, price, RELATIONS[relation]
+        )
+        assert delta <= 1e-6
+        least = 0.5 * (1 + RELATIONS[relation]) * own.lipschitz
+        assert sigma >= least
+        assert sigma == pytest.approx(least) or delta > 0.99e-6
+        assert one <= sigma <= 1.6 * one or epsilon > 8.0 or epsilon < 1.0
 
 
 # Tightness: a bound that no pair comes near would hide mistakes of its size.

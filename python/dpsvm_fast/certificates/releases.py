@@ -194,8 +194,8 @@ class ObjectiveNoise(Record):
         kappa = row_norm^2 / (lambda * temperature of the loss).
     jacobian : float >= 0 or None
         With Gamma noise: what the change of variables costs beside the noise, so that ``epsilon``
-        is relation factor * beta * L * row_norm + jacobian; 0 where it is free. None with Gaussian
-        noise, whose law contains it.
+        is relation factor * beta * L * row_norm + jacobian; 0 where it is free. With Gaussian
+        noise: what the law of a person has beside the noise; None for rows, whose law contains it.
     distribution : {"gaussian", "gamma"}
         Law of B: independent Gaussians of standard deviation sigma, or density ~ exp(-beta ||B||).
     sampler : {"exact_grid", "floating_point"}
@@ -237,10 +237,8 @@ class ObjectiveNoise(Record):
     def check(self) -> None:
         """Refuse a scale, sampler or price that does not belong to the distribution."""
         _check_law("objective", self)
-        if (self.jacobian is not None) != (self.distribution == "gamma"):
-            raise InvalidParameterError(
-                "jacobian: expected a number with 'gamma' and None with 'gaussian'"
-            )
+        if self.jacobian is None and self.distribution == "gamma":
+            raise InvalidParameterError("jacobian: expected a number with 'gamma'")
         if (self.delta > 0.0) != (self.distribution == "gaussian"):
             raise InvalidParameterError("delta: expected 0 with 'gamma', above 0 with 'gaussian'")
         if self.extra_regularization > self.regularization:
@@ -254,7 +252,8 @@ class ObjectiveNoise(Record):
         if self.sigma is None:
             return PureEvent(self.epsilon, adjacency)
         scale = div_down(self.sigma, self.row_norm)
-        return ObjectiveEvent(self.law, self.n_scores, scale, self.curvature_ratio, None, adjacency)
+        kappa = None if self.jacobian is not None else self.curvature_ratio
+        return ObjectiveEvent(self.law, self.n_scores, scale, kappa, self.jacobian, adjacency)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -190,7 +190,7 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
         return (
             f"{name}, loss {_loss(statement.loss, inside)}, regularization "
             f"{_regularization(inside)}; {rows}",
-            *_inside(inside, source),
+            *_inside(inside, source, "person" if statement.unit == "person" else "row"),
             f"training stops at a gradient of norm {inside.gradient_tol:.6g}, at most "
             f"{s.solver_radius:.6g} from the exact minimiser: sensitivity 2 x "
             f"{s.solver_radius:.6g}; rounding {s.rounding:.6g}; total {s.total:.6g}",
@@ -237,15 +237,17 @@ def _descent(run: Descent, s: Sensitivity) -> str:
     )
 
 
-def _inside(inside: ObjectiveNoise, source: str) -> tuple[str, ...]:
+def _inside(inside: ObjectiveNoise, source: str, owner: str) -> tuple[str, ...]:
     """The noise in the objective, and what it promises about the exact minimiser."""
     bounds = (
-        f"one row changes the objective's gradient by at most {inside.lipschitz:.6g} x "
+        f"one {owner} changes the objective's gradient by at most {inside.lipschitz:.6g} x "
         f"{inside.row_norm:.6g} and its curvature by at most {inside.curvature:.6g} x "
         f"{inside.row_norm:.6g}^2, curvature ratio {inside.curvature_ratio:.6g}"
     )
     price = ""
-    if inside.jacobian is not None:
+    if inside.jacobian is not None and inside.sigma is not None:
+        price = f", of which {inside.jacobian:.6g} is for curvature and for several rows"
+    elif inside.jacobian is not None:
         price = (
             f", of which the change of curvature costs {inside.jacobian:.6g}"
             if inside.jacobian

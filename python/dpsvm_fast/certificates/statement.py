@@ -339,7 +339,9 @@ class PrivacyStatement(Statement):
             raise InvalidParameterError("caveats: floating-point noise must bring its caveat")
         if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
             raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
-        of_rows = self.objective is not None or self.descent is not None
+        of_rows = self.descent is not None or (
+            self.objective is not None and self.objective.jacobian is None
+        )
         if self.unit == "person" and (of_rows or any(part.last_iterate for part in self.parts)):
             raise InvalidParameterError(
                 "unit: expected 'row' with noise in the objective, projected SGD or a last "

@@ -185,6 +185,8 @@ OBJECTIVE = {
     "proportional to exp(-beta ||b||) for the approximate minimum",
 }
 
+PERSON_PAGE = "; for persons as in docs/proofs/persons.md"
+
 ELLIPSOIDS = (
     "Objective perturbation over positive semidefinite matrices (Pathak and Raj 2010, corrected in "
     "docs/proofs/gaussian_margin.md; Kifer, Smith and Thakurta 2012 for the constraint): "
@@ -294,7 +296,8 @@ def theorem_of(statement: PrivacyStatement) -> str:
 def _theorem_of_solver(statement: PrivacyStatement) -> str:
     """The theorem about noise in the objective or on the weights; empty without any."""
     if statement.objective is not None:
-        return OBJECTIVE[statement.objective.distribution]
+        of_persons = PERSON_PAGE if statement.unit == "person" else ""
+        return OBJECTIVE[statement.objective.distribution] + of_persons
     if statement.noise is None:
         return ""
     page = OUTPUT_PAGE if statement.descent is None else SGD_PAGE

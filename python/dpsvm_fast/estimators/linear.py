@@ -66,11 +66,6 @@ class PipelineClassifier(Probabilities, TrainedOnWeights):
         """The public parameter on which the sensitivity rests."""
         return "bounds"
 
-    @property
-    def _takes(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What a fit takes beside rows and labels."""
-        return () if self._trainer() == "objective" else super()._takes
-
     def _trainer(self) -> str:
         """How the weights are trained."""
         if self.mechanism == "auto":
@@ -88,14 +83,16 @@ class PipelineClassifier(Probabilities, TrainedOnWeights):
             raise InvalidParameterError.of(
                 "whiten", got=True, accepted="'auto' or False with delta=0"
             )
-        if self.class_weight == "balanced" and trainer != "gradient":
+        centred = trainer == "gradient" or not facts.sparse
+        counted = trainer == "gradient" or (centred and getattr(self, "normalize", True))
+        if self.class_weight == "balanced" and not (self.delta > 0.0 and counted):
             raise InvalidParameterError.of(
                 "class_weight",
                 got="balanced",
-                accepted="None or a dict of public weights without mechanism='gradient': noisy "
-                "numbers of rows of each class have a price in Gaussian noise",
+                accepted="None or a dict of public weights with delta=0, as noisy numbers of rows "
+                "of each class have a price in Gaussian noise, and without mechanism='gradient' "
+                "for rows that are not centred, such as sparse ones",
             )
-        centred = trainer == "gradient" or not facts.sparse
         if self.whiten is True and not centred:
             raise InvalidParameterError.of(
                 "whiten",
@@ -120,6 +117,7 @@ class PipelineClassifier(Probabilities, TrainedOnWeights):
             "whiten": self.whiten,
             "public": public,
             "balanced": self.class_weight == "balanced",
+            "unit": facts.unit if trainer == "objective" else "row",
         }
 
     def _public_map(self, facts: Facts) -> PublicMap:
@@ -270,7 +268,7 @@ class PrivateLinearSVC(PipelineClassifier):
         Public weights of the losses, one a label; 1 for labels that are not named. Only their
         ratios count: the largest is 1, and the noise is for that. "balanced" releases noisy numbers
         of rows of each class, for 2 % of the squared Gaussian parameter, and weighs each class by
-        their inverse; of ``mechanism="gradient"`` only.
+        their inverse; with ``delta > 0`` only, and sparse rows with "gradient" only.
     max_weight : float > 0, default=1.0
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
         of one person add up to one at most.

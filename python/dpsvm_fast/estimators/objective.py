@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import PrivatelyTrained
+from dpsvm_fast.estimators.fit import TrainedOnWeights
 from dpsvm_fast.estimators.parameters import number_or_none
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
@@ -14,7 +14,7 @@ from dpsvm_fast.mechanisms.plan import Facts
 
 
 @dataclass(eq=False, repr=False)
-class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
+class ObjectivePerturbationSVC(Probabilities, TrainedOnWeights):
     r"""Multi-class linear SVM made private by noise inside its objective.
 
     All classes are trained together, in one noisy convex problem and one access to the data:
@@ -82,6 +82,12 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         row. What the weights may be off by is covered by noise of its own.
     max_iter : int or None, default=None
         Newton steps at most. None runs until certified, as the guarantee needs.
+    class_weight : dict or None, default=None
+        Public weights of the losses, one a label; 1 for labels that are not named. With
+        ``C="auto"`` only their ratios count; a number C multiplies the losses with these weights.
+    max_weight : float > 0, default=1.0
+        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
+        of one person add up to one at most: several rows count with their mean.
     random_state : int or None, default=None
         None takes the operating system's entropy. A seed makes the fit reproducible and thereby
         not private: a ``NotPrivateWarning``, and the statement says so.
@@ -181,6 +187,8 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     margin: param.Margin = "auto"
     tol: param.GradientTol = 1e-5
     max_iter: param.MaxIter = None
+    class_weight: param.ClassWeight = None
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None
@@ -203,8 +211,9 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
             n_features=facts.n_columns,
             data_norm=self.data_norm,
             intercept_scaling=scaling if self.fit_intercept else 0.0,
-            C=number_or_none(self.C),
+            C=self._scaled_C(number_or_none(self.C), facts.n_classes),
             extra_regularization=number_or_none(self.extra_regularization),
             tol=self.tol,
             max_iter=self.max_iter,
+            unit=facts.unit,
         )

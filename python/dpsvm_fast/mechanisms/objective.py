@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import ObjectiveNoise, PrivacyEvent, PrivacyStatement
@@ -32,6 +33,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import (
     LARGEST,
+    RELATION_FACTOR,
     SMALLEST,
     CalibratedNoise,
     WeightNoise,
@@ -225,7 +227,13 @@ class LinearNoise(CalibratedNoise):
 
     @property
     def jacobian(self) -> float | None:
-        """What the change of variables costs beside the noise; rounded up."""
+        """What the change of variables costs beside the noise, or a person; rounded up.
+
+        None with Gaussian noise for single rows, whose law contains it.
+        """
+        if self.noise == "gaussian" and self.loss.averaged:
+            scale = div_down(self.scale, self.row_norm)
+            return person_price(self.loss, self.curvature_ratio, scale, self.adjacency)
         if self.noise == "gaussian":
             return None
         whole = pure_epsilon(self.loss, self.multiplier, self.curvature_ratio, self.factor)
@@ -320,6 +328,59 @@ def regularization_for(
     return max(least, automatic_regularization(loss, epsilon, delta, adjacency, row_norm))
 
 
+def of_unit(loss: Loss, unit: str) -> Loss:
+    """Return the loss of what neighbouring data sets differ in."""
+    return replace(loss, averaged=unit == "person")
+
+
+# Noise for persons is at least this share of the largest change of the gradient.
+LEAST_NOISE = 0.5
+
+
+def person_price(loss: Loss, kappa: float, multiplier: float, adjacency: str) -> float:
+    r"""Return the constant in the law of a person, beside what one record has; rounded up.
+
+    The largest trace of the Hessian over lambda, and the square of what the largest change of the
+    gradient is over the noise (docs/proofs/persons.md, "Objective perturbation").
+
+    Parameters
+    ----------
+    loss : Loss
+    kappa : float > 0
+        Curvature ratio.
+    multiplier : float > 0
+        Sigma over row norm.
+    adjacency : {"add_remove", "replace_one"}
+    """
+    reach = div_up(RELATION_FACTOR[adjacency] * loss.lipschitz, multiplier)
+    return add_up(loss.jacobian(kappa), mul_up(reach, reach))
+
+
+def _for_persons(
+    loss: Loss, epsilon: float, delta: float, adjacency: str, kappa: Callable[[float], float]
+) -> float | None:
+    """Sigma over row norm for persons; ``kappa`` is the curvature ratio at such a sigma."""
+    law, replace_one = (loss.law, loss.n_scores), adjacency == "replace_one"
+
+    def excess(log_sigma: float) -> float:
+        sigma = math.exp(log_sigma)
+        price = person_price(loss, kappa(sigma), sigma, adjacency)
+        found = _core.objective_delta(*law, epsilon, sigma, None, price, replace_one)
+        return math.log(found / delta)
+
+    if loss.jacobian(kappa(LARGEST)) >= epsilon:
+        return None
+    low = math.log(LEAST_NOISE * RELATION_FACTOR[adjacency] * loss.lipschitz * (1.0 + ROUNDING))
+    high = low
+    while excess(high) > 0.0:
+        low, high = high, high + 1.0
+    if high > low:
+        high = brentq(excess, low, high, xtol=1e-10) + 1e-10
+    while excess(high) > -1e-9:
+        high += 1e-9
+    return math.exp(high)
+
+
 @lru_cache(maxsize=1024)
 def _calibrated(
     loss: Loss,
@@ -331,7 +392,12 @@ def _calibrated(
     kappa_per_t: float | None = None,
     jacobian: float | None = None,
 ) -> float | None:
-    """The compiled calibration; None where it finds no sigma."""
+    """The calibration of single rows or of persons; None where it finds no sigma."""
+    if loss.averaged and jacobian is None:
+        if kappa is not None:
+            return _for_persons(loss, epsilon, delta, adjacency, lambda _: kappa)
+        assert kappa_per_t is not None
+        return _for_persons(loss, epsilon, delta, adjacency, lambda s: kappa_per_t / s)
     law, replace_one = (loss.law, loss.n_scores), adjacency == "replace_one"
     try:
         return _core.objective_sigma(
@@ -364,6 +430,8 @@ def _calibrated(
 #   (K - 1) \log(1 + \kappa S / (K-1))`, S = 1 - ||p||^2.
 # - other laws: :math:`f b L + c_0(\kappa)`.
 #
+# Of a mean of records, a person, :math:`\log(1 + x)` becomes x everywhere.
+#
 # Both maxima are of concave functions: a tangent bounds them from above.
 
 
@@ -391,9 +459,11 @@ def pure_epsilon(loss: Loss, rate: float, kappa: float, factor: int) -> float:
         Records that change: 1 for add_remove, 2 for replace_one.
     """
     if loss.law == "logistic":
-        bound = _logistic_epsilon(loss.n_scores, rate, kappa, factor)
+        of_scores = _mean_logistic_epsilon if loss.averaged else _logistic_epsilon
+        bound = of_scores(loss.n_scores, rate, kappa, factor)
     elif loss.law == "softmax":
-        bound = _softmax_epsilon(loss.n_classes, rate, kappa, factor)
+        of_classes = _mean_softmax_epsilon if loss.averaged else _softmax_epsilon
+        bound = of_classes(loss.n_classes, rate, kappa, factor)
     else:
         bound = factor * rate * loss.lipschitz + loss.jacobian(kappa)
     return mul_up(bound, 1.0 + ROUNDING)
@@ -424,6 +494,23 @@ def _softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int) -> 
     length = math.sqrt(2.0 - S)
     value = rate * ((factor - 1.0) * math.sqrt(2.0) + length) + n * math.log1p(kappa * S / n)
     slope = kappa / (1.0 + kappa * S / n) - 0.5 * rate / length
+    return value + max(slope * (top - S), -slope * S)
+
+
+def _mean_logistic_epsilon(n_scores: int, rate: float, kappa: float, factor: int) -> float:
+    """As ``_logistic_epsilon``, of a mean of records: the largest of a quadratic function."""
+    n, b = n_scores, rate * math.sqrt(n_scores)
+    u = min(0.5 + 0.5 * b / (n * kappa), 1.0)
+    return b * (factor - 1.0 + u) + n * kappa * u * (1.0 - u)
+
+
+def _mean_softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int) -> float:
+    """As ``_softmax_epsilon``, of a mean of records; a tangent bounds it."""
+    top, half = 1.0 - 1.0 / n_classes, 0.5 * rate / kappa
+    S = min(max(2.0 - half * half, 0.0), top)
+    length = math.sqrt(2.0 - S)
+    slope = kappa - 0.5 * rate / length
+    value = rate * ((factor - 1.0) * math.sqrt(2.0) + length) + kappa * S
     return value + max(slope * (top - S), -slope * S)
 
 
@@ -560,6 +647,8 @@ class ObjectivePerturbation(WeightsPlan):
     ----------
     extra_regularization : float >= 0 or None
         What is added to lambda for the sake of privacy. None for the public rule.
+    unit : {"row", "person"}, default="row"
+        What neighbouring data sets differ in.
 
     Raises
     ------
@@ -582,6 +671,7 @@ class ObjectivePerturbation(WeightsPlan):
     """
 
     extra_regularization: float | None
+    unit: str = "row"
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -618,7 +708,7 @@ class ObjectivePerturbation(WeightsPlan):
             adjacency=self.adjacency,
             noise=self.noise,
             exact=self.noise_grid == "exact",
-            loss=self.loss,
+            loss=of_unit(self.loss, self.unit),
             row_norm=self.row_norm,
             shape=self.shape,
             C=self.C,
@@ -658,7 +748,10 @@ class ObjectivePerturbation(WeightsPlan):
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> NDArray[np.float64]:
         """Noisy weights of rows with labels."""
-        return self.trained(rows.X, rows.codes, source, rows.n_threads, low_memory=rows.low_memory)
+        weights, low_memory = rows.loss_weights, rows.low_memory
+        return self.trained(
+            rows.X, rows.codes, source, rows.n_threads, weights=weights, low_memory=low_memory
+        )
 
     def trained(
         self,
@@ -667,19 +760,22 @@ class ObjectivePerturbation(WeightsPlan):
         source: _core.NoiseSource,
         n_threads: int,
         *,
+        weights: NDArray[np.float64] | None = None,
         low_memory: bool = False,
         regularization: float | None = None,
         shuffle_seed: int | None = None,
     ) -> NDArray[np.float64]:
         """Weights whose gradient is within the tolerance, with noise.
 
+        Losses are multiplied by ``weights``, which are at most 1 for all rows of a person.
         More ``regularization`` than the plan's only makes the noise worth more. The order in which
         the solver takes the rows is public.
         """
-        weights = certified(
+        found = certified(
             "solve_smooth",
             X,
             codes,
+            weights,
             **self.loss.compiled,
             regularization=regularization or self.regularization,
             linear=self.draw_linear(source, n_threads=n_threads),
@@ -691,7 +787,7 @@ class ObjectivePerturbation(WeightsPlan):
             n_threads=n_threads,
             low_memory=low_memory,
         )
-        return self.release(weights, source, n_threads=n_threads)
+        return self.release(found, source, n_threads=n_threads)
 
     def summary(self) -> str:
         """Public facts in one line."""

@@ -439,7 +439,8 @@ class Training:
         solver, n_threads = self.solver, rows.n_threads
         assert solver is not None
         if isinstance(solver, ObjectivePerturbation):
-            noisy = solver.trained(mapped, rows.codes, source, n_threads)
+            own = rows.loss_weights
+            noisy = solver.trained(mapped, rows.codes, source, n_threads, weights=own)
             return noisy, solver.intercept_scaling
         near = None
         for _ in range(self.n_releases):
@@ -558,6 +559,8 @@ class PrivateLinear(LinearPlan):
     whiten: bool | str = "auto"
     # Whether classes are weighed by their noisy numbers of rows.
     balanced: bool = False
+    # What neighbouring data sets differ in: "row" or "person".
+    unit: str = "row"
     # No noise depends on it.
     public: PublicMap = field(default=PublicMap(), compare=False)
     calibrated: bool = False
@@ -787,6 +790,7 @@ class PrivateLinear(LinearPlan):
                 C=None,
                 extra_regularization=None,
                 tol=OBJECTIVE_TOL,
+                unit=self.unit,
             )
         return self._output(shared)
 

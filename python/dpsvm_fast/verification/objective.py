@@ -595,6 +595,13 @@ def jacobian_of(law: str, n_scores: int, kappa: float) -> float:
     return K * math.log1p(kappa / 4.0)
 
 
+def trace_of(law: str, n_scores: int, kappa: float) -> float:
+    """Largest trace of the Hessian of one record, or of a mean of several, over lambda."""
+    if law == "softmax":
+        return kappa * (1.0 - 1.0 / n_scores)
+    return kappa * (n_scores - 1.0 if law == "weston_watkins" else 0.25 * n_scores)
+
+
 def _smaller_price(law: str, K: int, kappa: float, t: float) -> float:
     """c0, less what the quadratic term pays where curvature is u (1 - u) or that of a softmax."""
     half = 0.5 * t * t

@@ -44,7 +44,7 @@ from dpsvm_fast.certificates.statement import (
 )
 from dpsvm_fast.verification.compose import least_gaussian, recomputed_events
 from dpsvm_fast.verification.losses import gaussian_delta, gaussian_epsilon
-from dpsvm_fast.verification.objective import jacobian_of, objective_delta
+from dpsvm_fast.verification.objective import jacobian_of, objective_delta, trace_of
 
 # The part of a certificate that is about noise in the objective, recomputed.
 
@@ -60,6 +60,8 @@ EXCESS = 1e-9
 ALLOWANCE = 1e-7
 
 
+# Beyond it the law of a person is not proved: the largest change of the gradient over the noise.
+LARGEST_REACH = 2.0 * (1.0 + ROUNDING_SLACK)
 NO_POWER = "grid is not a power of two"
 NOT_ONE = "smoothing is not 1, the temperature of the logistic loss"
 # Losses that compare the own class with each other one in a pair of scores.
@@ -132,6 +134,13 @@ def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
         (more, "the noise in the objective has more than the whole budget"),
         (off_grid(o.grid), NO_POWER),
     )
+    reach = s.relation_factor * row.lipschitz * o.row_norm / (o.sigma or math.inf)
+    of_person = statement.unit == "person"
+    if o.sigma is not None:
+        problems += failures(
+            (of_person != (o.jacobian is not None), "the law is that of another unit"),
+            (of_person and reach > LARGEST_REACH, "too little noise for a person"),
+        )
     step = o.grid if o.grid is not None else 0.0
     radius = (o.gradient_tol + 0.5 * step * math.sqrt(noise.n_weights)) / o.regularization
     kappa = o.row_norm**2 / (o.regularization * row.temperature)
@@ -147,6 +156,9 @@ def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
     if o.beta is not None and o.jacobian is not None:
         noise_alone = s.relation_factor * o.beta * row.lipschitz * o.row_norm
         problems += follows("epsilon", o.epsilon, noise_alone + o.jacobian)
+    elif of_person and o.jacobian is not None:
+        price = trace_of(row.law, own[1], kappa) + reach**2
+        problems += follows("jacobian", o.jacobian, price)
     return problems
 
 
@@ -174,10 +186,12 @@ def objective_share(
     n_scores = scores_of(statement, o.shape[0])
     factor = 1 if statement.adjacency == "add_remove" else 2
     if o.beta is not None:
-        epsilon = _pure_epsilon(row, n_scores, o.beta * o.row_norm, o.curvature_ratio, factor)
+        rate, unit = o.beta * o.row_norm, statement.unit
+        epsilon = _pure_epsilon(row, n_scores, rate, o.curvature_ratio, factor, unit)
         return (epsilon, 0.0), epsilon <= o.epsilon * (1.0 + ROUNDING_SLACK)
     law, sigma, replace_one = row.law, _sigma_of(o), factor == 2
-    how: dict[str, Any] = {"kappa": o.curvature_ratio, "jacobian": None, "replace_one": replace_one}
+    kappa = o.curvature_ratio if o.jacobian is None else None
+    how: dict[str, Any] = {"kappa": kappa, "jacobian": o.jacobian, "replace_one": replace_one}
 
     def delta_at(epsilon: float) -> float:
         return objective_delta(law, n_scores, epsilon, sigma, **how)
@@ -207,20 +221,26 @@ def _larger_epsilon(delta_at: Callable[[float], float], low: float, delta: float
     )
 
 
-def _pure_epsilon(row: _Row, n: int, rate: float, kappa: float, factor: int) -> float:
-    """Epsilon of noise with density ~ exp(-beta ||B||), rate = beta times row norm."""
+def _pure_epsilon(row: _Row, n: int, rate: float, kappa: float, factor: int, unit: str) -> float:
+    """Epsilon of noise with density ~ exp(-beta ||B||), rate = beta times row norm.
+
+    What is averaged, a person's rows, has traces in the place of log-determinants.
+    """
+    averaged = unit == "person"
+    grown = float if averaged else math.log1p
     if row.law == "logistic":
         other = rate * math.sqrt(n) * (factor - 1)
         return other + _maximum(
-            lambda u: rate * math.sqrt(n) * u + n * math.log1p(kappa * u * (1.0 - u)), 1.0
+            lambda u: rate * math.sqrt(n) * u + n * grown(kappa * u * (1.0 - u)), 1.0
         )
     if row.law == "softmax":
         other = rate * math.sqrt(2.0) * (factor - 1)
         return other + _maximum(
-            lambda S: rate * math.sqrt(2.0 - S) + (n - 1) * math.log1p(kappa * S / (n - 1)),
+            lambda S: rate * math.sqrt(2.0 - S) + (n - 1) * grown(kappa * S / (n - 1)),
             1.0 - 1.0 / n,
         )
-    return factor * rate * row.lipschitz + jacobian_of(row.law, n, kappa)
+    price = (trace_of if averaged else jacobian_of)(row.law, n, kappa)
+    return factor * rate * row.lipschitz + price
 
 
 def _maximum(f: Callable[[float], float], high: float) -> float:
@@ -515,7 +535,8 @@ def _event_problems(statement: PrivacyStatement) -> list[str]:
     if o is not None and o.sigma is None:
         expected.append(("pure", o.epsilon))
     elif o is not None:
-        law = (o.law, o.n_scores, o.curvature_ratio, None)
+        price = (o.curvature_ratio, None) if statement.unit == "row" else (None, o.jacobian)
+        law = (o.law, o.n_scores, *price)
         expected.append(("objective", 1.0 / _sigma_of(o), *law))
     if s is not None and noise is not None and noise.sigma is None:
         expected += noise.n_releases * [("pure", _pure_epsilon_of(s, noise))]
