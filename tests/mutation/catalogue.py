@@ -874,7 +874,7 @@ CATALOGUE = (
         "noise in the objective for rows",
         "plans for persons take the noise of rows",
         (Edit('averaged=unit == "person")', "averaged=False)"),),
-        ("test_a_statement_of_rows_is_none_of_persons",),
+        ("test_noise_for_persons_keeps_the_claim_and_wastes_little",),
     ),
     Mutant(
         "classes of a person exchanged as of one added",

@@ -339,7 +339,8 @@ def _missed(x: Array, g: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.nan_to_num(np.log(middle / least) / np.log(g[:-1] / g[1:]))
     # What is nearly nothing counts less.
-    return np.asarray(np.diff(x) * np.minimum(share, 1.0) * np.where(g[:-1] < 1e-13, 0.25, 1.0))
+    share = np.clip(share, 0.0, 1.0)
+    return np.asarray(np.diff(x) * share * np.where(g[:-1] < 1e-13, 0.25, 1.0))
 
 
 def _jacobian_share(event: ObjectiveEvent) -> float:
