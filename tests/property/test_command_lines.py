@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("click")
-pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger

@@ -17,7 +17,7 @@ from dpsvm_fast.cli import main
 
 pytest.importorskip("click")
 
-from dpsvm_fast.cli.demo import BAR_WIDTH
+from dpsvm_fast.cli.trials import BAR_WIDTH
 
 MECHANISMS = {"objective": ObjectivePerturbationSVC, "output": OutputPerturbationSVC}
 PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=4", "--classes=3"]
@@ -374,6 +374,6 @@ class TestMain:
         def interrupted(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("dpsvm_fast.cli.demo.private_scores", interrupted)
+        monkeypatch.setattr("dpsvm_fast.plotting.displays.private_scores", interrupted)
         assert main(["demo", "--no-plot"]) == 130
         assert capsys.readouterr().err == "dpsvm-fast: interrupted\n"

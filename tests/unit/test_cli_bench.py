@@ -13,7 +13,7 @@ from dpsvm_fast.cli import main
 
 pytest.importorskip("click")
 
-from dpsvm_fast.cli import bench
+from dpsvm_fast.cli import trials
 
 SMALL = ["bench", "--samples=120", "--features=4", "--classes=3", "--repeats=3"]
 
@@ -74,20 +74,20 @@ def test_models_are_chosen_and_text_names_the_machine(capsys: pytest.CaptureFixt
 def test_whatever_does_not_converge_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
     from sklearn.linear_model import LogisticRegression
 
-    hurried = bench.Contestant(
+    hurried = trials.Contestant(
         "hurried", private=False, make=lambda _: LogisticRegression(max_iter=1)
     )
-    train, test = bench._rows(100, 5, 3)
+    train, test = trials.clusters(100, 5, 3)
     hurried.warm_up(train, test, n_threads=2)
     assert hurried.fit == []
     hurried.run(train, test)
     assert len(hurried.fit) == 1
     assert not hurried.converged
-    assert bench._cells(hurried)[0] == "hurried *"
+    assert hurried.cells()[0] == "hurried *"
 
 
 def test_rows_have_norm_one_and_every_class() -> None:
-    (X, y), (X_test, y_test) = bench._rows(10, 3, 7)
+    (X, y), (X_test, y_test) = trials.clusters(10, 3, 7)
     assert np.allclose(np.linalg.norm(X, axis=1), 1.0)
     assert set(y) == set(range(7))
     assert len(X_test) == len(y_test) == 200

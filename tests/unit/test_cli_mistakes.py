@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("click")
-pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger, PrivateLinearSVC, PublicScaler
@@ -128,8 +127,8 @@ def refused(place: Place, outcome: tuple[int, str], *parts: str, code: int = 2) 
         (["--epsilom", "1"], ["--epsilom: no such option", "--epsilon"]),
         (["--target", "incme"], ["no column 'incme'", "'income'"]),
         (["--model", "linea"], ["--model: got 'linea'", "did you mean 'linear'?"]),
-        (["--model", "output", "--mechanism", "gradient"], ["--mechanism", "left out"]),
-        (["--kernel", "rbf"], ["--kernel: got 'rbf' with --model linear"]),
+        (["--model", "output", "--mechanism", "gradient"], ["--mechanism: ", "--model output"]),
+        (["--kernel", "rbf"], ["--kernel: ", "--model linear"]),
         (
             ["--model", "kernel", "--mechanism", "objective"],
             ["--kernel: got 'auto', expected 'rbf'"],

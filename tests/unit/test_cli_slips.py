@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("click")
-pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger
 from dpsvm_fast.certificates import PureEvent
 from dpsvm_fast.cli import main
 from dpsvm_fast.cli.training import Spending
+from dpsvm_fast.data import TableSchema
 from dpsvm_fast.exceptions import InvalidParameterError
 
 SCHEMA = """target = "income"
@@ -249,7 +249,9 @@ class TestTextsOfOthers:
         assert "C: got 'x' of type str" in sentence
 
     def test_the_system_says_what_it_has_to_say(self) -> None:
-        spending = Spending(1.0, 1e-5, None, None)
+        options = dict.fromkeys(("adjacency", "budget", "periods", "random_state"))
+        schema = TableSchema.from_dict({"columns": {"age": {"bounds": [0, 100]}}})
+        spending = Spending(options | {"epsilon": 1.0, "delta": 1e-5}, schema)
         with pytest.raises(OSError, match="No space left"), spending.among_rows():
             raise OSError(errno.ENOSPC, "No space left on device")
         with spending.among_rows():

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 pytest.importorskip("click")
-pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast.cli import main

@@ -17,7 +17,6 @@ import pytest
 from numpy.typing import NDArray
 
 pytest.importorskip("click")
-pytest.importorskip("rich")
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import PrivacyLedger, data, verify

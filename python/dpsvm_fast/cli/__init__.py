@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
-NEEDED = frozenset({"click", "rich"})
 # As in ``_errors``, which cannot be imported without click.
 FAILED, INTERRUPTED = 2, 130
 
@@ -45,9 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # While modules are imported, where no command could say anything.
         return _told("interrupted", INTERRUPTED, as_json=as_json)
     except ModuleNotFoundError as error:
-        if error.name not in NEEDED:
+        if error.name != "click":
             raise
-        sentence = f'the command line needs {error.name}: pip install "dpsvm-fast[cli]"'
+        sentence = 'the command line needs click: pip install "dpsvm-fast[cli]"'
         return _told(sentence, FAILED, as_json=as_json)
 
 

@@ -58,6 +58,7 @@ COMMANDS = (
 
 # Modules of commands that share one.
 HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {
+    **dict.fromkeys(("demo", "bench", "audit"), "trials"),
     "verify": "statement",
     "schema": "predict",
     "export": "predict",

@@ -18,6 +18,7 @@ from dpsvm_fast.cli.screen import (
     Real,
     Screen,
     example,
+    option,
     pass_screen,
     typed,
 )
@@ -48,43 +49,35 @@ def budget_command(ctx: click.Context) -> None:
     ),
 )
 @click.argument("file", type=FILE)
-@click.option("--epsilon", type=Real(0.0), required=True, metavar="E", help="Of all together.")
-@click.option(
+@option("--epsilon", Real(0.0), "Of all together.", required=True, metavar="E")
+@option(
     "--delta",
-    type=Real(0.0, includes_low=True),
+    Real(0.0, includes_low=True),
+    "Of all together, far below one over the number of rows; 0 admits pure mechanisms only.",
     required=True,
     metavar="D",
-    help="Of all together, far below one over the number of rows; 0 admits pure mechanisms only.",
 )
-@click.option(
+@option(
     "--adjacency",
-    type=OneOf(ADJACENCIES),
+    OneOf(ADJACENCIES),
+    "Neighbouring data: one more or fewer, or one exchanged.",
     default="add_remove",
-    show_default=True,
-    help="Neighbouring data: one more or fewer, or one exchanged.",
 )
-@click.option(
+@option(
     "--unit",
-    type=OneOf(UNITS),
+    OneOf(UNITS),
+    "What is protected: single rows, whole persons or whole parties; one for all spends.",
     default=UNITS[0],
-    show_default=True,
-    help="What is protected: single rows, whole persons or whole parties; one for all spends.",
 )
-@click.option(
-    "--adaptive",
-    is_flag=True,
-    help="Sizes of later spends may be chosen by looking at earlier results.",
+@option(
+    "--adaptive", "Sizes of later spends may be chosen by looking at earlier results.", is_flag=True
 )
-@click.option(
+@option(
     "--periods",
+    "Such as weeks, with commas: each row is of one, and each has the whole budget.",
     metavar="NAMES",
-    help="Such as weeks, with commas: each row is of one, and each has the whole budget.",
 )
-@click.option(
-    "--anchor",
-    type=FILE,
-    help="A second file that counts the spends, as with budget anchor.",
-)
+@option("--anchor", FILE, "A second file that counts the spends, as with budget anchor.")
 @pass_screen
 def create(screen: Screen, file: Path, **options: Any) -> None:
     """Make a budget FILE, which must not exist."""
@@ -154,10 +147,10 @@ def anchor(screen: Screen, file: Path, anchor: Path) -> None:
 
 @budget_command.command("show")
 @click.argument("file", type=FILE)
-@click.option(
+@option(
     "--since",
+    "Fail if a spend is missing that was there when the command showed this mark.",
     metavar="MARK",
-    help="Fail if a spend is missing that was there when the command showed this mark.",
 )
 @pass_screen
 def show(screen: Screen, file: Path, since: str | None) -> None:

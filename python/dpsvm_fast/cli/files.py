@@ -9,7 +9,6 @@ import json
 import os
 import re
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,78 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpsvm_fast.cli.screen import CommandError, note
 from dpsvm_fast.exceptions import ModelFormatError
+from dpsvm_fast.files import checked_key, read_bytes
 
 if TYPE_CHECKING:
     from dpsvm_fast.persist import SavedModel
-
-
-# Text that was broken into lines for one width, for another.
-
-
-# What the lines of an item are indented by: a bullet, a box, a label, or spaces.
-BEGIN = re.compile(r" *(?:- |\[ \] |\w[\w ]{0,13} {2,})?")
-
-RULE = re.compile(r"(=+|-{4,}|_{4,})")
-
-
-def reflowed(text: str, width: int) -> str:
-    """``text`` with no line longer than ``width`` where words allow it.
-
-    Lines that were broken at the width of privacy statements are joined before they are broken
-    again; lines that are short for another reason stay apart.
-    """
-    lines = text.split("\n")
-    if max(map(len, lines)) <= width:
-        return text
-    return "\n".join(piece for line in _joined(lines) for piece in _broken(line, width))
-
-
-def _joined(lines: list[str]) -> list[str]:
-    """Undo the breaks that were made because the next word had no room."""
-    from dpsvm_fast.certificates.render import WIDTH
-
-    whole: list[str] = []
-    last = ""
-    for line in lines:
-        word = line.strip().partition(" ")[0]
-        soft = last.strip() and word and len(last) + 1 + len(word) > WIDTH
-        if soft and not RULE.fullmatch(last) and _hangs(line, whole[-1]):
-            whole[-1] += f" {line.strip()}"
-        else:
-            whole.append(line)
-        last = line
-    return whole
-
-
-def _hangs(line: str, item: str) -> bool:
-    """Whether a line goes on where an item stands."""
-    indent = len(line) - len(line.lstrip())
-    return indent == _hanging(item) and not re.match(r" *(- |\[ \] )", line)
-
-
-def _hanging(item: str) -> int:
-    """Indent of the lines of an item after its first."""
-    begin = BEGIN.match(item)
-    return begin.end() if begin is not None else 0
-
-
-def _broken(line: str, width: int) -> list[str]:
-    """One item in lines."""
-    if len(line) <= width:
-        return [line]
-    if RULE.fullmatch(line):
-        return [line[:width]]
-    hanging = min(_hanging(line), width // 2)
-    first = re.match(r" *", line)
-    indent = first[0] if first is not None else ""
-    return textwrap.wrap(
-        line.strip(),
-        width,
-        initial_indent=indent,
-        subsequent_indent=" " * hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 # Files that a command writes: checked before anything is spent, replaced as a whole at the end.
@@ -110,6 +41,11 @@ class Draft:
 
     def __init__(self, path: Path, draft: Path, *, force: bool) -> None:
         self.path, self.draft, self._force = path, draft, force
+
+    def write(self, text: str) -> None:
+        """Write all of it, and publish."""
+        self.draft.write_text(text, encoding="utf-8")
+        self.publish()
 
     def publish(self) -> None:
         """Give the file its name; a reader sees the old file or the new one, never half.
@@ -227,18 +163,18 @@ def has_matplotlib() -> bool:
         return False
 
 
-def checked_plot(option: str, path: Path | None) -> None:
+def checked_plot(option: str, path: Path | None, *, needs_matplotlib: bool = True) -> None:
     """Refuse a figure that could not be written, before any work is done."""
     if path is None:
         return
     if path.suffix.lower() not in PLOT_SUFFIXES:
         accepted = f"a file name ending in {', '.join(PLOT_SUFFIXES)}"
         raise CommandError(f"{option}: got {path.name!r}, expected {accepted}")
-    if not has_matplotlib():
+    if needs_matplotlib and not has_matplotlib():
         raise CommandError(f'{option} needs matplotlib: pip install "dpsvm-fast[plot]"')
 
 
-def draw(draft: Draft, plot: Callable[[Any], None]) -> None:
+def draw(draft: Draft, plot: Callable[[Any], Any]) -> None:
     """Draw one figure and give the file its name.
 
     Parameters
@@ -318,7 +254,6 @@ def read_document(path: Path, key: Path | None) -> Document:
         It is a model and damaged.
     """
     from dpsvm_fast.certificates.record import check_size
-    from dpsvm_fast.files import read_bytes
 
     try:
         data = read_bytes(path)
@@ -347,26 +282,16 @@ def read_document(path: Path, key: Path | None) -> Document:
         text = statement_of(saved.estimator).to_json()
         return Document(path, text, is_model=True, sha256=digest, signature=saved.signature)
     if isinstance(record, dict) and record.get("format") == BOUND:
-        return _bound(path, text, record, digest, key)
+        from dpsvm_fast.persist.values import CHECKED, NOT_CHECKED, UNSIGNED
+
+        signed = record.get("hmac_sha256") is not None
+        state = (NOT_CHECKED if key is None else CHECKED) if signed else UNSIGNED
+        facts: dict[str, Any] = {"sha256": digest, "signature": state, "whole": text}
+        inner = json.dumps(record.get("certificate"))
+        return Document(path, inner, is_model=False, **facts, key=checked_key(key))
     if key is not None:
         raise CommandError(f"--key: got a key, but {path} is not a signed model")
     return Document(path, text, is_model=False, sha256=digest)
-
-
-def _bound(
-    path: Path, text: str, record: dict[str, Any], digest: str, key: Path | None
-) -> Document:
-    """A certificate that names a model by its digest."""
-    from dpsvm_fast.files import checked_key
-    from dpsvm_fast.persist.values import CHECKED, NOT_CHECKED, UNSIGNED
-
-    signed = record.get("hmac_sha256") is not None
-    state = (NOT_CHECKED if key is None else CHECKED) if signed else UNSIGNED
-    inner = json.dumps(record.get("certificate"))
-    secret = checked_key(key)
-    return Document(
-        path, inner, is_model=False, sha256=digest, signature=state, whole=text, key=secret
-    )
 
 
 def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedModel:
@@ -389,7 +314,6 @@ def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedM
 def certificate_text(statement: Any, model: Path, key: Path | None = None) -> str:
     """The certificate of a saved model as it is given away: with its digest, signed with a key."""
     from dpsvm_fast.certificates.statement import bound_certificate
-    from dpsvm_fast.files import checked_key
 
     record = bound_certificate(statement.to_dict(), plain_model(model), checked_key(key))
     return json.dumps(record, indent=2, allow_nan=False) + "\n"
@@ -403,8 +327,6 @@ def plain_model(path: Path) -> dict[str, Any]:
     ModelFormatError, OSError
         As of ``read_model``.
     """
-    from dpsvm_fast.exceptions import ModelFormatError
-    from dpsvm_fast.files import read_bytes
     from dpsvm_fast.persist.values import parsed
 
     try:
@@ -417,16 +339,13 @@ def plain_model(path: Path) -> dict[str, Any]:
 CUT_VALUE = re.compile(r"[-+.0-9eE]*|tr?u?|fa?l?s?|nu?l?", re.ASCII)
 
 
-def _is_cut(error: json.JSONDecodeError) -> bool:
-    """Whether nothing but the end of the text is wrong: behind a value, or within one."""
-    rest = error.doc[error.pos :].rstrip()
-    return bool(CUT_VALUE.fullmatch(rest)) or error.msg.startswith("Unterminated string")
-
-
 def _not_json(error: Exception) -> str:
     """Why a file is no JSON text, and what to do."""
-    if isinstance(error, json.JSONDecodeError) and error.doc.strip() and _is_cut(error):
-        return "its JSON text ends too early; copy or download the whole file again"
+    if isinstance(error, json.JSONDecodeError) and error.doc.strip():
+        # Nothing but the end of the text is wrong: behind a value, or within one.
+        rest = error.doc[error.pos :].rstrip()
+        if CUT_VALUE.fullmatch(rest) or error.msg.startswith("Unterminated string"):
+            return "its JSON text ends too early; copy or download the whole file again"
     return (
         "it is not JSON text; expected a file with what model.privacy_.to_json() returns, or a "
         "saved model"

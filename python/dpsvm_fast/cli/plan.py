@@ -18,6 +18,7 @@ from dpsvm_fast.cli.screen import (
     Screen,
     Whole,
     example,
+    option,
     pass_screen,
 )
 
@@ -48,11 +49,13 @@ def estimator_class(model: str) -> Any:
 def model_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--model``."""
     default = "linear, the default, or kernel" if KERNEL in names else "linear, the default"
-    return click.option(
+    return option(
         "--model",
-        type=OneOf(names),
-        help=f"The whole private pipeline ({default}), or an estimator with "
-        "noise inside its objective or on its output, the weights.",
+        OneOf(names),
+        (
+            f"The whole private pipeline ({default}), or an estimator with "
+            "noise inside its objective or on its output, the weights."
+        ),
     )
 
 
@@ -70,51 +73,49 @@ ADJACENCIES = ("add_remove", "replace_one")
         "dpsvm-fast plan --epsilon 0.5,1 --delta 1e-5 --schema people.toml",
     ),
 )
-@click.option(
+@option(
     "--epsilon",
-    type=Reals(0.0),
+    Reals(0.0),
+    "Privacy budget; several side by side with commas, or repeated.",
     multiple=True,
     required=True,
-    help="Privacy budget; several side by side with commas, or repeated.",
 )
-@click.option(
+@option(
     "--delta",
-    type=Real(0.0, includes_low=True),
+    Real(0.0, includes_low=True),
+    "Privacy budget, below 1 / number of rows; 0 for pure privacy.",
     required=True,
-    help="Privacy budget, below 1 / number of rows; 0 for pure privacy.",
 )
-@click.option(
+@option(
     "--schema",
-    type=FILE,
-    metavar="FILE",
-    help="TOML or JSON: takes the numbers of features and classes from what is declared there.",
+    FILE,
+    "TOML or JSON: takes the numbers of features and classes from what is declared there.",
 )
-@click.option("--features", type=Whole(1, MOST_FEATURES), help="Number of features.")
-@click.option("--classes", type=Whole(2, MOST_CLASSES), help="Number of classes.")
-@click.option("--samples", type=Whole(1), help="Number of training rows, if it is public.")
-@click.option(
+@option("--features", Whole(1, MOST_FEATURES), "Number of features.")
+@option("--classes", Whole(2, MOST_CLASSES), "Number of classes.")
+@option("--samples", Whole(1), "Number of training rows, if it is public.")
+@option(
     "--rows-per-person",
-    type=Whole(1, MOST_ROWS),
-    help="Also say what the noise, made for one row, is worth for a person with so many.",
+    Whole(1, MOST_ROWS),
+    "Also say what the noise, made for one row, is worth for a person with so many.",
 )
 @model_option(LINEAR, KERNEL, "objective", "output")
-@click.option(
+@option(
     "--kernel",
+    OneOf(KERNELS),
+    "Kernel of --model kernel; alone: what its rule would choose.",
     is_flag=False,
     flag_value="auto",
-    type=OneOf(KERNELS),
-    help="Kernel of --model kernel; alone: what its rule would choose.",
 )
-@click.option(
+@option(
     "--adjacency",
-    type=OneOf(ADJACENCIES),
+    OneOf(ADJACENCIES),
+    "Neighbouring data: a row more or fewer, or a row exchanged.",
     default=ADJACENCIES[0],
-    show_default=True,
-    help="Neighbouring data: a row more or fewer, or a row exchanged.",
 )
-@click.option("--C", "C", type=Real(0.0), help="Factor of the losses; automatic when left out.")
-@click.option("--data-norm", type=Real(0.0), default=1.0, help="Bound of the rows' L2 norm.")
-@click.option("--plot", type=FILE, help=f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
+@option("--C", "C", Real(0.0), "Factor of the losses; automatic when left out.")
+@option("--data-norm", Real(0.0), "Bound of the rows' L2 norm.", default=1.0, show_default=False)
+@option("--plot", FILE, f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
 @pass_screen
 def plan_command(
     screen: Screen,
@@ -208,10 +209,10 @@ def _check_settings(model: str, kernel: str | None, settings: dict[str, Any]) ->
         raise CommandError(f"--kernel: got {kernel!r}, expected none but with --model kernel")
     if model not in (LINEAR, KERNEL):
         return
-    for option, name, default in (("--C", "C", None), ("--data-norm", "data_norm", 1.0)):
+    for named, name, default in (("--C", "C", None), ("--data-norm", "data_norm", 1.0)):
         if settings[name] != default:
             raise CommandError(
-                f"{option}: got {settings[name]!r}, expected it left out with --model {model}, "
+                f"{named}: got {settings[name]!r}, expected it left out with --model {model}, "
                 "which chooses it"
             )
 

@@ -25,7 +25,9 @@ from dpsvm_fast.cli.screen import (
     Screen,
     Whole,
     example,
+    option,
     pass_screen,
+    together,
 )
 from dpsvm_fast.data import Table, TableSchema, open_table
 from dpsvm_fast.data.encoder import known_schema, leading_encoder
@@ -35,51 +37,32 @@ from dpsvm_fast.data.tables import FORMATS
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 
 
-def decorated(function: Callable[..., Any], options: tuple[Any, ...]) -> Callable[..., Any]:
-    """The function under all options, in their order."""
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-format_option = click.option(
-    "--format",
-    "data_format",
-    type=OneOf(FORMATS),
-    help="Format of DATA, if its name does not say it.",
+format_option = option(
+    "--format", "data_format", OneOf(FORMATS), "Format of DATA, if its name does not say it."
 )
-person_option = click.option(
+person_option = option(
     "--person-column",
     "person",
+    "Whose rows they are: whole persons are protected.  [default: as the schema says]",
     metavar="COLUMN",
-    help="Whose rows they are: whole persons are protected.  [default: as the schema says]",
 )
 
 
-def saved_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command what says which model it takes, and may replace."""
-    options = (
-        click.argument("model", type=FILE, metavar="MODEL"),
-        click.option("--key", type=FILE, help="File with the key that MODEL was signed with."),
-        click.option("--force", is_flag=True, help="Replace a file that exists."),
-    )
-    return decorated(function, options)
-
-
-def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command MODEL, DATA and the options that say how they are read."""
-    options = (
-        saved_options,
-        click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
-        click.option(
-            "--schema",
-            type=FILE,
-            metavar="FILE",
-            help="Columns of DATA.  [default: the schema that was saved with the model]",
-        ),
-        format_option,
-    )
-    return decorated(function, options)
+# Which model a command takes, and what it may replace.
+saved_options = together(
+    click.argument("model", type=FILE, metavar="MODEL"),
+    option("--key", FILE, "File with the key that MODEL was signed with."),
+    option("--force", "Replace a file that exists.", is_flag=True),
+)
+# MODEL, DATA and how they are read.
+model_options = together(
+    saved_options,
+    click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
+    option(
+        "--schema", FILE, "Columns of DATA.  [default: the schema that was saved with the model]"
+    ),
+    format_option,
+)
 
 
 @click.command(
@@ -90,23 +73,17 @@ def model_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ),
 )
 @model_options
-@click.option(
+@option(
     "-o",
     "--output",
-    type=FILE_OR_STREAM,
+    FILE_OR_STREAM,
+    "CSV, TSV or Parquet, as its name says; - is standard output.",
     metavar="FILE",
     required=True,
-    help="CSV, TSV or Parquet, as its name says; - is standard output.",
 )
-@click.option("--scores", is_flag=True, help="Also a column of the score of each class.")
-@click.option("--probabilities", is_flag=True, help="Also a column of the probability of each.")
-@click.option(
-    "--digits",
-    type=Whole(1, 17),
-    default=6,
-    show_default=True,
-    help="Of scores and probabilities in text; 17 are all.",
-)
+@option("--scores", "Also a column of the score of each class.", is_flag=True)
+@option("--probabilities", "Also a column of the probability of each.", is_flag=True)
+@option("--digits", Whole(1, 17), "Of scores and probabilities in text; 17 are all.", default=6)
 @pass_screen
 def predict_command(screen: Screen, **options: Any) -> None:
     """Label the rows of DATA with a saved MODEL; costs no budget.
@@ -124,7 +101,7 @@ def predict_command(screen: Screen, **options: Any) -> None:
     n_rows = 0
     with (
         _written(output, kind, names, options) as append,
-        screen.progress("Predicting", table.n_bytes_total or None, unit="bytes") as bar,
+        screen.progress("Predicting", table.n_bytes_total or None) as bar,
     ):
         for X, *_ in table.batches(on_bytes=bar.advance_to):
             if X.shape[0]:
@@ -303,12 +280,12 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
     ),
 )
 @saved_options
-@click.option("-o", "--output", type=FILE, metavar="FILE", required=True, help="The graph.")
-@click.option("--dtype", type=OneOf(("float64", "float32")), default="float64", show_default=True)
-@click.option(
+@option("-o", "--output", FILE, "The graph.", required=True)
+@option("--dtype", OneOf(("float64", "float32")), "", default="float64")
+@option(
     "--features",
+    "One input X of encoded rows, in place of an input for each column of the table.",
     is_flag=True,
-    help="One input X of encoded rows, in place of an input for each column of the table.",
 )
 @pass_screen
 def export_command(screen: Screen, **options: Any) -> None:
@@ -366,7 +343,7 @@ def schema_command(ctx: click.Context) -> None:
 )
 @click.argument("schema", type=FILE, metavar="SCHEMA")
 @click.argument("data", type=FILE_OR_STREAM, metavar="[DATA]", required=False)
-@click.option("--rows", is_flag=True, help="Read all rows of DATA too, not its columns alone.")
+@option("--rows", "Read all rows of DATA too, not its columns alone.", is_flag=True)
 @format_option
 @pass_screen
 def schema_check(
@@ -385,7 +362,7 @@ def schema_check(
         table = open_table(data, declared, format=data_format, labelled=labelled, owners=True)
         declared = table.schema
         if rows:
-            with screen.progress("Reading", table.n_bytes_total or None, unit="bytes") as bar:
+            with screen.progress("Reading", table.n_bytes_total or None) as bar:
                 n_rows = sum(X.shape[0] for X, *_ in table.batches(on_bytes=bar.advance_to))
     named = declared.all_other_columns is None
     columns = declared.to_dict().get("columns", [])

@@ -1,9 +1,8 @@
 """What a command shows: text and tables for people, one JSON object for machines.
 
-On a terminal tables and headings come from rich; elsewhere they are plain aligned text of any
-width, for grep and for files. Colours carry no meaning of their own, and ``NO_COLOR`` turns them
-off. With ``--json`` nothing but the object is on standard output. Progress and notes go to
-standard error.
+On a terminal long lines are broken; elsewhere they are of any width, for grep and for files.
+Colours carry no meaning of their own, and ``NO_COLOR`` turns them off. With ``--json`` nothing but
+the object is on standard output. Progress and notes go to standard error.
 """
 
 from __future__ import annotations
@@ -14,11 +13,13 @@ import functools
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -116,10 +117,7 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
 
 def note(sentence: str) -> None:
     """Write one line on standard error."""
-    line = f"dpsvm-fast: {printable(sentence)}\n"
-    encoding = getattr(sys.stderr, "encoding", None) or "ascii"
-    sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding))
-    sys.stderr.flush()
+    _write(sys.stderr, f"dpsvm-fast: {printable(sentence)}\n")
 
 
 def printable(text: str) -> str:
@@ -195,8 +193,6 @@ def _judged(error: Exception) -> tuple[str, int]:
         return _about_a_file(error), FAILED
     if isinstance(error, MemoryError):
         return "out of memory; use a machine with more of it, or fewer columns or rows", FAILED
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "rich":
-        return 'a terminal needs rich: pip install "dpsvm-fast[cli]"', FAILED
     if type(error).__module__ == exceptions.__name__ or isinstance(error, ImportError | Warning):
         return str(error), FAILED
     return unexpected(error), FAILED
@@ -253,33 +249,44 @@ def _shown_name(param: click.Parameter) -> str:
 # Kinds of option values. What they refuse is said as: got ..., expected ...
 
 
-class Real(click.ParamType):  # type: ignore[type-arg]
+class Value(click.ParamType):  # type: ignore[type-arg]
+    """Values that a function reads; what it raises says that they are none."""
+
+    accepted: str
+
+    def read(self, value: Any) -> Any:
+        """Read a value; a ValueError or TypeError refuses it."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a value, or say what is accepted."""
+        try:
+            return self.read(value)
+        except (TypeError, ValueError):
+            self.fail(f"got {str(value)!r}, expected {self.accepted}", param, ctx)
+
+
+class Real(Value):
     """A finite number above, or from, ``low``.
 
     Parameters
     ----------
-    low : float or None
+    low : float
     includes_low : bool, default=False
     """
 
     name = "number"
 
-    def __init__(self, low: float | None = None, *, includes_low: bool = False) -> None:
+    def __init__(self, low: float, *, includes_low: bool = False) -> None:
         self.low, self.includes_low = low, includes_low
+        self.accepted = f"a number {'>=' if includes_low else '>'} {low:g}"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def read(self, value: Any) -> float:
         """Read a number."""
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        low = self.low
-        above = low is None or number > low or (self.includes_low and number == low)
+        number = float(value)
+        above = number > self.low or (self.includes_low and number == self.low)
         if not (math.isfinite(number) and above):
-            bound = "" if low is None else f" {'>=' if self.includes_low else '>'} {low:g}"
-            self.fail(f"got {str(value)!r}, expected a number{bound}", param, ctx)
+            raise ValueError
         return number
 
 
@@ -295,23 +302,20 @@ class Reals(Real):
         return tuple(super(Reals, self).convert(part, param, ctx) for part in str(value).split(","))
 
 
-class Whole(click.ParamType):  # type: ignore[type-arg]
+class Whole(Value):
     """A whole number from ``low`` on, to ``high`` where there is one."""
 
     name = "integer"
 
     def __init__(self, low: int, high: int | None = None) -> None:
-        self.low, self.high = low, high
+        self.range = range(low, sys.maxsize if high is None else high + 1)
+        self.accepted = f"an integer >= {low}" + ("" if high is None else f" and <= {high}")
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def read(self, value: Any) -> int:
         """Read a whole number."""
-        try:
-            number = int(value)
-        except (TypeError, ValueError):
-            number = self.low - 1
-        if number < self.low or (self.high is not None and number > self.high):
-            most = "" if self.high is None else f" and <= {self.high}"
-            self.fail(f"got {str(value)!r}, expected an integer >= {self.low}{most}", param, ctx)
+        number = int(value)
+        if number not in self.range:
+            raise ValueError
         return number
 
 
@@ -340,7 +344,7 @@ class FileName(click.Path):
 
     def __init__(self, *, dash: bool = False) -> None:
         super().__init__(path_type=Path, readable=False)
-        self._dash = dash
+        self.name, self._dash = "file", dash
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read a name."""
@@ -354,18 +358,28 @@ FILE, FILE_OR_STREAM = FileName(), FileName(dash=True)
 STREAM = Path("-")
 
 BETWEEN = "  "
+# What a line's continuation is indented by: a bullet, a box, a label, or spaces.
+BEGIN = re.compile(r" *(?:- |\[ \] |\w[\w ]{0,13} {2,})?")
+# Returns to the start of a terminal's line and erases it.
+ERASE = "\r\x1b[K"
 
 
 class Progress:
     """Progress of some work, shown only on a terminal."""
 
-    def __init__(self, advance: Callable[[float, float | None], None] | None = None) -> None:
-        self._advance = advance
+    def __init__(self, description: str, total: float | None, *, shown: bool) -> None:
+        self._description, self._total, self._shown = description, total, shown
+        self._bar: Any = None
 
     def advance_to(self, done: float, total: float | None = None) -> None:
         """Tell how much is done, and of how much where it was not known before."""
-        if self._advance is not None:
-            self._advance(done, total)
+        whole = self._total if total is None else total
+        if not self._shown or not whole:
+            return
+        if self._bar is None:
+            how: dict[str, Any] = {"length": int(whole), "file": sys.stderr}
+            self._bar = click.progressbar(label=self._description, **how)
+        self._bar.update(int(done) - self._bar.pos)
 
 
 class Screen:
@@ -396,21 +410,19 @@ class Screen:
         ----------
         text : str
             On a terminal, lines are broken anew where it is narrower than they are.
-        style : str
-            Of rich; on a terminal only.
+        style : {"", "bold", "bold green", "bold red", "bold yellow"}
+            On a terminal only.
         """
         if self.silent:
             return
-        if not self.terminal:
-            _write(sys.stdout, printable(text) + "\n")
-            return
-        from rich.text import Text
-
-        from dpsvm_fast.cli.files import reflowed
-
-        console = self._console()
-        lines = reflowed(printable(text), console.width)
-        console.print(Text(lines, style=style), soft_wrap=True)
+        text = printable(text)
+        if self.terminal:
+            width = shutil.get_terminal_size().columns
+            text = "\n".join(piece for line in text.split("\n") for piece in _fitting(line, width))
+            if style and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
+                colour = style.removeprefix("bold").strip() or None
+                text = click.style(text, bold=True, fg=colour)
+        _write(sys.stdout, f"{text}\n")
 
     def heading(self, text: str) -> None:
         """Print the title of what follows, after an empty line."""
@@ -441,13 +453,10 @@ class Screen:
         """
         if self.silent:
             return
-        cells = [[printable(str(cell)) for cell in row] for row in rows]
-        if self.terminal:
-            self._rich_table(title, columns, cells, left)
-            return
+        cells = [[printable(str(cell)) for cell in row] for row in (columns, *rows)]
         if title is not None:
-            _write(sys.stdout, f"{title}\n")
-        for line in _aligned([list(columns), *cells], left):
+            self.say(title, style="bold")
+        for line in _aligned(cells, left):
             _write(sys.stdout, f"{line}\n")
 
     def result(self, record: dict[str, Any]) -> None:
@@ -456,9 +465,7 @@ class Screen:
             _write(sys.stdout, json.dumps(_strict(record), indent=2, allow_nan=False) + "\n")
 
     @contextmanager
-    def progress(
-        self, description: str, total: float | None, *, unit: str = ""
-    ) -> Iterator[Progress]:
+    def progress(self, description: str, total: float | None) -> Iterator[Progress]:
         """Show a bar while the body runs, where standard error is a terminal.
 
         Parameters
@@ -466,49 +473,48 @@ class Screen:
         description : str
             What is being done.
         total : float or None
-            What ``advance_to`` reaches at the end; None, a bar that only moves, until it is told.
-        unit : {"", "bytes"}, default=""
-            What is counted: "bytes" are shown as MB.
+            What ``advance_to`` reaches at the end; None until it is told.
 
         Yields
         ------
         Progress
         """
-        if self.quiet or not sys.stderr.isatty():
-            yield Progress()
-            return
-        # What is printed meanwhile must not leave standard output, which may be a file.
-        with _bars(unit, redirect_stdout=self.terminal) as bars:
-            task = bars.add_task(printable(description), total=total)
-            yield Progress(lambda done, new: bars.update(task, completed=done, total=new))
+        shown = not self.quiet and sys.stderr.isatty()
+        if shown:
+            _write(sys.stderr, f"{printable(description)} ...\r")
+        try:
+            yield Progress(printable(description), total, shown=shown)
+        finally:
+            if shown:
+                _write(sys.stderr, ERASE)
 
-    def _console(self) -> Any:
-        """Rich's console on standard output as it is now."""
-        from rich.console import Console
 
-        return Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+def option(*words: Any, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command an option; its default is shown.
 
-    def _rich_table(
-        self, title: str | None, columns: Sequence[str], cells: list[list[str]], left: int
-    ) -> None:
-        """Print a table on a terminal."""
-        from rich import box
-        from rich.table import Table
+    Parameters
+    ----------
+    *words : object
+        Names, then the type where it is not text, then the help.
+    **how
+        As of ``click.option``.
+    """
+    *names, help_text = words
+    if not isinstance(names[-1], str):
+        how["type"] = names.pop()
+    how.setdefault("show_default", "default" in how)
+    return click.option(*names, help=help_text or None, **how)
 
-        table = Table(
-            title=title,
-            title_justify="left",
-            title_style="bold",
-            box=box.SIMPLE_HEAD,
-            padding=(0, 1, 0, 0),
-            pad_edge=False,
-            show_edge=False,
-        )
-        for number, name in enumerate(columns):
-            table.add_column(name, justify="left" if number < left else "right", overflow="fold")
-        for row in cells:
-            table.add_row(*row)
-        self._console().print(table)
+
+def together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return one decorator that gives a command all of these options, in their order."""
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorated
 
 
 def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None]:
@@ -557,44 +563,22 @@ def typed(path: Path) -> str:
     return shlex.quote(str(path))
 
 
-def _bars(unit: str, *, redirect_stdout: bool) -> Any:
-    """Progress bars of rich on standard error."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        Task,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.text import Text
-
-    class Counted(MofNCompleteColumn):
-        """Count column, empty while the total is unknown."""
-
-        def render(self, task: Task) -> Text:
-            return super().render(task) if task.total is not None else Text()
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        DownloadColumn() if unit == "bytes" else Counted(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=redirect_stdout,
-    )
-
-
 def _write(stream: TextIO, text: str) -> None:
     """Write at once, and in whatever the stream can encode."""
     encoding = getattr(stream, "encoding", None) or "ascii"
-    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    stream.flush()
+    text = text.encode(encoding, "backslashreplace").decode(encoding)
+    click.echo(text, file=stream, nl=False, color=True)
+
+
+def _fitting(line: str, width: int) -> list[str]:
+    """One line in pieces of a terminal's width, the others under the beginning of its text."""
+    if len(line) <= width:
+        return [line]
+    begin = BEGIN.match(line)
+    hanging = min(begin.end() if begin is not None else 0, width // 2)
+    first = line[: len(line) - len(line.lstrip())]
+    how: dict[str, Any] = {"initial_indent": first, "subsequent_indent": " " * hanging}
+    return textwrap.wrap(line.strip(), width, break_on_hyphens=False, break_long_words=False, **how)
 
 
 def _aligned(rows: list[list[str]], left: int) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +25,18 @@ from dpsvm_fast.cli.screen import (
     CommandError,
     Screen,
     example,
+    option,
     pass_screen,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 
 if TYPE_CHECKING:
-    from dpsvm_fast.verification import Policy, Verification
+    from dpsvm_fast.verification import Policy
 
 
 BOX = "[ ]"
+# Of a statement, in the JSON object.
+SHOWN = ("private", "not_private_reasons", "epsilon", "delta", "adjacency", "unit")
 # Blanks to be written on.
 NAME, DATE = 34, 14
 
@@ -45,9 +49,9 @@ NAME, DATE = 34, 14
     ),
 )
 @click.argument("file", type=FILE, metavar="MODEL|CERTIFICATE")
-@click.option("--certificate", type=FILE, help="Write the certificate, for someone who verifies.")
-@click.option("--force", is_flag=True, help="Replace a file that exists.")
-@click.option("--key", type=FILE, help="File with the key that a model was signed with.")
+@option("--certificate", FILE, "Write the certificate, for someone who verifies.")
+@option("--force", "Replace a file that exists.", is_flag=True)
+@option("--key", FILE, "File with the key that a model was signed with.")
 @pass_screen
 def statement_command(
     screen: Screen,
@@ -66,20 +70,17 @@ def statement_command(
         document = read_document(file, key)
         statement = _standing(document)
         for draft in drafts:
-            draft.draft.write_text(_to_give_away(document, statement, key), encoding="utf-8")
-            draft.publish()
+            # Of a model with its digest, signed with its key.
+            given = document.text.rstrip() + "\n"
+            own = document.is_model
+            draft.write(certificate_text(statement, file, key) if own else given)
     checks = _checks(statement)
     screen.result(
         {
             "file": str(file),
             "sha256": document.sha256,
             "signature": document.signature,
-            "private": statement.private,
-            "not_private_reasons": list(statement.not_private_reasons),
-            "epsilon": statement.epsilon,
-            "delta": statement.delta,
-            "adjacency": statement.adjacency,
-            "unit": statement.unit,
+            **{name: getattr(statement, name) for name in SHOWN},
             "text": str(statement),
             "to_check": checks,
             "certificate": statement.to_dict(),
@@ -90,13 +91,6 @@ def statement_command(
     _sign_off(screen, document, checks)
     if certificate is not None:
         screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
-
-
-def _to_give_away(document: Document, statement: Any, key: Path | None) -> str:
-    """The certificate as it is written: of a model with its digest, signed with its key."""
-    if not document.is_model:
-        return f"{document.text.rstrip()}\n"
-    return certificate_text(statement, document.path, key)
 
 
 def _standing(document: Document) -> Any:
@@ -141,7 +135,8 @@ def tell(screen: Screen, statement: Any) -> None:
             screen.say()
         if items.startswith("  - "):
             screen.say(title, style="bold")
-            screen.say(items)
+            # A terminal breaks the lines of an item at its own width.
+            screen.say(re.sub(r"\n {4}(?=\S)", " ", items) if screen.terminal else items)
         else:
             screen.say(block)
 
@@ -160,17 +155,12 @@ def _checks(statement: Any) -> list[str]:
         f"epsilon = {statement.epsilon:g} is what was agreed for these data.",
         delta,
         "Nobody who is to be protected has more in the data than the promise counts: "
-        f"{_unit(statement)}.",
+        f"{statement.protected}.",
         "Everything assumed public was known, or chosen, without looking at the data.",
         "What is not covered is acceptable here.",
         "Other results from the same data are added up: dpsvm-fast budget show FILE.",
         "Somebody else has run dpsvm-fast verify on this file.",
     ]
-
-
-def _unit(statement: Any) -> str:
-    """What one neighbour has more or less of."""
-    return str(statement.protected)
 
 
 def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:
@@ -204,11 +194,9 @@ UNDECIDED_ADVICE = (
     ),
 )
 @click.argument("file", type=FILE, metavar="CERTIFICATE|MODEL")
-@click.option("--model", type=FILE, help="Saved model that the certificate has to be about.")
-@click.option("--key", type=FILE, help="File with the key that it was signed with.")
-@click.option(
-    "--policy", type=FILE, metavar="FILE", help="TOML or JSON: what is accepted; see the page."
-)
+@option("--model", FILE, "Saved model that the certificate has to be about.")
+@option("--key", FILE, "File with the key that it was signed with.")
+@option("--policy", FILE, "TOML or JSON: what is accepted; see the page.")
 @pass_screen
 def verify_command(
     screen: Screen, file: Path, *, model: Path | None, key: Path | None, policy: Path | None
@@ -251,7 +239,8 @@ def verify_command(
             "promised": _promise(record) if result.ok or result.forbidden else None,
         }
     )
-    screen.say(str(result), style=_style(result))
+    colour = "green" if result.ok else "red"
+    screen.say(str(result), style=f"bold {'yellow' if result.undecided else colour}")
     if result.undecided:
         screen.say(UNDECIDED_ADVICE)
         return FAILED
@@ -284,13 +273,6 @@ def _rules(path: Path) -> Policy:
         return Policy.read(read_record(path))
     except (TypeError, InvalidParameterError) as error:
         raise CommandError(f"--policy: {path}: {error}".replace("schema file", "policy")) from None
-
-
-def _style(result: Verification) -> str:
-    """Colour of a verdict, whose words say the same."""
-    if result.undecided:
-        return "bold yellow"
-    return "bold green" if result.ok else "bold red"
 
 
 def _promise(record: dict[str, Any]) -> dict[str, Any]:

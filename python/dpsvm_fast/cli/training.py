@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,6 @@ from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
 from dpsvm_fast.cli.budget import opened_budget
 from dpsvm_fast.cli.files import Draft, certificate_text, reserved
 from dpsvm_fast.cli.predict import (
-    decorated,
     format_option,
     model_and_table,
     model_options,
@@ -47,10 +46,13 @@ from dpsvm_fast.cli.screen import (
     OneOf,
     Real,
     Screen,
+    Value,
     Whole,
     example,
     note,
+    option,
     pass_screen,
+    together,
     typed,
     unexpected,
 )
@@ -108,35 +110,22 @@ KERNELS = ("auto", *FOURIER_KERNELS, "linear")
 STEP = "svc"
 # The public map before it.
 MAP = "map"
+# Of a statement, in the JSON object.
+PROMISED = ("private", "epsilon", "delta", "adjacency", "unit")
 
 
-def made(
-    model: str,
-    mechanism: str | None,
-    schema: Any,
-    *,
-    kernel: str | None = None,
-    splines: int | None = None,
-    image: tuple[int, ...] | None = None,
-    **settings: Any,
-) -> Any:
+def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **settings: Any) -> Any:
     """An estimator for rows of a schema.
 
     Parameters
     ----------
-    model : {"linear", "kernel", "output", "objective", "gradient", "gaussian"}
-    mechanism : str or None
-        Of "linear" and "kernel" alone.
     schema : TableSchema
         With classes, and a name for every column.
-    kernel : str or None, default=None
-        Of "kernel" alone.
-    splines : int or None, default=None
-        Number of knots of each column with bounds.
-    image : tuple of int or None, default=None
-        Height, width and perhaps channels of the image that a row is.
+    spending : Spending
+    options : dict
+        Of fit or tune.
     **settings
-        Parameters that all estimators have.
+        More parameters of the estimator; None stands for its default.
 
     Returns
     -------
@@ -146,40 +135,40 @@ def made(
     Raises
     ------
     CommandError
-        ``mechanism`` for a model that is one already, ``kernel`` for one that has none; two maps.
+        A setting that the model does not have; two maps.
     """
-    classes = list(schema.classes)
-    mapping = _public_map(schema, splines, image, model)
+    model = options["model"]
+    mapping = _public_map(schema, options["splines"], options["image"], model)
     kind = (PIPELINES | TRAINERS)[model]
-    for name in ("class_weight", "max_weight"):
-        if settings.get(name) is None:
-            settings.pop(name, None)
-        elif name not in kind().get_params(deep=False):
-            raise CommandError(
-                f"--{name.replace('_', '-')}: rows have no weights with --model {model}; take "
-                "--model linear"
-            )
-    if kernel is not None and model != "kernel":
-        raise CommandError(
-            f"--kernel: got {kernel!r} with --model {model}, expected --model kernel"
-        )
+    settings |= {"max_weight": options["max_weight"]}
+    settings |= {"class_weight": _class_weight(schema, options["class_weight"])}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    known = kind().get_params(deep=False)
+    for name, advice in ADVICE.items():
+        if name in settings and name not in known:
+            option = f"--{name.replace('_', '-')}"
+            raise CommandError(f"{option}: --model {model} has none of it; {advice}")
+    settings |= {"delta": spending.delta, "adjacency": spending.adjacency}
+    settings |= {"classes": list(schema.classes or ()), "n_threads": options["n_threads"]}
     if model in PIPELINES:
-        given = {"mechanism": mechanism, "kernel": kernel}
-        chosen = {name: value for name, value in given.items() if value is not None}
-        bounds = schema.bounds if mapping is None else (None if splines is None else (0, 1))
-        svc = PIPELINES[model](bounds=bounds, classes=classes, **chosen, **settings)
-        return svc if mapping is None else Pipeline([(MAP, mapping), (STEP, svc)])
-    if mechanism is not None:
-        raise CommandError(
-            f"--mechanism: got {mechanism!r} with --model {model}, expected it left out, or "
-            "--model linear or kernel"
+        bounds = (
+            schema.bounds if mapping is None else (None if options["splines"] is None else (0, 1))
         )
-    trainer = TRAINERS[model]
-    if settings.get("delta") == 0.0 and model != "gradient":
+        svc = kind(bounds=bounds, **settings)
+        return svc if mapping is None else Pipeline([(MAP, mapping), (STEP, svc)])
+    if spending.delta == 0.0 and model != "gradient":
         settings["noise"] = "gamma"
     first = ("scaler", PublicScaler(schema.bounds)) if mapping is None else (MAP, mapping)
-    svc = trainer(classes=classes, **settings)
-    return Pipeline([first, ("normalizer", Normalizer()), (STEP, svc)])
+    return Pipeline([first, ("normalizer", Normalizer()), (STEP, kind(**settings))])
+
+
+# What to do where a model does not have a setting.
+ADVICE = {
+    "mechanism": "leave it out, or take --model linear or kernel",
+    "kernel": "take --model kernel",
+    "class_weight": "take --model linear",
+    "max_weight": "take --model linear",
+}
 
 
 def _public_map(
@@ -242,142 +231,116 @@ DECLARE_CLASSES = (
 )
 
 
-class MemorySize(click.ParamType):  # type: ignore[type-arg]
+class MemorySize(Value):
     """A number of bytes with a unit: 512MiB, 2GB."""
 
     name = "size"
+    accepted = "a size such as 512MiB or 2GB"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def read(self, value: Any) -> int:
         """Read a number and its unit."""
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([A-Za-z]*)\s*", str(value))
-        unit = UNITS.get(found[2].upper()) if found else None
-        if found is None or unit is None or float(found[1]) <= 0.0:
-            self.fail(f"got {str(value)!r}, expected a size such as 512MiB or 2GB", param, ctx)
-        return int(float(found[1]) * unit)
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([A-Za-z]*)\s*", value)
+        if found is None or found[2].upper() not in UNITS or float(found[1]) <= 0.0:
+            raise ValueError
+        return int(float(found[1]) * UNITS[found[2].upper()])
 
 
-class Shape(click.ParamType):  # type: ignore[type-arg]
+class Shape(Value):
     """Height, width and perhaps channels of an image: 28x28."""
 
     name = "shape"
+    accepted = "HEIGHTxWIDTH such as 28x28"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def read(self, value: Any) -> tuple[int, ...]:
         """Read two or three whole numbers."""
-        found = re.fullmatch(r"[1-9][0-9]{0,3}(x[1-9][0-9]{0,3}){1,2}", str(value))
-        if found is None:
-            self.fail(f"got {str(value)!r}, expected HEIGHTxWIDTH such as 28x28", param, ctx)
-        return tuple(map(int, str(value).split("x")))
+        if not re.fullmatch(r"[1-9][0-9]{0,3}(x[1-9][0-9]{0,3}){1,2}", value):
+            raise ValueError
+        return tuple(map(int, value.split("x")))
 
 
-def map_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command that trains the options of public maps of rows."""
-    options = (
-        click.option(
-            "--splines",
-            type=Whole(2),
-            metavar="K",
-            help="Make K piecewise linear functions of each column with bounds.",
-        ),
-        click.option(
-            "--image",
-            type=Shape(),
-            metavar="HxW",
-            help="Rows are images, HxW or HxWxC: train on directions of edges.",
-        ),
-    )
-    return decorated(function, options)
-
-
-def table_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command DATA and the options that say how it is read."""
-    options = (
-        click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
-        click.option(
-            "--schema",
-            type=FILE,
-            metavar="FILE",
-            help="TOML or JSON: columns with public bounds or categories, labels, classes.",
-        ),
-        click.option(
-            "--target", metavar="COLUMN", help="Column of the labels, if FILE does not say it."
-        ),
-        person_option,
-        click.option("--weight-column", "weight", metavar="COLUMN", help="Weights of rows."),
-        click.option(
-            "--max-weight",
-            type=Real(0.0),
-            metavar="W",
-            help="Public; larger ones are cut, and this one counts as one row.  [default: 1]",
-        ),
-        click.option(
-            "--class-weight",
-            metavar="CLASS=W,...",
-            help="Public weights of classes, others 1; or balanced, by counts that are paid for.",
-        ),
-        format_option,
-        click.option(
-            "--max-memory",
-            type=MemorySize(),
-            default="2GiB",
-            show_default=True,
-            metavar="SIZE",
-            help="Memory of the whole program; what does not fit goes to a temporary folder.",
-        ),
-        click.option(
-            "--temp", type=FILE, metavar="DIR", help="Where that folder is made.  [default: TMPDIR]"
-        ),
-    )
-    return decorated(function, options)
-
-
-def budget_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say what may be spent, and where that is written down."""
-    options = (
-        click.option("--epsilon", type=Real(0.0), metavar="E", help="Privacy parameter."),
-        click.option(
-            "--delta",
-            type=Real(0.0, includes_low=True),
-            default=1e-6,
-            metavar="D",
-            help="Far below one over the number of rows; 0 is pure.  [default: 1e-6]",
-        ),
-        click.option(
-            "--adjacency",
-            type=OneOf(ADJACENCIES),
-            help="What one record may change.  [default: that of the budget, or add_remove]",
-        ),
-        click.option(
-            "--budget", type=FILE, metavar="FILE", help="Spend from a file of 'budget create'."
-        ),
-        click.option(
-            "--periods",
-            metavar="NAMES",
-            help="Of the budget: those of the rows, with commas; only they are charged.",
-        ),
-        click.option(
-            "--seed", "random_state", type=Whole(0), help="Repeatable noise: NOT PRIVATE."
-        ),
-        click.option("--threads", "n_threads", type=Whole(1), help="[default: all cores]"),
-    )
-    return decorated(function, options)
-
-
-def model_file_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command that trains the options that name its results."""
-    options = (
-        click.option("-o", "--output", type=FILE, metavar="FILE", help="The model, JSON."),
-        click.option("--certificate", type=FILE, metavar="FILE", help="Its statement, for verify."),
-        click.option(
-            "--test-data",
-            type=FILE,
-            metavar="FILE",
-            help="PUBLIC rows to measure accuracy on: what is printed about them is not protected.",
-        ),
-        click.option("--force", is_flag=True, help="Replace files that exist."),
-    )
-    return decorated(function, options)
+# Public maps of rows.
+map_options = together(
+    option(
+        "--splines",
+        Whole(2),
+        "Make K piecewise linear functions of each column with bounds.",
+        metavar="K",
+    ),
+    option(
+        "--image",
+        Shape(),
+        "Rows are images, HxW or HxWxC: train on directions of edges.",
+        metavar="HxW",
+    ),
+)
+# DATA, and how it is read.
+table_options = together(
+    click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
+    option(
+        "--schema", FILE, "TOML or JSON: columns with public bounds or categories, labels, classes."
+    ),
+    option("--target", "Column of the labels, if FILE does not say it.", metavar="COLUMN"),
+    person_option,
+    option("--weight-column", "weight", "Weights of rows.", metavar="COLUMN"),
+    option(
+        "--max-weight",
+        Real(0.0),
+        "Public; larger ones are cut, and this one counts as one row.  [default: 1]",
+        metavar="W",
+    ),
+    option(
+        "--class-weight",
+        "Public weights of classes, others 1; or balanced, by counts that are paid for.",
+        metavar="CLASS=W,...",
+    ),
+    format_option,
+    option(
+        "--max-memory",
+        MemorySize(),
+        "Memory of the whole program; what does not fit goes to a temporary folder.",
+        default="2GiB",
+        metavar="SIZE",
+    ),
+    option("--temp", FILE, "Where that folder is made.  [default: TMPDIR]", metavar="DIR"),
+)
+# What may be spent, and where that is written down.
+budget_options = together(
+    option("--epsilon", Real(0.0), "Privacy parameter.", metavar="E"),
+    option(
+        "--delta",
+        Real(0.0, includes_low=True),
+        "Far below one over the number of rows; 0 is pure.  [default: 1e-6]",
+        default=1e-6,
+        metavar="D",
+        show_default=False,
+    ),
+    option(
+        "--adjacency",
+        OneOf(ADJACENCIES),
+        "What one record may change.  [default: that of the budget, or add_remove]",
+    ),
+    option("--budget", FILE, "Spend from a file of 'budget create'."),
+    option(
+        "--periods",
+        "Of the budget: those of the rows, with commas; only they are charged.",
+        metavar="NAMES",
+    ),
+    option("--seed", "random_state", Whole(0), "Repeatable noise: NOT PRIVATE."),
+    option("--threads", "n_threads", Whole(1), "[default: all cores]"),
+)
+# Files that training writes.
+model_file_options = together(
+    option("-o", "--output", FILE, "The model, JSON."),
+    option("--certificate", FILE, "Its statement, for verify."),
+    option(
+        "--test-data",
+        FILE,
+        "PUBLIC rows to measure accuracy on: what is printed about them is not protected.",
+    ),
+    option("--force", "Replace files that exist.", is_flag=True),
+)
 
 
 def declared_schema(options: dict[str, Any]) -> TableSchema:
@@ -537,7 +500,7 @@ def training_rows(
     """
     size = _largest_size(table)
     if size is not None and room.holds(size, max(2, copies)):
-        with _reading(screen, table) as bar:
+        with screen.progress("Reading", table.n_bytes_total or None) as bar:
             X, y, *own = table.read(on_bytes=bar.advance_to)
         if X.shape[0] == 0:
             raise CommandError(f"{table.path}: has no rows; name a file with rows to train on")
@@ -548,7 +511,7 @@ def training_rows(
         return
     with _private_folder(temp, table) as folder:
         try:
-            with _reading(screen, table) as bar:
+            with screen.progress("Reading", table.n_bytes_total or None) as bar:
                 parts = table.to_partitions(
                     folder,
                     on_bytes=bar.advance_to,
@@ -564,11 +527,6 @@ def training_rows(
         names = ("X", "y", *table.owners)
         found = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
         yield TrainingRows(parts, folder, found.pop("X"), found.pop("y"), found)
-
-
-def _reading(screen: Screen, table: Any) -> Any:
-    """A bar of bytes."""
-    return screen.progress("Reading", table.n_bytes_total or None, unit="bytes")
 
 
 def _largest_size(table: Any) -> float | None:
@@ -691,34 +649,15 @@ class AskedLedger(PrivacyLedger):
         super().spend(event, label, **how)
 
 
-# Options of a command that spends.
-SPENT = ("epsilon", "delta", "adjacency", "budget", "random_state", "periods")
-
-
-def spending_of(options: dict[str, Any], schema: TableSchema) -> Spending:
-    """What a command spends on a table: on its persons, where the schema names them."""
-    unit = "row" if schema.person is None else "person"
-    return Spending(*[*(options[name] for name in SPENT), unit])
-
-
 class Spending:
     """The (epsilon, delta) of one command, and where it is written down.
 
     Parameters
     ----------
-    epsilon : float or None
-        As the user gave it.
-    delta : float
-    adjacency : str or None
-        None takes that of the budget.
-    path : Path or None
-        The budget file; None for no other record than the model's statement.
-    seed : int or None, default=None
-        Of the noise, which no budget is spent on.
-    periods : str or None, default=None
-        Periods of the budget that all rows are of, separated by commas; None charges all.
-    unit : {"row", "person"}, default="row"
-        What is protected.
+    options : dict
+        Of a command with ``budget_options``.
+    schema : TableSchema
+        Its persons are what is protected, where it names them.
 
     Raises
     ------
@@ -726,47 +665,40 @@ class Spending:
         A number is missing or outside its range, or the file is no budget for it.
     """
 
-    def __init__(
-        self,
-        epsilon: float | None,
-        delta: float,
-        adjacency: str | None,
-        path: Path | None,
-        seed: int | None = None,
-        periods: str | None = None,
-        unit: str = "row",
-    ) -> None:
-        if seed is not None and path is not None:
+    def __init__(self, options: dict[str, Any], schema: TableSchema) -> None:
+        path, periods, adjacency = (options[name] for name in ("budget", "periods", "adjacency"))
+        if options["random_state"] is not None and path is not None:
             raise CommandError(
                 "--seed: whoever knows it can remove the noise, so that --budget would be spent on "
                 "nothing; leave out one of the two"
             )
-        if epsilon is None:
+        if options["epsilon"] is None:
             raise CommandError("--epsilon is missing; give the privacy parameter, such as 1")
-        self.epsilon, self.delta = check.check_epsilon(epsilon), check.check_delta(delta)
-        self.path, self.unit = path, unit
         if periods is not None and path is None:
             raise CommandError("--periods: they are those of a budget; give it with --budget")
+        self.epsilon = check.check_epsilon(options["epsilon"])
+        self.delta = check.check_delta(options["delta"])
+        self.path, self.unit = path, "row" if schema.person is None else "person"
         if path is None:
-            self.adjacency = adjacency or "add_remove"
             # Asked like a file would be: it knows whether the spend has happened.
-            budget = (self.epsilon, self.delta, self.adjacency)
-            self.ledger = AskedLedger(*budget, unit=unit, strict=False)
+            budget = (self.epsilon, self.delta, adjacency or "add_remove")
+            self.ledger = AskedLedger(*budget, unit=self.unit, strict=False)
         else:
             self.ledger = opened_budget(path, AskedLedger, to_spend=True)
             if periods is not None:
                 self.ledger = self.ledger.for_periods(*periods.split(","))
-            self.adjacency = adjacency or self.ledger.adjacency
-            if self.adjacency != self.ledger.adjacency:
-                raise CommandError(
-                    f"--adjacency: got {self.adjacency!r}, expected {self.ledger.adjacency!r}, the "
-                    f"relation of {path}; leave it out"
-                )
-            if unit != self.ledger.unit:
-                raise CommandError(
-                    f"--budget: {path} is for one {self.ledger.unit} as the unit, and this command "
-                    f"protects a {unit}; make another one: dpsvm-fast budget create --unit {unit}"
-                )
+        self.adjacency = self.ledger.adjacency
+        if adjacency not in (None, self.adjacency):
+            raise CommandError(
+                f"--adjacency: got {adjacency!r}, expected {self.adjacency!r}, the relation of "
+                f"{path}; leave it out"
+            )
+        if self.unit != self.ledger.unit:
+            raise CommandError(
+                f"--budget: {path} is for one {self.ledger.unit} as the unit, and this command "
+                f"protects a {self.unit}; make another one: dpsvm-fast budget create --unit "
+                f"{self.unit}"
+            )
         self._before = len(self.ledger.history)
         # Set once there is a model.
         self.saved = False
@@ -933,13 +865,13 @@ def _rounded_down(value: float, least: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Settings of a training command before it reads a row.
+    """A training command before it reads a row.
 
     Parameters
     ----------
     screen : Screen
     options : dict
-        Of a command with all options of ``_data_options``.
+        Of a command with ``table_options``, ``budget_options`` and ``model_file_options``.
     spending : Spending
     drafts : list of Draft
         Of the model and, where asked for, its certificate.
@@ -958,24 +890,116 @@ class Task:
     tested: Table | None
     room: Room
 
+    @contextmanager
+    def rows(self, copies: int) -> Iterator[TrainingRows]:
+        """Read and check all rows, of which a fit in memory needs so many copies."""
+        read = training_rows(self.screen, self.table, self.room, copies, self.options["temp"])
+        with self.spending.among_rows(), read as rows:
+            yield rows
+
     def finish(self, model: Any, statement: Any, **more: Any) -> None:
-        """Write the fitted model and say what there is to say, ``more`` among it."""
-        publish(model, self.table.schema, statement, self.drafts, self.spending)
-        scored = None
-        if self.tested is not None:
-            scored = accuracy(self.screen, model, self.tested, self.options["output"])
-        report(self, type(trainer_of(model)).__name__, statement, scored, more)
+        """Write the fitted model and say what there is to say, ``more`` among it.
+
+        Raises
+        ------
+        CommandError
+            A file could not be written to its place; the text says where the model is, because
+            what it cost cannot be had back. Or a public row is not what the schema says.
+        """
+        draft, *others = self.drafts
+        try:
+            save_model(model, draft.draft, schema=self.table.schema)
+            draft.publish()
+        except OSError as error:
+            place = _rescued(model, self.table.schema)
+            self.spending.saved = place is not None
+            told = "nor anywhere else" if place is None else f"but is in {place}: move it"
+            raise CommandError(
+                f"{draft.path}: the model cannot be written ({_reason(error)}), {told}"
+            ) from None
+        self.spending.saved = True
+        for certificate in others:
+            try:
+                certificate.write(certificate_text(statement, draft.path))
+            except OSError as error:
+                raise CommandError(
+                    f"{certificate.path}: the certificate cannot be written ({_reason(error)}); "
+                    f"the model is saved as {draft.path}, and dpsvm-fast statement "
+                    f"{typed(draft.path)} --certificate FILE writes it"
+                ) from None
+        scored = None if self.tested is None else self._accuracy(model, self.tested)
+        self._report(type(trainer_of(model)).__name__, statement, scored, more)
+
+    def _accuracy(self, model: Any, table: Table) -> float:
+        """Share of public rows whose label is predicted."""
+        right = total = 0
+        saved = f"the model is saved as {self.options['output']}"
+        try:
+            with self.screen.progress("Testing", table.n_bytes_total or None) as bar:
+                for X, y in table.batches(on_bytes=bar.advance_to):
+                    right += int(np.count_nonzero(model.predict(X) == y))
+                    total += len(y)
+        except TableError as error:
+            raise CommandError(f"{error}; {saved}") from None
+        if total == 0:
+            raise CommandError(f"{table.path}: has no rows to test on; {saved}")
+        return right / total
+
+    def _report(self, name: str, statement: Any, scored: float | None, more: Any) -> None:
+        """Say what was promised, what is where, and what can be done next."""
+        screen, options, budget = self.screen, self.options, self.spending.record()
+        output, data = options["output"], options["data"]
+        screen.result(
+            {
+                "model": str(output),
+                "certificate": options["certificate"] and str(options["certificate"]),
+                "estimator": name,
+                **{one: getattr(statement, one) for one in PROMISED},
+                "budget": budget,
+                "public_test_accuracy": scored,
+                **more,
+            }
+        )
+        private = "private" if statement.private else "NOT PRIVATE"
+        screen.say(
+            f"{output}: {name}, {private}, epsilon = {statement.epsilon:g}, delta = "
+            f"{statement.delta:g} ({statement.adjacency}, for one {statement.unit})",
+            style="bold",
+        )
+        for title, value in more.items():
+            facts = ", ".join(f"{one} = {own}" for one, own in value.items())
+            screen.say(f"{title.replace('_', ' ')}: {facts}")
+        if scored is not None:
+            screen.say(
+                f"accuracy on the rows of {options['test_data']}: {scored:.4f} (these rows count "
+                "as public: nothing protects them)"
+            )
+        if budget is not None:
+            _say_left(screen, budget)
+        screen.say(
+            f"next: dpsvm-fast statement {typed(output)}\n"
+            f"      dpsvm-fast predict {typed(output)} NEW{_suffixes(data)} -o predictions.csv"
+        )
+
+
+def _rescued(model: Any, schema: TableSchema) -> Path | None:
+    """Save the model to a temporary folder, if that is possible."""
+    try:
+        path = Path(tempfile.mkdtemp(prefix="dpsvm_fast-model-")) / "model.json"
+        save_model(model, path, schema=schema)
+    except OSError:
+        return None
+    return path
+
+
+def _reason(error: OSError) -> str:
+    """Why a file cannot be written."""
+    return error.strerror or str(error)
 
 
 @contextmanager
 def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
     """Prepare a training command; its failures say what was spent.
-
-    Parameters
-    ----------
-    screen : Screen
-    options : dict
-        Of a command with all options of ``_data_options``.
 
     Raises
     ------
@@ -986,7 +1010,7 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
     if options["output"] is None:
         raise CommandError("--output is missing; name the model's file, such as -o model.json")
     schema = declared_schema(options)
-    spending = spending_of(options, schema)
+    spending = Spending(options, schema)
     outputs = (options["output"], options["certificate"])
     inputs = [options.get(name) for name in INPUTS]
     held = reserved(*outputs, force=options["force"], inputs=inputs)
@@ -1001,13 +1025,21 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
             )
         if table.sparse and options["splines"] is not None:
             raise CommandError("--splines: expected dense rows, no LIBSVM file and no text")
+        tested = None
+        if options["test_data"] is not None:
+            tested = open_table(options["test_data"], table.schema)
+            if options["test_data"].samefile(options["data"]):
+                raise CommandError(
+                    f"--test-data: got {options['test_data']}, whose rows are private as they are "
+                    "trained on, expected a file of public rows"
+                )
         yield Task(
             screen=screen,
             options=options,
             spending=spending,
             drafts=drafts,
             table=table,
-            tested=public_rows(options, table.schema),
+            tested=tested,
             room=room,
         )
 
@@ -1041,218 +1073,57 @@ def copies_of(estimator: Any, n_features: int) -> int:
     return growth * (PIPELINE if isinstance(estimator, Pipeline) else SOLVER)
 
 
-def train(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any:
+def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
     """Fit an estimator on checked rows; its ledger is charged here.
-
-    Parameters
-    ----------
-    screen : Screen
-    estimator : estimator
-        As of ``made``.
-    rows : TrainingRows
-    room : Room
-
-    Returns
-    -------
-    estimator
-        Fitted.
 
     Raises
     ------
     CommandError
         The rows do not fit into the memory that this training needs. Nothing was spent.
     """
-    if not needs_all_rows(estimator):
-        trainer = trainer_of(estimator)
-        small = isinstance(trainer, PrivateKernelSVC) and room.left < ROOM_FOR_FEATURES
-        if not small:
-            return _by_sums(screen, estimator, rows, room)
-        before = trainer.low_memory
-        trainer.set_params(low_memory=True)
-        _by_sums(screen, estimator, rows, room)
-        # It is saved with the model, and how much room rows have left is theirs.
-        trainer.set_params(low_memory=before)
-        return estimator
-    copies = copies_of(estimator, rows.partitions.n_features)
-    if rows.folder is not None and not room.holds(rows.n_bytes, copies):
-        raise CommandError(
-            "--max-memory: this training needs all rows in memory, several times; give it more "
-            "(see dpsvm-fast fit --help), or train by sums over parts of the rows: --model linear "
-            "--mechanism gradient"
-        )
-    X, y = rows.whole()
-    # Iterations of a solver depend on the rows: there is nothing to show but that it works.
-    with screen.progress("Training", None):
-        if not rows.owners:
-            return estimator.fit(X, y)
-        for step in _public_steps(estimator, X.shape[1]):
-            X = step.transform(X)
-        trainer_of(estimator).fit(X, y, **rows.owners)
-        return estimator
-
-
-def _public_steps(estimator: Any, n_features: int) -> list[Any]:
-    """What comes before the trainer, fitted; it learns nothing from rows."""
-    found, X = [], np.zeros((1, n_features))
+    n_features, trainer = rows.partitions.n_features, trainer_of(estimator)
+    # They learn nothing from rows.
+    steps, X = [], np.zeros((1, n_features))
     for _, step in estimator.steps[:-1] if isinstance(estimator, Pipeline) else ():
-        found.append(step.fit(X))
+        steps.append(step.fit(X))
         X = step.transform(X)
-    return found
-
-
-def _by_sums(screen: Screen, estimator: Any, rows: TrainingRows, room: Room) -> Any:
-    """Descent by sums over parts of the rows, whose number of steps is public."""
+    if needs_all_rows(estimator):
+        if rows.folder is not None and not task.room.holds(
+            rows.n_bytes, copies_of(estimator, n_features)
+        ):
+            raise CommandError(
+                "--max-memory: this training needs all rows in memory, several times; give it more "
+                "(see dpsvm-fast fit --help), or train by sums over parts of the rows: --model "
+                "linear --mechanism gradient"
+            )
+        X, y = rows.whole()
+        # Iterations of a solver depend on the rows: there is nothing to show but that it works.
+        with task.screen.progress("Training", None):
+            for step in steps:
+                X = step.transform(X)
+            trainer.fit(X, y, **rows.owners)
+        return
     # Names would be asked for at every prediction; the schema has them.
     parts = dataclasses.replace(rows.partitions, feature_names=None)
-    trainer = trainer_of(estimator)
-    for step in _public_steps(estimator, parts.n_features):
+    for step in steps:
         parts = parts.transformed(step)
     # Always a folder, also where nothing is written to it: rows are rounded the same way then,
     # however many of them there are.
     kept, scratch = len(parts), Path(tempfile.gettempdir())
     if rows.folder is not None:
-        growth = growth_of(estimator, rows.partitions.n_features)
-        kept = room.kept_parts(growth * rows.n_bytes, len(parts))
+        n_bytes = growth_of(estimator, n_features) * rows.n_bytes
+        kept = task.room.kept_parts(n_bytes, len(parts))
         scratch = rows.folder / "mapped"
         scratch.mkdir(mode=0o700)
-    with screen.progress("Training", None) as bar:
+    small = isinstance(trainer, PrivateKernelSVC) and task.room.left < ROOM_FOR_FEATURES
+    if small:
+        before = trainer.low_memory
+        trainer.set_params(low_memory=True)
+    with task.screen.progress("Training", None) as bar:
         partitioned.fit(trainer, parts, resident=kept, scratch=scratch, on_step=bar.advance_to)
-    return estimator
-
-
-# After a fit: its files, and what the user is told.
-
-
-def publish(
-    model: Any, schema: TableSchema, statement: Any, drafts: list[Draft], spending: Spending
-) -> None:
-    """Write the model and, where asked for, its certificate, bound to that file by its digest.
-
-    Raises
-    ------
-    CommandError
-        A file could not be written to its place; the text says where the model is, because what
-        it cost cannot be had back.
-    """
-    model_draft, *others = drafts
-    try:
-        save_model(model, model_draft.draft, schema=schema)
-        model_draft.publish()
-    except OSError as error:
-        place = _rescued(model, schema)
-        spending.saved = place is not None
-        told = "nor anywhere else" if place is None else f"but is in {place}: move it"
-        reason = error.strerror or str(error)
-        raise CommandError(
-            f"{model_draft.path}: the model cannot be written ({reason}), {told}"
-        ) from None
-    spending.saved = True
-    for certificate in others:
-        try:
-            text = certificate_text(statement, model_draft.path)
-            certificate.draft.write_text(text, encoding="utf-8")
-            certificate.publish()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise CommandError(
-                f"{certificate.path}: the certificate cannot be written ({reason}); the model is "
-                f"saved as {model_draft.path}, and dpsvm-fast statement {typed(model_draft.path)} "
-                "--certificate FILE writes it"
-            ) from None
-
-
-def _rescued(model: Any, schema: TableSchema) -> Path | None:
-    """Save the model to a temporary folder, if that is possible."""
-    try:
-        path = Path(tempfile.mkdtemp(prefix="dpsvm_fast-model-")) / "model.json"
-        save_model(model, path, schema=schema)
-    except OSError:
-        return None
-    return path
-
-
-def public_rows(options: dict[str, Any], schema: TableSchema) -> Any:
-    """The table of ``--test-data``, or None.
-
-    Raises
-    ------
-    CommandError
-        It is the file that is trained on: what is printed about its rows would not be protected.
-    """
-    path = options["test_data"]
-    if path is None:
-        return None
-    table = open_table(path, schema)
-    if path.samefile(options["data"]):
-        raise CommandError(
-            f"--test-data: got {path}, whose rows are private as they are trained on, expected a "
-            "file of public rows"
-        )
-    return table
-
-
-def accuracy(screen: Screen, model: Any, table: Any, saved: Path) -> float:
-    """Share of public rows whose label is predicted.
-
-    Raises
-    ------
-    CommandError
-        A row is not what the schema says.
-    """
-    right = total = 0
-    try:
-        with screen.progress("Testing", table.n_bytes_total or None, unit="bytes") as bar:
-            for X, y in table.batches(on_bytes=bar.advance_to):
-                right += int(np.count_nonzero(model.predict(X) == y))
-                total += len(y)
-    except TableError as error:
-        raise CommandError(f"{error}; the model is saved as {saved}") from None
-    if total == 0:
-        raise CommandError(f"{table.path}: has no rows to test on; the model is saved as {saved}")
-    return right / total
-
-
-def report(
-    task: Task, name: str, statement: Any, scored: float | None, more: dict[str, dict[str, Any]]
-) -> None:
-    """Say what was promised, what is where, and what can be done next."""
-    screen, options, budget = task.screen, task.options, task.spending.record()
-    output, data = options["output"], options["data"]
-    screen.result(
-        {
-            "model": str(output),
-            "certificate": None if options["certificate"] is None else str(options["certificate"]),
-            "estimator": name,
-            "private": statement.private,
-            "epsilon": statement.epsilon,
-            "delta": statement.delta,
-            "adjacency": statement.adjacency,
-            "unit": statement.unit,
-            "budget": budget,
-            "public_test_accuracy": scored,
-            **more,
-        }
-    )
-    private = "private" if statement.private else "NOT PRIVATE"
-    screen.say(
-        f"{output}: {name}, {private}, epsilon = {statement.epsilon:g}, delta = "
-        f"{statement.delta:g} ({statement.adjacency}, for one {statement.unit})",
-        style="bold",
-    )
-    for title, value in more.items():
-        facts = ", ".join(f"{one} = {own}" for one, own in value.items())
-        screen.say(f"{title.replace('_', ' ')}: {facts}")
-    if scored is not None:
-        screen.say(
-            f"accuracy on the rows of {options['test_data']}: {scored:.4f} (these rows count as "
-            "public: nothing protects them)"
-        )
-    if budget is not None:
-        _say_left(screen, budget)
-    screen.say(
-        f"next: dpsvm-fast statement {typed(output)}\n"
-        f"      dpsvm-fast predict {typed(output)} NEW{_suffixes(data)} -o predictions.csv"
-    )
+    if small:
+        # It is saved with the model, and how much room rows have left is theirs.
+        trainer.set_params(low_memory=before)
 
 
 def _suffixes(data: Path) -> str:
@@ -1272,22 +1143,20 @@ EXAMPLE = example(
 
 @click.command("fit", epilog=EXAMPLE)
 @table_options
-@click.option(
+@option(
     "--write-schema",
-    type=FILE,
-    metavar="FILE",
-    help="Write a schema to be filled in, from the names of the columns alone, and stop.",
+    FILE,
+    "Write a schema to be filled in, from the names of the columns alone, and stop.",
 )
 @budget_options
-@click.option(
+@option(
     "--model",
-    type=OneOf(MODELS),
+    OneOf(MODELS),
+    "The whole pipeline, linear or with a kernel; or one training of rows of norm 1.",
     default="linear",
-    show_default=True,
-    help="The whole pipeline, linear or with a kernel; or one training of rows of norm 1.",
 )
-@click.option("--mechanism", type=OneOf(MECHANISMS), help="Where the noise goes.  [default: auto]")
-@click.option("--kernel", type=OneOf(KERNELS), help="Of --model kernel.  [default: auto]")
+@option("--mechanism", OneOf(MECHANISMS), "Where the noise goes.  [default: auto]")
+@option("--kernel", OneOf(KERNELS), "Of --model kernel.  [default: auto]")
 @map_options
 @model_file_options
 @pass_screen
@@ -1301,38 +1170,24 @@ def fit_command(screen: Screen, **options: Any) -> None:
         _write_schema(screen, options)
         return
     with training(screen, options) as task:
-        _fit(task)
-
-
-def _fit(task: Task) -> None:
-    """Check everything, spend, train and save."""
-    options, spending, table = task.options, task.spending, task.table
-    estimator = made(
-        options["model"],
-        options["mechanism"],
-        table.schema,
-        kernel=options["kernel"],
-        splines=options["splines"],
-        image=options["image"],
-        epsilon=spending.epsilon,
-        delta=spending.delta,
-        adjacency=spending.adjacency,
-        random_state=options["random_state"],
-        n_threads=options["n_threads"],
-        ledger=spending.ledger,
-        max_weight=options["max_weight"],
-        class_weight=_class_weight(table.schema, options["class_weight"]),
-    )
-    n_classes = len(table.schema.classes or ())
-    mapped = options["splines"] is not None and options["model"] not in DENSE_ONLY
-    known: dict[str, Any] = {"n_classes": n_classes, "sparse": table.sparse or mapped}
-    spending.check_owners(table, trainer_of(estimator))
-    spending.check(estimator, weighted=table.schema.weight is not None, **known)
-    copies = copies_of(estimator, table.n_features)
-    read = training_rows(task.screen, table, task.room, copies, options["temp"])
-    with spending.among_rows(), read as rows:
-        train(task.screen, estimator, rows, task.room)
-    task.finish(estimator, trainer_of(estimator).privacy_)
+        spending, table = task.spending, task.table
+        given = ("mechanism", "kernel", "random_state")
+        estimator = made(
+            table.schema,
+            spending,
+            options,
+            epsilon=spending.epsilon,
+            ledger=spending.ledger,
+            **{name: options[name] for name in given},
+        )
+        n_classes = len(table.schema.classes or ())
+        mapped = options["splines"] is not None and options["model"] not in DENSE_ONLY
+        known: dict[str, Any] = {"n_classes": n_classes, "sparse": table.sparse or mapped}
+        spending.check_owners(table, trainer_of(estimator))
+        spending.check(estimator, weighted=table.schema.weight is not None, **known)
+        with task.rows(copies_of(estimator, table.n_features)) as rows:
+            train(task, estimator, rows)
+        task.finish(estimator, trainer_of(estimator).privacy_)
 
 
 def _class_weight(schema: TableSchema, text: str | None) -> Any:
@@ -1369,8 +1224,7 @@ def _write_schema(screen: Screen, options: dict[str, Any]) -> None:
                 f"--write-schema: got {path.name!r}, expected a name that ends in .toml; "
                 "the end says how a schema is read"
             )
-        draft.draft.write_text(text, encoding="utf-8")
-        draft.publish()
+        draft.write(text)
     screen.say(
         f"{path}: fill in public bounds or categories of every column, the target and the classes, "
         f"then\n  dpsvm-fast fit {typed(data)} --schema {typed(path)} --epsilon 1 -o model.json"
@@ -1393,27 +1247,24 @@ TUNE_EXAMPLE = example(
 @click.command("tune", epilog=TUNE_EXAMPLE)
 @table_options
 @budget_options
-@click.option("--model", type=OneOf(MODELS), default="linear", show_default=True)
+@option("--model", OneOf(MODELS), "", default="linear")
 @map_options
-@click.option(
+@option(
     "--grid",
     "param_grid",
+    "Values of one parameter, which must not come from the data; several times for more.",
     multiple=True,
     metavar="NAME=A,B,...",
-    help="Values of one parameter, which must not come from the data; several times for more.",
 )
-@click.option(
-    "--grid-file", type=FILE, metavar="FILE", help="TOML or JSON, NAME = [A, B] for each."
-)
-@click.option("--strategy", type=OneOf(STRATEGIES), default="partition", show_default=True)
-@click.option("--selection", type=OneOf(CHOICES), default="permute_and_flip", show_default=True)
-@click.option("--stopping", type=OneOf(STOPPING_LAWS), default="geometric", show_default=True)
-@click.option(
+@option("--grid-file", FILE, "TOML or JSON, NAME = [A, B] for each.")
+@option("--strategy", OneOf(STRATEGIES), "", default="partition")
+@option("--selection", OneOf(CHOICES), "", default="permute_and_flip")
+@option("--stopping", OneOf(STOPPING_LAWS), "", default="geometric")
+@option(
     "--refit-fraction",
-    type=Real(0.0, includes_low=True),
+    Real(0.0, includes_low=True),
+    "Share of the budget with which the winner is trained again on all rows.",
     default=0.8,
-    show_default=True,
-    help="Share of the budget with which the winner is trained again on all rows.",
 )
 @model_file_options
 @pass_screen
@@ -1424,54 +1275,33 @@ def tune_command(screen: Screen, **options: Any) -> None:
     that is saved. The rows have to fit into --max-memory.
     """
     with training(screen, options) as task:
-        _tune(task)
-
-
-def _tune(task: Task) -> None:
-    """Check everything, search, spend and save."""
-    search = _search(task.table.schema, task.spending, task.options)
-    # Parameters, and whether the budget has room for all of it, before any data are read.
-    task.spending.check_owners(task.table, search)
-    weighted = task.table.schema.weight is not None
-    task.spending.check(search, n_classes=2, sparse=False, weighted=weighted)
-    read = training_rows(task.screen, task.table, task.room, COPIES, task.options["temp"])
-    with task.spending.among_rows(), read as rows:
-        if rows.folder is not None and not task.room.holds(rows.n_bytes, COPIES):
-            raise CommandError(
-                "--max-memory: a search needs all rows in memory, several times; give it more, or "
-                "train without a search: dpsvm-fast fit"
-            )
-        X, y = rows.whole()
-        with task.screen.progress("Searching", None):
-            search.fit(X, y, **rows.owners)
-    best = {name.rpartition("__")[2]: value for name, value in search.best_params_.items()}
-    task.finish(search, search.privacy_, best_parameters=best)
-
-
-def _search(schema: TableSchema, spending: Spending, options: dict[str, Any]) -> PrivateGridSearch:
-    """The search over the user's grid."""
-    estimator = made(
-        options["model"],
-        None,
-        schema,
-        splines=options["splines"],
-        image=options["image"],
-        delta=spending.delta,
-        adjacency=spending.adjacency,
-        n_threads=options["n_threads"],
-        max_weight=options["max_weight"],
-        class_weight=_class_weight(schema, options["class_weight"]),
-    )
-    names = ("strategy", "selection", "stopping", "refit_fraction", "random_state")
-    return PrivateGridSearch(
-        estimator,
-        _grid(estimator, options),
-        spending.epsilon,
-        spending.delta,
-        adjacency=spending.adjacency,
-        ledger=spending.ledger,
-        **{name: options[name] for name in names},
-    )
+        spending, table = task.spending, task.table
+        estimator = made(table.schema, spending, options)
+        names = ("strategy", "selection", "stopping", "refit_fraction", "random_state")
+        search = PrivateGridSearch(
+            estimator,
+            _grid(estimator, options),
+            spending.epsilon,
+            spending.delta,
+            adjacency=spending.adjacency,
+            ledger=spending.ledger,
+            **{name: options[name] for name in names},
+        )
+        # Parameters, and whether the budget has room for all of it, before any data are read.
+        spending.check_owners(table, search)
+        weighted = table.schema.weight is not None
+        spending.check(search, n_classes=2, sparse=False, weighted=weighted)
+        with task.rows(COPIES) as rows:
+            if rows.folder is not None and not task.room.holds(rows.n_bytes, COPIES):
+                raise CommandError(
+                    "--max-memory: a search needs all rows in memory, several times; give it more, "
+                    "or train without a search: dpsvm-fast fit"
+                )
+            X, y = rows.whole()
+            with screen.progress("Searching", None):
+                search.fit(X, y, **rows.owners)
+        best = {name.rpartition("__")[2]: value for name, value in search.best_params_.items()}
+        task.finish(search, search.privacy_, best_parameters=best)
 
 
 def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
@@ -1556,17 +1386,17 @@ def _value(word: str) -> Any:
     ),
 )
 @model_options
-@click.option(
+@option(
     "--metric",
     "metrics",
-    type=OneOf(tuple(TABLES)),
+    OneOf(tuple(TABLES)),
+    "May be repeated; fewer have less noise.  [default: all that MODEL allows]",
     multiple=True,
-    help="May be repeated; fewer have less noise.  [default: all that MODEL allows]",
 )
-@click.option("--positive", metavar="LABEL", help="Class of roc and calibration, of several ones.")
+@option("--positive", "Class of roc and calibration, of several ones.", metavar="LABEL")
 @person_option
 @budget_options
-@click.option("--certificate", type=FILE, metavar="FILE", help="Write what is promised.")
+@option("--certificate", FILE, "Write what is promised.")
 @pass_screen
 def evaluate_command(screen: Screen, **options: Any) -> None:
     """Measure a saved MODEL on the private rows of DATA, with noise that --epsilon pays for.
@@ -1576,7 +1406,7 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
     Where the schema names persons, they are what is protected, and each counts once.
     """
     model, table = model_and_table(options, labelled=True)
-    spending = spending_of(options, table.schema)
+    spending = Spending(options, table.schema)
     inputs = [options[name] for name in ("model", "data", "schema", "key", "budget")]
     held = reserved(options["certificate"], force=options["force"], inputs=inputs)
     with held as drafts, spending.explained():
@@ -1597,18 +1427,13 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
             found = Evaluation(**private_fit(evaluation, rows))
         spending.saved = True
         for draft in drafts:
-            draft.draft.write_text(found.privacy_.to_json() + "\n", encoding="utf-8")
-            draft.publish()
+            draft.write(found.privacy_.to_json() + "\n")
     screen.say(str(found))
     budget = spending.record()
     screen.result(
         {
             "model": str(options["model"]),
-            "private": found.privacy_.private,
-            "epsilon": found.privacy_.epsilon,
-            "delta": found.privacy_.delta,
-            "adjacency": found.privacy_.adjacency,
-            "unit": found.privacy_.unit,
+            **{name: getattr(found.privacy_, name) for name in PROMISED},
             "budget": budget,
             **found.to_dict(),
         }

@@ -12,35 +12,12 @@ from typing import TYPE_CHECKING, Any
 from dpsvm_fast.exceptions import ClusterError, PartitionError, SchemaError, TableError
 
 if TYPE_CHECKING:
-    from dpsvm_fast.data.encoder import (
-        SchemaEncoder,
-    )
-    from dpsvm_fast.data.partitioned import (
-        fit,
-    )
-    from dpsvm_fast.data.partitions import (
-        Partitions,
-    )
-    from dpsvm_fast.data.schema import (
-        TableSchema,
-    )
-    from dpsvm_fast.data.tables import (
-        Table,
-        open_table,
-    )
-
-__all__ = [
-    "ClusterError",
-    "PartitionError",
-    "Partitions",
-    "SchemaEncoder",
-    "SchemaError",
-    "Table",
-    "TableError",
-    "TableSchema",
-    "fit",
-    "open_table",
-]
+    from dpsvm_fast.data.encoder import SchemaEncoder as SchemaEncoder
+    from dpsvm_fast.data.partitioned import fit as fit
+    from dpsvm_fast.data.partitions import Partitions as Partitions
+    from dpsvm_fast.data.schema import TableSchema as TableSchema
+    from dpsvm_fast.data.tables import Table as Table
+    from dpsvm_fast.data.tables import open_table as open_table
 
 # Imported at first use: whoever reads a table does not wait for the estimators.
 _HOMES = {
@@ -51,6 +28,8 @@ _HOMES = {
     "Table": "tables",
     "open_table": "tables",
 }
+
+__all__ = [*_HOMES, "ClusterError", "PartitionError", "SchemaError", "TableError"]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,8 +91,6 @@ def template_lines(
 
 
 KINDS = ("bounds", "categories", "boolean", "dates", "text", "ignore")
-
-COLUMN_KEYS = (*KINDS, "ordered", "ngrams", "log", "missing", "unknown")
 
 UNKNOWN = ("refuse", "none")
 # The value of ``missing`` that leaves every indicator of a category at 0.
@@ -199,12 +197,9 @@ class Column:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, without defaults."""
-        plain = {key: getattr(self, key) for key in COLUMN_KEYS}
-        return {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in plain.items()
-            if value is not None and value != DEFAULTS.get(key)
-        }
+        return _without_defaults(
+            {key: getattr(self, key) for key in (*COLUMN, "missing")}, DEFAULTS
+        )
 
     @classmethod
     def from_dict(cls, name: str, record: Any, where: str) -> Column | None:
@@ -222,7 +217,7 @@ class Column:
             raise SchemaError(
                 f"{where}: got {shown(record)}, expected a table such as {{ bounds = [0, 1] }}"
             )
-        check_keys(where, record, COLUMN_KEYS)
+        check_keys(where, record, (*COLUMN, "missing"))
         kinds = [key for key in KINDS if record.get(key) not in (None, False, [])]
         if not kinds and all(record.get(key) in (None, []) for key in KINDS):
             return None
@@ -231,19 +226,19 @@ class Column:
                 f"{where}: got {' and '.join(kinds) or 'nothing'}, expected exactly one of "
                 "bounds, categories, boolean = true, dates, text and ignore = true"
             )
-        kind = kinds[0]
-        values: dict[str, Any] = {kind: KIND_CHECKS[kind](where, record[kind])}
-        for key, owner, test in (
-            ("ordered", "categories", _ordered),
-            ("ngrams", "text", _ngrams),
-            ("log", "bounds", lambda where, value, _: _true(where, value, "log")),
-        ):
-            given = record.get(key)
-            if given not in (None, False):
-                if kind != owner:
-                    raise SchemaError(f"{where}.{key}: got it without {owner}, expected it with")
-                values[key] = test(where, given, values)
-        column = cls(name, **values, unknown=_unknown(where, record, kind))
+        details = [key for key in DETAILS if record.get(key) not in (None, False)]
+        for key in details:
+            owner = DETAILS[key]
+            if kinds[0] != owner and record[key] != DEFAULTS.get(key):
+                raise SchemaError(f"{where}.{key}: got it without {owner}, expected it with")
+        column = cls(
+            name,
+            **{
+                key: COLUMN[key].read(f"{where}.{key}", record[key]) for key in (kinds[0], *details)
+            },
+        )
+        if column.ordered and len(column.categories or ()) < 2:
+            raise SchemaError(f"{where}.ordered: expected at least two categories")
         if column.ordered and column.unknown != "refuse":
             raise SchemaError(
                 f"{where}.unknown: got 'none', expected 'refuse' with ordered = true: no place on "
@@ -252,7 +247,7 @@ class Column:
         missing = record.get("missing")
         if missing is None:
             return column
-        return replace(column, missing=_missing(where, missing, column))
+        return replace(column, missing=_missing(f"{where}.missing", missing, column))
 
 
 def check_keys(where: str, record: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
@@ -295,78 +290,79 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _bounds(where: str, value: Any) -> tuple[float, float]:
-    """Two finite numbers, the lower one first."""
-    accepted = "[low, high] with two finite numbers, low < high"
-    if (
-        not isinstance(value, (list, tuple))
-        or len(value) != 2
-        or not all(map(is_number, value))
-        or not all(abs(end) <= LARGEST for end in value)
-        or not value[0] < value[1]
-    ):
-        raise SchemaError(f"{where}.bounds: got {shown(value)}, expected {accepted}")
-    return float(value[0]), float(value[1])
+def _without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain JSON values of what is not absent or usual."""
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in values.items()
+        if value is not None and value != defaults.get(key)
+    }
 
 
-def _categories(where: str, value: Any) -> tuple[Category, ...]:
-    """Different strings or integers."""
-    accepted = "a list of different strings or integers"
-    if not isinstance(value, (list, tuple)) or not all(
-        isinstance(one, str)
-        or (isinstance(one, int) and not isinstance(one, bool) and abs(one) < 2**63)
-        for one in value
-    ):
-        raise SchemaError(f"{where}.categories: got {shown(value)}, expected {accepted}")
-    # Cells are compared as text without blanks around it.
-    if twice := repeated([str(one).strip() for one in value]):
-        raise SchemaError(f"{where}.categories: got {twice} twice, expected {accepted}")
-    return tuple(value)
+class Key(NamedTuple):
+    """What may be written for a key of a schema.
+
+    Parameters
+    ----------
+    accepted : str
+        For messages.
+    test : callable
+        Whether a value is accepted.
+    made : callable
+        From an accepted value to the one that is kept.
+    """
+
+    accepted: str
+    test: Callable[[Any], bool]
+    made: Callable[[Any], Any] = lambda value: value
+
+    def read(self, where: str, value: Any) -> Any:
+        """Return the value that is kept."""
+        if not self.test(value):
+            raise SchemaError(f"{where}: got {shown(value)}, expected {self.accepted}")
+        return self.made(value)
 
 
-def _true(where: str, value: Any, key: str) -> bool:
-    """The literal true."""
-    if value is not True:
-        raise SchemaError(f"{where}.{key}: got {shown(value)}, expected true or false")
-    return True
+def _is_list(value: Any, test: Callable[[Any], bool]) -> bool:
+    """Whether it is a list of such values."""
+    return isinstance(value, (list, tuple)) and all(map(test, value))
 
 
-def _ordered(where: str, value: Any, values: Mapping[str, Any]) -> bool:
-    """The literal true, of two categories or more."""
-    if len(values["categories"]) < 2:
-        raise SchemaError(f"{where}.ordered: expected at least two categories")
-    return _true(where, value, "ordered")
+def _is_pair(value: Any, test: Callable[[Any], bool]) -> bool:
+    """Whether it is two such values, the lower one first."""
+    return _is_list(value, test) and len(value) == 2 and bool(value[0] < value[1])
 
 
-def _count(where: str, value: Any) -> int:
-    """A number of features of text."""
-    if not _is_whole(value) or not 1 <= value <= MOST_HASHES:
-        raise SchemaError(
-            f"{where}.text: got {shown(value)}, expected a number of features from 1 to "
-            f"{MOST_HASHES}, such as 256"
-        )
-    return int(value)
+def _is_text(value: Any) -> bool:
+    """Whether it is text."""
+    return isinstance(value, str)
 
 
-def _ngrams(where: str, value: Any, values: Mapping[str, Any]) -> tuple[int, int]:
-    """The least and the largest number of words."""
-    two = isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_whole, value))
-    if not two or not 1 <= value[0] <= value[1] <= MOST_WORDS:
-        raise SchemaError(
-            f"{where}.ngrams: got {shown(value)}, expected [least, most] words, 1 to {MOST_WORDS}"
-        )
-    return value[0], value[1]
+def _is_label(value: Any) -> bool:
+    """Whether it is text or an integer of 64 bits."""
+    return _is_text(value) or (_is_whole(value) and abs(value) < 2**63)
 
 
-def _dates(where: str, value: Any) -> tuple[str, str]:
-    """Two dates, the earlier one first."""
+def _differ(values: Sequence[Any]) -> bool:
+    """Whether values differ as cells do: as text without blanks around it."""
+    return len({str(one).strip() for one in values}) == len(values)
+
+
+def _is_bound(value: Any) -> bool:
+    """Whether it is a finite number in single precision."""
+    return is_number(value) and abs(value) <= LARGEST
+
+
+def _are_dates(value: Any) -> bool:
+    """Whether it is two dates, the earlier one first."""
     ends = [_date(end) for end in value] if isinstance(value, (list, tuple)) else []
-    if len(ends) != 2 or None in ends or not days(str(ends[1]), str(ends[0])) > 0.0:
-        raise SchemaError(
-            f"{where}.dates: got {shown(value)}, expected [first, last] such as "
-            '["1990-01-01", "2030-12-31"]'
-        )
-    return str(ends[0]), str(ends[1])
+    return len(ends) == 2 and None not in ends and days(str(ends[1]), str(ends[0])) > 0.0
+
+
+def _are_lengths(value: Any) -> bool:
+    """Whether it is the least and the largest number of words."""
+    two = _is_list(value, _is_whole) and len(value) == 2
+    return two and bool(1 <= value[0] <= value[1] <= MOST_WORDS)
 
 
 def _date(value: Any) -> str | None:
@@ -389,14 +385,40 @@ def days(cell: Any, first: str) -> float:
         return math.nan
 
 
-KIND_CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    "bounds": lambda where, value: _bounds(where, value),
-    "categories": lambda where, value: _categories(where, value),
-    "boolean": lambda where, value: _true(where, value, "boolean"),
-    "dates": _dates,
-    "text": _count,
-    "ignore": lambda where, value: _true(where, value, "ignore"),
+TRUE = Key("true or false", lambda value: value is True)
+# What may be said of a column.
+COLUMN = {
+    "bounds": Key(
+        "[low, high] with two finite numbers, low < high",
+        lambda value: _is_pair(value, _is_bound),
+        lambda value: (float(value[0]), float(value[1])),
+    ),
+    "categories": Key(
+        "a list of different strings or integers",
+        lambda value: _is_list(value, _is_label) and _differ(value),
+        tuple,
+    ),
+    "boolean": TRUE,
+    "dates": Key(
+        '[first, last] such as ["1990-01-01", "2030-12-31"]',
+        _are_dates,
+        lambda value: tuple(map(_date, value)),
+    ),
+    "text": Key(
+        f"a number of features from 1 to {MOST_HASHES}, such as 256",
+        lambda value: _is_whole(value) and 1 <= value <= MOST_HASHES,
+    ),
+    "ignore": TRUE,
+    "ordered": TRUE,
+    "ngrams": Key(f"[least, most] words, 1 to {MOST_WORDS}", _are_lengths, tuple),
+    "log": TRUE,
+    "unknown": Key(
+        "'refuse' or, for categories, 'none' (all of its features are 0)",
+        lambda value: _is_text(value) and value in UNKNOWN,
+    ),
 }
+# Those that say more of another one.
+DETAILS = {"ordered": "categories", "ngrams": "text", "log": "bounds", "unknown": "categories"}
 
 DEFAULTS = {"boolean": False, "ignore": False, "ordered": False, "log": False} | {
     "ngrams": (1, 1),
@@ -408,45 +430,36 @@ DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\
 DAY = np.timedelta64(1, "D")
 
 
-def _unknown(where: str, record: Mapping[str, Any], kind: str) -> str:
-    """What becomes of categories that are not declared."""
-    value = record.get("unknown", "refuse")
-    if value not in UNKNOWN or (value != "refuse" and kind != "categories"):
-        accepted = "'refuse' or, for categories, 'none' (all of its features are 0)"
-        raise SchemaError(f"{where}.unknown: got {shown(value)}, expected {accepted}")
-    return str(value)
-
-
 def _missing(where: str, value: Any, column: Column) -> Any:
     """A public value that may stand in the column."""
+    names = column.categories or ()
+    low, high = column.feature_bounds
     if column.bounds is not None:
-        low, high = column.bounds
-        if is_number(value) and low <= value <= high:
-            return float(value)
-        accepted = f"a number from {low:g} to {high:g}, its bounds"
+        key = Key(
+            f"a number from {low:g} to {high:g}, its bounds",
+            lambda value: is_number(value) and low <= value <= high,
+            float,
+        )
     elif column.dates is not None:
+        first, last = column.dates
         text = _date(value)
-        if text is not None and 0.0 <= days(text, column.dates[0]) <= column.feature_bounds[1]:
-            return text
-        accepted = f"a date from {column.dates[0]} to {column.dates[1]}"
+        fits = text is not None and 0.0 <= days(text, first) <= high
+        key = Key(f"a date from {first} to {last}", lambda _: fits, lambda _: text)
     elif column.text is not None:
-        if isinstance(value, str):
-            return value
-        accepted = "text, or 'none' (all of its features are 0)"
-    elif column.categories is not None:
-        if value in column.categories and not isinstance(value, bool):
-            return value
-        if value == NONE and not column.ordered:
-            return NONE
-        accepted = "one of its categories"
-        accepted += "" if column.ordered else ", or 'none' (all of its features are 0)"
+        key = Key("text, or 'none' (all of its features are 0)", _is_text)
+    elif column.is_indicated:
+        key = Key(
+            "one of its categories, or 'none' (all of its features are 0)",
+            lambda value: not isinstance(value, bool) and value in (*names, NONE),
+        )
+    elif column.ordered:
+        known = not isinstance(value, bool) and value in names
+        key = Key("one of its categories", lambda _: known)
     elif column.boolean:
-        if isinstance(value, bool):
-            return value
-        accepted = "true or false"
+        key = Key("true or false", lambda value: isinstance(value, bool))
     else:
-        accepted = "no such key for a column that is ignored"
-    raise SchemaError(f"{where}.missing: got {shown(value)}, expected {accepted}")
+        key = Key("no such key for a column that is ignored", lambda _: False)
+    return key.read(where, value)
 
 
 # Columns of cells to numbers, and to codes of declared values. No message quotes a cell.
@@ -729,8 +742,6 @@ NO_NAMES = (
     "header = false in the [csv] table of the schema"
 )
 
-FORMAT_KEYS = ("delimiter", "decimal", "quote", "encoding", "header", "missing_values")
-
 
 @dataclass(frozen=True)
 class TextFormat:
@@ -760,49 +771,20 @@ class TextFormat:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, without defaults."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in vars(self).items()
-            if value != getattr(TextFormat, key)
-        }
+        return _without_defaults(vars(self), vars(TextFormat))
 
     @classmethod
     def from_dict(cls, record: Any) -> TextFormat:
         """Check what was written."""
         if not isinstance(record, Mapping):
             raise SchemaError(f"csv: got {shown(record)}, expected a table [csv]")
-        check_keys("csv", record, FORMAT_KEYS)
-        for key, value in record.items():
-            accepted = _refusal(key, value)
-            if accepted is not None:
-                raise SchemaError(f"csv.{key}: got {shown(value)}, expected {accepted}")
-        values: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in record.items()
-        }
-        text = cls(**values)
+        check_keys("csv", record, tuple(TEXT))
+        text = cls(**{key: TEXT[key].read(f"csv.{key}", one) for key, one in record.items()})
         if text.delimiter is None and text.decimal == ",":
             raise SchemaError("csv.decimal: got ',', which needs a delimiter such as \";\" too")
         if len({text.delimiter, text.decimal, text.quote}) != 3:
             raise SchemaError("csv: delimiter, decimal and quote: expected three different ones")
         return text
-
-
-def _refusal(key: str, value: Any) -> str | None:
-    """What is accepted, where this is not."""
-    if key == "delimiter":
-        return None if _is_mark(value) else "one ASCII character, no letter, digit or line end"
-    if key == "quote":
-        return None if value == "" or _is_mark(value) else "one ASCII character or ''"
-    if key == "decimal":
-        return None if value in (".", ",") and isinstance(value, str) else "'.' or ','"
-    if key == "encoding":
-        return None if _is_encoding(value) else "the name of a text encoding such as 'latin-1'"
-    texts = isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
-    if key == "missing_values":
-        return None if texts else "a list of strings"
-    if isinstance(value, bool) or (texts and value and len(set(value)) == len(value)):
-        return None
-    return "true, false or the list of the columns' names, each once"
 
 
 def _is_mark(value: Any) -> bool:
@@ -822,6 +804,28 @@ def _is_encoding(value: Any) -> bool:
         return isinstance(value, str) and codecs.lookup(value)._is_text_encoding
     except (LookupError, ValueError):
         return False
+
+
+def _is_header(value: Any) -> bool:
+    """Whether it says that there is a header, or the names in its place."""
+    if isinstance(value, bool):
+        return True
+    return _is_list(value, _is_text) and 0 < len(value) == len(set(value))
+
+
+# What may be said of how a CSV file is written.
+TEXT = {
+    "delimiter": Key("one ASCII character, no letter, digit or line end", lambda v: _is_mark(v)),
+    "decimal": Key("'.' or ','", lambda value: _is_text(value) and value in (".", ",")),
+    "quote": Key("one ASCII character or ''", lambda value: value == "" or _is_mark(value)),
+    "encoding": Key("the name of a text encoding such as 'latin-1'", _is_encoding),
+    "header": Key(
+        "true, false or the list of the columns' names, each once",
+        _is_header,
+        lambda value: value if isinstance(value, bool) else tuple(value),
+    ),
+    "missing_values": Key("a list of strings", lambda value: _is_list(value, _is_text), tuple),
+}
 
 
 def other_delimiter(names: Sequence[str]) -> str:
@@ -907,18 +911,47 @@ LONGEST_CLASS, MOST_CHARACTERS = 1000, 1 << 24
 # Columns that are no features, and what they are.
 ROLES = {"target": "labels", "person": "persons", "weight": "weights of rows"}
 
-KEYS = (
-    "target",
-    "classes",
-    "person",
-    "weight",
-    "n_features",
-    "zero_based",
-    "extra_columns",
-    "csv",
-    "columns",
-    "all_other_columns",
-)
+
+def _is_name(value: Any) -> bool:
+    """Whether it is the name of a column."""
+    return _is_text(value) and bool(value.strip())
+
+
+def _are_classes(value: Any) -> bool:
+    """Whether it is at least two strings, or at least two integers."""
+    same = _is_list(value, _is_text) or (_is_list(value, _is_label) and _is_list(value, _is_whole))
+    if not same or len(value) < 2 or not _differ(value):
+        return False
+    longest = max(map(len, map(str, value)))
+    return longest <= LONGEST_CLASS and longest * len(value) <= MOST_CHARACTERS
+
+
+# What may be said of a table beside its columns: the key in a file, and the name here.
+NAMES = {"n_features": "declared_width", "csv": "text"}
+
+TABLE = {
+    "target": Key(
+        "the name of the column of labels, or its place (0 is the first column, -1 the last)",
+        lambda value: _is_whole(value) or _is_name(value),
+        lambda value: value.strip() if _is_text(value) else value,
+    ),
+    "classes": Key(
+        "a list of two or more different strings, or of different integers, of at most "
+        f"{LONGEST_CLASS} characters; true and false are written as strings",
+        _are_classes,
+        tuple,
+    ),
+    "person": Key("the name of the column of persons", _is_name, str.strip),
+    "weight": Key("the name of the column of weights of rows", _is_name, str.strip),
+    "n_features": Key(
+        "an integer >= 1", lambda value: _is_whole(value) and 1 <= value <= MAX_FEATURES
+    ),
+    "zero_based": Key("true or false", lambda value: isinstance(value, bool)),
+    "extra_columns": Key(
+        "'refuse' or 'ignore'", lambda value: _is_text(value) and value in ("refuse", "ignore")
+    ),
+}
+KEYS = (*TABLE, "csv", "columns", "all_other_columns")
 
 
 def schema_values(record: Any) -> dict[str, Any]:
@@ -927,15 +960,11 @@ def schema_values(record: Any) -> dict[str, Any]:
         raise SchemaError(f"got {shown(record)}, expected a table of keys and values")
     check_keys("", record, KEYS)
     values: dict[str, Any] = {
-        "target": _target(record.get("target")),
-        "person": _name("person", record.get("person")),
-        "weight": _name("weight", record.get("weight")),
-        "classes": _classes(record.get("classes")),
-        "declared_width": _width(record.get("n_features")),
-        "zero_based": _flag("zero_based", record.get("zero_based", False)),
-        "extra_columns": _option(record.get("extra_columns", "refuse")),
-        "text": TextFormat.from_dict(record.get("csv", {})),
+        NAMES.get(key, key): one.read(key, record[key])
+        for key, one in TABLE.items()
+        if record.get(key) is not None
     }
+    values["text"] = TextFormat.from_dict(record.get("csv", {}))
     other = record.get("all_other_columns")
     columns, lacking = _column_records(record.get("columns", {}))
     if other is not None:
@@ -953,13 +982,13 @@ def schema_values(record: Any) -> dict[str, Any]:
             "columns: missing; say what each column is, for example:\n"
             "[columns]\n  age = { bounds = [0, 100] }"
         )
-    if other is not None and values["extra_columns"] == "ignore":
+    if other is not None and values.get("extra_columns") == "ignore":
         raise SchemaError(
             "extra_columns: got 'ignore', expected it only without all_other_columns, which "
             "leaves no column over"
         )
     values["columns"] = tuple(columns.values())
-    check_roles({role: values[role] for role in ROLES}, columns)
+    check_roles({role: values.get(role) for role in ROLES}, columns)
     return values
 
 
@@ -1024,71 +1053,6 @@ def _other_columns(record: Any) -> Column:
             "missing"
         )
     return column
-
-
-def _target(value: Any) -> str | int | None:
-    """A name or a place."""
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    if not isinstance(value, str) or not value.strip():
-        raise SchemaError(
-            f"target: got {shown(value)}, expected the name of the column of labels, or its place "
-            "(0 is the first column, -1 the last)"
-        )
-    return value.strip()
-
-
-def _classes(value: Any) -> tuple[Category, ...] | None:
-    """At least two strings, or at least two integers."""
-    if value is None:
-        return None
-    strings = isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
-    integers = isinstance(value, (list, tuple)) and all(
-        isinstance(one, int) and not isinstance(one, bool) and abs(one) < 2**63 for one in value
-    )
-    if not (strings or integers) or len({str(one).strip() for one in value}) != len(value):
-        raise SchemaError(
-            f"classes: got {shown(value)}, expected a list of different strings, or of different "
-            "integers; true and false are written as strings"
-        )
-    if len(value) < 2:
-        raise SchemaError(f"classes: got {shown(value)}, expected at least two classes")
-    longest = max(map(len, map(str, value)))
-    if longest > LONGEST_CLASS or longest * len(value) > MOST_CHARACTERS:
-        raise SchemaError(f"classes: expected names of at most {LONGEST_CLASS} characters")
-    return tuple(value)
-
-
-def _name(role: str, value: Any) -> str | None:
-    """The name of a column."""
-    if value is not None and (not isinstance(value, str) or not value.strip()):
-        raise SchemaError(
-            f"{role}: got {shown(value)}, expected the name of the column of {ROLES[role]}"
-        )
-    return None if value is None else value.strip()
-
-
-def _width(value: Any) -> int | None:
-    """A number of features."""
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_FEATURES:
-        raise SchemaError(f"n_features: got {shown(value)}, expected an integer >= 1")
-    return value
-
-
-def _flag(key: str, value: Any) -> bool:
-    """True or false."""
-    if not isinstance(value, bool):
-        raise SchemaError(f"{key}: got {shown(value)}, expected true or false")
-    return value
-
-
-def _option(value: Any) -> str:
-    """What becomes of columns that are not named."""
-    if value not in ("refuse", "ignore") or not isinstance(value, str):
-        raise SchemaError(f"extra_columns: got {shown(value)}, expected 'refuse' or 'ignore'")
-    return value
 
 
 # The origin of a schema that was saved with a model.
@@ -1190,19 +1154,9 @@ class TableSchema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values from which :meth:`from_dict` builds the same schema."""
-        record: dict[str, Any] = {}
-        record |= {role: own for role in ROLES if (own := getattr(self, role)) is not None}
-        if self.classes is not None:
-            record["classes"] = list(self.classes)
-        if self.declared_width is not None:
-            record["n_features"] = self.declared_width
-        if self.extra_columns != "refuse":
-            record["extra_columns"] = self.extra_columns
-        if self.zero_based:
-            record["zero_based"] = True
-        text = self.text.to_dict()
-        if text:
-            record["csv"] = text
+        own = {key: getattr(self, NAMES.get(key, key)) for key in TABLE}
+        usual = {"zero_based": False, "extra_columns": "refuse", "csv": {}}
+        record = _without_defaults(own | {"csv": self.text.to_dict()}, usual)
         if self.columns:
             # A list: the order of the features must survive whoever sorts keys.
             record["columns"] = [{"name": one.name, **one.to_dict()} for one in self.columns]

@@ -8,39 +8,20 @@ from typing import TYPE_CHECKING, Any
 from dpsvm_fast.exceptions import ModelFormatError
 
 if TYPE_CHECKING:
-    from dpsvm_fast.persist.model import (
-        SavedModel,
-        load_model,
-        model_schema,
-        read_model,
-        save_certificate,
-        save_model,
-    )
-    from dpsvm_fast.persist.onnx import (
-        to_onnx,
-    )
-
-__all__ = [
-    "ModelFormatError",
-    "SavedModel",
-    "load_model",
-    "model_schema",
-    "read_model",
-    "save_certificate",
-    "save_model",
-    "to_onnx",
-]
+    from dpsvm_fast.persist.model import SavedModel as SavedModel
+    from dpsvm_fast.persist.model import load_model as load_model
+    from dpsvm_fast.persist.model import model_schema as model_schema
+    from dpsvm_fast.persist.model import read_model as read_model
+    from dpsvm_fast.persist.model import save_certificate as save_certificate
+    from dpsvm_fast.persist.model import save_model as save_model
+    from dpsvm_fast.persist.onnx import to_onnx as to_onnx
 
 # Imported at first use: whoever reads a table does not wait for the estimators.
-_HOMES = {
-    "SavedModel": "model",
-    "load_model": "model",
-    "model_schema": "model",
-    "read_model": "model",
-    "save_certificate": "model",
-    "save_model": "model",
-    "to_onnx": "onnx",
-}
+_OF_MODELS = ("SavedModel", "load_model", "model_schema", "read_model")
+_HOMES = dict.fromkeys((*_OF_MODELS, "save_certificate", "save_model"), "model")
+_HOMES["to_onnx"] = "onnx"
+
+__all__ = [*_HOMES, "ModelFormatError"]
 
 
 def __getattr__(name: str) -> Any:

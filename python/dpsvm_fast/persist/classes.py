@@ -37,6 +37,7 @@ from dpsvm_fast.certificates.record import (
     Positive,
     Range,
     Record,
+    exactly,
     kind_of,
 )
 from dpsvm_fast.certificates.statement import Statement
@@ -66,7 +67,6 @@ from dpsvm_fast.mechanisms.rows import (
 from dpsvm_fast.model_selection import ConstantClassifier, PrivateGridSearch
 from dpsvm_fast.persist.values import (
     LABEL_TYPES,
-    NumbersRecord,
     Shape,
     labels_from,
     labels_to,
@@ -94,17 +94,15 @@ Facts = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Attribute:
-    """How one fitted attribute is saved.
+class Entry:
+    """How one parameter or fitted attribute is saved.
 
     Parameters
     ----------
     write : callable
-        From a value to JSON.
+        From a value to JSON; refuses what cannot be saved.
     read : callable
-        From where it is, JSON and the attributes before it to the value.
-    schema : callable
-        From definitions, to which it may add, to the JSON Schema.
+        From where it is, JSON and the entries before it to the value.
     optional : bool
         Whether it may be missing.
     none : bool
@@ -113,7 +111,6 @@ class Attribute:
 
     write: Callable[[Any], Any]
     read: Callable[[str, Any, Facts], Any]
-    schema: Callable[[dict[str, Any]], dict[str, Any]] = lambda _: {}
     optional: bool = False
     none: bool = False
 
@@ -125,15 +122,33 @@ class Attribute:
         """The value."""
         return None if record is None and self.none else self.read(where, record, facts)
 
-    def described(self, known: dict[str, Any]) -> dict[str, Any]:
-        """The JSON Schema."""
-        found = self.schema(known)
-        return {"anyOf": [found, {"type": "null"}]} if self.none else found
+
+Entries = dict[str, Entry]
+
+
+def written(entries: Entries, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of all entries that the source has; names lose a leading underscore."""
+    return {n.lstrip("_"): one.written(source[n]) for n, one in entries.items() if n in source}
+
+
+def read_entries(entries: Entries, record: object, where: str) -> dict[str, Any]:
+    """Return what :func:`written` wrote, each value checked against those before it."""
+    given = record if isinstance(record, dict) else {}
+    wanted = {
+        name.lstrip("_"): (name, one)
+        for name, one in entries.items()
+        if not one.optional or name.lstrip("_") in given
+    }
+    found = refused(exactly, where, record, set(wanted))
+    facts: dict[str, Any] = {}
+    for short, (name, one) in wanted.items():
+        facts[name] = one.read_from(f"{where}.{short}", found[short], facts)
+    return facts
 
 
 def numbers(
     shape: Callable[[Facts], Shape], *, above: float = -math.inf, none: bool = False
-) -> Attribute:
+) -> Entry:
     """An array of finite floats, all of them more than ``above``."""
 
     def read(where: str, record: Any, facts: Facts) -> Any:
@@ -142,17 +157,17 @@ def numbers(
             raise ModelFormatError(f"{where}: expected numbers > {above:g}")
         return array
 
-    return Attribute(numbers_to, read, NumbersRecord.refer, none=none)
+    return Entry(numbers_to, read, none=none)
 
 
-def plain(hint: Any, *, none: bool = False, optional: bool = False) -> Attribute:
+def plain(hint: Any, *, none: bool = False, optional: bool = False) -> Entry:
     """A number, a word or a flag, as a field of a record with that annotation."""
     kind = kind_of(hint)
 
     def read(where: str, record: Any, facts: Facts) -> Any:
         return refused(kind.check, where, record)
 
-    return Attribute(partial(kind.check, ""), read, kind.schema, none=none, optional=optional)
+    return Entry(partial(kind.check, ""), read, none=none, optional=optional)
 
 
 @dataclass(frozen=True)
@@ -244,55 +259,20 @@ FINITE = plain(Annotated[float, Range(-LARGEST, LARGEST)])
 
 N_FEATURES = plain(Annotated[int, Range(1, MOST_COLUMNS)])
 
-FEATURE_NAMES = Attribute(
-    lambda names: [str(name) for name in names],
-    _names,
-    lambda _: {"type": "array", "items": {"type": "string"}},
-    optional=True,
-)
+FEATURE_NAMES = Entry(lambda names: [str(name) for name in names], _names, optional=True)
 
-LABELS = Attribute(
-    labels_to,
-    lambda where, record, _: labels_from(where, record),
-    lambda _: {
-        "type": "object",
-        "description": "A label set: sorted, without repetitions.",
-        "properties": {
-            "dtype": {"enum": list(LABEL_TYPES)},
-            "values": {"type": "array", "minItems": 2},
-        },
-        "required": ["dtype", "values"],
-        "additionalProperties": False,
-    },
-)
+LABELS = Entry(labels_to, lambda where, record, _: labels_from(where, record))
 
 FLAG = plain(bool)
 
-BOUNDS = Attribute(
-    _bounds_to,
-    _bounds_from,
-    lambda known: {
-        "type": "array",
-        "description": "Lower and upper: a number for all features, or an array of one for each.",
-        "items": {"anyOf": [{"type": "number"}, NumbersRecord.refer(known)]},
-        "minItems": 2,
-        "maxItems": 2,
-    },
-    none=True,
-)
+BOUNDS = Entry(_bounds_to, _bounds_from, none=True)
 
-LOSS = Attribute(lambda loss: LossRecord.of(loss).to_dict(), _loss_from, LossRecord.refer)
+LOSS = Entry(lambda loss: LossRecord.of(loss).to_dict(), _loss_from)
 
-FOURIER = Attribute(FourierFeatures.to_dict, _fourier_from, FourierFeatures.refer, none=True)
+FOURIER = Entry(FourierFeatures.to_dict, _fourier_from, none=True)
 
-PARAMETERS_OF_NOISE = Attribute(
-    lambda noises: {name: float(mu) for name, mu in noises.items()},
-    _noises_from,
-    lambda known: {
-        "type": "object",
-        "description": "Gaussian parameter of each kind of release.",
-        "additionalProperties": POSITIVE.described(known),
-    },
+PARAMETERS_OF_NOISE = Entry(
+    lambda noises: {name: float(mu) for name, mu in noises.items()}, _noises_from
 )
 
 
@@ -303,37 +283,46 @@ PARAMETERS_OF_NOISE = Attribute(
 # reads the file subtract the noise.
 NOT_SAVED = ("ledger", "n_threads", "n_jobs", "random_state")
 
+# Parameters that earlier files lack; they have the constructor's defaults then.
+LATER = {"class_weight", "max_weight"}
+
 # Words of an n-gram.
 MOST_WORDS = 1000
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """How one parameter of a constructor is saved.
+def parameter(
+    name: str,
+    test: Callable[[Any], Any],
+    write: Callable[[str, Any], Any] = plain_to,
+    read: Callable[[str, Any], Any] = plain_from,
+) -> Entry:
+    """A parameter of a constructor; None stays None.
 
     Parameters
     ----------
+    name : str
     test : callable
         Refuses a value that the class would refuse, and returns what it stands for.
     write, read : callable
         From the name and what ``test`` returned to JSON; from the name and JSON to the value.
-        None stays None.
     """
 
-    test: Callable[[Any], Any]
-    write: Callable[[str, Any], Any] = plain_to
-    read: Callable[[str, Any], Any] = plain_from
+    def to_json(value: Any) -> Any:
+        checked = test(value)
+        return None if checked is None else write(name, checked)
 
-    def written(self, name: str, value: Any) -> Any:
-        """JSON."""
-        checked = self.test(value)
-        return None if checked is None else self.write(name, checked)
-
-    def read_from(self, name: str, record: Any) -> Any:
-        """The value."""
-        value = None if record is None else self.read(name, record)
-        self.test(value)
+    def from_json(where: str, record: Any, _: Facts) -> Any:
+        inside = where.rpartition(".")[0]
+        try:
+            value = None if record is None else read(name, record)
+            test(value)
+        except ModelFormatError as error:
+            raise ModelFormatError(f"{inside}.{error}") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ModelFormatError(f"{inside}: {error}") from None
         return value
+
+    return Entry(to_json, from_json, optional=name in LATER)
 
 
 def _sides_to(name: str, bounds: Any) -> Any:
@@ -355,39 +344,36 @@ def _sides_from(name: str, record: Any) -> Any:
     )
 
 
-def parameters_of(tests: Mapping[str, Callable[[Any], Any]]) -> dict[str, Parameter]:
-    """Parameters of a class with a table of tests."""
-    special: dict[str, dict[str, Any]] = {
-        "bounds": {"write": _sides_to, "read": _sides_from},
-        "centre": {
-            "write": lambda _, point: numbers_to(point),
-            "read": lambda name, record: numbers_from(name, record, (None,)),
-        },
-        "classes": {"write": lambda _, labels: labels.tolist()},
-    }
+# How parameters are written and read whose values are not plain, by their names.
+SPECIAL: dict[str, dict[str, Any]] = {
+    "bounds": {"write": _sides_to, "read": _sides_from},
+    "centre": {
+        "write": lambda _, point: numbers_to(point),
+        "read": lambda name, record: numbers_from(name, record, (None,)),
+    },
+    "classes": {"write": lambda _, labels: labels.tolist()},
+}
+
+
+def declared_parameters(kind: type) -> Entries:
+    """Parameters of an estimator that declares their checks."""
     return {
-        name: Parameter(test, **special.get(name, {}))
-        for name, test in tests.items()
+        name: parameter(name, partial(test, name), **SPECIAL.get(name, {}))
+        for name, test in tests_of(kind).items()
         if name not in NOT_SAVED
     }
 
 
-def declared_parameters(kind: type) -> dict[str, Parameter]:
-    """Parameters of an estimator that declares their checks."""
-    return parameters_of({name: partial(test, name) for name, test in tests_of(kind).items()})
+def _any(value: Any) -> Any:
+    """A value that is checked where it is used."""
+    return value
 
 
-def _only(name: str, *accepted: Any) -> Parameter:
-    """A parameter of which some values are plain and safe, and no others are saved."""
-
-    def test(value: Any) -> Any:
-        if not any(type(value) is type(known) and value == known for known in accepted):
-            raise InvalidParameterError(
-                f"{name}: expected one of {accepted} in a model that is saved"
-            )
-        return value
-
-    return Parameter(test)
+def _only(name: str, accepted: tuple[Any, ...], value: Any) -> Any:
+    """One of some values that are plain and safe; no others are saved."""
+    if not any(type(value) is type(known) and value == known for known in accepted):
+        raise InvalidParameterError(f"{name}: expected one of {accepted} in a model that is saved")
+    return value
 
 
 def _checked_range(value: Any) -> tuple[int, int]:
@@ -407,44 +393,61 @@ def _checked_words(value: Any) -> Any:
 
 
 def _checked_float_type(value: Any) -> Any:
-    """One of two types."""
-    if value not in (np.float64, np.float32):
+    """The name of one of two types."""
+    if value not in FLOATS.values():
         raise InvalidParameterError("dtype: expected numpy.float64 or numpy.float32")
+    return np.dtype(value).name
+
+
+def _checked_categories(value: Any) -> list[list[Any]]:
+    """Declared categories of each column."""
+    if isinstance(value, str):
+        raise InvalidParameterError(f"categories: got {value!r}, expected public ones")
+    return [np.asarray(one, dtype=object).tolist() for one in value]
+
+
+def _checked_knots(value: Any) -> Any:
+    """Positions of knots."""
+    if isinstance(value, str):
+        raise InvalidParameterError(f"knots: got {value!r}, expected public positions")
+    return np.asarray(value, dtype=np.float64)
+
+
+def _checked_degree(value: Any) -> Any:
+    """A degree, or the least and the largest one."""
+    for one in value if isinstance(value, tuple) else (value,):
+        check.check_integer("degree", one, 0, MOST_WORDS)
     return value
 
 
-def hashing_parameters() -> dict[str, Parameter]:
-    """Return the plain parameters of scikit-learn's ``HashingVectorizer``.
+def _plain_list(value: Any) -> Any:
+    """None, a word or a list."""
+    return value if value is None or isinstance(value, str) else list(value)
 
-    Functions of the user's, files and regular expressions of one's own are refused: they would let
-    a file decide what is run or read when the model is used.
-    """
-    options: dict[str, tuple[Any, ...]] = {
-        "input": ("content",),
-        "encoding": ("utf-8",),
-        "decode_error": ("strict", "ignore", "replace"),
-        "strip_accents": (None, "ascii", "unicode"),
-        "lowercase": (True, False),
-        "preprocessor": (None,),
-        "tokenizer": (None,),
-        "token_pattern": (r"(?u)\b\w\w+\b",),
-        "analyzer": ("word", "char", "char_wb"),
-        "binary": (True, False),
-        "norm": ("l2", "l1", None),
-        "alternate_sign": (True, False),
-    }
-    found = {name: _only(name, *accepted) for name, accepted in options.items()}
-    n_features = partial(check.check_integer, "n_features", low=1, high=2**31 - 1)
-    return found | {
-        "n_features": Parameter(n_features),
-        "ngram_range": Parameter(_checked_range),
-        "stop_words": Parameter(_checked_words),
-        "dtype": Parameter(
-            _checked_float_type,
-            lambda _, kind: np.dtype(kind).name,
-            lambda _, name: {"float64": np.float64, "float32": np.float32}.get(name, name),
-        ),
-    }
+
+def _marked(name: str, value: Any) -> Any:
+    """A parameter that may be NaN, for which JSON has no form."""
+    if isinstance(value, float) and math.isnan(value):
+        return {"number": "NaN"}
+    return plain_to(name, value)
+
+
+def _unmarked(name: str, record: Any) -> Any:
+    """The parameter that :func:`_marked` wrote."""
+    return math.nan if isinstance(record, dict) else plain_from(name, record)
+
+
+FLOATS = {"float64": np.float64, "float32": np.float32}
+# Of parameters of scikit-learn: what is tested, and how it is written and read.
+ANY = (_any,)
+FLOAT_TYPE = (_checked_float_type, lambda _, name: name, lambda _, name: FLOATS.get(name, name))
+NUMBERED = (_any, _marked, _unmarked)
+CATEGORIES = (_checked_categories,)
+KNOTS = (
+    _checked_knots,
+    lambda _, value: numbers_to(value),
+    lambda name, record: numbers_from(name, record, (None, None)),
+)
 
 
 def _table_schema(record: Any) -> TableSchema:
@@ -453,11 +456,15 @@ def _table_schema(record: Any) -> TableSchema:
     return found
 
 
-SCHEMA = Parameter(
-    checked_schema, lambda _, schema: schema.to_dict(), lambda _, record: _table_schema(record)
+SCHEMA = parameter(
+    "schema",
+    checked_schema,
+    lambda _, schema: schema.to_dict(),
+    lambda _, record: _table_schema(record),
 )
 
-SPECIFICATION = Parameter(
+SPECIFICATION = parameter(
+    "spec",
     lambda spec: check.check_type("spec", spec, (FederatedSpec, type(None)), "a FederatedSpec"),
     lambda _, spec: spec.to_dict(),
     lambda _, record: FederatedSpec.from_dict(record),
@@ -471,9 +478,6 @@ SPECIFICATION = Parameter(
 # is not listed here is not saved: no ledger, no seed of private noise, no number of threads.
 
 
-Attributes = dict[str, Attribute]
-
-
 @dataclass(frozen=True)
 class SavedClass:
     """What is saved of a class's objects.
@@ -481,8 +485,7 @@ class SavedClass:
     Parameters
     ----------
     kind : type
-    parameters : mapping of names to Parameter
-    attributes : mapping of names to Attribute
+    parameters, attributes : dict of Entry
         In the order in which they are read: later ones are checked against earlier ones.
     mechanism : str or None
         That of the certificate; None where a fit spends nothing.
@@ -496,8 +499,8 @@ class SavedClass:
     """
 
     kind: type
-    parameters: Mapping[str, Parameter]
-    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    parameters: Entries
+    attributes: Entries = field(default_factory=dict)
     mechanism: str | None = None
     fits: bool = True
     derived: Callable[[Facts], dict[str, Any]] | None = None
@@ -551,20 +554,20 @@ def _components(facts: Facts) -> tuple[int]:
     return (facts["n_components_"],)
 
 
-FEATURES: Attributes = {
+FEATURES: Entries = {
     "n_features_in_": N_FEATURES,
     "feature_names_in_": FEATURE_NAMES,
 }
 
-WEIGHTS: Attributes = {
+WEIGHTS: Entries = {
     "coef_": numbers(lambda facts: (_rows(facts), _columns(facts))),
     "intercept_": numbers(lambda facts: (_rows(facts),)),
     "_fitted_loss": LOSS,
 }
 
-LINEAR: Attributes = FEATURES | {"classes_": LABELS} | WEIGHTS
+LINEAR: Entries = FEATURES | {"classes_": LABELS} | WEIGHTS
 
-MAPPED: Attributes = {
+MAPPED: Entries = {
     "lift_coef_": numbers(lambda facts: (_rows(facts),), none=True),
     "n_samples_": plain(Positive, none=True),
     "centre_": numbers(lambda facts: (_mapped(facts),), none=True),
@@ -580,9 +583,9 @@ MAPPED: Attributes = {
     "mechanism_": plain(Annotated[str, Options(*TRAINERS)]),
     "temperature_": replace(POSITIVE, optional=True),
 }
-LIFT: Attributes = {"lift_": plain(NonNegative)}
+LIFT: Entries = {"lift_": plain(NonNegative)}
 # What weights are of comes before them.
-LIFTED: Attributes = {
+LIFTED: Entries = {
     "kernel_": plain(Annotated[str, Options(*KERNELS, "linear")]),
     "gamma_": plain(Positive, none=True),
     "n_components_": plain(Annotated[int, Range(1, MOST_COMPONENTS)], none=True),
@@ -591,7 +594,7 @@ LIFTED: Attributes = {
     "data_norm_": plain(Positive, none=True),
 }
 
-ELLIPSOIDS: Attributes = {
+ELLIPSOIDS: Entries = {
     "ellipsoids_": numbers(
         lambda f: (len(f["classes_"]), None, f["n_features_in_"] + 1, f["n_features_in_"] + 1)
     ),
@@ -603,18 +606,17 @@ ELLIPSOIDS: Attributes = {
 }
 
 
-FEDERATED: Attributes = LINEAR | {
-    "components_": Attribute(
+FEDERATED: Entries = LINEAR | {
+    "components_": Entry(
         numbers_to,
         lambda where, record, f: numbers_from(where, record, (None, f["n_features_in_"])),
-        NumbersRecord.refer,
         optional=True,
     ),
     "n_survivors_": plain(Annotated[int, Range(1, MOST)]),
     "n_records_": plain(Annotated[int, Range(1, MOST)], none=True),
 }
 
-COMPONENTS: Attributes = {
+COMPONENTS: Entries = {
     "n_components_": plain(Annotated[int, Range(1, MOST)]),
     "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
     "eigenvalues_": numbers(_components),
@@ -623,7 +625,7 @@ COMPONENTS: Attributes = {
     "centre_": numbers(_row),
 }
 
-SCALES: Attributes = {
+SCALES: Entries = {
     "mean_": numbers(_row),
     "scale_": numbers(_row, above=0.0, none=True),
     "n_samples_seen_": POSITIVE,
@@ -634,7 +636,7 @@ SCALES: Attributes = {
 def _saved(
     kind: type,
     mechanism: str | None,
-    attributes: Attributes,
+    attributes: Entries,
     derived: Callable[[Facts], dict[str, Any]] | None = None,
 ) -> SavedClass:
     """An estimator or transformer of ours, which declares its parameters."""
@@ -644,7 +646,7 @@ def _saved(
 @lru_cache(maxsize=1)
 def saved_classes() -> dict[str, SavedClass]:
     """Every class that can be saved, by the word for it in a file."""
-    labelled: Attributes = FEATURES | {"classes_": LABELS}
+    labelled: Entries = FEATURES | {"classes_": LABELS}
     norm = {"data_norm_": POSITIVE}
     every = [
         _saved(OutputPerturbationSVC, "output_perturbation", LINEAR),
@@ -684,18 +686,45 @@ def saved_classes() -> dict[str, SavedClass]:
     return {saved.kind.__name__: saved for saved in every}
 
 
+def scikit(
+    kind: type,
+    attributes: Entries,
+    flags: tuple[str, ...],
+    *,
+    rows: Any = None,
+    fits: bool = True,
+    **tests: Any,
+) -> SavedClass:
+    """A class of scikit-learn.
+
+    Parameters
+    ----------
+    kind : type
+    attributes : dict of Entry
+    flags : tuple of str
+        Parameters that are true or false.
+    rows, fits
+        As of `SavedClass`.
+    **tests
+        Of each parameter that is saved, the values that are accepted, or a test and perhaps
+        functions that write and read. Functions of the user's, files and regular expressions of
+        one's own are refused: a file would decide what is run or read when the model is used.
+    """
+    parameters = {
+        name: parameter(name, *one if callable(one[0]) else (partial(_only, name, one),))
+        for name, one in {**dict.fromkeys(flags, (True, False)), **tests}.items()
+    }
+    return SavedClass(kind, parameters, attributes, fits=fits, rows=rows)
+
+
 def _public_transformers() -> list[SavedClass]:
     """Transformers that learn nothing."""
-    # The frequencies are public, and so is their seed.
-    seed = {"random_state": Parameter(check.check_random_state)}
-    normal: dict[str, Callable[[Any], Any]] = {
-        "norm": partial(check.check_option, "norm", options=("l1", "l2", "max")),
-        "copy": partial(check.check_bool, "copy"),
-    }
     return [
         SavedClass(
             ours.RandomFourierFeatures,
-            declared_parameters(ours.RandomFourierFeatures) | seed,
+            # The frequencies are public, and so is their seed.
+            declared_parameters(ours.RandomFourierFeatures)
+            | {"random_state": parameter("random_state", check.check_random_state)},
             FEATURES | {"_features": replace(FOURIER, none=False)},
             derived=lambda f: {
                 "seed_": f["_features"].seed,
@@ -709,37 +738,31 @@ def _public_transformers() -> list[SavedClass]:
         SavedClass(
             SchemaEncoder,
             {"schema": SCHEMA},
-            {
-                "schema_": Attribute(
-                    TableSchema.to_dict,
-                    lambda where, record, _: _table_schema(record),
-                    lambda _: {"type": "object"},
-                )
-            },
+            {"schema_": Entry(TableSchema.to_dict, lambda where, record, _: _table_schema(record))},
             fits=False,
             derived=lambda facts: read_columns(facts["schema_"]),
         ),
-        SavedClass(Normalizer, parameters_of(normal), FEATURES, fits=False),
-        SavedClass(HashingVectorizer, hashing_parameters(), fits=False),
+        scikit(Normalizer, FEATURES, ("copy",), fits=False, norm=("l1", "l2", "max")),
+        scikit(
+            HashingVectorizer,
+            {},
+            ("lowercase", "binary", "alternate_sign"),
+            fits=False,
+            input=("content",),
+            encoding=("utf-8",),
+            decode_error=("strict", "ignore", "replace"),
+            strip_accents=(None, "ascii", "unicode"),
+            preprocessor=(None,),
+            tokenizer=(None,),
+            token_pattern=(r"(?u)\b\w\w+\b",),
+            analyzer=("word", "char", "char_wb"),
+            norm=("l2", "l1", None),
+            n_features=(partial(check.check_integer, "n_features", low=1, high=2**31 - 1),),
+            ngram_range=(_checked_range,),
+            stop_words=(_checked_words,),
+            dtype=FLOAT_TYPE,
+        ),
     ]
-
-
-def _checked_categories(value: Any) -> list[list[Any]]:
-    """Declared categories of each column."""
-    if isinstance(value, str):
-        raise InvalidParameterError(
-            f"categories: got {value!r}, expected public ones: others were learned from the rows"
-        )
-    return [np.asarray(one, dtype=object).tolist() for one in value]
-
-
-def _checked_knots(value: Any) -> Any:
-    """Positions of knots."""
-    if isinstance(value, str):
-        raise InvalidParameterError(
-            f"knots: got {value!r}, expected public positions: others were learned from the rows"
-        )
-    return np.asarray(value, dtype=np.float64)
 
 
 def _dtype_from(where: str, record: Any, facts: Facts) -> np.dtype[Any]:
@@ -750,9 +773,16 @@ def _dtype_from(where: str, record: Any, facts: Facts) -> np.dtype[Any]:
     return found
 
 
-def _marked(value: Any) -> Any:
-    """A parameter that may be NaN, for which JSON has no form."""
-    return {"number": "NaN"} if isinstance(value, float) and math.isnan(value) else value
+def _row_of_categories(model: Any, _: Facts) -> Any:
+    """A row that an encoder of declared categories accepts."""
+    return np.array([[one[0] for one in model.categories]], dtype=object)
+
+
+def _row_of_type(_: Any, facts: Facts) -> Any:
+    """A row of the type of the fit."""
+    kind = facts["_fit_dtype"]
+    value = "text" if kind.kind == "O" else 0
+    return np.full((1, facts["n_features_in_"]), value, dtype=kind)
 
 
 def _declared_steps() -> list[SavedClass]:
@@ -760,130 +790,97 @@ def _declared_steps() -> list[SavedClass]:
     # A file must not ask for much more than it has.
     few = FEATURES | {"n_features_in_": plain(Annotated[int, Range(1, MOST_REPEATED)])}
     coded = few | {
-        "categories_": Attribute(
+        "categories_": Entry(
             lambda arrays: [array.dtype.name for array in arrays],
             lambda where, record, facts: [_dtype_from(where, one, facts) for one in record],
-            lambda _: {"type": "array", "items": {"type": "string"}},
         )
     }
-    typed = few | {
-        "_fit_dtype": Attribute(lambda kind: kind.name, _dtype_from, lambda _: {"type": "string"})
-    }
-    numbered = Parameter(
-        lambda value: value,
-        lambda name, value: (
-            _marked(value) if _marked(value) is not value else plain_to(name, value)
-        ),
-        lambda name, record: math.nan if isinstance(record, dict) else plain_from(name, record),
-    )
-    categories = Parameter(_checked_categories)
-    floats = hashing_parameters()["dtype"]
-    knots = Parameter(
-        _checked_knots,
-        lambda _, value: numbers_to(value),
-        lambda name, record: numbers_from(name, record, (None, None)),
-    )
-    degree = Parameter(partial(check.check_integer, "degree", low=0, high=MOST_WORDS))
-    order, flag = _only("order", "C", "F"), Parameter(partial(check.check_bool, "a flag"))
-
-    def of_categories(model: Any, _: Facts) -> Any:
-        return np.array([[one[0] for one in model.categories]], dtype=object)
-
-    def of_type(_: Any, facts: Facts) -> Any:
-        kind = facts["_fit_dtype"]
-        value = "text" if kind.kind == "O" else 0
-        return np.full((1, facts["n_features_in_"]), value, dtype=kind)
-
+    typed = few | {"_fit_dtype": Entry(lambda kind: kind.name, _dtype_from)}
     return [
-        SavedClass(
+        scikit(
             OneHotEncoder,
-            {"categories": categories, "drop": Parameter(_plain_list), "dtype": floats}
-            | {"sparse_output": flag, "handle_unknown": _only("handle_unknown", "error", "ignore")},
             coded,
-            rows=of_categories,
+            ("sparse_output",),
+            rows=_row_of_categories,
+            categories=CATEGORIES,
+            drop=(_plain_list,),
+            dtype=FLOAT_TYPE,
+            handle_unknown=("error", "ignore"),
         ),
-        SavedClass(
+        scikit(
             OrdinalEncoder,
-            {"categories": categories, "dtype": floats, "unknown_value": numbered}
-            | {"encoded_missing_value": numbered}
-            | {"handle_unknown": _only("handle_unknown", "error", "use_encoded_value")},
             coded,
-            rows=of_categories,
+            (),
+            rows=_row_of_categories,
+            categories=CATEGORIES,
+            dtype=FLOAT_TYPE,
+            unknown_value=NUMBERED,
+            encoded_missing_value=NUMBERED,
+            handle_unknown=("error", "use_encoded_value"),
         ),
-        SavedClass(
+        scikit(
             SimpleImputer,
-            {"missing_values": numbered, "strategy": _only("strategy", "constant")}
-            | {"fill_value": Parameter(lambda value: value), "copy": flag}
-            | {"add_indicator": _only("add_indicator", *(False,))}
-            | {"keep_empty_features": _only("keep_empty_features", *(True,))},
             typed,
-            rows=of_type,
+            ("copy",),
+            rows=_row_of_type,
+            missing_values=NUMBERED,
+            strategy=("constant",),
+            fill_value=ANY,
+            add_indicator=(False,),
+            keep_empty_features=(True,),
         ),
-        SavedClass(
+        scikit(
             SplineTransformer,
-            {"n_knots": Parameter(lambda n: n), "degree": degree, "knots": knots, "order": order}
-            | {"extrapolation": _only("extrapolation", *EXTRAPOLATIONS)}
-            | {"include_bias": flag, "sparse_output": flag},
             few,
+            ("include_bias", "sparse_output"),
             rows=lambda model, _: model.knots[:2],
+            n_knots=ANY,
+            degree=(_checked_degree,),
+            knots=KNOTS,
+            order=("C", "F"),
+            extrapolation=("error", "constant", "linear", "continue", "periodic"),
         ),
-        SavedClass(
+        scikit(
             PolynomialFeatures,
-            {"degree": Parameter(_checked_degree), "interaction_only": flag}
-            | {"include_bias": flag, "order": order},
             few,
+            ("interaction_only", "include_bias"),
             rows=lambda _, facts: np.zeros((1, facts["n_features_in_"])),
+            degree=(_checked_degree,),
+            order=("C", "F"),
         ),
     ]
-
-
-EXTRAPOLATIONS = ("error", "constant", "linear", "continue", "periodic")
-
-
-def _plain_list(value: Any) -> Any:
-    """None, a word or a list."""
-    return value if value is None or isinstance(value, str) else list(value)
-
-
-def _checked_degree(value: Any) -> Any:
-    """A degree, or the least and the largest one."""
-    degrees = value if isinstance(value, tuple) else (value,)
-    for one in degrees:
-        check.check_integer("degree", one, 0, MOST_WORDS)
-    return value
 
 
 def _compositions() -> list[SavedClass]:
     """What is made of others; their estimators are saved apart from this table."""
     # Others are checked where they are used.
-    names = ("param_grid", "scoring", "class_weight")
-    searched = parameters_of(dict.fromkeys(names, lambda value: value))
+    searched = {name: parameter(name, _any) for name in ("param_grid", "scoring", "class_weight")}
     labelled = FEATURES | {"classes_": LABELS}
     attributes = {
         **{name: replace(attribute, optional=True) for name, attribute in labelled.items()},
-        "best_params_": Attribute(
+        "best_params_": Entry(
             partial(plain_to, "best_params_"), lambda where, record, _: plain_from(where, record)
         ),
         "best_index_": plain(Annotated[int, Range(-1, MOST)]),
         "best_score_": replace(FINITE, optional=True),
     }
-    verbose = {"verbose": Parameter(partial(check.check_bool, "verbose"))}
-    columns = verbose | {
-        "sparse_threshold": Parameter(partial(check.check_real, "sparse_threshold", low=0, high=1)),
-        "transformer_weights": _only("transformer_weights", None),
-        "verbose_feature_names_out": Parameter(partial(check.check_bool, "a flag")),
-    }
+    searched |= declared_parameters(PrivateGridSearch)
     return [
-        SavedClass(
-            PrivateGridSearch,
-            searched | declared_parameters(PrivateGridSearch),
-            attributes,
-            "search",
+        SavedClass(PrivateGridSearch, searched, attributes, "search"),
+        scikit(Pipeline, {}, ("verbose",)),
+        scikit(PrivatePipeline, {}, ("verbose",)),
+        scikit(
+            ColumnTransformer,
+            FEATURES | {"sparse_output_": FLAG},
+            ("verbose", "verbose_feature_names_out"),
+            sparse_threshold=(partial(check.check_real, "sparse_threshold", low=0, high=1),),
+            transformer_weights=(None,),
         ),
-        SavedClass(Pipeline, verbose),
-        SavedClass(PrivatePipeline, verbose),
-        SavedClass(ColumnTransformer, columns, FEATURES | {"sparse_output_": FLAG}),
-        SavedClass(ConstantClassifier, parameters_of({"classes": public_classes}), fits=False),
+        SavedClass(
+            ConstantClassifier,
+            {"classes": parameter("classes", public_classes, **SPECIAL["classes"])},
+            fits=False,
+        ),
     ]
 
 

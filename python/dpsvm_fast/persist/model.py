@@ -40,9 +40,11 @@ from dpsvm_fast.persist.classes import (
     check_facts,
     check_holds,
     check_promise,
+    read_entries,
     same_labels,
     saved_classes,
     statement_from,
+    written,
 )
 from dpsvm_fast.persist.values import (
     DIGEST,
@@ -67,8 +69,6 @@ if TYPE_CHECKING:
 
 # Of `set_output`: kinds of data frames.
 OUTPUTS = ("default", "pandas", "polars")
-# Parameters that earlier files lack; they have the constructor's defaults then.
-LATER = {"class_weight", "max_weight"}
 
 SEARCH = "PrivateGridSearch"
 
@@ -163,10 +163,7 @@ def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
                     f"{where}.{name}: got {shown(value)}, expected {given.default!r} in a saved "
                     f"{saved.kind.__name__}"
                 )
-    return {
-        name: parameter.written(name, getattr(model, name))
-        for name, parameter in saved.parameters.items()
-    }
+    return written(saved.parameters, {name: getattr(model, name) for name in saved.parameters})
 
 
 def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] | None:
@@ -183,11 +180,7 @@ def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] 
     missing = [n for n, a in saved.attributes.items() if n not in found and not a.optional]
     if missing:
         raise InvalidParameterError(f"{where}: expected the fitted attribute {missing[0]}")
-    return {
-        name.lstrip("_"): attribute.written(found[name])
-        for name, attribute in saved.attributes.items()
-        if name in found
-    }
+    return written(saved.attributes, found)
 
 
 def _columns_of(model: Any, where: str, *, fitted: bool) -> dict[str, Any]:
@@ -196,7 +189,7 @@ def _columns_of(model: Any, where: str, *, fitted: bool) -> dict[str, Any]:
     indices = getattr(model, "_transformer_to_input_indices", {})
     names = getattr(model, "feature_names_in_", ())
 
-    def written(name: str, step: Any) -> Any:
+    def part(name: str, step: Any) -> Any:
         if isinstance(step, str):
             return step
         # A part without columns was not fitted.
@@ -219,8 +212,8 @@ def _columns_of(model: Any, where: str, *, fitted: bool) -> dict[str, Any]:
                     f"{where}[{name!r}]: expected columns by name or position in what is saved"
                 )
             columns = [str(names[place]) for place in found] if len(names) else list(found)
-        parts.append([name, written(name, step), plain_to(f"{where}[{name!r}]", columns)])
-    return {"transformers": parts, "remainder": written("remainder", model.remainder)}
+        parts.append([name, part(name, step), plain_to(f"{where}[{name!r}]", columns)])
+    return {"transformers": parts, "remainder": part("remainder", model.remainder)}
 
 
 def _columns_from(
@@ -348,20 +341,7 @@ def _made(
     saved: SavedClass, record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
 ) -> Any:
     """The object before it was fitted."""
-    inside = f"{where}.parameters"
-    given = record["parameters"] if isinstance(record["parameters"], dict) else {}
-    names = set(saved.parameters) - (LATER - set(given))
-    records = refused(exactly, inside, record["parameters"], names)
-    parameters: dict[str, Any] = {}
-    for name, parameter in saved.parameters.items():
-        if name not in records:
-            continue
-        try:
-            parameters[name] = parameter.read_from(name, records[name])
-        except ModelFormatError as error:
-            raise ModelFormatError(f"{inside}.{error}") from None
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ModelFormatError(f"{inside}: {error}") from None
+    parameters = read_entries(saved.parameters, record["parameters"], f"{where}.parameters")
     if "estimator" in record:
         inner = f"{where}.estimator"
         parameters["estimator"] = model_from(record["estimator"], inner, reading, fitted=False)
@@ -434,7 +414,8 @@ def _set_fitted(
     """Publish what the fit published."""
     if record["attributes"] is None and saved.mechanism is None and not saved.fits:
         return
-    facts = _facts_from(saved, record["attributes"], f"{where}.attributes")
+    facts = read_entries(saved.attributes, record["attributes"], f"{where}.attributes")
+    facts |= saved.derived(facts) if saved.derived is not None else {}
     statement = None
     if saved.mechanism is not None:
         inside = f"{where}.privacy"
@@ -452,21 +433,6 @@ def _set_fitted(
     if "transformers" in record:
         _join_columns(model, facts, where)
     model.__dict__.update(facts)
-
-
-def _facts_from(saved: SavedClass, records: object, where: str) -> dict[str, Any]:
-    """Attributes by name, each checked against those before it."""
-    given = records if isinstance(records, dict) else {}
-    wanted = {
-        name.lstrip("_"): (name, attribute)
-        for name, attribute in saved.attributes.items()
-        if not attribute.optional or name.lstrip("_") in given
-    }
-    found = refused(exactly, where, records, set(wanted))
-    facts: dict[str, Any] = {}
-    for short, (name, attribute) in wanted.items():
-        facts[name] = attribute.read_from(f"{where}.{short}", found[short], facts)
-    return facts | (saved.derived(facts) if saved.derived is not None else {})
 
 
 def _best_from(
@@ -788,7 +754,7 @@ def model_schema() -> dict[str, Any]:
         }
         if fitted:
             properties |= {
-                "attributes": {"anyOf": [_attributes_schema(known), {"type": "null"}]},
+                "attributes": {"type": ["object", "null"]},
                 "privacy": certificate,
                 "best_estimator": own,
             }
@@ -820,23 +786,6 @@ def _object(description: str, properties: dict[str, Any]) -> dict[str, Any]:
         "properties": properties,
         "additionalProperties": False,
     }
-
-
-def _attributes_schema(known: dict[str, Any]) -> dict[str, Any]:
-    """Fitted attributes of any class; the same name may be another thing in another class."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for saved in saved_classes().values():
-        for name, attribute in saved.attributes.items():
-            schema = attribute.described(known)
-            if schema not in found.setdefault(name.lstrip("_"), []):
-                found[name.lstrip("_")].append(schema)
-    return _object(
-        "Fitted attributes by name, without a leading underscore.",
-        {
-            name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
-            for name, schemas in found.items()
-        },
-    )
 
 
 def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) -> SavedModel:

@@ -1,0 +1,523 @@
+"""``dpsvm-fast demo``, ``bench`` and ``audit``: what this machine shows without anyone's data."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import statistics
+import textwrap
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from dpsvm_fast._core import build_info
+from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, has_matplotlib, reserved
+from dpsvm_fast.cli.plan import CLASSES, LINEAR, estimator_class, model_option
+from dpsvm_fast.cli.screen import (
+    DOES_NOT_HOLD,
+    DONE,
+    FILE,
+    CommandError,
+    OneOf,
+    Real,
+    Reals,
+    Screen,
+    Whole,
+    example,
+    option,
+    pass_screen,
+)
+from dpsvm_fast.cli.statement import tell
+from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
+from dpsvm_fast.validation import check_n_threads, check_random_state
+
+if TYPE_CHECKING:
+    from dpsvm_fast.audit import AuditReport
+
+Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+WIDTH = 79
+
+threads_option = option("--threads", Whole(1), "Threads; all cores when left out.")
+
+# ``dpsvm-fast demo``: private models of scikit-learn's handwritten digits.
+
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+# Below one over the number of training rows, 1347, as is usual.
+DELTA = 1e-5
+
+STATEMENT_EPSILON = 1.0
+
+BAR_WIDTH = 40
+
+# What is noisy, for whoever reads the table.
+TITLES = {
+    LINEAR: "Linear SVM in a private pipeline: noisy centre, noisy gradients (PrivateLinearSVC)",
+    "objective": "Smoothed Crammer-Singer SVM, noise inside its objective (objective perturbation)",
+    "output": "Crammer-Singer SVM, noise on its trained weights (output perturbation)",
+}
+# The public range of a pixel.
+PIXELS = (0.0, 16.0)
+
+
+@click.command("demo", epilog=example("dpsvm-fast demo --certificate certificate.json"))
+@model_option(*TITLES)
+@option("--output", FILE, f"The plot ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png"))
+@option("--certificate", FILE, "Write the certificate of one model.")
+@option("--repeats", Whole(1), "Models for each epsilon.", default=10)
+@option("--seed", int, "Repeatable noise, which is not private.")
+@option("--no-plot", "Draw nothing.", is_flag=True)
+@pass_screen
+def demo_command(
+    screen: Screen,
+    *,
+    model: str | None,
+    output: Path,
+    certificate: Path | None,
+    repeats: int,
+    seed: int | None,
+    no_plot: bool,
+) -> None:
+    """Train on real digits at five values of epsilon, beside a model without privacy.
+
+    Prints accuracies and one privacy statement, and draws them.
+    """
+    from dpsvm_fast.plotting.displays import PrivacyUtilityDisplay, private_scores
+
+    name = model or LINEAR
+    seed = check_random_state(seed, "--seed")
+    plot = output if has_matplotlib() and not no_plot else None
+    checked_plot("--output", output, needs_matplotlib=False)
+    with reserved(plot, certificate, force=True) as drafts:
+        (X, y), (X_test, y_test) = _digits(mapped=name != LINEAR)
+        screen.say(f"scikit-learn's handwritten digits, privately\n{TITLES[name]}", style="bold")
+        about = (
+            f"{len(y)} training rows of {X.shape[1]} pixels, 10 classes; accuracy on {len(y_test)} "
+            f"test rows; delta = {DELTA:g}. Each line is about {repeats} models: a demonstration "
+            "and not one budget, as on private data every model would cost its own epsilon."
+        )
+        if seed is not None:
+            about += " Seeded noise (--seed) is repeatable and therefore not private."
+        screen.say(f"\n{textwrap.fill(about, WIDTH)}\n")
+        svc = _digit_model(name, seed)
+        with screen.progress("training", None), warnings.catch_warnings():
+            # Said in the heading instead, once.
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            test: dict[str, Any] = {"X_test": X_test, "y_test": y_test}
+            scores = private_scores(svc, X, y, **test, epsilons=EPSILONS, n_repeats=repeats)
+            statement = svc.set_params(epsilon=STATEMENT_EPSILON).fit(X, y).privacy_
+            ceiling = _ceiling()
+        rows = [
+            (f"{epsilon:g}", _mean(row), _bar(row.mean()))
+            for epsilon, row in zip(EPSILONS, scores, strict=True)
+        ]
+        rows.append(("not private", f"{ceiling:.3f}", _bar(ceiling)))
+        screen.table(None, ("epsilon", "accuracy", f"0 %{'100 %':>{BAR_WIDTH - 3}}"), rows, left=3)
+        screen.say(f"\nWhat one more such model promises, at epsilon = {STATEMENT_EPSILON:g}:\n")
+        tell(screen, statement)
+        display = PrivacyUtilityDisplay(
+            epsilons=EPSILONS, scores=scores, non_private_score=ceiling, delta=DELTA
+        )
+        for draft in drafts:
+            if draft.path == plot:
+                draw(draft, display.plot)
+            else:
+                draft.write(statement.to_json() + "\n")
+    if certificate is not None:
+        screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
+    if plot is not None:
+        screen.say(f"\nPlot: {plot}")
+    elif not no_plot:
+        screen.say('\nPlot: not drawn; pip install "dpsvm-fast[plot]" installs matplotlib')
+    screen.result(
+        {
+            "model": name,
+            "delta": DELTA,
+            "n_train": len(y),
+            "n_test": len(y_test),
+            "accuracies": [
+                {"epsilon": epsilon, "mean": row.mean(), "standard_error": _error(row), "runs": row}
+                for epsilon, row in zip(EPSILONS, scores, strict=True)
+            ],
+            "accuracy_not_private": ceiling,
+            "statement": statement.to_dict(),
+            "plot": plot and str(plot),
+            "certificate": certificate and str(certificate),
+        }
+    )
+
+
+def _digit_model(name: str, seed: int | None) -> Any:
+    """The estimator to be shown."""
+    bounds = {"bounds": PIXELS} if name == LINEAR else {}
+    return estimator_class(name)(delta=DELTA, classes=range(10), random_state=seed, **bounds)
+
+
+def _digits(*, mapped: bool) -> tuple[Rows, Rows]:
+    """Training and test rows: raw ones, or of norm 1 by maps that know the range of a pixel."""
+    # Slow to import, and no help text needs them.
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+    from sklearn.preprocessing import Normalizer
+
+    X, y = load_digits(return_X_y=True)
+    if mapped:
+        # To -1..1, then every row by itself to norm 1. Neither costs budget.
+        X = Normalizer().transform(2.0 * X / PIXELS[1] - 1.0)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
+    return (X_train, y_train), (X_test, y_test)
+
+
+def _ceiling() -> float:
+    """Test accuracy of the same kind of classifier without privacy."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import LinearSVC
+
+    train, test = _digits(mapped=True)
+    # The seed only orders the solver's coordinates.
+    peer = LinearSVC(multi_class="crammer_singer", max_iter=10_000, random_state=0)
+    with warnings.catch_warnings():
+        # Older scikit-learn warns here whatever the number of iterations.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return float(peer.fit(*train).score(*test))
+
+
+def _error(row: NDArray[np.float64]) -> float:
+    """Standard error of the mean; NaN of one run."""
+    return float(row.std(ddof=1)) / math.sqrt(row.size) if row.size > 1 else math.nan
+
+
+def _mean(row: NDArray[np.float64]) -> str:
+    """Mean of several runs with its standard error."""
+    return f"{row.mean():.3f}" + (f" +- {_error(row):.3f}" if row.size > 1 else "")
+
+
+def _bar(accuracy: float) -> str:
+    """A bar of text."""
+    return "#" * round(accuracy * BAR_WIDTH)
+
+
+# ``dpsvm-fast bench``: times on this machine, beside scikit-learn without privacy.
+
+
+DEFAULT_MODELS = ("linear", "objective", "output")
+# Of the rows, for the accuracy; they are made besides those that are timed.
+TEST_SHARE, FEWEST_TESTED = 5, 200
+# Distance of the class centres, in standard deviations of a feature: some errors are left.
+SPREAD = 3.0
+# Of the rows and of nothing else: noise has the operating system's entropy.
+SEED = 0
+
+
+@dataclass
+class Contestant:
+    """An estimator and its times."""
+
+    name: str
+    private: bool
+    make: Callable[[int], Any]
+    n_threads: int = 1
+    fit: list[float] = field(default_factory=list)
+    predict: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+    converged: bool = True
+
+    def run(self, train: Rows, test: Rows) -> None:
+        """Fit and predict once."""
+        from sklearn.exceptions import ConvergenceWarning
+        from threadpoolctl import threadpool_limits
+
+        model = self.make(self.n_threads)
+        with threadpool_limits(self.n_threads), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            begin = time.perf_counter()
+            model.fit(*train)
+            fitted = time.perf_counter()
+            model.predict(train[0])
+            self.fit.append(fitted - begin)
+            self.predict.append(time.perf_counter() - fitted)
+        self.converged &= not any(issubclass(each.category, ConvergenceWarning) for each in caught)
+        self.accuracies.append(float((model.predict(test[0]) == test[1]).mean()))
+
+    def warm_up(self, train: Rows, test: Rows, n_threads: int) -> None:
+        """Take one thread or all, whichever is faster here; nothing of it is counted."""
+        times = {}
+        for self.n_threads in {1, n_threads}:
+            self.run(train, test)
+            times[self.n_threads] = self.fit[-1]
+        self.n_threads = min(times, key=times.__getitem__)
+        self.fit, self.predict, self.accuracies = [], [], []
+
+    def record(self) -> dict[str, Any]:
+        """One line of the JSON object."""
+        return {
+            "name": self.name,
+            "private": self.private,
+            "threads": self.n_threads,
+            "fit_seconds": _spread(self.fit),
+            "predict_seconds": _spread(self.predict),
+            "accuracy": statistics.fmean(self.accuracies),
+            "converged": self.converged,
+        }
+
+    def cells(self) -> list[str]:
+        """A row of the table."""
+        return [
+            self.name + ("" if self.converged else " *"),
+            _ms(statistics.median(self.fit)),
+            f"{_ms(min(self.fit))} to {_ms(max(self.fit))}",
+            _ms(statistics.median(self.predict)),
+            f"{statistics.fmean(self.accuracies):.3f}",
+            str(self.n_threads),
+        ]
+
+
+@click.command("bench", epilog=example("dpsvm-fast bench --samples 50000 --features 100"))
+@option("--samples", Whole(10), "Rows.", default=20_000)
+@option("--features", Whole(1), "Features.", default=50)
+@option("--classes", Whole(2), "Classes.", default=5)
+@option(
+    "--model",
+    "models",
+    OneOf(CLASSES),
+    "Private estimator, repeated for several; linear, objective and output when left out.",
+    multiple=True,
+    default=DEFAULT_MODELS,
+    show_default=False,
+)
+@option("--epsilon", Real(0.0), "Budget.", default=1.0)
+@option("--delta", Real(0.0), "Budget, above 0 here.", default=1e-6)
+@option("--repeats", Whole(1), "Runs of each.", default=5)
+@threads_option
+@pass_screen
+def bench_command(
+    screen: Screen,
+    *,
+    samples: int,
+    features: int,
+    classes: int,
+    models: Sequence[str],
+    epsilon: float,
+    delta: float,
+    repeats: int,
+    threads: int | None,
+) -> None:
+    """Time private training on this machine, beside scikit-learn's models without privacy.
+
+    The rows are synthetic. Every estimator has one thread or all, whichever is faster for it. Fits
+    alternate between the estimators, so that a busy moment meets all of them; the table has the
+    median of each.
+    """
+    n_threads = check_n_threads(threads, "--threads")
+    if classes > samples:
+        raise CommandError(f"--classes: got {classes}, expected at most --samples, {samples}")
+    train, test = clusters(samples, features, classes)
+    budget = {"epsilon": epsilon, "delta": delta}
+    contestants = [*(_private(name, classes, budget) for name in models), *_peers()]
+    with screen.progress("timing", (repeats + 1) * len(contestants)) as bar:
+        for run in range(repeats + 1):
+            for place, contestant in enumerate(contestants, start=1):
+                if run:
+                    contestant.run(train, test)
+                else:
+                    contestant.warm_up(train, test, n_threads)
+                bar.advance_to(run * len(contestants) + place)
+    machine = _machine(n_threads)
+    data = {"samples": samples, "features": features, "classes": classes, "tested": len(test[1])}
+    screen.result(
+        {
+            "machine": machine,
+            "data": data | {"kind": "Gaussian clusters, rows of norm 1", "seed": SEED},
+            "budget": budget,
+            "repeats": repeats,
+            "results": [each.record() for each in contestants],
+        }
+    )
+    screen.say(f"{samples} rows, {features} features, {classes} classes", style="bold")
+    screen.say(
+        f"{machine['cpu']}, up to {machine['threads']} of {machine['cores']} threads, load "
+        f"{machine['load']}; {machine['system']}; dpsvm_fast {machine['dpsvm_fast']} "
+        f"({machine['build']}), scikit-learn {machine['scikit-learn']}\n"
+    )
+    columns = ("times in ms", "fit", "min to max", "predict", "accuracy", "threads")
+    screen.table(None, columns, [each.cells() for each in contestants])
+    notes = (
+        f"Median of {repeats} runs. Models of scikit-learn are not private; the others have "
+        f"epsilon = {epsilon:g}, delta = {delta:g}. The problems differ: private training adds "
+        "noise, and stops at other places than scikit-learn's solvers do with their defaults. Rows "
+        f"are synthetic Gaussian clusters of norm 1; accuracy on {len(test[1])} others tells "
+        "little about your data."
+    )
+    screen.say("\n" + textwrap.fill(notes, WIDTH))
+    if not all(each.converged for each in contestants):
+        screen.say("*: stopped at its default number of iterations before it had converged.")
+
+
+def clusters(n_samples: int, n_features: int, n_classes: int) -> tuple[Rows, Rows]:
+    """Rows to train on and rows to test on: Gaussian clusters, then norm 1."""
+    rng = np.random.default_rng(SEED)
+    n_tested = max(FEWEST_TESTED, n_samples // TEST_SHARE)
+    centres = rng.normal(size=(n_classes, n_features))
+    centres *= SPREAD / np.linalg.norm(centres, axis=1, keepdims=True)
+    y = rng.integers(0, n_classes, n_samples + n_tested)
+    # Every class has a row: scikit-learn's solvers need two classes at least.
+    y[:n_classes] = np.arange(n_classes)
+    X = rng.normal(size=(y.size, n_features))
+    X += centres[y]
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return (X[:n_samples], y[:n_samples]), (X[n_samples:], y[n_samples:])
+
+
+def _private(name: str, n_classes: int, settings: dict[str, Any]) -> Contestant:
+    """An estimator of this library."""
+    kind = estimator_class(name)
+    if name in ("linear", "kernel"):
+        settings = settings | {"bounds": (-1.0, 1.0)}
+    return Contestant(
+        name=CLASSES[name],
+        private=True,
+        make=lambda n: kind(classes=range(n_classes), n_threads=n, **settings),
+    )
+
+
+def _peers() -> list[Contestant]:
+    """What a user of scikit-learn would take, with its defaults; it has the threads of BLAS."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import LinearSVC
+
+    kinds = (LinearSVC, LogisticRegression)
+    return [
+        Contestant(f"{kind.__name__} (sklearn)", private=False, make=partial(_peer, kind))
+        for kind in kinds
+    ]
+
+
+def _peer(kind: Any, n_threads: int) -> Any:
+    """A model without privacy."""
+    return kind()
+
+
+def _machine(n_threads: int) -> dict[str, Any]:
+    """What the times depend on."""
+    from importlib.metadata import version
+
+    build = build_info()
+    return {
+        "cpu": _cpu_model(),
+        "cores": check_n_threads(None),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "threads": n_threads,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "dpsvm_fast": build["version"],
+        "build": f"{build['profile']}, {build['simd']}",
+        "numpy": version("numpy"),
+        "scikit-learn": version("scikit-learn"),
+    }
+
+
+def _cpu_model() -> str:
+    """Name of the processor as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"
+
+
+def _spread(seconds: Sequence[float]) -> dict[str, Any]:
+    """Times of all runs and their median."""
+    ends = {"median": statistics.median(seconds), "min": min(seconds), "max": max(seconds)}
+    return {**ends, "runs": list(seconds)}
+
+
+def _ms(seconds: float) -> str:
+    """Milliseconds, three digits."""
+    return f"{1e3 * seconds:.3g}" if seconds < 0.9995 else f"{1e3 * seconds:,.0f}"
+
+
+# ``dpsvm-fast audit``: certified lower bounds of epsilon beside what every mechanism claims.
+
+
+COLUMNS = ("mechanism", "relation", "claim", "certified", "method", "trials", "seconds")
+# A line of the table: it is shown as soon as an audit is done.
+LINE = "{:<30} {:<12} {:>7} {:>9}  {:<15} {:>8} {:>7}"
+
+Found = tuple[str, "AuditReport"]
+
+
+@click.command("audit", epilog=example("dpsvm-fast audit --mechanism output --seconds 2"))
+@option("--seconds", Real(0.0), "Time for each audit.", default=10.0)
+@option("--trials", Whole(1), "Counted runs of each world, instead of time.")
+@option(
+    "--epsilon",
+    Reals(0.0),
+    "Claims, with commas or repeated.",
+    multiple=True,
+    default=((1.0, 4.0),),
+    show_default="1,4",
+)
+@option("--mechanism", "Only mechanisms whose name contains this.", metavar="WORD")
+@threads_option
+@pass_screen
+def audit_command(
+    screen: Screen,
+    *,
+    seconds: float,
+    trials: int | None,
+    epsilon: Sequence[Sequence[float]],
+    mechanism: str | None,
+    threads: int | None,
+) -> int:
+    """Try to refute what every mechanism claims.
+
+    Runs the program on neighbouring data sets and certifies a lower bound of epsilon. A bound
+    above the claim proves the program wrong: exit code 1.
+    """
+    from dpsvm_fast.audit.table import audited, selected
+
+    rows = selected(mechanism)
+    if not rows:
+        raise InvalidParameterError.of(
+            "mechanism", got=mechanism, accepted="a part of a name in the table"
+        )
+    epsilons = tuple(each for several in epsilon for each in several)
+    length: dict[str, Any] = {"n_trials": trials} if trials else {"seconds": seconds}
+    n_audits = sum(len(row.relations) for row in rows.values()) * len(epsilons)
+    found = list(_shown(screen, audited(rows, epsilons, n_threads=threads, **length), n_audits))
+    refuted = list(dict.fromkeys(name for name, report in found if report.exceeds_claim))
+    records = [report.to_dict() | {"mechanism": name} for name, report in found]
+    screen.result({"audits": records, "refuted": refuted})
+    if refuted:
+        screen.say(f"\nRefuted: {', '.join(refuted)}.")
+        return DOES_NOT_HOLD
+    first = found[0][1]
+    screen.say(
+        f"\nNo claim is refuted, each at confidence 1 - {1.0 - first.confidence:.2g} and delta "
+        f"{first.delta:g} (0 for Gamma noise).\nA lower bound proves no privacy; the proofs do."
+    )
+    return DONE
+
+
+def _shown(screen: Screen, reports: Iterable[Found], n_audits: int) -> Iterator[Found]:
+    """Pass reports on, and show a line of each."""
+    screen.say(LINE.format(*COLUMNS), style="bold")
+    with screen.progress("auditing", n_audits) as bar:
+        for number, (name, report) in enumerate(reports, start=1):
+            ends = (f"{report.epsilon:.3f}", f"{report.certified:.3f}", report.method)
+            length = (report.n_trials, f"{report.seconds:.1f}")
+            line = LINE.format(name, report.adjacency, *ends, *length)
+            screen.say(line + ("  REFUTED" if report.exceeds_claim else ""))
+            bar.advance_to(number)
+            yield name, report
