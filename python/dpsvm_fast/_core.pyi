@@ -12,8 +12,10 @@ __all__ = [
     "FourierMap",
     "LossDistribution",
     "NoiseSource",
+    "RecordEnds",
     "Records",
     "ShardedRun",
+    "TextCells",
     "UsualArithmetic",
     "build_info",
     "clipped_sum_distance",
@@ -183,6 +185,36 @@ class _Descent(_Loss):
     precision: str
 
 def build_info() -> dict[str, Any]: ...
+
+@final
+class TextCells:
+    def __new__(
+        cls,
+        columns: list[tuple[str, int]],
+        *,
+        n_features: int,
+        delimiter: str,
+        quote: str,
+        decimal: str,
+        missing: list[str],
+    ) -> TextCells: ...
+    def read(
+        self, text: bytes, start: int, max_rows: int
+    ) -> tuple[
+        NDArray[np.float32],
+        NDArray[np.int32],
+        int,
+        list[list[str]],
+        int,
+        tuple[int, str, int] | None,
+    ]: ...
+
+@final
+class RecordEnds:
+    def __new__(cls, quote: str, delimiter: str) -> RecordEnds: ...
+    def ends(self, text: bytes) -> tuple[int, int]: ...
+    def end_inside(self) -> bool: ...
+
 def symmetric_eigen(
     matrix: NDArray[np.float64], n_components: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...

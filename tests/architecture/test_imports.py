@@ -214,6 +214,7 @@ CORE_MAY_USE = {
     "records": _BASE | {"rows", "linalg", "fourier"},
     "solver": _BASE | {"rows", "linalg", "layout", "loss"},
     "descent": _BASE | {"rows", "linalg", "layout", "loss", "noise", "records"},
+    "tables": frozenset({"error", "runtime"}),
     "accounting": frozenset({"error", "numeric", "runtime"}),
 }
 

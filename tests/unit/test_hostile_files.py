@@ -23,9 +23,9 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import PrivacyLedger, PrivateStandardScaler
+from dpsvm_fast._core import RecordEnds as Records
 from dpsvm_fast.cli import main
 from dpsvm_fast.data import TableSchema, open_table
-from dpsvm_fast.data.readers import Records
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, SchemaError, TableError
 from dpsvm_fast.persist import load_model, save_model
 from dpsvm_fast.verification.verify import model_document

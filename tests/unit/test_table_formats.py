@@ -337,8 +337,10 @@ def test_without_pyarrow(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "pyarrow"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(builtins, "__import__", refusing)
-    with pytest.raises(ImportError, match="pyarrow"):
-        open_table(write(TEXT), schema())
+    for name in ("t.parquet", "t.arrow"):
+        with pytest.raises(ImportError, match="pyarrow"):
+            open_table(write(TEXT, name), schema())
+    assert open_table(write(TEXT), schema()).read()[0].shape == (2, 3)
     of = TableSchema.from_dict({**WIDE, "n_features": 2})
     assert open_table(write("1 1:1\n", "t.svm"), of).read()[0].shape == (1, 2)
     np.savez(write("", "t.npz"), X=np.zeros((2, 2)), y=[0, 1])

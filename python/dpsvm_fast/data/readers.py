@@ -21,7 +21,7 @@ import tempfile
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Protocol
@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+from dpsvm_fast._core import RecordEnds, TextCells
 from dpsvm_fast.data.schema import (
     MAX_COLUMNS,
     MISSING,
@@ -315,6 +316,12 @@ class RowDecoder:
         # Of the columns behind those of features.
         self._others: list[Any] = [*filter(None, [self.labels]), *self.owners.values()]
 
+    def place(self, number: int) -> int | None:
+        """Return the feature of a column whose numbers are features; None for another one."""
+        if number < len(self._columns) and self._columns[number][2] is None:
+            return self._columns[number][0]
+        return None
+
     def is_number(self, number: int) -> bool:
         """Return whether a column holds numbers, not coded values."""
         if number < len(self._columns):
@@ -322,9 +329,15 @@ class RowDecoder:
         return isinstance(self._others[number - len(self._columns)], WeightDecoder)
 
     def cells(self, number: int, values: Any) -> NDArray[np.int32]:
-        """Cells of one column, an Arrow or numpy array, as 4 bytes each: numbers or codes."""
+        """Cells of one column as 4 bytes each: numbers or codes.
+
+        They are an Arrow or numpy array, or those of a text: words, and their places or numbers.
+        """
         if self.is_number(number):
-            return numbers(values).view(np.int32)
+            found: NDArray[np.int32] = (
+                values[1] if isinstance(values, tuple) else numbers(values).view(np.int32)
+            )
+            return found
         behind = number - len(self._columns)
         lookup: Any = self._columns[number][2] if behind < 0 else self._others[behind]
         codes: NDArray[Any] = lookup.codes(values)
@@ -350,18 +363,34 @@ class RowDecoder:
         before : int
             Number of rows before these, for messages.
         """
-        X = np.empty((len(cells[0]), self._width), dtype=np.float32)
+        X = np.zeros((len(cells[0]), self._width), dtype=np.float32)
         tile = max(16, TILE_BYTES // (4 * self._width))
         numeric = [(j, place) for j, (place, one, _) in enumerate(self._columns) if one.is_number]
         for start in range(0, len(X), tile):
             stop = start + tile
             for j, place in numeric:
                 X[start:stop, place] = cells[j][start:stop].view(np.float32)
+        return self.finish(X, dict(enumerate(cells)), before)
+
+    def finish(
+        self, X: Rows, cells: Mapping[int, NDArray[np.int32]], before: int
+    ) -> tuple[Any, ...]:
+        """Rows of features, and the rest, as of :meth:`rows`, of rows whose numbers are in place.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            With zeros where no number is.
+        cells : mapping
+            Of every other column by its number.
+        before : int
+            Number of rows before these, for messages.
+        """
         for j, (place, column, lookup) in enumerate(self._columns):
             if lookup is not None and not column.is_number:
                 self._encode(X, place, column, lookup, cells[j], before)
         self._check(X, before)
-        behind = iter(cells[len(self._columns) :])
+        behind = (cells[number] for number in itertools.count(len(self._columns)))
         y = None if self.labels is None else self.labels.decode(next(behind), before)
         owners = {name: one.decode(next(behind), before) for name, one in self.owners.items()}
         return (X, y, owners) if owners else (X, y)
@@ -401,7 +430,6 @@ class RowDecoder:
         if not column.is_indicated:
             X[:, place] = codes
             return
-        X[:, place : place + column.width] = 0.0
         rows = np.flatnonzero(codes >= 0)
         X[rows, place + codes[rows]] = 1.0
 
@@ -495,110 +523,14 @@ class Columns:
         return found
 
 
-# Where a CSV file does not fit: a second, slower pass that finds the row and the column.
-#
-# Arrow's messages quote cells, and name no row when it reads with several threads.
-
-
-# The start of Arrow's message; what follows it quotes the row.
-LENGTH = re.compile(
-    r"CSV parse error: Row #(?P<row>\d+): Expected (?P<columns>\d+) columns, got (?P<cells>\d+)"
-)
-
-# Numbers that Arrow need not be asked about.
-PLAIN = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
-
-
-def missing_cells(text: TextFormat) -> list[str]:
-    """Return spellings of a missing number, perhaps with a blank on either side."""
-    sides = [(before, after) for before in ("", " ") for after in ("", " ")]
-    return [before + one + after for one in text.missing_values for before, after in sides]
-
-
-def first_fault(
-    read: Callable[[], Any],
-    names: Sequence[tuple[str, bool]],
-    text: TextFormat,
-    file: str,
-    before: int,
-) -> TableError | None:
-    """Return an error for the first row that cannot be read; None if all can.
-
-    Parameters
-    ----------
-    read : callable
-        Returns a table of bytes, one column for each name, read by one thread.
-    names : sequence of (str, bool)
-        The columns, and whether they hold numbers.
-    text : TextFormat
-    file : str
-        Its name in messages.
-    before : int
-        Number of rows before these.
-    """
-    import pyarrow as pa
-
-    try:
-        table = read().combine_chunks()
-    except pa.ArrowException as error:
-        wrong = LENGTH.match(str(error))
-    else:
-        faults = (
-            (row, name, reason)
-            for column, (name, is_number) in zip(table.columns, names, strict=True)
-            for row, cell in enumerate(column.to_pylist())
-            if (reason := _fault(cell, text, pa, is_number=is_number))
-        )
-        first = min(faults, default=None)
-        return first and cell_error(file, before + first[0] + 1, *first[1:])
-    return wrong and TableError(
-        f"{file}: row {before + int(wrong['row'])} has {wrong['cells']} cells, expected "
-        f"{wrong['columns']}; the file may be cut off, or a cell that contains the delimiter may "
-        "need quotes"
-    )
-
-
-def _fault(cell: bytes, text: TextFormat, pa: Any, *, is_number: bool) -> str | None:
-    """Why a cell cannot be read."""
-    try:
-        word = cell.decode("utf-8")
-    except UnicodeDecodeError:
-        return (
-            f"not text in {text.encoding}; write the encoding, for example "
-            'encoding = "latin-1", in the [csv] table of the schema'
-        )
-    if not is_number or word in missing_cells(text):
-        return None
-    number = word.strip()
-    if text.decimal != ".":
-        number = "no number" if "." in number else number.replace(text.decimal, ".")
-    if PLAIN.fullmatch(number):
-        return None
-    try:
-        pa.scalar(number).cast(pa.float32())
-    except pa.ArrowException:
-        return (
-            f"not a number; one is written like 1234{text.decimal}5, without marks between "
-            "thousands; for true and false the schema must say boolean = true, for other text "
-            "categories = [...] or ignore = true"
-        )
-    return None
-
-
 # CSV and TSV files, perhaps compressed, a block of whole records at a time.
 #
-# Blocks end where records end, so that Arrow reads each by itself: nothing is read ahead without
-# limit, no block is read twice, and no thread reads the file behind our back.
+# Blocks end where records end: nothing is read ahead without limit, and no block is read twice.
 
-
-# Measured on 1,000,000 rows of 100 columns, 2 cores: blocks of 4 MiB take 1.2 times as long and
-# twice the memory.
+# Blocks of 4 MiB take as long and more memory.
 BLOCK, BYTES_PER_CELL = 2**20, 128
-# Parts of the room: a block of records, and the longest record; Arrow's arrays and the decoded
-# rows take the rest.
+# Parts of the room: a block of records, and the longest record; the decoded rows take the rest.
 BLOCK_SHARE, RECORD_SHARE = 64, 32
-# Of the room for each column that Arrow reads at a time; it takes some 20 kB, whatever the rows.
-COLUMN_BYTES = 2**16
 
 MAX_BLANK_LINES = 1000
 # How files begin that are not what their name says.
@@ -641,8 +573,6 @@ class CsvSource:
         owned: bool = False,
         room: int = ROOM,
     ) -> None:
-        self._pa = optional_module("pyarrow", "reading CSV files", "arrow")
-        self._csv = optional_module("pyarrow.csv", "reading CSV files", "arrow")
         self._path, self._file, self._room = path, os.path.basename(path), room
         self._text, self._delimiter = schema.text, schema.text.delimiter or delimiter
         self._names = read_header(path, self._text, self._delimiter, room=room)
@@ -688,27 +618,28 @@ class CsvSource:
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
-        before, types = 0, self._types()
+        before, (reader, coded) = 0, self._reader()
 
         def row() -> int:
             return before + 1
 
         with contextlib.closing(CountedText(self._path)) as source:
             for text in self._texts(source, row):
-                if len(self._names) > 1 and not text.strip(b"\r\n"):
-                    continue
                 self._decoder.forget()
-                try:
-                    cells = self._cells(text, types)
-                except self._pa.ArrowException:
-                    cells = None
-                # Raised here, so that Arrow's error, which quotes cells, does not travel along.
-                if cells is None:
-                    raise self._explained(text, types, before)
-                for start in range(0, cells.shape[1], self._decoder.max_rows):
-                    part = cells[:, start : start + self._decoder.max_rows]
-                    yield self._decoder.rows(part, before)
-                    before += part.shape[1]
+                at = 0
+                while at < len(text):
+                    most = self._decoder.max_rows
+                    X, codes, n_rows, words, at, fault = reader.read(text, at, most)
+                    if fault is not None:
+                        raise self._wrong(before + n_rows + 1, *fault)
+                    if not n_rows:
+                        break
+                    cells = {
+                        number: self._decoder.cells(number, (words[j], codes[:n_rows, j]))
+                        for j, number in enumerate(coded)
+                    }
+                    yield self._decoder.finish(X[:n_rows], cells, before)
+                    before += n_rows
                 progress(source.n_bytes)
 
     def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
@@ -720,7 +651,7 @@ class CsvSource:
             The file is damaged, is no text, ends within quotes, or has a record that is too long;
             ``row`` tells which.
         """
-        records = Records(self._text.quote, self._delimiter)
+        records = RecordEnds(self._text.quote, self._delimiter)
         is_header, longest = self._text.header is True, self._room // RECORD_SHARE
         parts: list[bytes] = []
         length = 0
@@ -759,7 +690,7 @@ class CsvSource:
         try:
             while text := source.read(block):
                 if is_plain:
-                    # Arrow checks the cells that it reads as text.
+                    # Cells that are read as text are checked later.
                     yield text.removeprefix(codecs.BOM_UTF8) if is_start else text
                 else:
                     yield decoder.decode(text).encode("utf-8")
@@ -769,28 +700,6 @@ class CsvSource:
         except UnicodeError:
             raise TableError(f"{self._file}: not a text file in {encoding}") from None
 
-    def _read(self, text: bytes, how: dict[str, Any]) -> Any:
-        """An Arrow table of a block."""
-        how["read_options"].block_size = len(text) + 1
-        return self._csv.read_csv(self._pa.BufferReader(text), **how)
-
-    def _cells(self, text: bytes, types: dict[str, Any]) -> NDArray[np.int32]:
-        """Cells of a block, of shape (n_columns, n_rows)."""
-        # Arrow takes much memory for each column that it reads, and numpy little.
-        step, places = max(1, self._room // COLUMN_BYTES), list(types)
-        found: NDArray[np.int32] | None = None
-        for start in range(0, len(places), step):
-            some = {place: types[place] for place in places[start : start + step]}
-            table = self._read(text, self._how(some, use_threads=len(places) <= step))
-            if found is None:
-                found = np.empty((len(places), table.num_rows), np.int32)
-            for j, column in enumerate(table.columns, start):
-                # The block is read as a whole: one chunk, or none where it has no rows.
-                if column.num_chunks:
-                    found[j] = self._decoder.cells(j, column.combine_chunks())
-        assert found is not None
-        return found
-
     @property
     def _target(self) -> str:
         """Name of the column of labels."""
@@ -799,128 +708,49 @@ class CsvSource:
             return self._names[target % len(self._names)]
         return str(target)
 
-    def _how(self, types: dict[str, Any], *, use_threads: bool = True) -> dict[str, Any]:
-        """How Arrow tells cells and rows apart, and what it reads cells as: the schema's word."""
-        return {
-            "read_options": self._csv.ReadOptions(
-                use_threads=use_threads,
-                column_names=[str(place) for place in range(len(self._names))],
-            ),
-            "parse_options": self._csv.ParseOptions(
-                delimiter=self._delimiter,
-                quote_char=self._text.quote or False,
-                newlines_in_values=True,
-                # A row of one empty cell is a row.
-                ignore_empty_lines=len(self._names) > 1,
-            ),
-            "convert_options": self._csv.ConvertOptions(
-                column_types=types,
-                include_columns=list(types),
-                null_values=missing_cells(self._text),
-                strings_can_be_null=False,
-                decimal_point=self._text.decimal,
-            ),
-        }
-
-    def _types(self) -> dict[str, Any]:
-        """Arrow types of the columns that are read."""
-        text = self._pa.dictionary(self._pa.int32(), self._pa.string())
-        places = {name: str(place) for place, name in enumerate(self._names)}
-        types = {
-            places[column.name]: text if column.bounds is None else self._pa.float32()
-            for column in self.schema.features
-        }
-        if self._decoder.labels is not None:
-            types[places[self._target]] = text
-        for role, name in self.schema.owners.items() if self._decoder.owners else ():
-            types[places[name]] = text if role == "person" else self._pa.float32()
-        return types
-
-    def _explained(self, text: bytes, types: dict[str, Any], before: int) -> TableError:
-        """Return an error without cells: Arrow's own messages quote them."""
-        how = self._how(dict.fromkeys(types, self._pa.binary()), use_threads=False)
-        names = [
-            (self._names[int(place)], kind == self._pa.float32()) for place, kind in types.items()
-        ]
-        found = first_fault(lambda: self._read(text, how), names, self._text, self._file, before)
-        return found or TableError(
-            f"{self._file}: not a CSV file in {self._text.encoding} that fits {self.schema.origin}"
+    def _reader(self) -> tuple[TextCells, list[int]]:
+        """What reads cells, and the number for the decoder of each column that is read as codes."""
+        slots = dict.fromkeys(self._names, ("ignored", 0))
+        coded: list[int] = []
+        read = [column.name for column in self.schema.features]
+        read += [self._target] * (self._decoder.labels is not None)
+        if self._decoder.owners:
+            read += self.schema.owners.values()
+        for number, name in enumerate(read):
+            if (place := self._decoder.place(number)) is not None:
+                slots[name] = ("feature", place)
+                continue
+            slots[name] = ("number" if self._decoder.is_number(number) else "word", len(coded))
+            coded.append(number)
+        reader = TextCells(
+            [slots[name] for name in self._names],
+            n_features=self.schema.n_features,
+            delimiter=self._delimiter,
+            quote=self._text.quote,
+            decimal=self._text.decimal,
+            missing=[text.strip() for text in self._text.missing_values],
         )
+        return reader, coded
 
-
-class Records:
-    """Tells where records end in a text that comes in pieces, by Arrow's rules for quotes.
-
-    A quote opens a quoted cell where a cell starts, and is a character like others elsewhere. Two
-    quotes within a quoted cell stand for one. So only runs of an odd number of quotes matter.
-
-    Parameters
-    ----------
-    quote, delimiter : str
-        One ASCII character each; no quote is "".
-    """
-
-    def __init__(self, quote: str, delimiter: str) -> None:
-        self._quote = quote.encode("ascii")
-        self._separators = np.frombuffer(delimiter.encode("ascii") + b"\r\n", np.uint8)
-        self._inside = False
-        # Quotes at the end of the last piece, and the character before them.
-        self._n_open, self._before = 0, b"\n"
-
-    def ends(self, text: bytes) -> tuple[int, int]:
-        """Return where the first and the last record in this piece end; 0 if none ends."""
-        if not (self._quote and (self._inside or self._n_open or self._quote in text)):
-            if text:
-                self._before = text[-1:]
-            # What follows a carriage return at the end is not known yet.
-            last = max(text.rfind(b"\n"), text.rfind(b"\r", 0, max(0, len(text) - 1))) + 1
-            return (self._first(text), last) if last else (0, 0)
-        body = text.rstrip(self._quote)
-        if not body:
-            self._n_open += len(text)
-            return 0, 0
-        # As many quotes as say the same.
-        prefix = self._quote * (2 - self._n_open % 2) if self._n_open else b""
-        ends = self._outside(prefix + body)
-        self._n_open, self._before = len(text) - len(body), body[-1:]
-        if len(ends) and ends[-1] == len(prefix + text) - 1 and text.endswith(b"\r"):
-            ends = ends[:-1]
-        if not len(ends):
-            return 0, 0
-        first, last = int(ends[0]) + 1 - len(prefix), int(ends[-1]) + 1 - len(prefix)
-        return first + (text[first - 1 : first + 1] == b"\r\n"), last
-
-    def end_inside(self) -> bool:
-        """Return whether the text ends inside a quoted cell."""
-        if self._n_open % 2 == 0:
-            return self._inside
-        return not self._inside and self._before[0] in self._separators
-
-    def _first(self, text: bytes) -> int:
-        """Where the first line ends."""
-        found = [at for mark in (b"\n", b"\r") if (at := text.find(mark)) >= 0]
-        first = min(found) + 1
-        return first + (text[first - 1 : first + 1] == b"\r\n")
-
-    def _outside(self, text: bytes) -> NDArray[np.intp]:
-        """Places of line ends that are not within quotes; remembers whether the end is."""
-        marks = np.frombuffer(text, np.uint8)
-        is_quote = np.zeros(len(marks) + 2, dtype=bool)
-        is_quote[1:-1] = marks == self._quote[0]
-        edges = np.flatnonzero(is_quote[1:] != is_quote[:-1])
-        starts = edges[0::2][(edges[1::2] - edges[0::2]) % 2 == 1]
-        before = np.where(starts > 0, marks[starts - 1], self._before[0])
-        opens = np.isin(before, self._separators)
-        # One that may open toggles, any other one closes.
-        n_toggles = np.cumsum(opens)
-        at_close = np.maximum.accumulate(np.where(opens, 0, n_toggles))
-        closed = np.logical_or.accumulate(~opens)
-        inside = np.where(closed, n_toggles - at_close, n_toggles + self._inside) % 2 == 1
-        states = np.concatenate([[self._inside], inside])
-        self._inside = bool(states[-1])
-        lines = np.flatnonzero((marks == ord("\n")) | (marks == ord("\r")))
-        outside: NDArray[np.intp] = lines[~states[np.searchsorted(starts, lines)]]
-        return outside
+    def _wrong(self, row: int, place: int, reason: str, n_cells: int) -> TableError:
+        """Return an error for a record that cannot be read, without its cells."""
+        if reason == "cells":
+            return TableError(
+                f"{self._file}: row {row} has {n_cells} cells, expected {len(self._names)}; the "
+                "file may be cut off, or a cell that contains the delimiter may need quotes"
+            )
+        if reason == "text":
+            reason = (
+                f"not text in {self._text.encoding}; write the encoding, for example "
+                'encoding = "latin-1", in the [csv] table of the schema'
+            )
+        else:
+            reason = (
+                f"not a number; one is written like 1234{self._text.decimal}5, without marks "
+                "between thousands; for true and false the schema must say boolean = true, for "
+                "other text categories = [...] or ignore = true"
+            )
+        return cell_error(self._file, row, self._names[place], reason)
 
 
 def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM) -> list[str]:

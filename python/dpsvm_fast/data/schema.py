@@ -557,7 +557,14 @@ class Lookup:
         return found
 
     def codes(self, values: Any) -> NDArray[Any]:
-        """Return a code for each cell of an Arrow or numpy array, or of a list of values."""
+        """Return a code for each cell of an Arrow or numpy array, or of a list of values.
+
+        Or of different words and the place of each cell among them.
+        """
+        if isinstance(values, tuple):
+            words, places = values
+            known_words: NDArray[Any] = self._of_unique(words)
+            return known_words[places]
         if isinstance(values, list):
             # Values that are equal may have different texts: 1 and True.
             keys = [(type(value), value) for value in values]

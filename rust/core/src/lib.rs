@@ -10,6 +10,7 @@
 //!   mapped to public ones, [`records`] are rows ready for exact
 //!   private sums;
 //! - [`solver`] minimises to a certified distance, [`descent`] takes noisy steps;
+//! - [`tables`] are cells of text that become numbers, and use [`runtime`] alone;
 //! - [`accounting`] says how much privacy noise buys, and uses `numeric` and [`runtime`] alone.
 //!
 //! Solvers receive plain numbers and return plain numbers: budgets and noise scales are decided by
@@ -30,6 +31,7 @@ pub mod rows;
 pub mod runtime;
 pub mod simd;
 pub mod solver;
+pub mod tables;
 
 pub use error::{Error, Result};
 

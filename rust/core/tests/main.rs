@@ -30,6 +30,7 @@ mod solver_ellipsoids;
 mod solver_parties;
 mod solver_projected_sgd;
 mod solver_smooth_progress;
+mod tables;
 
 /// A file that is named nowhere would not be compiled, and its tests would silently not run.
 #[test]

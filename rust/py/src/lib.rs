@@ -19,6 +19,7 @@ mod records;
 mod shards;
 mod smooth;
 mod subsampled;
+mod tables;
 mod uncopyable;
 
 use pyo3::exceptions::{PyAttributeError, PyOSError};
@@ -111,6 +112,7 @@ fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     records::register(m)?;
     shards::register(m)?;
     smooth::register(m)?;
+    tables::register(m)?;
     crammer_singer::register(m)?;
     Ok(())
 }
