@@ -530,11 +530,8 @@ def plan_noise(
     >>> plan.descent.n_steps, plan.decision.drowned
     (100, False)
     """
-    if not isinstance(estimator, PLANNABLE):
-        raise TypeError(
-            f"estimator: got {type(estimator).__name__}, expected PrivateLinearSVC, "
-            "PrivateKernelSVC, ObjectivePerturbationSVC or OutputPerturbationSVC"
-        )
+    accepted = f"one of {', '.join(kind.__name__ for kind in PLANNABLE)}"
+    check.check_type("estimator", estimator, PLANNABLE, accepted)
     n_features = check.check_integer("n_features", n_features, 1)
     if n_samples is not None:
         n_samples = check.check_integer("n_samples", n_samples, 1)

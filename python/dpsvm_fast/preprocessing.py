@@ -569,10 +569,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     def plan(self, facts: Facts) -> SumPlan:
         """The whole budget for the second moments."""
         known, k = facts.n_features, self.n_components
-        if known is not None and k is not None and k > known:
-            raise InvalidParameterError.of(
-                "n_components", got=k, accepted=f"at most {known}, the number of features"
-            )
+        if known is not None and k is not None:
+            check.check_integer("n_components", k, 1, known)
         if known is not None and self.centre is not None and self.centre.size != known:
             raise InvalidParameterError(
                 f"centre: got {self.centre.size} numbers, expected {known}, one for each feature"
@@ -1337,8 +1335,7 @@ MOST_PIXELS = 1 << 12
 
 def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
     """Two or three lengths: of an image, or of its cells."""
-    if not isinstance(value, (list, tuple, np.ndarray)):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected two or three whole numbers")
+    check.check_type(name, value, (list, tuple, np.ndarray), "two or three whole numbers")
     lengths = tuple(check.check_integer(name, length, 1, MOST_PIXELS) for length in value)
     if len(lengths) not in (2, 3):
         raise InvalidParameterError(f"{name}: got {len(lengths)} numbers, expected two or three")
@@ -1576,11 +1573,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         )
         # Memory that is lacking for the frequencies is lacking now.
         features.map()
-        return {
-            "_features": features,
-            "seed_": features.seed,
-            "structure_": features.structure,
-        }
+        return {"_features": features, "seed_": features.seed, "structure_": features.structure}
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Features of rows.

@@ -26,11 +26,10 @@ pytest.importorskip("click")
 
 import click
 
-from dpsvm_fast.cli.app import COMMANDS, app
+from dpsvm_fast.cli.app import NAMES, app
 from dpsvm_fast.cli.screen import CommandError, Screen, guarded
 
 PLAN = ["plan", "--delta=1e-5", "--features=4", "--classes=3"]
-NAMES = [entry.name for entry in COMMANDS]
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

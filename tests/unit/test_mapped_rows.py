@@ -10,7 +10,7 @@ import pytest
 from sklearn.base import clone
 
 import dpsvm_fast as dp
-from dpsvm_fast.data.executors import Centred, PreparedRows, Recipe, Transformed
+from dpsvm_fast.data.executors import Change, PreparedRows, Recipe
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap
 
 N = 301
@@ -29,8 +29,8 @@ def prepared(X: Any, changes: str, n_threads: int) -> Any:
     """Rows as a descent sums them."""
     d = X.shape[1]
     rng = np.random.default_rng(d)
-    centre = Centred(0.1 * rng.normal(size=d))
-    matrix = Transformed(rng.normal(size=(d, d)))
+    centre = Change("centre", 0.1 * rng.normal(size=d))
+    matrix = Change("transform", rng.normal(size=(d, d)))
     chosen = {"none": (), "centred": (centre,), "whitened": (matrix,), "both": (centre, matrix)}
     recipe = Recipe(
         n_features=d,

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import click
 
@@ -22,39 +22,31 @@ from dpsvm_fast.cli.screen import CommandError, Interrupted, ReaderLeft, guarded
 PROGRAM = "dpsvm-fast"
 
 
-class Entry(NamedTuple):
-    """A command as the list of commands shows it."""
-
-    name: str
-    part: str
-    does: str
-
-
-TRY, BEFORE, TRAIN, USE, AFTER, SPEED = (
-    "To try it",
-    "Before any data are touched",
-    "Train",
-    "Use a model",
-    "After: what was promised, and whether it holds",
-    "Speed",
-)
-
-COMMANDS = (
-    Entry("demo", TRY, "train on real digits at five values of epsilon"),
-    Entry("plan", BEFORE, "what noise to expect for a budget"),
-    Entry("schema", BEFORE, "check what is declared of a table, and that a file fits it"),
-    Entry("budget", BEFORE, "make a budget file, or show what was spent"),
-    Entry("fit", TRAIN, "train a private model on the rows of a file"),
-    Entry("tune", TRAIN, "choose parameters and train, within one budget"),
-    Entry("predict", USE, "label the rows of a file"),
-    Entry("evaluate", USE, "measure a model on private rows, with noise and intervals"),
-    Entry("export", USE, "write a model as an ONNX graph, for programs without Python"),
-    Entry("statement", AFTER, "say what a model promises, with a line to sign on"),
-    Entry("verify", AFTER, "recompute the epsilon and delta of a certificate or model"),
-    Entry("audit", AFTER, "try to refute what every mechanism claims"),
-    Entry("bench", SPEED, "time fits on this machine, beside scikit-learn without privacy"),
-)
-
+# What each command does, by the path of whoever answers for the data.
+COMMANDS = {
+    "To try it": {"demo": "train on real digits at five values of epsilon"},
+    "Before any data are touched": {
+        "plan": "what noise to expect for a budget",
+        "schema": "check what is declared of a table, and that a file fits it",
+        "budget": "make a budget file, or show what was spent",
+    },
+    "Train": {
+        "fit": "train a private model on the rows of a file",
+        "tune": "choose parameters and train, within one budget",
+    },
+    "Use a model": {
+        "predict": "label the rows of a file",
+        "evaluate": "measure a model on private rows, with noise and intervals",
+        "export": "write a model as an ONNX graph, for programs without Python",
+    },
+    "After: what was promised, and whether it holds": {
+        "statement": "say what a model promises, with a line to sign on",
+        "verify": "recompute the epsilon and delta of a certificate or model",
+        "audit": "try to refute what every mechanism claims",
+    },
+    "Speed": {"bench": "time fits on this machine, beside scikit-learn without privacy"},
+}
+NAMES = tuple(name for part in COMMANDS.values() for name in part)
 
 # Modules of commands that share one.
 HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {
@@ -139,7 +131,7 @@ def _project(words: list[str], options: Iterable[str]) -> dict[str, Any]:
     try:
         record: Any = read_record(path)
         record = record if path == PROJECT else record["tool"][TABLE]
-        check_keys("", record, tuple(entry.name for entry in COMMANDS))
+        check_keys("", record, NAMES)
         for word in words:
             record = record.get(word, {})
             if not isinstance(record, dict):
@@ -193,11 +185,11 @@ class App(Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the help text."""
-        return [entry.name for entry in COMMANDS]
+        return list(NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in NAMES:
             return None
         module = importlib.import_module(f"dpsvm_fast.cli.{HOMES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
@@ -206,10 +198,9 @@ class App(Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands part by part, without importing them."""
-        for part in dict.fromkeys(entry.part for entry in COMMANDS):
-            rows = [(entry.name, entry.does) for entry in COMMANDS if entry.part == part]
+        for part, commands in COMMANDS.items():
             with formatter.section(part):
-                formatter.write_dl(rows, col_max=12)
+                formatter.write_dl(list(commands.items()), col_max=12)
 
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
         """Read the command line; the help text is printed meanwhile."""

@@ -213,11 +213,7 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
         "spent_epsilon": ledger.total()[0],
         "remaining_epsilon": ledger.remaining(),
         "periods": [
-            {
-                "period": name,
-                "spent_epsilon": own.total()[0],
-                "remaining_epsilon": own.remaining(),
-            }
+            {"period": name, "spent_epsilon": own.total()[0], "remaining_epsilon": own.remaining()}
             for name, own in ((name, ledger.for_periods(name)) for name in ledger.periods)
         ],
         "spends": [spend.to_dict() for spend in ledger.history],

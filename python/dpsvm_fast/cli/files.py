@@ -76,9 +76,7 @@ class Draft:
 
 @contextmanager
 def reserved(
-    *paths: Path | None,
-    force: bool,
-    inputs: Sequence[Path | None] = (),
+    *paths: Path | None, force: bool, inputs: Sequence[Path | None] = ()
 ) -> Iterator[list[Draft]]:
     """Prove that files can be written, and hold a place beside each; what is not used is removed.
 

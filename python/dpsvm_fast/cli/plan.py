@@ -117,33 +117,26 @@ ADJACENCIES = ("add_remove", "replace_one")
 @option("--data-norm", Real(0.0), "Bound of the rows' L2 norm.", default=1.0, show_default=False)
 @option("--plot", FILE, f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
 @pass_screen
-def plan_command(
-    screen: Screen,
-    *,
-    epsilon: Sequence[Sequence[float]],
-    model: str | None,
-    kernel: str | None,
-    samples: int | None,
-    plot: Path | None,
-    schema: Path | None,
-    **settings: Any,
-) -> None:
+def plan_command(screen: Screen, **options: Any) -> None:
     """Say what noise to expect, before any data are touched and any budget is spent.
 
     Everything it needs is public: how many features and classes there are, and the budget. A
     category of a schema is a feature.
     """
-    settings |= _shape(schema, settings["features"], settings["classes"])
-    chosen = model or (LINEAR if kernel is None else KERNEL)
-    _check_settings(chosen, kernel, settings)
+    samples, plot = options["samples"], options["plot"]
+    for name, declared in _declared(options["schema"]).items():
+        options[name] = _one_size(name, options, declared)
+    _check_settings(options)
     checked_plot("--plot", plot)
-    epsilons = dict.fromkeys(each for several in epsilon for each in several)
+    epsilons = dict.fromkeys(each for several in options["epsilon"] for each in several)
     with reserved(plot, force=True) as drafts:
-        plans = [_planned(chosen, each, kernel, samples, settings) for each in epsilons]
+        plans = [_planned(each, options) for each in epsilons]
         if plot is not None and any(plan.decision is None for plan in plans):
             raise CommandError("--plot needs --samples: the number of rows decides the noise")
         for draft in drafts:
-            draw(draft, lambda ax: _display(plans, ax))
+            from dpsvm_fast.plotting.displays import NoisePlanDisplay
+
+            draw(draft, NoisePlanDisplay(plans=plans).plot)
     record: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
     screen.result(record | ({} if plot is None else {"plot": str(plot)}))
     if len(plans) == 1:
@@ -154,107 +147,84 @@ def plan_command(
         _side_by_side(screen, plans)
     if plot is not None:
         screen.say(f"\nPlot: {plot}")
-    if samples is not None and settings["delta"] * samples >= 1.0:
+    if samples is not None and options["delta"] * samples >= 1.0:
         screen.note(
-            f"warning: --delta: {settings['delta']:g} is not below one over {samples} rows: to "
+            f"warning: --delta: {options['delta']:g} is not below one over {samples} rows: to "
             "publish a row as it is would be allowed; choose far less"
         )
 
 
-def _shape(schema: Path | None, features: int | None, classes: int | None) -> dict[str, int]:
-    """How many features and classes there are, by options or by a schema.
+def _declared(path: Path | None) -> dict[str, int | None]:
+    """Numbers of features and classes in a schema; None for what it leaves open.
 
     Raises
     ------
-    CommandError
-        Neither says it, or they differ.
     SchemaError
         The file is no schema.
     """
-    width, labels = (None, None) if schema is None else _declared(schema)
-    return {
-        "features": _one_size("--features", features, width, schema),
-        "classes": _one_size("--classes", classes, labels, schema),
-    }
-
-
-def _declared(path: Path) -> tuple[int | None, int | None]:
-    """Numbers of features and classes in a schema; None for what it leaves open."""
+    if path is None:
+        return {"features": None, "classes": None}
     from dpsvm_fast.data import TableSchema
 
     schema = TableSchema.load(path)
     is_open = schema.all_other_columns is not None and schema.declared_width is None
     labels = None if schema.classes is None else len(schema.classes)
-    return None if is_open else schema.n_features, labels
+    return {"features": None if is_open else schema.n_features, "classes": labels}
 
 
-def _one_size(option: str, given: int | None, declared: int | None, schema: Path | None) -> int:
-    """The number that was given, which is the declared one where there is one."""
+def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
+    """The number that was given, which is the declared one where there is one.
+
+    Raises
+    ------
+    CommandError
+        Neither is there, or they differ.
+    """
+    given, schema = options[name], options["schema"]
     if given is None and declared is None:
         open_in = "" if schema is None else f", and {schema} leaves it open"
-        hint = " N, or --schema FILE where it is declared" if schema is None else " N"
-        raise CommandError(f"{option} is missing{open_in}; give {option}{hint}")
-    if given is not None and declared is not None and given != declared:
+        hint = ", or --schema FILE where it is declared" if schema is None else ""
+        raise CommandError(f"--{name} is missing{open_in}; give --{name} N{hint}")
+    if None not in (given, declared) and given != declared:
         raise CommandError(
-            f"{option}: got {given}, expected {declared}, as {schema} says, or left out"
+            f"--{name}: got {given}, expected {declared}, as {schema} says, or left out"
         )
-    size = declared if given is None else given
-    assert size is not None
-    return size
+    return given or declared or 0
 
 
-def _check_settings(model: str, kernel: str | None, settings: dict[str, Any]) -> None:
-    """Refuse options that the model has no use for."""
+def _check_settings(options: dict[str, Any]) -> None:
+    """Choose the model, and refuse options that it has no use for."""
+    kernel = options["kernel"]
+    model = options["model"] = options["model"] or (LINEAR if kernel is None else KERNEL)
     if kernel is not None and model != KERNEL:
         raise CommandError(f"--kernel: got {kernel!r}, expected none but with --model kernel")
-    if model not in (LINEAR, KERNEL):
-        return
-    for named, name, default in (("--C", "C", None), ("--data-norm", "data_norm", 1.0)):
-        if settings[name] != default:
+    for name, default in (("C", None), ("data_norm", 1.0)):
+        if model in (LINEAR, KERNEL) and options[name] != default:
             raise CommandError(
-                f"{named}: got {settings[name]!r}, expected it left out with --model {model}, "
-                "which chooses it"
+                f"--{name.replace('_', '-')}: got {options[name]!r}, expected it left out with "
+                f"--model {model}, which chooses it"
             )
 
 
-def _planned(
-    model: str,
-    epsilon: float,
-    kernel: str | None,
-    n_samples: int | None,
-    settings: dict[str, Any],
-) -> NoisePlan:
+def _planned(epsilon: float, options: dict[str, Any]) -> NoisePlan:
     """The plan of the estimator that a fit would make of these options."""
     from dpsvm_fast.planning import plan_noise
 
     own: dict[str, Any] = {}
+    model, C = options["model"], options["C"]
     if model == KERNEL:
-        own = {"kernel": kernel or "auto"}
+        own = {"kernel": options["kernel"] or "auto"}
     elif model != LINEAR:
-        C = settings["C"]
-        own = {"data_norm": settings["data_norm"], "C": "auto" if C is None else C}
-        if settings["delta"] == 0.0:
+        own = {"data_norm": options["data_norm"], "C": "auto" if C is None else C}
+        if options["delta"] == 0.0:
             own["noise"] = "gamma"
-    estimator = estimator_class(model)(
-        epsilon=epsilon,
-        delta=settings["delta"],
-        adjacency=settings["adjacency"],
-        classes=range(settings["classes"]),
-        **own,
-    )
+    own |= {"delta": options["delta"], "adjacency": options["adjacency"]}
     return plan_noise(
-        estimator,
-        settings["features"],
-        n_samples=n_samples,
-        rows_per_person=settings["rows_per_person"],
+        estimator_class(model)(epsilon=epsilon, classes=range(options["classes"]), **own),
+        options["features"],
+        n_samples=options["samples"],
+        rows_per_person=options["rows_per_person"],
     )
-
-
-def _display(plans: Sequence[NoisePlan], ax: Any) -> None:
-    """Draw plans side by side."""
-    from dpsvm_fast.plotting.displays import NoisePlanDisplay
-
-    NoisePlanDisplay.from_plans(plans, ax=ax)
 
 
 def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
@@ -266,11 +236,11 @@ def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
         f"classes{rows}; delta = {first.delta:g} ({first.adjacency})\n",
         style="bold",
     )
-    lines = [(name, [value(plan) for plan in plans]) for name, value in ROWS]
+    lines = [(line, [_cell(plan, *of) for plan in plans]) for line, *of in ROWS]
     screen.table(
         None,
         ["epsilon", *(f"{plan.epsilon:g}" for plan in plans)],
-        [[name, *cells] for name, cells in lines if any(cells)],
+        [[line, *cells] for line, cells in lines if any(cells)],
     )
     if any(plan.decision is not None and plan.decision.drowned for plan in plans):
         screen.say("Drowned: so few rows cannot lead by what the noise takes; a larger epsilon is")
@@ -279,49 +249,43 @@ def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
         screen.say("The training depends on the number of rows: give --samples.")
 
 
+def _number(plan: NoisePlan, part: str, name: str) -> str:
+    """A cell with a number of a part of the plan; empty where the plan has no such part."""
+    value = getattr(getattr(plan, part) if part else plan, name, None)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else f"{value:.4g}"
+
+
 def _whitened(plan: NoisePlan) -> str:
     """Whether, or from how many rows on."""
-    if plan.whitening is None:
-        return ""
-    if plan.whitening.whitened is None:
+    if plan.whitening is not None and plan.whitening.whitened is None:
         return f"from {plan.whitening.n_rows_needed} rows"
-    return "yes" if plan.whitening.whitened else "no"
+    return _number(plan, "whitening", "whitened")
 
 
-def _of(part: str, name: str) -> Any:
-    """A cell with a number of a part of the plan; empty where the plan has no such part."""
-
-    def cell(plan: NoisePlan) -> str:
-        value = getattr(getattr(plan, part), name, None)
-        return "" if value is None else f"{value:.4g}"
-
-    return cell
-
-
-def _drowned(plan: NoisePlan) -> str:
-    """The verdict, where there is one."""
-    if plan.decision is None or plan.decision.drowned is None:
-        return ""
-    return "yes" if plan.decision.drowned else "no"
-
-
-def _of_person(plan: NoisePlan) -> str:
-    """Epsilon of a person with several rows."""
-    return "" if plan.epsilon_of_person is None else f"{plan.epsilon_of_person:.4g}"
-
-
-ROWS: tuple[tuple[str, Any], ...] = (
-    ("epsilon of a person with that many rows", _of_person),
-    ("noise of a sum over the rows", _of("centre", "sum_deviation")),
-    ("rows are whitened", _whitened),
-    ("kernel", lambda plan: "" if plan.kernel is None else plan.kernel.kernel),
-    ("steps", _of("descent", "n_steps")),
-    ("noise of a step", _of("descent", "step_deviation")),
-    ("noise inside the objective", _of("objective", "linear_deviation")),
-    ("noise of a weight", _of("decision", "weight_deviation")),
-    ("noise of a score", _of("decision", "score_deviation")),
-    ("a lead that survives with 95 %", _of("decision", "lead")),
-    ("the most that the rows can lead by", _of("decision", "largest_lead")),
-    ("this over that", _of("decision", "room")),
-    ("drowned", _drowned),
+# Rows of the table: what they say, the part of a plan, and the number in it.
+ROWS = (
+    ("epsilon of a person with that many rows", "", "epsilon_of_person"),
+    ("noise of a sum over the rows", "centre", "sum_deviation"),
+    ("rows are whitened", "whitening", ""),
+    ("kernel", "kernel", ""),
+    ("steps", "descent", "n_steps"),
+    ("noise of a step", "descent", "step_deviation"),
+    ("noise inside the objective", "objective", "linear_deviation"),
+    ("noise of a weight", "decision", "weight_deviation"),
+    ("noise of a score", "decision", "score_deviation"),
+    ("a lead that survives with 95 %", "decision", "lead"),
+    ("the most that the rows can lead by", "decision", "largest_lead"),
+    ("this over that", "decision", "room"),
+    ("drowned", "decision", "drowned"),
 )
+
+
+def _cell(plan: NoisePlan, part: str, name: str) -> str:
+    """What a plan has in a row of the table."""
+    if part == "whitening":
+        return _whitened(plan)
+    if part == "kernel":
+        return "" if plan.kernel is None else plan.kernel.kernel
+    return _number(plan, part, name)

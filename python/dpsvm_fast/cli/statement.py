@@ -54,12 +54,7 @@ NAME, DATE = 34, 14
 @option("--key", FILE, "File with the key that a model was signed with.")
 @pass_screen
 def statement_command(
-    screen: Screen,
-    file: Path,
-    *,
-    certificate: Path | None,
-    force: bool,
-    key: Path | None,
+    screen: Screen, file: Path, *, certificate: Path | None, force: bool, key: Path | None
 ) -> None:
     """Say what a saved model promises, to whom, and under which assumptions.
 

@@ -30,12 +30,7 @@ from dpsvm_fast.certificates.events import STOPPING_LAWS
 from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
 from dpsvm_fast.cli.budget import opened_budget
 from dpsvm_fast.cli.files import Draft, certificate_text, reserved
-from dpsvm_fast.cli.predict import (
-    format_option,
-    model_and_table,
-    model_options,
-    person_option,
-)
+from dpsvm_fast.cli.predict import format_option, model_and_table, model_options, person_option
 from dpsvm_fast.cli.screen import (
     FAILED,
     FILE,
@@ -203,15 +198,6 @@ def _public_map(
 def trainer_of(estimator: Any) -> Any:
     """The estimator that makes the release; it has the statement once it is fitted."""
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-
-
-def needs_all_rows(estimator: Any) -> bool:
-    """Return whether training passes over all rows repeatedly."""
-    trainer = trainer_of(estimator)
-    if not isinstance(trainer, (PrivateLinearSVC, PrivateKernelSVC)):
-        return not isinstance(trainer, GradientPerturbationSVC)
-    pure = trainer.mechanism == "auto" and trainer.delta == 0.0
-    return pure or trainer.mechanism not in ("auto", "gradient")
 
 
 # Options of commands that read data, and what they stand for.
@@ -513,9 +499,7 @@ def training_rows(
         try:
             with screen.progress("Reading", table.n_bytes_total or None) as bar:
                 parts = table.to_partitions(
-                    folder,
-                    on_bytes=bar.advance_to,
-                    rows_per_partition=room.part(table.n_features),
+                    folder, on_bytes=bar.advance_to, rows_per_partition=room.part(table.n_features)
                 )
         except OSError as error:
             if error.filename is None or folder in Path(str(error.filename)).parents:
@@ -639,10 +623,7 @@ class AskedLedger(PrivacyLedger):
     asked = False
 
     def spend(
-        self,
-        event: PrivacyEvent | tuple[PrivacyEvent, ...],
-        label: str = "",
-        **how: Any,
+        self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "", **how: Any
     ) -> None:
         """Spend as ever."""
         self.asked = True
@@ -1065,7 +1046,7 @@ def growth_of(estimator: Any, n_features: int) -> int:
 def copies_of(estimator: Any, n_features: int) -> int:
     """Return how many copies of the rows a fit in memory holds."""
     growth = growth_of(estimator, n_features)
-    if not needs_all_rows(estimator):
+    if partitioned.sums_suffice(trainer_of(estimator)):
         return DESCENT * growth
     if isinstance(trainer_of(estimator), PrivateKernelSVC):
         # A sine and a cosine of each component.
@@ -1087,7 +1068,7 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
     for _, step in estimator.steps[:-1] if isinstance(estimator, Pipeline) else ():
         steps.append(step.fit(X))
         X = step.transform(X)
-    if needs_all_rows(estimator):
+    if not partitioned.sums_suffice(trainer_of(estimator)):
         if rows.folder is not None and not task.room.holds(
             rows.n_bytes, copies_of(estimator, n_features)
         ):

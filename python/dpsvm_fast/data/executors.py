@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +36,7 @@ from dpsvm_fast.exceptions import (
     PartitionError,
     PrivacyLeakWarning,
 )
-from dpsvm_fast.mechanisms.rows import (
-    FourierFeatures,
-    PublicMap,
-    ReleasedMap,
-    row_blocks,
-)
+from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, row_blocks
 
 # Sums over the records of a partition: exact, so that the order of partitions does not matter.
 
@@ -59,6 +54,13 @@ class Loaded(NamedTuple):
     # Ids of persons, as they came.
     ids: NDArray[Any] | None
 
+    @property
+    def counts(self) -> tuple[float, int]:
+        """Number of rows or of their weights, and number of persons."""
+        if self.owners is None:
+            return self.X.shape[0], self.X.shape[0]
+        return self.owners.total, self.owners.n_persons
+
 
 class Operation(ABC):
     """A sum over the records of a partition."""
@@ -71,28 +73,21 @@ class Operation(ABC):
         """Arrays that are added up over partitions, exactly, in any order."""
 
 
-class Count(Operation):
-    """The number of rows alone."""
-
-    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """None."""
-        return ()
-
-
+@dataclass(frozen=True, eq=False)
 class Sums(Operation):
-    """The sum of the rows."""
+    """What methods of the records return; with none of them the number of rows alone.
+
+    Parameters
+    ----------
+    methods : tuple of str
+        "sums", of multiples of 2**-20, and "gram_parts", of integers in two halves.
+    """
+
+    methods: tuple[str, ...] = ()
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """Multiples of 2**-20, which doubles add exactly."""
-        return (rows.sums(n_threads),)
-
-
-class SecondMoments(Operation):
-    """The sum of the rows' outer products with themselves."""
-
-    def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """Integers in two halves."""
-        return (rows.gram_parts(n_threads),)
+        """What doubles add exactly."""
+        return tuple(getattr(rows, method)(n_threads) for method in self.methods)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,56 +215,32 @@ class RefusedError(Exception):
     """A constant text about what was loaded."""
 
 
-class Change(Protocol):
-    """A step from one form of the records to the next, by public or released numbers."""
-
-    def apply(self, records: _core.Records, n_threads: int) -> None:
-        """Changes the records."""
-
-
 @dataclass(frozen=True, eq=False)
-class Centred:
-    """Rows less a released point."""
+class Change:
+    """A step from one form of the records to the next, by public or released numbers.
 
-    point: Array
+    Parameters
+    ----------
+    method : {"centre", "transform", "weigh", "lift"}
+        Of the records: less a released point, times a released matrix, with the weights of their
+        classes, or random features of them.
+    value : ndarray or FourierFeatures
+    stored : bool
+        Whether random features are stored.
+    """
 
-    def apply(self, records: _core.Records, n_threads: int) -> None:
-        """Changes the records."""
-        records.centre(self.point, n_threads)
-
-
-@dataclass(frozen=True, eq=False)
-class Transformed:
-    """Rows times a released matrix."""
-
-    matrix: Array
-
-    def apply(self, records: _core.Records, n_threads: int) -> None:
-        """Changes the records."""
-        records.transform(self.matrix, n_threads)
-
-
-@dataclass(frozen=True, eq=False)
-class Weighed:
-    """Rows with the weights of their classes."""
-
-    factors: Array
+    method: str
+    value: Any
+    stored: bool = False
 
     def apply(self, records: _core.Records, n_threads: int) -> None:
-        """Changes the records."""
-        records.weigh(self.factors)
-
-
-@dataclass(frozen=True, eq=False)
-class Features:
-    """Random features of the rows, of a public map."""
-
-    features: FourierFeatures
-    stored: bool
-
-    def apply(self, records: _core.Records, n_threads: int) -> None:
-        """Changes the records."""
-        records.lift(self.features.map(), self.stored, n_threads)
+        """Change the records."""
+        if self.method == "weigh":
+            records.weigh(self.value)
+        elif self.method == "lift":
+            records.lift(self.value.map(), self.stored, n_threads)
+        else:
+            getattr(records, self.method)(self.value, n_threads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -521,7 +492,7 @@ def _share(
                 own = loaded(loader, recipe)
                 if own.X.shape[0] == 0:
                     return Share()
-                n_rows, n_persons = counts_of(own)
+                n_rows, n_persons = own.counts
                 if operation.raw:
                     of = operation.digests(own.ids) if isinstance(operation, Persons) else None
                     parts = operation.parts(own, partition, n_threads)
@@ -549,13 +520,6 @@ def unsummed(partition: int, error: Exception) -> Share:
     # The text of an error may quote data, the name of its type does not.
     kind = type(error).__name__
     return Share(failure=(partition, f"its records could not be summed: {kind}"))
-
-
-def counts_of(rows: Loaded) -> tuple[float, int]:
-    """Number of rows or of their weights, and number of persons."""
-    if rows.owners is None:
-        return rows.X.shape[0], rows.X.shape[0]
-    return rows.owners.total, rows.owners.n_persons
 
 
 def loaded(loader: Loader, recipe: Recipe) -> Loaded:
@@ -653,7 +617,7 @@ class RecordFile:
             self.owners.touch(mode=0o600, exist_ok=False)
             with self.owners.open("wb") as file:
                 np.savez(file, rows.owners.persons, rows.owners.weights)
-        n_rows, n_persons = counts_of(rows)
+        n_rows, n_persons = rows.counts
         self.n_partitions += 1
         self.n_stored += records.n_rows
         self.n_rows, self.n_persons = self.n_rows + n_rows, self.n_persons + n_persons
@@ -679,10 +643,10 @@ def _released(recipe: Recipe) -> ReleasedMap | None:
     """All changes as one map: lengths in between cancel."""
     centre = matrix = None
     for change in recipe.changes:
-        if isinstance(change, Centred):
-            centre = change.point
-        elif isinstance(change, Transformed):
-            own = change.matrix
+        if change.method == "centre":
+            centre = change.value
+        elif change.method == "transform":
+            own = change.value
             matrix = own if matrix is None else _core.row_products(own, matrix, 1)
     return ReleasedMap(centre, matrix) if recipe.changes else None
 
@@ -714,25 +678,6 @@ POLL = 1.0
 ATTEMPTS = 5
 
 
-class Executor(Protocol):
-    """Runs one operation over all partitions."""
-
-    # What a statement says about where the sums were made.
-    caveats: tuple[str, ...]
-
-    def run(self, recipe: Recipe, operation: Operation) -> Share:
-        """Exact sums over all partitions."""
-
-    def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
-        """Map and store rows for good where that is wanted; how records are made from now on.
-
-        Several partitions may be summed ``together`` where all rows are.
-        """
-
-    def close(self) -> None:
-        """Drops all records, and stops what still runs."""
-
-
 class LocalExecutor:
     """Runs one partition after another in this process.
 
@@ -750,12 +695,7 @@ class LocalExecutor:
     caveats: tuple[str, ...] = ()
 
     def __init__(
-        self,
-        loaders: Sequence[Loader],
-        n_threads: int,
-        *,
-        resident: int,
-        scratch: Path | None,
+        self, loaders: Sequence[Loader], n_threads: int, *, resident: int, scratch: Path | None
     ) -> None:
         self._loaders, self._scratch = list(loaders), scratch
         self._n_threads, self._n_resident = n_threads, min(resident, len(self._loaders))
@@ -781,16 +721,17 @@ class LocalExecutor:
         return total
 
     def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
-        """Map and store rows where that is wanted, and they are as large as the rows.
+        """Map and store rows where that is wanted; how records are made from now on.
+
+        Several partitions may be summed ``together`` where all rows are.
 
         Raises
         ------
         PartitionError
             A partition holds something else than was declared, or cannot be written.
         """
-        weighed = tuple(one for one in recipe.changes if isinstance(one, Weighed))
-        kinds = (Centred, Transformed, Weighed)
-        simple = all(isinstance(change, kinds) for change in recipe.changes)
+        weighed = tuple(one for one in recipe.changes if one.method == "weigh")
+        simple = all(change.method != "lift" for change in recipe.changes)
         if self._scratch is None or not simple or recipe.sparse or recipe.public is None:
             return recipe
         found: list[Loader] = [PreparedRows(one, recipe, self._n_threads) for one in self._loaders]
@@ -1030,6 +971,9 @@ def _release(futures: list[Any]) -> None:
 def _itself(value: Any) -> Any:
     """What is kept on a worker, and made again where it is lost."""
     return value
+
+
+Executor = LocalExecutor | ClusterExecutor
 
 
 def _check_client(client: Any) -> str:

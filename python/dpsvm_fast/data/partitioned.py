@@ -16,23 +16,18 @@ from dpsvm_fast import _core
 from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.data.executors import (
-    Centred,
+    Change,
     ClassCounts,
     ClusterExecutor,
-    Count,
     DescentStep,
     Executor,
-    Features,
     LocalExecutor,
     Moments,
     Operation,
     Persons,
     Recipe,
-    SecondMoments,
     Share,
     Sums,
-    Transformed,
-    Weighed,
 )
 from dpsvm_fast.data.partitions import Partitions
 from dpsvm_fast.estimators.fit import private_fit
@@ -189,7 +184,7 @@ class ShardedRows:
                     "(Partitions.from_loaders(..., n_rows=...)): with adjacency='replace_one' it "
                     "is public, and accountant='last_iterate' needs it before the budget is spent"
                 )
-            self._records.run(Count())
+            self.parts(self._records.recipe, Sums())
         assert self._n_rows is not None
         return self._n_persons if self._public_number and self._owned else self._n_rows
 
@@ -205,7 +200,7 @@ class ShardedRows:
     def weigh(self, records: ShardedRecords) -> None:
         """Give rows the weights of their classes."""
         if self._factors is not None:
-            records.change(Weighed(self._factors))
+            records.change(Change("weigh", self._factors))
 
     def records(self, public: PublicMap) -> ShardedRecords:
         """Return a stand-in for the records of the mapped rows."""
@@ -223,7 +218,7 @@ class ShardedRows:
 
     def lift(self, records: ShardedRecords, features: FourierFeatures, *, stored: bool) -> None:
         """Replace records by random features of them, drawn where the rows are."""
-        records.change(Features(features, stored))
+        records.change(Change("lift", features, stored))
 
     def descend(
         self,
@@ -233,8 +228,30 @@ class ShardedRows:
         source: _core.NoiseSource,
         n_steps: int,
     ) -> None:
-        """Take steps on records: sums there, noise here."""
-        records.descend(descent, options, source, n_steps)
+        """Steps of a descent on records: sums there, noise here.
+
+        Parameters
+        ----------
+        records : ShardedRecords
+        descent : Descent
+            Its state is moved on.
+        options : dict
+            What it was made with.
+        source : NoiseSource
+            Never leaves this process.
+        n_steps : int
+        """
+        # Batches are drawn for each partition, sums over all rows are one.
+        together = options["sampling_rate"] == 1.0
+        records.recipe = self.executor.stored(records.recipe, together=together)
+        run = descent.shards(source, n_steps)
+        for step in range(n_steps):
+            operation = DescentStep(options, run.weights, run.key, step)
+            (total,) = self.parts(records.recipe, operation)
+            run.advance(total)
+            # Both numbers are public. Steps that do not move are not told.
+            if self.on_step is not None and options["learning_rate"] > 0.0:
+                self.on_step(step + 1, n_steps)
 
     def parts(self, recipe: Recipe, operation: Operation) -> tuple[NDArray[Any], ...]:
         """Sums over all partitions. Private."""
@@ -271,62 +288,29 @@ class ShardedRecords:
     """
 
     def __init__(self, rows: ShardedRows, recipe: Recipe) -> None:
-        self._rows, self._recipe = rows, recipe
-
-    def run(self, operation: Operation) -> tuple[NDArray[Any], ...]:
-        """Sums over all records. Private."""
-        return self._rows.parts(self._recipe, operation)
+        self._rows, self.recipe = rows, recipe
 
     def sums(self, n_threads: int) -> Array:
         """The sum of the rows."""
-        return np.asarray(self.run(Sums())[0])
+        return np.asarray(self._rows.parts(self.recipe, Sums(("sums",)))[0])
 
     def gram(self, n_threads: int) -> Array:
         """The sum of the rows' outer products with themselves."""
-        return _core.Records.gram_from_parts(self.run(SecondMoments())[0])
+        (parts,) = self._rows.parts(self.recipe, Sums(("gram_parts",)))
+        return _core.Records.gram_from_parts(parts)
 
     def centre(self, point: Array, n_threads: int) -> None:
         """Moves the rows by a released point."""
-        self.change(Centred(point))
+        self.change(Change("centre", point))
 
     def transform(self, matrix: Array, n_threads: int) -> None:
         """Multiplies the rows by a released matrix."""
-        self.change(Transformed(matrix))
+        self.change(Change("transform", matrix))
 
-    def change(self, change: Any) -> None:
+    def change(self, change: Change) -> None:
         """Map the rows once more."""
-        changes = (*self._recipe.changes, change)
-        self._recipe = dataclasses.replace(self._recipe, changes=changes)
-
-    def descend(
-        self,
-        descent: _core.Descent,
-        options: dict[str, Any],
-        source: _core.NoiseSource,
-        n_steps: int,
-    ) -> None:
-        """Steps of a descent: sums there, noise here.
-
-        Parameters
-        ----------
-        descent : Descent
-            Its state is moved on.
-        options : dict
-            What it was made with.
-        source : NoiseSource
-            Never leaves this process.
-        n_steps : int
-        """
-        # Batches are drawn for each partition, sums over all rows are one.
-        together = options["sampling_rate"] == 1.0
-        self._recipe = self._rows.executor.stored(self._recipe, together=together)
-        run = descent.shards(source, n_steps)
-        for step in range(n_steps):
-            (total,) = self.run(DescentStep(options, run.weights, run.key, step))
-            run.advance(total)
-            # Both numbers are public. Steps that do not move are not told.
-            if self._rows.on_step is not None and options["learning_rate"] > 0.0:
-                self._rows.on_step(step + 1, n_steps)
+        changes = (*self.recipe.changes, change)
+        self.recipe = dataclasses.replace(self.recipe, changes=changes)
 
 
 CLASSIFIERS = (PrivateLinearSVC, PrivateKernelSVC, GradientPerturbationSVC)
@@ -467,6 +451,14 @@ def fit(
     return estimator
 
 
+def sums_suffice(estimator: Any) -> bool:
+    """Return whether an estimator learns from rows by sums over parts of them."""
+    if not isinstance(estimator, CLASSIFIERS):
+        return isinstance(estimator, TRANSFORMERS)
+    mechanism = getattr(estimator, "mechanism", "gradient")
+    return mechanism == "gradient" or (mechanism == "auto" and estimator.delta > 0.0)
+
+
 def _check_kind(estimator: object, partitions: object) -> None:
     """Refuse what cannot be fitted from sums over partitions."""
     name = type(estimator).__name__
@@ -475,12 +467,9 @@ def _check_kind(estimator: object, partitions: object) -> None:
         accepted = ", ".join(kind.__name__ for kind in (*CLASSIFIERS, *TRANSFORMERS))
         reason = WHOLE if private else f"expected one of {accepted}"
         raise TypeError(f"estimator: got {name}; {reason}")
-    if not isinstance(partitions, Partitions):
-        raise TypeError(
-            f"partitions: got {type(partitions).__name__}, expected a Partitions, for example "
-            "Partitions.from_arrays(X, y)"
-        )
-    if isinstance(estimator, CLASSIFIERS) and not partitions.labelled:
+    accepted = "a Partitions, for example Partitions.from_arrays(X, y)"
+    given: Partitions = check.check_type("partitions", partitions, Partitions, accepted)
+    if isinstance(estimator, CLASSIFIERS) and not given.labelled:
         raise InvalidParameterError("partitions: got rows without labels, expected labels")
 
 
@@ -492,8 +481,6 @@ def _check_settings(estimator: Any, partitions: Partitions) -> None:
         raise InvalidParameterError(
             "classes: got None, expected the public label set; it is not read from partitions"
         )
-    trainer = getattr(estimator, "mechanism", "gradient")
-    if trainer == "auto":
-        trainer = "gradient" if estimator.delta > 0.0 else "objective"
-    if trainer != "gradient":
-        raise InvalidParameterError(f"mechanism: got {trainer!r}, expected 'gradient': {WHOLE}")
+    if not sums_suffice(estimator):
+        got = estimator.mechanism
+        raise InvalidParameterError(f"mechanism: got {got!r}, expected 'gradient': {WHOLE}")

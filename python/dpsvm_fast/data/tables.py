@@ -574,8 +574,7 @@ def open_table(
     >>> [str(label) for label in y]
     ['low', 'high']
     """
-    if not isinstance(schema, TableSchema):
-        raise TypeError(f"schema: got {type(schema).__name__}, expected a TableSchema")
+    check.check_type("schema", schema, TableSchema, "a TableSchema")
     labelled = check.check_bool("labelled", labelled)
     owned = check.check_bool("owners", owners)
     room = check.check_integer("max_memory", max_memory, LEAST_ROOM)

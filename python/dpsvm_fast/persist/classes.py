@@ -58,12 +58,7 @@ from dpsvm_fast.federated.classifier import FederatedLinearSVC
 from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.losses import WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
-from dpsvm_fast.mechanisms.rows import (
-    KERNELS,
-    MOST_COLUMNS,
-    MOST_COMPONENTS,
-    FourierFeatures,
-)
+from dpsvm_fast.mechanisms.rows import KERNELS, MOST_COLUMNS, MOST_COMPONENTS, FourierFeatures
 from dpsvm_fast.model_selection import ConstantClassifier, PrivateGridSearch
 from dpsvm_fast.persist.values import (
     LABEL_TYPES,
@@ -554,10 +549,7 @@ def _components(facts: Facts) -> tuple[int]:
     return (facts["n_components_"],)
 
 
-FEATURES: Entries = {
-    "n_features_in_": N_FEATURES,
-    "feature_names_in_": FEATURE_NAMES,
-}
+FEATURES: Entries = {"n_features_in_": N_FEATURES, "feature_names_in_": FEATURE_NAMES}
 
 WEIGHTS: Entries = {
     "coef_": numbers(lambda facts: (_rows(facts), _columns(facts))),

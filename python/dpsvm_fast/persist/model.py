@@ -242,10 +242,7 @@ def _columns_from(
         if not all(type(column) in (str, int) for column in many):
             raise ModelFormatError(f"{where}[{shown(name)}]: expected names or positions")
         parts.append((name, read(name, one, chosen=bool(many)), columns))
-    return {
-        "transformers": parts,
-        "remainder": read("remainder", record["remainder"], chosen=True),
-    }
+    return {"transformers": parts, "remainder": read("remainder", record["remainder"], chosen=True)}
 
 
 def _blank(X: Any, width: int) -> Any:

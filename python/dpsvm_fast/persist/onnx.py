@@ -30,11 +30,7 @@ from dpsvm_fast.data.encoder import SchemaEncoder, known_schema
 from dpsvm_fast.data.schema import Column
 from dpsvm_fast.estimators.base import PrivateLinearClassifier
 from dpsvm_fast.estimators.gaussian_margin import EllipsoidClassifier
-from dpsvm_fast.estimators.inputs import (
-    FEATURE_FACTS,
-    broadcast_bounds,
-    checked_bounds,
-)
+from dpsvm_fast.estimators.inputs import FEATURE_FACTS, broadcast_bounds, checked_bounds
 from dpsvm_fast.estimators.linear import PipelineClassifier
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.files import write_bytes

@@ -568,10 +568,7 @@ class PrivacyProfileDisplay(Display):
 
     @classmethod
     def from_statement(
-        cls,
-        statement: Statement,
-        *,
-        ax: Axes | None = None,
+        cls, statement: Statement, *, ax: Axes | None = None
     ) -> PrivacyProfileDisplay:
         """Draw the profile of a statement's events; costs no budget.
 
@@ -1129,9 +1126,7 @@ class EvaluationDisplay(Display):
     """
 
     def __init__(self, *, evaluation: Evaluation) -> None:
-        if not isinstance(evaluation, Evaluation):
-            got = type(evaluation).__name__
-            raise TypeError(f"evaluation: got {got}, expected what evaluate() returns")
+        check_type("evaluation", evaluation, Evaluation, "what evaluate() returns")
         self.evaluation = evaluation
 
     @classmethod
