@@ -151,7 +151,7 @@ def test_the_budget_is_asked_first_and_charged_before_anything_is_loaded() -> No
             InvalidParameterError,
             "mechanism: got 'output', expected 'gradient'",
         ),
-        (PrivateLinearSVC(classes=[0, 1], delta=0.0), InvalidParameterError, "got 'objective'"),
+        (PrivateLinearSVC(classes=[0, 1], delta=0.0), InvalidParameterError, "got 'auto'"),
         (PrivateLinearSVC(-1.0, classes=[0, 1]), InvalidParameterError, "epsilon"),
     ],
 )
