@@ -20,10 +20,9 @@ from scipy.special import expit
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
-from dpsvm_fast.certificates.words import EVALUATED
+from dpsvm_fast.certificates import Occasion, PrivacyEvent, PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
-from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit, promise_facts
+from dpsvm_fast.estimators.fit import PrivateEstimator, occasion_of, private_fit
 from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import checked_groups, encoded_labels
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -525,7 +524,7 @@ class EvaluationPlan(Plan):
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """What is promised; ``occasion`` holds the fields that are about the evaluation."""
-        return PrivacyStatement.made(
+        return PrivacyStatement(
             mechanism="private_evaluation",
             loss="none",
             adjacency=self.adjacency,
@@ -776,18 +775,10 @@ class PrivateEvaluation(PrivateEstimator):
         outcomes = codes == (predicted if place is None else place)
         return {"scores": scores, "outcomes": outcomes.astype(np.int64)}
 
-    def _occasion(self, reasons: tuple[str, ...]) -> dict[str, Any]:
+    def _occasion(self) -> Occasion:
         """What the statement says about these rows, beside the plan."""
         names = [one.name for one in fields(self) if one.name != "ledger"]
-        found = promise_facts(
-            self._rests_on,
-            names,
-            adjacency=self.adjacency,
-            labels="given",
-            seeded=self.random_state is not None,
-            reasons=reasons,
-        )
-        return found | {"assumed_public": (*found["assumed_public"], EVALUATED)}
+        return occasion_of(self, names, labels="given")
 
     def _attributes(self, plan: EvaluationPlan, released: dict[str, Any]) -> dict[str, Any]:
         """Fields of an `Evaluation`."""

@@ -32,7 +32,6 @@ from dpsvm_fast.certificates import (
     PrivacyStatement,
     SelectionStatement,
 )
-from dpsvm_fast.certificates.words import FUNCTION, SAME_ROWS, STEPS_PUBLIC
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.rounding import add_up, mul_down
@@ -144,7 +143,7 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
         delta=check_delta(delta),
         adjacency=statements[0].adjacency,
         steps=steps,
-        assumptions=(SAME_ROWS, STEPS_PUBLIC, *_of_functions(leaves)),
+        functions=tuple(str(leaf) for leaf in leaves if leaf.maps_by_function),
         library_version=_core.build_info()["version"],
     )
     _warn_of_leaks(steps)
@@ -282,11 +281,6 @@ def _described(leaf: Step) -> PipelineStep:
         statement=leaf.statement,
         learned=leaf.role == "learned",
     )
-
-
-def _of_functions(leaves: list[Step]) -> tuple[str, ...]:
-    """What has to be assumed of functions that nobody can look into."""
-    return tuple(FUNCTION.format(step=leaf) for leaf in leaves if leaf.maps_by_function)
 
 
 def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:

@@ -406,7 +406,8 @@ CATALOGUE = (
         "the rounding of one party for records that lie with several",
         (
             Edit(
-                'return min(self.group_size, self.n_users) if self.unit == "person" else 1',
+                'return min(self.spec.group_size, self.spec.n_users) if self.spec.unit == "person" '
+                "else 1",
                 "return 1",
             ),
         ),
@@ -538,7 +539,7 @@ CATALOGUE = (
                 "for name in record.periods:",
             ),
         ),
-        ("test_snapshots_keep_periods_and_older_copies_name_their_version",),
+        ("test_snapshots_keep_periods",),
     ),
     Mutant(
         "model scaled to the sphere",

@@ -22,8 +22,7 @@ from dpsvm_fast.certificates import (
     SecureRound,
     Sensitivity,
 )
-from dpsvm_fast.certificates.statement import caveats_of
-from dpsvm_fast.certificates.words import AGREED, summed_over_parties
+from dpsvm_fast.certificates.words import summed_over_parties
 
 __all__ = ["FEDERATED", "federated_statement"]
 
@@ -172,8 +171,6 @@ def made(
         epsilon=claimed,
         delta=up(composed_delta(events, claimed)),
         local_epsilon=None,
-        assumed_public=AGREED,
-        caveats=caveats_of(trust, weighting),
         library_version="0",
     )
     if not rounds:

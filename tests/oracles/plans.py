@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast.certificates import PrivacyStatement
-from dpsvm_fast.certificates.words import fit_assumptions
+from dpsvm_fast.certificates import Occasion, PrivacyStatement
 from dpsvm_fast.estimators.inputs import ArrayRows
 
 
@@ -27,9 +26,9 @@ class PlainRows(ArrayRows):
 
 def promised(plan: Any, **facts: Any) -> PrivacyStatement:
     """The statement of a plan about a fit with given classes, by an operating system's noise."""
-    assumed = fit_assumptions("data_norm", (), plan.adjacency, labels="given")
+    occasion = Occasion(parameter="data_norm", labels="given")
     found: PrivacyStatement = plan.statement(
-        **{"library_version": "1", "assumed_public": assumed} | facts
+        **{"library_version": "1", "occasion": occasion} | facts
     )
     return found
 

@@ -79,7 +79,8 @@ def with_events(document: dict[str, Any]) -> dict[str, Any]:
         followed = Statement.read(document).to_dict()
     except (TypeError, ValueError):
         return document
-    changed = {name: followed[name] for name in ("events", "theorem") if name in followed}
+    derived = Statement.members()[document["format"]].DERIVED
+    changed = {name: followed[name] for name in derived}
     if "steps" in document:
         changed["steps"] = [
             step | {"statement": step["statement"] and with_events(step["statement"])}

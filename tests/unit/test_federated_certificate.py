@@ -28,14 +28,7 @@ from dpsvm_fast.certificates import (
     SecureRound,
     ZCDPEvent,
 )
-from dpsvm_fast.certificates.statement import (
-    COMPUTATIONAL_CAVEAT,
-    PASSIVE_CAVEAT,
-    SIZES_CAVEAT,
-    TRUSTED_CAVEAT,
-    caveats_of,
-)
-from dpsvm_fast.certificates.words import SAME_ROWS, STEPS_PUBLIC
+from dpsvm_fast.certificates.words import summed_over_parties
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import FederatedSpec, simulate
 from dpsvm_fast.federated.classifier import statement_of
@@ -85,19 +78,17 @@ def test_events_are_those_of_the_sums_and_of_the_parties(kind: str) -> None:
 
 
 def test_caveats_belong_to_the_kind_of_trust() -> None:
-    secure, trusted = (caveats_of(trust, "users") for trust in ("secure_sum", "trusted_curator"))
-    assert {PASSIVE_CAVEAT, COMPUTATIONAL_CAVEAT} <= set(secure)
-    assert TRUSTED_CAVEAT in trusted
-    assert not {PASSIVE_CAVEAT, COMPUTATIONAL_CAVEAT} & set(trusted)
-    assert SIZES_CAVEAT in caveats_of("secure_sum", "records")
-    assert SIZES_CAVEAT not in secure
+    secure, trusted = (federated_statement(kind) for kind in ("helmet", "helmet curator"))
+    assert {"passive_server", "computational"} <= set(secure.uncovered)
+    assert "trusted_curator" in trusted.uncovered
+    assert not {"passive_server", "computational"} & set(trusted.uncovered)
+    for made in (secure, trusted):
+        assert ("sizes_of_parties" in made.uncovered) == (made.weighting == "records")
 
 
 # --- what is refused when it is made --------------------------------------------------------------
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("helmet", {"caveats": ()}, "caveats"),
-    ("helmet", {"caveats": caveats_of("trusted_curator", "records")}, "caveats"),
     ("helmet", {"threshold": None}, "threshold"),
     ("helmet curator", {"threshold": 12}, "threshold"),
     ("helmet", {"group_size": 2}, "group_size"),
@@ -108,7 +99,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("helmet", {"rounds": ()}, "rounds|sensitivity|local_epsilon"),
     ("helmet", {"sensitivity": None}, "sensitivity"),
     ("helmet", {"n_scores": None}, "n_scores"),
-    ("helmet", {"random_source": "seed"}, "seeded"),
     ("helmet", {"n_users": 2**18 + 1}, "n_users"),
     ("helmet", {"honest_fraction": 0.0}, "honest_fraction"),
     ("helmet", {"max_dropout": 1.0}, "max_dropout"),
@@ -208,7 +198,8 @@ def a_group_like_a_record(s: FederatedStatement) -> FederatedStatement:
 
 def weights_forgotten(s: FederatedStatement) -> FederatedStatement:
     """Models weighted by records, sensitivity of unweighted ones."""
-    return restated(s, weighting="records", caveats=caveats_of(s.trust, "records"))
+    what = summed_over_parties("model", "records")
+    return restated(s, weighting="records", rounds=(replace(s.rounds[0], what=what),))
 
 
 def no_sqrt_two(s: FederatedStatement) -> FederatedStatement:
@@ -424,7 +415,6 @@ def test_in_a_pipeline_it_counts_like_any_other() -> None:
         delta=1e-6,
         adjacency="replace_one",
         steps=(step, replace(step, name="again")),
-        assumptions=(SAME_ROWS, STEPS_PUBLIC),
         library_version="0",
     )
     assert whole.events == events

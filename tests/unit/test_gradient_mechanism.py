@@ -322,7 +322,7 @@ def test_a_statement_about_several_calls() -> None:
     plan = mechanism(n_steps=10)
     first = promised(plan)
     second = mechanism(n_steps=10, continues=first)
-    found = promised(second, not_private_reasons=("a reason",), random_source="seed")
+    found = promised(second, random_source="seed")
     assert found.parts == (plan.noise.part, second.noise.part)
     assert found.events == plan.events + second.events
     assert found.epsilon == composed_epsilon(found.events, 1e-6)
@@ -331,7 +331,7 @@ def test_a_statement_about_several_calls() -> None:
     assert gaussian_delta(found.epsilon, 1.0 / mu) == pytest.approx(1e-6, rel=1e-6)
     third = promised(mechanism(n_steps=10, continues=found))
     assert len(third.parts) == 3
-    assert third.not_private_reasons == ("a reason",)
+    assert third.not_private_reasons == found.not_private_reasons != ()
     assert third.epsilon > found.epsilon
     with pytest.raises(InvalidParameterError, match="epsilon"):
         promised(mechanism(epsilon=9000.0, continues=promised(mechanism(epsilon=9000.0))))

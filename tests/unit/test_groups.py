@@ -534,7 +534,6 @@ def test_statements_say_what_is_protected() -> None:
                     PipelineStep(name=str(i), estimator="PrivateCenter", statement=statement)
                     for i, statement in enumerate((row, person))
                 ),
-                assumptions=(),
                 library_version="0",
             )
 

@@ -137,15 +137,15 @@ def test_odd_weights_are_refused(tmp_path: Path, value: Any, words: str) -> None
     [
         (("epsilon",), 0.1, "epsilon is 0.1 in the certificate of the fit and 1.0"),
         (("delta",), 1e-9, "delta"),
-        (("adjacency",), "replace_one", "events"),
+        (("adjacency",), "replace_one", "assumed_public"),
         (("private",), False, "private"),
         (("mechanism",), "objective_perturbation", "another mechanism"),
         (("loss",), "huber", "loss|caveats"),
         (("noise", "shape"), [3, 40], "n_weights|noisy numbers"),
         (("noise", "sigma"), 1e-3, "events"),
         (("events", 0, "sigma"), 1e3, "events"),
-        (("version",), 4, "newer release"),
-        (("version",), 1, "expected 3"),
+        (("version",), 5, "newer release"),
+        (("version",), 1, "expected 4"),
     ],
     ids=lambda value: str(value) if isinstance(value, tuple) else "",
 )

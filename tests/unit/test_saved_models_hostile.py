@@ -92,7 +92,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    document = document_of("output", tmp_path) | {"version": 4, "something": "new"}
+    document = document_of("output", tmp_path) | {"version": 5, "something": "new"}
     assert_refused(rewritten(tmp_path / "model.json", document), "newer")
 
 

@@ -32,8 +32,9 @@ from dpsvm_fast.certificates import (
     certificate_schema,
 )
 from dpsvm_fast.certificates.statement import FORMATS
+from dpsvm_fast.certificates.words import MECHANISMS
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.verification.releases import MECHANISMS
+from dpsvm_fast.verification.releases import PARTS
 from oracles.statements import MAKERS, statement_of
 from oracles.tampering import with_events
 
@@ -56,7 +57,7 @@ DESCRIBED: dict[str, Any] = {
         *(certificates.Sensitivity, certificates.Noise, certificates.ObjectiveNoise),
         *(certificates.Descent, certificates.LastIterate, certificates.ReleasePart),
         *(certificates.SelectionNoise, certificates.Stopping, certificates.PipelineStep),
-        certificates.SecureRound,
+        *(certificates.SecureRound, certificates.Occasion),
     )
 }
 # Of a statement: what is written only where it is there.
@@ -93,18 +94,19 @@ def test_schema_and_class_have_the_same_fields(name: str) -> None:
     assert set(schema["properties"]) == own | set(kind.head()) | set(kind.DERIVED)
     assert schema["additionalProperties"] is False
     optional = set(OPTIONAL) if kind is PrivacyStatement else set()
-    optional |= {"factor"} if kind is certificates.ReleasePart else set()
+    optional |= {name for name, own in kind.kinds().items() if own.left_out}
     assert set(schema["required"]) == set(schema["properties"]) - optional
 
 
 def test_the_schemas_describe_these_and_no_others() -> None:
-    assert {name for name in WHOLE if not name.startswith("words.")} == set(DESCRIBED)
+    assert set(WHOLE) == set(DESCRIBED)
 
 
 def test_the_tables_of_events_and_mechanisms_are_those_of_the_library() -> None:
     tags = {WHOLE[kind.__name__]["properties"]["type"]["const"] for kind in map(type, EVENTS)}
     assert tags == set(PrivacyEvent.members())
-    assert set(WHOLE["words.mechanism"]["enum"]) == set(MECHANISMS)
+    solved = {"output_perturbation", "objective_perturbation"}
+    assert set(MECHANISMS) == solved | set(PARTS)
 
 
 def described_fields(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -144,7 +146,10 @@ RELATED = {
     *("delta", "extra_regularization", "regularization", "private", "not_private_reasons"),
     *("unit", "adjacency", "exact", "sigma", "noise_multiplier", "sensitivity", "random_source"),
     *("steps", "learned", "statement", "parts", "objective", "n_releases", "epsilon", "events"),
-    *("assumed_public", "assumptions", "theorem"),
+    *("assumed_public", "assumptions", "theorem", "protected", "what", "loss", "mechanism"),
+    # Of facts about the fit: sentences follow from them.
+    *("occasion", "parameter", "parameters", "labels", "assumed", "functions", "feature_seed"),
+    *("periods", "learned", "uncovered", "cluster", "reasons", "reserved"),
     # Of a search: as many branches as candidates, and a choice that costs at most 1e4.
     *("branches", "candidates", "rate", "relation_factor"),
     # Of sums over parties: distances that add up to less than 1, matrices with a norm of theirs.
@@ -252,7 +257,7 @@ def test_unknown_and_missing_fields_and_other_versions_are_refused_by_both(
             if name in OPTIONAL or name == "format":
                 continue
             assert refused(less), (path, name)
-    for version in (0, 1, 2, 4, "3", None, True):
+    for version in (0, 1, 2, 3, 5, "4", None, True):
         assert refused(document | {"version": version}), version
 
 

@@ -83,8 +83,7 @@ def test_pretending_that_the_search_was_one_fit_is_caught() -> None:
         ("refit", (3,)),
         ("library_version", 3),
         ("random_source", "dice"),
-        ("random_source", "seed"),
-        ("caveats", 3),
+        ("occasion", 3),
     ],
 )  # fmt: skip
 def test_fields_are_checked(field: str, value: Any) -> None:

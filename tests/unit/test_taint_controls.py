@@ -101,7 +101,7 @@ class Represents(Leaky):
 
 class States(Leaky):
     def leak(self, X: Any, y: Any) -> None:
-        object.__setattr__(self.privacy_, "assumed_public", (f"{len(y)} rows",))
+        object.__setattr__(self.privacy_, "library_version", f"{len(y)} rows")
 
 
 class Labels(Leaky):

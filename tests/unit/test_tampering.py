@@ -26,13 +26,9 @@ Kind = tuple[str, str]
 Document = dict[str, Any]
 
 STATED = "verify prints it as stated by the maker and not checked"
-ORDER = "the order of sentences; none can be dropped that follows from the numbers"
 # A field of a certificate, or of what is inside, on which the promise does not rest, and why not.
 INERT = {
     "library_version": STATED,
-    "assumed_public": ORDER,
-    "assumptions": ORDER,
-    "caveats": ORDER,
     "candidates": STATED,
     "estimator": "a label of a step",
     "name": "a label of a step",
@@ -64,6 +60,10 @@ def excuse(document: Document, change: Change) -> str | None:
     federated = str(inside(document, path).get("format")).endswith("federated_certificate")
     if federated and (reason := excuse_of_parties(document, change)) is not None:
         return reason
+    if {"occasion", "functions"} & set(path):
+        return STATED
+    if (field, name) == ("sampler", "floating_point"):
+        return "a weaker promise, which says so in its caveats"
     decides = plain(path).endswith(("parts.name", "reserved.name", "rounds.name"))
     if field in INERT and not decides:
         return INERT[field]

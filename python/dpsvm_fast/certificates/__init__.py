@@ -24,6 +24,7 @@ from dpsvm_fast.certificates.releases import (
 )
 from dpsvm_fast.certificates.statement import (
     FederatedStatement,
+    Occasion,
     PipelineStatement,
     PipelineStep,
     PrivacyStatement,
@@ -45,6 +46,7 @@ __all__ = [
     "Noise",
     "ObjectiveEvent",
     "ObjectiveNoise",
+    "Occasion",
     "ParallelEvent",
     "PipelineStatement",
     "PipelineStep",

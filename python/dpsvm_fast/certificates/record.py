@@ -184,13 +184,6 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Words:
-    """A text of which a list says what it may be: reading accepts others, ``verify`` does not."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class Pattern:
     """Regular expression of a text."""
 
@@ -294,20 +287,16 @@ class _Text(_Kind):
 
     def __init__(self, facts: tuple[Any, ...]) -> None:
         self.options = _fact(facts, Options, Options()).options
-        self.words = _fact(facts, Words, Words("")).name
-        # Words are free texts with something in them.
-        self.pattern = _fact(facts, Pattern, Pattern(r"\S" if self.words else "")).pattern
+        self.pattern = _fact(facts, Pattern, Pattern("")).pattern
 
     def check(self, name: str, value: object) -> Any:
         if self.options:
             return check_option(name, value, self.options)
         if not re.search(self.pattern, check_type(name, value, str, "a string")):
-            raise InvalidParameterError(f"{name}: expected a string that is not empty")
+            raise InvalidParameterError(f"{name}: expected a string that matches {self.pattern}")
         return value
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
-        if self.words:
-            return {"$ref": f"#/$defs/words.{self.words}"}
         if self.options:
             return {"type": "string", "enum": list(self.options)}
         return {"type": "string"} | ({"pattern": self.pattern} if self.pattern else {})

@@ -42,9 +42,10 @@ from dpsvm_fast.certificates.record import (
     Range,
     Record,
     Share,
+    Text,
     Unit,
-    Words,
 )
+from dpsvm_fast.certificates.words import PARTS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_down, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.validation import check_integer
@@ -350,8 +351,8 @@ class ReleasePart(Record):
         in the one after, and so on. Empty where a record is in all sums alike.
     """
 
-    name: Annotated[str, Words("part")]
-    what: Annotated[str, Words("what")]
+    name: Annotated[str, Options(*PARTS)]
+    what: Text
     distribution: Distribution
     sampler: Sampler
     clip_norm: Annotated[Positive, SUMMED]
@@ -548,7 +549,7 @@ class SecureRound(Record):
     """
 
     name: Annotated[str, Options(*ROUNDS)]
-    what: Annotated[str, Words("federated_what")]
+    what: Text
     size: Annotated[int, Range(1, MOST_NUMBERS), COUNT]
     clip_norm: Annotated[Positive, Unit("feature squared")] | None = None
     exact: Annotated[Positive, NUMBER]

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from dpsvm_fast.certificates.events import (
     STOPPING_LAWS,
@@ -32,6 +32,7 @@ from dpsvm_fast.certificates.record import (
     Adjacency,
     Delta,
     Epsilon,
+    Kind,
     LeftOut,
     NonNegative,
     OpenProbability,
@@ -44,7 +45,6 @@ from dpsvm_fast.certificates.record import (
     Text,
     Unit,
     Without,
-    Words,
     definition_of,
     read_json,
 )
@@ -73,48 +73,117 @@ from dpsvm_fast.certificates.render import (
     prose,
 )
 from dpsvm_fast.certificates.words import (
+    AGREED,
+    ASSUMED,
     CAVEATS,
-    FLOATING_POINT_CAVEAT,
+    CLASSES_GIVEN,
+    CLASSES_READ,
+    CLASSES_REASON,
+    EVALUATED,
+    FEATURES,
+    FUNCTION,
+    LEARNED_REASON,
+    LOSSES,
+    MECHANISMS,
+    PARAMETERS,
     PERIODS,
     PERSONS,
     PROTECTED,
+    RANDOM_FEATURES,
     ROWS,
     SAME_PERIOD,
+    SAME_ROWS,
+    SEED_REASON,
+    STEPS_PUBLIC,
     UNITS,
     federated_theorem_of,
-    federated_word_problems,
-    matches,
-    needed_caveats,
-    pattern_of,
-    pipeline_word_problems,
-    schema_words,
-    selection_word_problems,
-    statement_word_problems,
+    summed,
+    summed_alike,
+    summed_over_parties,
     theorem_of,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import fraction_up
 from dpsvm_fast.validation import check_option
 
-StatementKind = TypeVar("StatementKind", bound="Statement")
+Own = TypeVar("Own", bound="ReleaseStatement")
 Source = Annotated[str, Options("operating_system", "seed")]
 Events = tuple[PrivacyEvent, ...]
 ACCOUNTANT = "dpsvm_fast.accounting"
+# How steps of pipelines are named: by their names down to it, and their class.
+StepTitle = Annotated[str, Pattern(r"^.+ \([A-Za-z0-9_]+\)$")]
+Period = Annotated[str, Pattern(r"^[A-Za-z0-9._:+/-]+$")]
+Unseen = Annotated[str, Options("floating_point", "precision", "max_iter")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Occasion(Record):
+    """Facts about a fit on which its promise rests, and which no number in it tells.
+
+    Parameters
+    ----------
+    parameter : {"data_norm", "bounds", "param_grid", "model"}
+        The public parameter on which the sensitivity rests; "model" of an evaluation.
+    parameters : tuple of str
+        The other ones.
+    labels : {"given", "read"} or None
+        Where the label set came from; None where no labels are read.
+    assumed : tuple of {"class_weights", "declared", "start"}
+        What else counts as public.
+    functions : tuple of str
+        Steps whose function has to map every row by itself.
+    feature_seed : int or None
+        Public seed of random features.
+    periods : tuple of str
+        The only periods whose rows a ledger was charged for.
+    learned : tuple of str
+        Steps that learned from the rows without privacy.
+    uncovered : tuple of {"floating_point", "precision", "max_iter"}
+        Names of caveats that do not follow from the numbers.
+    cluster : str or None
+        Protocol of a cluster whose machines summed the rows.
+    """
+
+    parameter: Annotated[str, Options("data_norm", "bounds", "param_grid", "model")]
+    parameters: tuple[Annotated[str, Pattern(r"^[A-Za-z0-9_]+$")], ...] = ()
+    labels: Annotated[str, Options("given", "read")] | None = None
+    assumed: Annotated[tuple[Annotated[str, Options(*ASSUMED)], ...], LeftOut()] = ()
+    functions: Annotated[tuple[StepTitle, ...], LeftOut()] = ()
+    feature_seed: Annotated[int, Range(0)] | None = None
+    periods: Annotated[tuple[Period, ...], LeftOut()] = ()
+    learned: Annotated[tuple[StepTitle, ...], LeftOut()] = ()
+    uncovered: Annotated[tuple[Unseen, ...], LeftOut()] = ()
+    cluster: Annotated[str, Pattern("^[a-z0-9+_-]{1,20}$")] | None = None
+
+    def joined(self, before: Occasion) -> Occasion:
+        """Return what two fits on the same records rest on together."""
+        names = ("assumed", "functions", "periods", "learned", "uncovered")
+        both = {name: (*getattr(before, name), *getattr(self, name)) for name in names}
+        labels = "read" if "read" in (before.labels, self.labels) else self.labels
+        whole: dict[str, Any] = {
+            name: tuple(dict.fromkeys(values)) for name, values in both.items()
+        }
+        return replace(self, labels=labels, cluster=before.cluster or self.cluster, **whole)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Statement(Record):
     """Privacy statement of a release. Print it for prose; ``to_json`` gives the certificate."""
 
     tag_field: ClassVar[str] = "format"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
     DERIVED: ClassVar[tuple[str, ...]] = ("private",)
 
+    epsilon: Epsilon
+    delta: Delta
+    adjacency: Adjacency
+    library_version: Text
+
     if TYPE_CHECKING:
-        epsilon: float
-        delta: float
-        adjacency: str
-        unit: str
-        library_version: str
+
+        @property
+        def unit(self) -> str:
+            """What neighbouring data sets differ in."""
 
         @property
         def events(self) -> Events:
@@ -133,8 +202,13 @@ class Statement(Record):
             """On what the promise rests."""
 
         @property
-        def caveats(self) -> tuple[str, ...]:
-            """What the guarantee does not cover."""
+        def uncovered(self) -> tuple[str, ...]:
+            """Names of the caveats."""
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the guarantee does not cover."""
+        return tuple(CAVEATS[name] for name in self.uncovered)
 
     @property
     def private(self) -> bool:
@@ -144,25 +218,6 @@ class Statement(Record):
     def _repr_html_(self) -> str:
         """Prose in notebooks."""
         return notebook(str(self))
-
-    def of_unit(self: StatementKind, unit: str) -> StatementKind:
-        """Return the statement of the same releases for neighbours that differ in ``unit``."""
-        if unit == self.unit:
-            return self
-        assumed = tuple(PERSONS if text == ROWS else text for text in self.assumed_public)
-        changed: Any = self
-        return cast("StatementKind", replace(changed, unit=unit, assumed_public=assumed))
-
-    def of_periods(self: StatementKind, periods: tuple[str, ...]) -> StatementKind:
-        """Return the statement of a release that a ledger was charged for on these periods."""
-        if not periods:
-            return self
-        text = PERIODS.format(periods=", ".join(periods))
-        if self.adjacency == "replace_one":
-            text += SAME_PERIOD
-        changed: Any = self
-        assumed = tuple(dict.fromkeys((*self.assumed_public, text)))
-        return cast("StatementKind", replace(changed, assumed_public=assumed))
 
     def for_group(
         self, size: int, *, delta: float | None = None, epsilon: float | None = None
@@ -212,61 +267,136 @@ class Statement(Record):
         return price.composed_epsilon(self.events, delta, group_size=size), delta
 
     @classmethod
-    def from_dict(cls: type[StatementKind], record: Mapping[str, Any]) -> StatementKind:
+    def from_dict(cls: type[Kind], record: Mapping[str, Any]) -> Kind:
         """Read what ``to_dict`` wrote.
 
         Raises
         ------
         TypeError, InvalidParameterError
             Another format or version, missing or unknown fields, a field outside its range, or
-            words that neither follow from the numbers nor are written by this library.
+            words that do not follow from the other fields.
         """
-        statement = cls.read(record)
+        statement: Any = cls.read(record)
         for problem in statement.word_problems(record):
             raise InvalidParameterError(problem)
-        return statement
+        found: Kind = statement
+        return found
 
     def derived_problems(self, record: Mapping[str, Any]) -> list[str]:
-        """Say what of ``private`` alone does not follow; words are asked by ``word_problems``."""
-        return [] if record["private"] is self.private else ["private: expected no reason if true"]
+        """Say nothing: a certificate is read whatever its words say, and then they are asked."""
+        return []
 
     def word_problems(self, record: Mapping[str, Any]) -> list[str]:
-        """Say which words of a record do not follow, and are on no list.
+        """Say which words of a record do not follow.
 
         Parameters
         ----------
         record : mapping
             What this statement was read from.
         """
-        return [*super().derived_problems(record), *self._own_word_problems(record)]
-
-    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
-        """Say the same of the words of the fields."""
-        raise NotImplementedError
+        return super().derived_problems(record)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacyStatement(Statement):
+class ReleaseStatement(Statement):
+    """Base of what one fit, or one search, promises about all that it released."""
+
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("private", "protected", "assumed_public", "caveats", "not_private_reasons"),
+    )
+
+    occasion: Occasion
+    random_source: Source = "operating_system"
+    unit: Annotated[str, Options(*UNITS[:2])] = "row"
+
+    @property
+    def protected(self) -> str:
+        """What the data sets that are compared differ in."""
+        return PROTECTED[self.unit]
+
+    @property
+    def assumed_public(self) -> tuple[str, ...]:
+        """On what the promise rests, and what must not come from the data."""
+        facts = self.occasion
+        names = f" ({', '.join(facts.parameters)})" if facts.parameters else ""
+        counted = self.adjacency == "replace_one"
+        found = [PARAMETERS.format(parameter=facts.parameter, names=names), FEATURES]
+        if counted:
+            found.append(ROWS if self.unit == "row" else PERSONS)
+        if facts.labels is not None:
+            found.append(CLASSES_GIVEN if facts.labels == "given" else CLASSES_READ)
+        if facts.parameter == "model":
+            found.append(EVALUATED)
+        found += [FUNCTION.format(step=step) for step in facts.functions]
+        found += [ASSUMED[name] for name in facts.assumed]
+        if facts.feature_seed is not None:
+            found.append(RANDOM_FEATURES.format(seed=facts.feature_seed))
+        if facts.periods:
+            text = PERIODS.format(periods=", ".join(facts.periods))
+            found.append(text + (SAME_PERIOD if counted else ""))
+        return tuple(found)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What the guarantee does not cover."""
+        protocol = self.occasion.cluster
+        return tuple(CAVEATS[name].format(protocol=protocol) for name in self.uncovered)
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """Names of the caveats."""
+        clusters = () if self.occasion.cluster is None else ("cluster",)
+        return tuple(dict.fromkeys((*self._follows(), *self.occasion.uncovered, *clusters)))
+
+    def _follows(self) -> tuple[str, ...]:
+        """Names of the caveats that follow from the numbers."""
+        raise NotImplementedError
+
+    @property
+    def not_private_reasons(self) -> tuple[str, ...]:
+        """Reasons why the guarantee does not hold; empty if it does."""
+        return (
+            *(CLASSES_REASON,) * (self.occasion.labels == "read"),
+            *(SEED_REASON,) * (self.random_source == "seed"),
+            *(f"{step} {LEARNED_REASON}" for step in self.occasion.learned),
+        )
+
+    def in_private(self: Own) -> Own:
+        """Return what would be promised without the reasons why it is not."""
+        labels = self.occasion.labels and "given"
+        occasion = replace(self.occasion, labels=labels, learned=())
+        return replace(self, occasion=occasion, random_source="operating_system")
+
+    def of_unit(self: Own, unit: str) -> Own:
+        """Return the statement of the same releases for neighbours that differ in ``unit``."""
+        return self if unit == self.unit else replace(self, unit=unit)
+
+    def of_periods(self: Own, periods: tuple[str, ...]) -> Own:
+        """Return the statement of a release that a ledger was charged for on these periods."""
+        together = tuple(dict.fromkeys((*self.occasion.periods, *periods)))
+        return replace(self, occasion=replace(self.occasion, periods=together))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyStatement(ReleaseStatement):
     """Privacy statement of one fit. Print it for prose; ``to_json`` gives the certificate.
 
     Parameters
     ----------
+    epsilon : float in (0, 1e4]
+    delta : float in [0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    library_version : str
+    occasion : Occasion
+        Facts on which the promise rests beside the numbers.
+    random_source : {"operating_system", "seed"}
+    unit : {"row", "person"}
+        What neighbouring data sets differ in: one row, or all rows of one person.
     mechanism : str
         Name of the mechanism, for example ``"output_perturbation"``.
     loss : str
-    adjacency : {"add_remove", "replace_one"}
     sensitivity, noise : Sensitivity, Noise or None
         About noise added to weights; both None where all noise is that of ``parts``.
-    epsilon : float in (0, 1e4]
-    delta : float in [0, 1)
-    assumed_public : tuple of str
-        Settings on which the promise rests and which must not come from the data.
-    caveats : tuple of str
-        What the promise does not cover.
-    library_version : str
-    random_source : {"operating_system", "seed"}
-    not_private_reasons : tuple of str
-        Why the release is not private after all; empty when it is.
     objective : ObjectiveNoise or None
         The noise inside the objective, where there is one; then ``sensitivity`` and ``noise`` are
         about the noise added to the weights, and ``epsilon`` and ``delta`` are of both together.
@@ -278,15 +408,12 @@ class PrivacyStatement(Statement):
         and ``delta`` are of everything together.
     reserved : tuple of ReleasePart
         Noisy sums that were paid for and not taken, as a released number decided.
-    unit : {"row", "person"}
-        What neighbouring data sets differ in: one row, or all rows of one person.
 
     Raises
     ------
     TypeError, InvalidParameterError
-        A field of another type or outside its range; a seed without a reason; floating-point
-        noise without its caveat; minimisers said to coincide without noise in the objective;
-        no noise at all; delta = 0 with Gaussian noise.
+        A field of another type or outside its range; minimisers said to coincide without noise in
+        the objective; no noise at all; delta = 0 with Gaussian noise.
 
     Notes
     -----
@@ -295,31 +422,16 @@ class PrivacyStatement(Statement):
     """
 
     tag: ClassVar[str] = "dpsvm_fast.certificate"
-    DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem", "protected", "events")
+    DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem", "events")
 
-    mechanism: Annotated[str, Words("mechanism")]
-    loss: Annotated[str, Words("loss")]
-    adjacency: Adjacency
+    mechanism: Annotated[str, Options(*MECHANISMS)]
+    loss: Annotated[str, Options(*LOSSES, "none")]
     sensitivity: Annotated[Sensitivity | None, LeftOut()] = None
     noise: Annotated[Noise | None, LeftOut()] = None
-    epsilon: Epsilon
-    delta: Delta
-    assumed_public: tuple[Annotated[str, Words("assumed_public")], ...]
-    caveats: tuple[Annotated[str, Words("caveat")], ...]
-    library_version: Text
-    random_source: Source = "operating_system"
-    not_private_reasons: tuple[Annotated[str, Words("reason")], ...] = ()
     objective: Annotated[ObjectiveNoise | None, LeftOut()] = None
     descent: Annotated[Descent | None, LeftOut()] = None
     parts: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
     reserved: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
-    unit: Annotated[str, Options(*UNITS[:2])] = "row"
-
-    @classmethod
-    def made(cls, *, caveats: tuple[str, ...] = (), **fields: Any) -> PrivacyStatement:
-        """Return the statement with the caveats that follow from its numbers, and then others."""
-        bare = cls(caveats=(FLOATING_POINT_CAVEAT,), **fields)
-        return replace(bare, caveats=tuple(dict.fromkeys((*needed_caveats(bare), *caveats))))
 
     def check(self) -> None:
         """Refuse half a noise, no noise, and what is hidden that belongs beside the numbers."""
@@ -330,13 +442,9 @@ class PrivacyStatement(Statement):
         exact = 1.0 if self.sensitivity is None else self.sensitivity.exact
         if exact == 0.0 and self.objective is None:
             raise InvalidParameterError("exact: got 0.0, expected a number > 0 without objective")
-        _check_seed(self.random_source, private=self.private)
         noises = [part for part in (self.noise, self.objective, *self.parts) if part is not None]
         if not noises:
             raise InvalidParameterError("parts: a statement needs at least one noise source")
-        floating_point = any(part.sampler == "floating_point" for part in noises)
-        if floating_point and FLOATING_POINT_CAVEAT not in self.caveats:
-            raise InvalidParameterError("caveats: floating-point noise must bring its caveat")
         if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
             raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
         of_rows = self.descent is not None or (
@@ -347,6 +455,13 @@ class PrivacyStatement(Statement):
                 "unit: expected 'row' with noise in the objective, projected SGD or a last "
                 "iterate: these are bounds of one row's influence"
             )
+        for part in (*self.parts, *self.reserved):
+            what = summed(part.name, self.adjacency, self.mechanism)
+            if not summed_alike(what, part.what):
+                raise InvalidParameterError.of("what", got=part.what, accepted=repr(what))
+        labelled = self.loss != "none" or self.occasion.parameter == "model"
+        if labelled != (self.occasion.labels is not None):
+            raise InvalidParameterError("labels: expected where they are from, beside a loss alone")
 
     @property
     def events(self) -> Events:
@@ -359,27 +474,30 @@ class PrivacyStatement(Statement):
         return found + tuple(part.event(self.adjacency) for part in self.reserved)
 
     @property
-    def protected(self) -> Annotated[str, Words("protected")]:
+    def protected(self) -> str:
         """What the data sets that are compared differ in."""
         evaluated = self.mechanism == "private_evaluation" and self.unit == "row"
         return PROTECTED["evaluated row" if evaluated else self.unit]
 
     @property
-    def theorem(self) -> Annotated[str, Words("theorem")]:
+    def theorem(self) -> str:
         """Citation and proof page of what the numbers describe; for people."""
         return theorem_of(self)
 
-    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
-        return statement_word_problems(self)
+    def _follows(self) -> tuple[str, ...]:
+        noises = (self.noise, self.objective, *self.parts)
+        inexact = any(part is not None and part.sampler == "floating_point" for part in noises)
+        minimised = self.noise is not None and self.descent is None
+        bounded = any(part.last_iterate is not None for part in self.parts)
+        return (
+            "running_time",
+            *("precision",) * (minimised and self.loss != "crammer_singer"),
+            *("floating_point",) * inexact,
+            *("max_samples",) * (bounded and self.adjacency == "add_remove"),
+        )
 
     def __str__(self) -> str:
         return prose(self)
-
-
-def _check_seed(random_source: str, *, private: bool) -> None:
-    """Refuse a seeded release that says nothing of it."""
-    if random_source == "seed" and private:
-        raise InvalidParameterError("not_private_reasons: a seeded release must say so")
 
 
 # What a model trained across parties promises, and under which trust.
@@ -398,61 +516,6 @@ PARTY, ROW = Unit("party"), Unit("row")
 Parties = Annotated[int, Range(1, MOST_PARTIES), PARTY]
 Rows = Annotated[int, Range(1, MOST_NUMBERS), ROW]
 
-PASSIVE_CAVEAT = (
-    "The server and the parties that work with it are assumed to follow the protocol, however much "
-    "they look at. A server that deviates from it, for example one that tells parties of different "
-    "survivors or sends forged public keys, is not covered."
-)
-
-HONEST_CAVEAT = (
-    "A party counts as honest if it neither reveals nor uses its own noise. A party that looks at "
-    "the model and knows its own noise sees the model with one noise less: it has to be counted "
-    "among those that work with the server."
-)
-
-COMPUTATIONAL_CAVEAT = (
-    "The privacy is computational: it holds for observers who cannot break the key agreement, the "
-    "encryption and the masks of the secure sum. Their assumed advantage is part of delta. Whoever "
-    "records the messages and breaks them later has the single parties' noisy models."
-)
-
-TRUSTED_CAVEAT = (
-    "Whoever adds up sees the noisy contribution of every single party and is trusted not to look "
-    "at them or pass them on. The stated epsilon and delta are about the sum alone."
-)
-
-ABORT_CAVEAT = (
-    "Which parties took part, dropped out or refused, and when, is not covered: a party that fails "
-    "because of what is in its data tells that by failing."
-)
-
-TIME_CAVEAT = (
-    "How long a party computes depends on its data and is not covered: others see when its "
-    "messages arrive."
-)
-
-SIZES_CAVEAT = (
-    "How many rows a party has counts as public: data sets of the same sizes are compared. The "
-    "number is not hidden by noise."
-)
-
-
-def caveats_of(trust: str, weighting: str) -> tuple[str, ...]:
-    """Caveats that every statement of that kind must bring.
-
-    Parameters
-    ----------
-    trust : {"secure_sum", "trusted_curator"}
-    weighting : {"records", "users"}
-
-    Returns
-    -------
-    tuple of str
-    """
-    sums = (PASSIVE_CAVEAT, COMPUTATIONAL_CAVEAT) if trust == "secure_sum" else (TRUSTED_CAVEAT,)
-    sizes = (SIZES_CAVEAT,) if weighting == "records" else ()
-    return (*sums, HONEST_CAVEAT, *sizes, ABORT_CAVEAT, TIME_CAVEAT)
-
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedStatement(Statement):
@@ -460,6 +523,11 @@ class FederatedStatement(Statement):
 
     Parameters
     ----------
+    epsilon : float in (0, 1e4]
+    delta : float in (0, 1)
+        Of everything together, for whoever sees the opened sums.
+    adjacency : {"replace_one"}
+    library_version : str
     algorithm : {"dp_helmet", "fed_dpdr"}
         Which training: one sum of models, or matrices before models.
     loss : str
@@ -500,27 +568,17 @@ class FederatedStatement(Statement):
         Sums over parties with noise, in their order.
     local_events : tuple of PrivacyEvent
         What parties released with noise of their own, for the party where it costs most.
-    epsilon : float in (0, 1e4]
-    delta : float in (0, 1)
-        Of everything together, for whoever sees the opened sums.
     local_epsilon : float > 0 or None
         Epsilon, at the same delta, for somebody who sees what a single party sent before it was
         added up. None without rounds, and where it would be above 200, which says nothing.
-    assumed_public : tuple of str
-        Settings on which the promise rests and which must not come from the data.
-    caveats : tuple of str
-        What the promise does not cover; those of ``caveats_of`` at least.
-    library_version : str
     random_source : {"operating_system", "seed"}
-    not_private_reasons : tuple of str
-        Why the release is not private after all; empty when it is.
-    adjacency : {"replace_one"}
+    reasons : tuple of str
+        Why the release is not private after all, beside a seed; empty when it is.
 
     Raises
     ------
     TypeError, InvalidParameterError
-        A field of another type or outside its range; noise of no kind; a seed without a reason;
-        a caveat that is missing.
+        A field of another type or outside its range; noise of no kind.
 
     Notes
     -----
@@ -528,10 +586,10 @@ class FederatedStatement(Statement):
     """
 
     tag: ClassVar[str] = "dpsvm_fast.federated_certificate"
-    DERIVED: ClassVar[tuple[str, ...]] = ("private", "theorem")
+    DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem")
 
     algorithm: Annotated[str, Options(*ALGORITHMS)]
-    loss: Annotated[str, Words("federated_loss")]
+    loss: Annotated[str, Options(*LOSSES)]
     unit: Annotated[str, Options(*UNITS)]
     group_size: Rows = 1
     n_users: Parties
@@ -550,14 +608,10 @@ class FederatedStatement(Statement):
     max_records: Rows | None
     rounds: tuple[SecureRound, ...]
     local_events: Events
-    epsilon: Epsilon
     delta: OpenProbability
     local_epsilon: Annotated[float, Range(0.0, MOST_LOCAL, open_low=True), PRIVACY_LOSS] | None
-    assumed_public: tuple[Annotated[str, Words("federated_assumed_public")], ...]
-    caveats: tuple[Annotated[str, Words("federated_caveat")], ...]
-    library_version: Text
     random_source: Source = "operating_system"
-    not_private_reasons: tuple[Text, ...] = ()
+    reasons: Annotated[tuple[Text, ...], LeftOut()] = ()
     adjacency: Annotated[str, Options(ADJACENCY)] = ADJACENCY
 
     def check(self) -> None:
@@ -577,9 +631,35 @@ class FederatedStatement(Statement):
             raise InvalidParameterError("rounds: expected at least one, or local_events")
         # Also that both can be made of the numbers.
         _check_relation((*self.events, *self.sent_events), self.adjacency)
-        _check_seed(self.random_source, private=self.private)
-        if set(caveats_of(self.trust, self.weighting)) - set(self.caveats):
-            raise InvalidParameterError("caveats: expected those of caveats_of(trust, weighting)")
+        for part in self.rounds:
+            what = summed_over_parties(part.name, self.weighting)
+            if part.what != what:
+                raise InvalidParameterError.of("what", got=part.what, accepted=repr(what))
+
+    @property
+    def assumed_public(self) -> tuple[str, ...]:
+        """On what the promise rests, and what must not come from the data."""
+        return AGREED
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """Names of the caveats."""
+        secure = self.trust == "secure_sum"
+        return (
+            *(("passive_server", "computational") if secure else ("trusted_curator",)),
+            "honest_parties",
+            *("sizes_of_parties",) * (self.weighting == "records"),
+            *("aborts", "time_of_parties"),
+        )
+
+    @property
+    def not_private_reasons(self) -> tuple[str, ...]:
+        """Reasons why the guarantee does not hold; empty if it does."""
+        return (*self.reasons, *(SEED_REASON,) * (self.random_source == "seed"))
+
+    def in_private(self) -> FederatedStatement:
+        """Return what would be promised without the reasons why it is not."""
+        return replace(self, reasons=(), random_source="operating_system")
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -602,12 +682,9 @@ class FederatedStatement(Statement):
         }[self.unit]
 
     @property
-    def theorem(self) -> Annotated[str, Words("federated_theorem")]:
+    def theorem(self) -> str:
         """Citation and proof page of what the sums describe; for people."""
         return federated_theorem_of(self)
-
-    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
-        return federated_word_problems(self, caveats_of(self.trust, self.weighting))
 
     def __str__(self) -> str:
         return federated_prose(self)
@@ -708,7 +785,7 @@ class Stopping(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionStatement(Statement):
+class SelectionStatement(ReleaseStatement):
     r"""What a search promises, choice and released model together; ``verify`` recomputes it.
 
     Parameters
@@ -716,6 +793,12 @@ class SelectionStatement(Statement):
     epsilon : float in (0, 1e4]
     delta : float in [0, 1)
     adjacency : {"add_remove", "replace_one"}
+    library_version : str
+    occasion : Occasion
+        Facts on which the promise rests beside the numbers.
+    random_source : {"operating_system", "seed"}
+    unit : {"row", "person"}
+        What neighbouring data sets differ in.
     strategy : {"partition", "random_stopping"}
         One part of the records for each candidate and one to choose by; or the best of a random
         number of runs, each with a random candidate on all records.
@@ -729,23 +812,12 @@ class SelectionStatement(Statement):
         Of ``"random_stopping"`` alone.
     refit : tuple of PrivacyEvent
         What fitting the winner on all records costs, whichever it is; empty without a refit.
-    assumed_public : tuple of str
-        Settings on which the promise rests and which must not come from the data.
-    caveats : tuple of str
-        What the promise does not cover.
-    library_version : str
-    random_source : {"operating_system", "seed"}
-    not_private_reasons : tuple of str
-        Why the release is not private after all; empty when it is.
-    unit : {"row", "person"}
-        What neighbouring data sets differ in.
 
     Raises
     ------
     TypeError, InvalidParameterError
         A field of another type or outside its range; events of another relation; another number of
-        branches than of candidates; a choice that does not belong to the strategy; a seed without
-        a reason.
+        branches than of candidates; a choice that does not belong to the strategy.
 
     Notes
     -----
@@ -753,23 +825,12 @@ class SelectionStatement(Statement):
     """
 
     tag: ClassVar[str] = "dpsvm_fast.selection_certificate"
-    DERIVED: ClassVar[tuple[str, ...]] = ("private", "protected")
-
-    epsilon: Epsilon
-    delta: Delta
-    adjacency: Adjacency
     strategy: Annotated[str, Options(*STRATEGIES)]
     candidates: Annotated[tuple[str, ...], Range(1)]
     branches: tuple[Events, ...]
     selection: SelectionNoise
     stopping: Stopping | None
     refit: Events
-    assumed_public: tuple[Annotated[str, Words("search_assumed_public")], ...]
-    caveats: tuple[Annotated[str, Words("search_caveat")], ...]
-    library_version: Text
-    random_source: Source = "operating_system"
-    not_private_reasons: tuple[Annotated[str, Words("reason")], ...] = ()
-    unit: Annotated[str, Options(*UNITS[:2])] = "row"
 
     def check(self) -> None:
         """Refuse a choice that is not of this strategy, or over another number of candidates."""
@@ -782,12 +843,6 @@ class SelectionStatement(Statement):
                 f"branches: got {len(self.branches)}, expected one for each candidate"
             )
         _check_relation(self.events, self.adjacency)
-        _check_seed(self.random_source, private=self.private)
-
-    @property
-    def protected(self) -> Annotated[str, Words("protected")]:
-        """What the data sets that are compared differ in."""
-        return PROTECTED[self.unit]
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -796,8 +851,13 @@ class SelectionStatement(Statement):
             self.branches, self.selection, self.stopping, self.refit, self.adjacency
         )
 
-    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
-        return selection_word_problems(self)
+    def _follows(self) -> tuple[str, ...]:
+        partition = self.strategy == "partition"
+        inexact = any(event.tag == "pure" for branch in self.branches for event in branch)
+        return (
+            *(("running_time", "empty_parts") if partition else ("number_of_runs",)),
+            *("floating_point",) * inexact,
+        )
 
     def __str__(self) -> str:
         middle = (("How it follows", self._derivation()), ("Candidates", self.candidates))
@@ -859,7 +919,7 @@ def selection_events(
 # What several releases on the same private rows promise together.
 
 
-LEARNED_REASON = "was fitted on the rows without privacy; what it learned may repeat them"
+LEARNED_STEP = "was fitted on the rows without privacy; what it learned may repeat them"
 
 PIPELINE = "dpsvm_fast.pipeline_certificate"
 
@@ -917,11 +977,11 @@ class PipelineStatement(Statement):
     delta : float in [0, 1)
     adjacency : {"add_remove", "replace_one"}
         Of every step.
+    library_version : str
     steps : tuple of PipelineStep
         At least one of them with a statement.
-    assumptions : tuple of str
-        On what the composition rests, beside what the steps rest on.
-    library_version : str
+    functions : tuple of str
+        Steps whose function has to map every row by itself.
 
     Raises
     ------
@@ -936,12 +996,11 @@ class PipelineStatement(Statement):
 
     tag: ClassVar[str] = PIPELINE
 
+    DERIVED: ClassVar[tuple[str, ...]] = ("private", "assumptions")
+
     epsilon: Annotated[NonNegative, PRIVACY_LOSS]
-    delta: Delta
-    adjacency: Adjacency
     steps: Annotated[tuple[PipelineStep, ...], Range(1)]
-    assumptions: tuple[Annotated[str, Words("assumption")], ...]
-    library_version: Text
+    functions: Annotated[tuple[StepTitle, ...], LeftOut()] = ()
 
     def check(self) -> None:
         """Refuse promises of steps that do not go together."""
@@ -958,7 +1017,7 @@ class PipelineStatement(Statement):
             raise InvalidParameterError("steps: expected one unit of privacy for all of them")
 
     @property
-    def unit(self) -> str:  # type: ignore[override]
+    def unit(self) -> str:
         """What neighbouring data sets differ in: that of every step."""
         return self.statements[0].unit
 
@@ -980,13 +1039,23 @@ class PipelineStatement(Statement):
     @property
     def not_private_reasons(self) -> tuple[str, ...]:
         """Reasons why the whole is not private; empty if it is."""
-        reasons = [f"{step.title} {LEARNED_REASON}" for step in self.steps if step.learned]
+        reasons = [f"{step.title} {LEARNED_STEP}" for step in self.steps if step.learned]
         return (*reasons, *self._of_steps("not_private_reasons"))
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """On what the composition rests, beside what the steps rest on."""
+        return (SAME_ROWS, STEPS_PUBLIC, *(FUNCTION.format(step=step) for step in self.functions))
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
         """On what the promise rests and what must not come from the data."""
         return (*self.assumptions, *self._of_steps("assumed_public"))
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """Names of the caveats."""
+        return tuple(dict.fromkeys(name for s in self.statements for name in s.uncovered))
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -1002,8 +1071,9 @@ class PipelineStatement(Statement):
             for text in getattr(step.statement, field)
         )
 
-    def _own_word_problems(self, record: Mapping[str, Any]) -> list[str]:
-        found = pipeline_word_problems(self)
+    def word_problems(self, record: Mapping[str, Any]) -> list[str]:
+        """Say which words of a record, and of the steps in it, do not follow."""
+        found = super().word_problems(record)
         for step, written in zip(self.steps, record["steps"], strict=True):
             if step.statement is not None:
                 inside = step.statement.word_problems(written["statement"])
@@ -1026,25 +1096,6 @@ class PipelineStatement(Statement):
             "No privacy is promised for the whole. The noise of its private steps has the size "
             f"that would give {bound}."
         )
-
-
-CAVEAT_NAMES = CAVEATS | {
-    "passive_server": PASSIVE_CAVEAT,
-    "honest_parties": HONEST_CAVEAT,
-    "computational": COMPUTATIONAL_CAVEAT,
-    "trusted_curator": TRUSTED_CAVEAT,
-    "aborts": ABORT_CAVEAT,
-    "time_of_parties": TIME_CAVEAT,
-    "sizes_of_parties": SIZES_CAVEAT,
-}
-
-
-def caveat_names(statement: Statement) -> tuple[str, ...]:
-    """Return short names of what a statement does not cover."""
-    named = CAVEAT_NAMES.items()
-    return tuple(
-        name for name, text in named if any(matches(own, text) for own in statement.caveats)
-    )
 
 
 # Certificates of every kind, read back as the statements that they were written from.
@@ -1218,7 +1269,7 @@ def certificate_schema(format: str | None = None) -> dict[str, Any]:
         raise InvalidParameterError.of(
             "format", got=format, accepted="one of " + ", ".join(map(repr, FORMATS)) + " or None"
         )
-    return {"$schema": DRAFT, **whole, "$defs": known | _words()}
+    return {"$schema": DRAFT, **whole, "$defs": known}
 
 
 # Every kind of certificate by its format.
@@ -1226,20 +1277,3 @@ FORMATS: dict[str, type[Record]] = {
     **Statement.members(),
     BoundCertificate.tag: BoundCertificate,
 }
-
-
-def _words() -> dict[str, Any]:
-    """What words may say: sentences as they are, and patterns of those with free words inside."""
-    both = [
-        text for trust in ("secure_sum", "trusted_curator") for text in caveats_of(trust, "records")
-    ]
-    vocabulary = schema_words() | {"federated_caveat": tuple(dict.fromkeys(both))}
-    found = {}
-    for name, sentences in vocabulary.items():
-        plain = [text for text in sentences if "{" not in text]
-        holes = [{"pattern": f"^{pattern_of(text)}$"} for text in sentences if "{" in text]
-        choice = {"enum": plain}
-        found[f"words.{name}"] = {"type": "string"} | (
-            {"anyOf": [choice, *holes]} if holes else choice
-        )
-    return found

@@ -1,22 +1,15 @@
-"""The words of certificates.
+"""The words of certificates: sentences for people, each of which follows from facts and numbers.
 
-What follows from the other fields is made here and compared; what is one of a few sentences is on a
-list; the rest is free, and ``verify`` says of it that the maker of the certificate stated it.
+They are written beside the facts, and compared with them when a certificate is read.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpsvm_fast.certificates.statement import (
-        FederatedStatement,
-        PipelineStatement,
-        PrivacyStatement,
-        SelectionStatement,
-    )
+    from dpsvm_fast.certificates.statement import FederatedStatement, PrivacyStatement
 
 
 # What data sets may differ in that a promise compares, and what is said of it.
@@ -74,7 +67,45 @@ PARTS_CAVEAT = (
     "covered."
 )
 
-# Short names, for policies.
+PASSIVE_CAVEAT = (
+    "The server and the parties that work with it are assumed to follow the protocol, however much "
+    "they look at. A server that deviates from it, for example one that tells parties of different "
+    "survivors or sends forged public keys, is not covered."
+)
+
+HONEST_CAVEAT = (
+    "A party counts as honest if it neither reveals nor uses its own noise. A party that looks at "
+    "the model and knows its own noise sees the model with one noise less: it has to be counted "
+    "among those that work with the server."
+)
+
+COMPUTATIONAL_CAVEAT = (
+    "The privacy is computational: it holds for observers who cannot break the key agreement, the "
+    "encryption and the masks of the secure sum. Their assumed advantage is part of delta. Whoever "
+    "records the messages and breaks them later has the single parties' noisy models."
+)
+
+TRUSTED_CAVEAT = (
+    "Whoever adds up sees the noisy contribution of every single party and is trusted not to look "
+    "at them or pass them on. The stated epsilon and delta are about the sum alone."
+)
+
+ABORT_CAVEAT = (
+    "Which parties took part, dropped out or refused, and when, is not covered: a party that fails "
+    "because of what is in its data tells that by failing."
+)
+
+TIME_CAVEAT = (
+    "How long a party computes depends on its data and is not covered: others see when its "
+    "messages arrive."
+)
+
+SIZES_CAVEAT = (
+    "How many rows a party has counts as public: data sets of the same sizes are compared. The "
+    "number is not hidden by noise."
+)
+
+# By the names that certificates and policies have for them.
 CAVEATS = {
     "floating_point": FLOATING_POINT_CAVEAT,
     "running_time": RUNNING_TIME_CAVEAT,
@@ -84,6 +115,13 @@ CAVEATS = {
     "cluster": CLUSTER_CAVEAT,
     "number_of_runs": RUNS_CAVEAT,
     "empty_parts": PARTS_CAVEAT,
+    "passive_server": PASSIVE_CAVEAT,
+    "honest_parties": HONEST_CAVEAT,
+    "computational": COMPUTATIONAL_CAVEAT,
+    "trusted_curator": TRUSTED_CAVEAT,
+    "aborts": ABORT_CAVEAT,
+    "time_of_parties": TIME_CAVEAT,
+    "sizes_of_parties": SIZES_CAVEAT,
 }
 
 SEED_REASON = "the noise was drawn from a seed, so whoever knows the seed can subtract it"
@@ -126,6 +164,9 @@ EVALUATED = (
 
 DECLARED = "what a DeclaredTrainer declares is what its training costs; nobody here can check that"
 
+# Of these a statement says which ones it needs.
+ASSUMED = {"class_weights": CLASS_WEIGHTS, "declared": DECLARED, "start": START}
+
 FUNCTION = "the function of {step} maps every row by itself"
 
 SAME_ROWS = (
@@ -144,17 +185,6 @@ AGREED = (
     "the number of records of every party",
     "which parties were asked",
 )
-
-# What stands for the free words inside a sentence.
-HOLES = {
-    "parameter": "(?:data_norm|bounds|param_grid|model)",
-    "names": r"(?: \([A-Za-z0-9_]+(?:, [A-Za-z0-9_]+)*\))?",
-    "seed": "[0-9]+",
-    "step": r".+ \([A-Za-z0-9_]+\)",
-    "protocol": "[a-z0-9+_-]{1,20}",
-    "count": "[2-8]",
-    "periods": "[A-Za-z0-9._:+/-]+(?:, [A-Za-z0-9._:+/-]+)*",
-}
 
 GAUSSIAN = "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the sensitivity of "
 
@@ -258,6 +288,12 @@ METRICS = (
     "squares add up to at most 1"
 )
 
+# Noisy sums of a fit, by name.
+PARTS = (
+    *("count", "classes", "centre", "anchors", "whitening", "components"),
+    *("means", "moments", "cells", "metrics", "training"),
+)
+
 CLIPPED = "the sum of the rows' clipped gradients"
 # Where the last steps tell the temperature of probabilities.
 CALIBRATED = CLIPPED + ", in the last ones of how sure and how right the weights are"
@@ -309,31 +345,6 @@ def federated_theorem_of(statement: FederatedStatement) -> str:
     return FEDERATED_OBJECTIVE if statement.sensitivity is None else FEDERATED_MODEL
 
 
-def fit_assumptions(
-    parameter: str, names: Iterable[str], adjacency: str, *, labels: str | None
-) -> tuple[str, ...]:
-    """Return what every statement about one fit assumes public.
-
-    Parameters
-    ----------
-    parameter : {"data_norm", "bounds", "param_grid", "model"}
-        The one on which the sensitivity rests.
-    names : iterable of str
-        The other parameters.
-    adjacency : {"add_remove", "replace_one"}
-    labels : {"given", "read"} or None
-        Where the label set came from; None where no labels are read.
-    """
-    listed = ", ".join(names)
-    found = [PARAMETERS.format(parameter=parameter, names=f" ({listed})" if listed else "")]
-    found.append(FEATURES)
-    if adjacency == "replace_one":
-        found.append(ROWS)
-    if labels is not None:
-        found.append(CLASSES_GIVEN if labels == "given" else CLASSES_READ)
-    return tuple(found)
-
-
 def summed(name: str, adjacency: str, mechanism: str = "") -> str:
     """Return what is summed over the rows under the name of a part; empty for an unknown name."""
     counted = adjacency == "add_remove"
@@ -353,55 +364,16 @@ def summed(name: str, adjacency: str, mechanism: str = "") -> str:
     }.get(name, "")
 
 
+def summed_alike(what: str, stated: str) -> bool:
+    """Whether a text says what is summed; of clipped gradients there are two."""
+    return stated == what or (what, stated) == (CLIPPED, CALIBRATED)
+
+
 def summed_over_parties(name: str, weighting: str) -> str:
     """Return what parties sum up under a name: ``"model"`` or ``"gram"``."""
     if name == "gram":
         return PARTIES_GRAM
     return PARTIES_MODEL + (WEIGHTED if weighting == "records" else "")
-
-
-def statement_word_problems(statement: PrivacyStatement) -> list[str]:
-    """Say which words of a certificate do not follow from its numbers, and are on no list."""
-    found = _none_of("mechanism", statement.mechanism, MECHANISMS)
-    found += _none_of("loss", statement.loss, (*LOSSES, "none"))
-    for part in (*statement.parts, *statement.reserved):
-        what = summed(part.name, statement.adjacency, statement.mechanism)
-        found += _none_of("what", part.what, (what, CALIBRATED) if what == CLIPPED else (what,))
-    possible = (MAX_ITER_CAVEAT, CLUSTER_CAVEAT)
-    found += _odd_sentences("caveats", statement.caveats, needed_caveats(statement), possible)
-    labels = () if statement.loss == "none" else _labels(statement)
-    if statement.mechanism == "private_evaluation":
-        labels = (CLASSES_GIVEN, EVALUATED)
-    features = (RANDOM_FEATURES,) if statement.mechanism in KERNELS else ()
-    return found + _odd_assumptions(statement, labels, features) + _odd_reasons(statement)
-
-
-def selection_word_problems(statement: SelectionStatement) -> list[str]:
-    """Say the same of a search."""
-    events = [event for branch in statement.branches for event in branch]
-    partition = statement.strategy == "partition"
-    needed: tuple[str, ...] = (RUNNING_TIME_CAVEAT, PARTS_CAVEAT) if partition else (RUNS_CAVEAT,)
-    needed += (FLOATING_POINT_CAVEAT,) * any(event.tag == "pure" for event in events)
-    possible = (FLOATING_POINT_CAVEAT, PRECISION_CAVEAT, MAX_ITER_CAVEAT)
-    found = _odd_sentences("caveats", statement.caveats, needed, possible)
-    more = (CLASS_WEIGHTS, FUNCTION, DECLARED)
-    return found + _odd_assumptions(statement, _labels(statement), more) + _odd_reasons(statement)
-
-
-def pipeline_word_problems(statement: PipelineStatement) -> list[str]:
-    """Say the same of a pipeline, without its steps."""
-    needed = (SAME_ROWS, STEPS_PUBLIC)
-    return _odd_sentences("assumptions", statement.assumptions, needed, (FUNCTION,))
-
-
-def federated_word_problems(statement: FederatedStatement, caveats: tuple[str, ...]) -> list[str]:
-    """Say the same of training across parties, which has to have ``caveats`` and no others."""
-    found = _none_of("loss", statement.loss, LOSSES)
-    for part in statement.rounds:
-        what = summed_over_parties(part.name, statement.weighting)
-        found += _none_of("what", part.what, (what, CALIBRATED) if what == CLIPPED else (what,))
-    found += _odd_sentences("caveats", statement.caveats, caveats, ())
-    return found + _odd_sentences("assumed_public", statement.assumed_public, AGREED, ())
 
 
 def stated(statement: Any, title: str = "") -> tuple[str, ...]:
@@ -438,10 +410,9 @@ def stated(statement: Any, title: str = "") -> tuple[str, ...]:
     own = getattr(statement, "assumptions", None)
     assumed = statement.assumed_public if own is None else own
     found += [f"assumed public: {text}" for text in assumed]
-    if hasattr(statement, "steps"):
-        found += [f"step {step}" for step in statement.steps]
-    else:
-        found += [f"not covered: {text}" for text in statement.caveats if _is_optional(text)]
+    found += [f"step {step}" for step in getattr(statement, "steps", ())]
+    if hasattr(statement, "occasion"):
+        found += [f"not covered: {CAVEATS[name]}" for name in statement.occasion.uncovered]
     found = [title + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in t) for t in found]
     for step in getattr(statement, "steps", ()):
         if step.statement is not None:
@@ -455,139 +426,7 @@ def _kinds(events: Iterable[Any]) -> str:
     return ", ".join(laws)
 
 
-def _is_optional(caveat: str) -> bool:
-    """Whether a caveat does not follow from numbers."""
-    return caveat in (MAX_ITER_CAVEAT, PRECISION_CAVEAT) or matches(caveat, CLUSTER_CAVEAT)
-
-
-KERNELS = ("private_kernel", "output_perturbation", "objective_perturbation")
-
 MECHANISMS = (
     *("output_perturbation", "objective_perturbation", "gradient_perturbation", "private_linear"),
     *("private_kernel", *PROVED_IN, "gaussian_margin"),
 )
-
-
-def needed_caveats(statement: PrivacyStatement) -> tuple[str, ...]:
-    """Return the caveats that a statement must have by its numbers."""
-    noises = (statement.noise, statement.objective, *statement.parts)
-    inexact = any(part is not None and part.sampler == "floating_point" for part in noises)
-    minimised = statement.noise is not None and statement.descent is None
-    bounded = any(part.last_iterate is not None for part in statement.parts)
-    return (
-        RUNNING_TIME_CAVEAT,
-        *(PRECISION_CAVEAT,) * (minimised and statement.loss != "crammer_singer"),
-        *(FLOATING_POINT_CAVEAT,) * inexact,
-        *(MAX_SAMPLES_CAVEAT,) * (bounded and statement.adjacency == "add_remove"),
-    )
-
-
-def _labels(statement: Any) -> tuple[str, ...]:
-    """Where the label set came from, as the reasons say."""
-    return (CLASSES_READ if CLASSES_REASON in statement.not_private_reasons else CLASSES_GIVEN,)
-
-
-def _odd_assumptions(statement: Any, labels: tuple[str, ...], more: tuple[str, ...]) -> list[str]:
-    """What a fit, or a search, assumes public and should not, and the other way round."""
-    counted = PERSONS if statement.unit == "person" else ROWS
-    rows = (counted,) if statement.adjacency == "replace_one" else ()
-    needed = (PARAMETERS, FEATURES, *rows, *labels)
-    periods = PERIODS + (SAME_PERIOD if rows else "")
-    possible = (*more, periods, START)
-    return _odd_sentences("assumed_public", statement.assumed_public, needed, possible)
-
-
-def _odd_reasons(statement: Any) -> list[str]:
-    """The same of the reasons for which a release is not private."""
-    needed = (SEED_REASON,) if statement.random_source == "seed" else ()
-    possible = (SEED_REASON, CLASSES_REASON, f"{{step}} {LEARNED_REASON}")
-    name = "not_private_reasons"
-    return _odd_sentences(name, statement.not_private_reasons, needed, possible)
-
-
-def _none_of(name: str, text: str, options: tuple[str, ...]) -> list[str]:
-    """Whether a word is none of a few."""
-    if text in options:
-        return []
-    accepted = " or ".join(map(repr, options))
-    return [f"{name}: got {shortened(text)!r}, expected {accepted}"]
-
-
-def _odd_sentences(
-    name: str, texts: tuple[str, ...], needed: tuple[str, ...], possible: tuple[str, ...]
-) -> list[str]:
-    """Sentences that nobody knows, that are there twice, and that are missing."""
-    known = (*needed, *possible)
-    found = [
-        f"{name}: got {shortened(text)!r}, expected sentences that dpsvm_fast writes there"
-        for text in texts
-        if not any(matches(text, sentence) for sentence in known)
-    ]
-    if len(set(texts)) < len(texts):
-        found.append(f"{name}: a sentence is there twice")
-    return found + [
-        f"{name}: the sentence {sentence!r} is missing"
-        for sentence in needed
-        if not any(matches(text, sentence) for text in texts)
-    ]
-
-
-def shortened(value: object) -> object:
-    """Return a value for a message: of a text its beginning, of a list or object its type."""
-    if isinstance(value, (list, dict)):
-        return type(value).__name__
-    return value[:200] if isinstance(value, str) else value
-
-
-def matches(text: str, sentence: str) -> bool:
-    """Whether a text is a sentence, with something in its holes."""
-    return text == sentence or re.fullmatch(pattern_of(sentence), text) is not None
-
-
-def pattern_of(sentence: str) -> str:
-    """Return the regular expression of a sentence with holes."""
-    pieces = re.split(r"\{(\w+)\}", sentence)
-    # What a pattern of a JSON schema may escape, and no more.
-    literal = [re.sub(r"([\\^$.|?*+()\[\]{}])", r"\\\1", piece) for piece in pieces]
-    return "".join(HOLES[pieces[i]] if i % 2 else text for i, text in enumerate(literal))
-
-
-def schema_words() -> dict[str, tuple[str, ...]]:
-    """Return the sentences that each field of words may have, by a name for the schemas."""
-    solvers = [law + page for law in (GAUSSIAN, GAMMA) for page in (OUTPUT_PAGE, SGD_PAGE)]
-    solvers += OBJECTIVE.values()
-    theorems = [
-        *solvers,
-        *(head + ELLIPSOIDS + own for head in ("", ANCHORS) for own in OBJECTIVE.values()),
-        *(SOLVERS + own + more for own in solvers for more in ("", RELEASES)),
-        *(SUMS, SUMS + KERNEL),
-        *(steps + more for steps in (FULL, SAMPLED, LAST) for more in ("", REPEATED)),
-        *(law + page for law in (GAUSSIAN, GAMMA) for page in dict.fromkeys(PROVED_IN.values())),
-    ]
-    names = ("count", "classes", "centre", "anchors", "whitening", "components")
-    more = ("means", "moments", "cells", "metrics")
-    every = [
-        (name, relation) for name in (*names, *more) for relation in ("add_remove", "replace_one")
-    ]
-    whats = [*(summed(*pair) for pair in every), CLIPPED, CALIBRATED, GRADIENTS]
-    assumed = (FEATURES, ROWS, PERSONS, CLASSES_READ, CLASSES_GIVEN)
-    fit = (*assumed, PERIODS, PERIODS + SAME_PERIOD, START)
-    shared = (FLOATING_POINT_CAVEAT, RUNNING_TIME_CAVEAT, PRECISION_CAVEAT, MAX_ITER_CAVEAT)
-    return {
-        "protected": tuple(PROTECTED.values()),
-        "mechanism": MECHANISMS,
-        "loss": (*LOSSES, "none"),
-        "theorem": tuple(theorems),
-        "part": (*names, *more, "training"),
-        "what": tuple(dict.fromkeys(whats)),
-        "caveat": (*shared, MAX_SAMPLES_CAVEAT, CLUSTER_CAVEAT),
-        "assumed_public": (PARAMETERS, *fit, RANDOM_FEATURES, EVALUATED),
-        "reason": (SEED_REASON, CLASSES_REASON, f"{{step}} {LEARNED_REASON}"),
-        "search_caveat": (*shared, RUNS_CAVEAT, PARTS_CAVEAT),
-        "search_assumed_public": (PARAMETERS, *fit, CLASS_WEIGHTS, FUNCTION, DECLARED),
-        "assumption": (SAME_ROWS, STEPS_PUBLIC, FUNCTION),
-        "federated_loss": LOSSES,
-        "federated_theorem": (FEDERATED_MODEL, FEDERATED_OBJECTIVE),
-        "federated_what": (PARTIES_GRAM, PARTIES_MODEL, PARTIES_MODEL + WEIGHTED),
-        "federated_assumed_public": AGREED,
-    }

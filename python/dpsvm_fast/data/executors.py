@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates.words import CLUSTER_CAVEAT
 from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import (
     Owners,
@@ -692,7 +691,7 @@ class LocalExecutor:
         Folder of the caller for mapped rows of the others.
     """
 
-    caveats: tuple[str, ...] = ()
+    cluster: str | None = None
 
     def __init__(
         self, loaders: Sequence[Loader], n_threads: int, *, resident: int, scratch: Path | None
@@ -805,7 +804,7 @@ class ClusterExecutor:
         self._recipe: tuple[Recipe, Any] | None = None
         self._n_runs = 0
         self._build = _check_client(client)
-        self.caveats: tuple[str, ...] = (CLUSTER_CAVEAT.format(protocol=_protocol(client)),)
+        self.cluster: str | None = _protocol(client)
 
     def run(self, recipe: Recipe, operation: Operation) -> Share:
         """Exact sums over all partitions.

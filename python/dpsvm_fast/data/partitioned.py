@@ -445,8 +445,8 @@ def fit(
         found = private_fit(checked, ShardedRows(executor, partitions, checked, on_step))
     finally:
         executor.close()
-    caveats = (*found["privacy_"].caveats, *executor.caveats)
-    statement = dataclasses.replace(found["privacy_"], caveats=caveats)
+    occasion = dataclasses.replace(found["privacy_"].occasion, cluster=executor.cluster)
+    statement = dataclasses.replace(found["privacy_"], occasion=occasion)
     vars(estimator).update(found | {"privacy_": statement})
     return estimator
 

@@ -18,13 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.certificates.words import (
-    CLASSES_REASON,
-    LEARNED_REASON,
-    MAX_ITER_CAVEAT,
-    SEED_REASON,
-    fit_assumptions,
-)
+from dpsvm_fast.certificates import Occasion
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, Released, linear_attributes
 from dpsvm_fast.estimators.inputs import ArrayRows, NamedBounds, check_room
 from dpsvm_fast.estimators.parameters import checked_copy, tests_of
@@ -105,21 +99,25 @@ def private_fit(
         )
     plan.check_rows(rows)
     check_room(plan.n_learned, rows.n_here * plan.n_kept)
-    reasons = not_private_reasons(estimator)
-    occasion = estimator._occasion(reasons)
+    occasion = {
+        "occasion": estimator._occasion(),
+        "library_version": _core.build_info()["version"],
+        "random_source": "operating_system" if estimator.random_state is None else "seed",
+    }
+    private = is_private(estimator)
     source = _core.NoiseSource(estimator.random_state)
     name = type(estimator).__name__
     LOG.info("%s: %s", name, plan.summary())
     if rows.verbose:
         sys.stdout.write(f"{name}: {plan.summary()}\n")
     if ledger is not None:
-        ledger.spend(plan.events, spend_label(estimator, reasons), **how)
+        ledger.spend(plan.events, spend_label(estimator, private=private), **how)
         LOG.info("%s: charged", name)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion).of_unit(facts.unit)
     if ledger is not None:
         statement = statement.of_periods(ledger.charged)
-    LOG.info("%s: released, %s", name, "NOT PRIVATE" if reasons else "private")
+    LOG.info("%s: released, %s", name, "private" if private else "NOT PRIVATE")
     return estimator._attributes(plan, released) | rows.published | {"privacy_": statement}
 
 
@@ -221,17 +219,11 @@ class PrivateEstimator(Released):
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
         """Post-processing: what is published of the numbers that a run of the plan released."""
 
-    def _occasion(self, reasons: tuple[str, ...]) -> dict[str, Any]:
-        """What the statement says about this fit, beside its plan; ``reasons`` void the promise."""
+    def _occasion(self) -> Occasion:
+        """What the statement says about this fit, beside its plan."""
         limited = getattr(self, "max_iter", None) is not None
-        return promise_facts(
-            self._rests_on,
-            tests_of(type(self)),
-            adjacency=self.adjacency,
-            labels=label_source(self),
-            seeded=self.random_state is not None,
-            reasons=reasons,
-        ) | {"caveats": (MAX_ITER_CAVEAT,) if limited else ()}
+        uncovered = ("max_iter",) if limited else ()
+        return occasion_of(self, tests_of(type(self)), label_source(self), uncovered=uncovered)
 
     def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
         """What this fit promises."""
@@ -444,15 +436,10 @@ def _is_limited(estimator: Any) -> bool:
     return any(name.split("__")[-1] == "max_iter" and value is not None for name, value in named)
 
 
-def not_private_reasons(estimator: Any) -> tuple[str, ...]:
-    """Return why a fit with these parameters is not private; reads no data."""
-    reasons = []
-    if getattr(estimator, "classes", ()) is None:
-        reasons.append(CLASSES_REASON)
-    if estimator.random_state is not None:
-        reasons.append(SEED_REASON)
-    reasons += [f"{step} {LEARNED_REASON}" for step in getattr(estimator, "learned", ())]
-    return tuple(reasons)
+def is_private(estimator: Any) -> bool:
+    """Whether a fit with these parameters is private; reads no data."""
+    read, learned = (getattr(estimator, name, ()) for name in ("classes", "learned"))
+    return not (read is None or estimator.random_state is not None or learned)
 
 
 def label_source(estimator: Any) -> str | None:
@@ -462,40 +449,24 @@ def label_source(estimator: Any) -> str | None:
     return "given" if estimator.classes is not None else "read"
 
 
-def spend_label(estimator: Any, reasons: tuple[str, ...]) -> str:
+def spend_label(estimator: Any, *, private: bool) -> str:
     """Return how a ledger lists a fit: its class, marked if no budget covers it."""
-    return f"{type(estimator).__name__}{', NOT PRIVATE' if reasons else ''}"
+    return f"{type(estimator).__name__}{'' if private else ', NOT PRIVATE'}"
 
 
-def promise_facts(
-    parameter: str,
-    names: Iterable[str],
-    *,
-    adjacency: str,
-    labels: str | None,
-    seeded: bool,
-    reasons: tuple[str, ...],
-) -> dict[str, Any]:
-    """Return the fields about one fit that every statement has.
+def occasion_of(estimator: Any, names: Iterable[str], labels: str | None, **facts: Any) -> Occasion:
+    """Return the facts about a fit on which its promise rests.
 
     Parameters
     ----------
-    parameter : str
-        The public parameter on which the sensitivity rests.
+    estimator : PrivateEstimator
     names : iterable of str
         All parameters.
-    adjacency : {"add_remove", "replace_one"}
     labels : {"given", "read"} or None
         Where the label set came from; None where no labels are read.
-    seeded : bool
-        Whether the noise follows from a seed.
-    reasons : tuple of str
-        Why it is not private.
+    **facts
+        Other fields.
     """
-    others = (name for name in names if name not in (parameter, *WITHOUT_WEIGHT))
-    return {
-        "library_version": _core.build_info()["version"],
-        "random_source": "seed" if seeded else "operating_system",
-        "assumed_public": fit_assumptions(parameter, others, adjacency, labels=labels),
-        "not_private_reasons": reasons,
-    }
+    parameter = estimator._rests_on
+    others = tuple(name for name in names if name not in (parameter, *WITHOUT_WEIGHT))
+    return Occasion(parameter=parameter, parameters=others, labels=labels, **facts)

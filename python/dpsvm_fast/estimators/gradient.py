@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,7 +11,6 @@ from sklearn.utils.metaestimators import available_if
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.certificates.words import START
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import TrainedOnWeights, private_fit
@@ -567,7 +566,8 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
     def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
         """What this call promises, or all of them."""
         if seen_apart(self):
-            occasion = occasion | {"assumed_public": (*occasion["assumed_public"], START)}
+            known = occasion["occasion"]
+            occasion |= {"occasion": replace(known, assumed=(*known.assumed, "start"))}
         return super()._statement(plan, released, occasion)
 
     def _forget(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import PrivacyStatement
-from dpsvm_fast.certificates.words import RANDOM_FEATURES
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
@@ -295,8 +294,8 @@ class PrivateKernelSVC(PipelineClassifier):
     ) -> PrivacyStatement:
         """What this fit promises about the path that was taken."""
         if released.features is not None:
-            drawn = RANDOM_FEATURES.format(seed=released.features.seed)
-            occasion = occasion | {"assumed_public": (*occasion["assumed_public"], drawn)}
+            seed = released.features.seed
+            occasion |= {"occasion": replace(occasion["occasion"], feature_seed=seed)}
         return super()._statement(plan, released, occasion)
 
     def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates.releases import Sensitivity
-from dpsvm_fast.certificates.statement import FederatedStatement, caveats_of
-from dpsvm_fast.certificates.words import AGREED, SEED_REASON
+from dpsvm_fast.certificates.statement import FederatedStatement
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, linear_attributes
 from dpsvm_fast.estimators.inputs import public_classes
 from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
@@ -124,8 +123,6 @@ def statement_of(
         Why it is not private after all.
     """
     training = spec.training
-    if random_source == "seed" and SEED_REASON not in reasons:
-        reasons = (*reasons, SEED_REASON)
     noise = next((part.noise for part in spec.rounds if part.name == "model"), None)
     sensitivity = None
     if training is not None and noise is not None:
@@ -151,11 +148,9 @@ def statement_of(
         rounds=tuple(part for part in summed if part is not None),
         local_events=tuple(event for part in spec.rounds for event in part.local_events),
         local_epsilon=None,
-        assumed_public=AGREED,
-        caveats=caveats_of(trust, spec.weighting),
         library_version=_core.build_info()["version"],
         random_source=random_source,
-        not_private_reasons=reasons,
+        reasons=reasons,
     )
     if not statement.rounds:
         return statement

@@ -36,7 +36,6 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from dpsvm_fast.certificates.events import PrivacyEvent
 from dpsvm_fast.certificates.record import (
     Adjacency,
-    Count,
     Delta,
     Epsilon,
     LeftOut,
@@ -49,11 +48,6 @@ from dpsvm_fast.certificates.record import (
 from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.exceptions import InvalidParameterError, LedgerError
 from dpsvm_fast.files import write_bytes
-
-FORMAT = "dpsvm_fast.ledger"
-# Of a ledger with periods: the fifth; of another unit than rows: the fourth; with adaptive=True:
-# the second; of a file with an anchor: the third; of all others: the first, as ever.
-VERSION, ADAPTIVE_VERSION, ANCHORED_VERSION, PERSON_VERSION, PERIOD_VERSION = 1, 2, 3, 4, 5
 
 # Seconds to wait for the other processes; a transaction takes about a millisecond.
 PATIENCE = 120.0
@@ -95,7 +89,9 @@ _UNREADABLE = (sqlite3.Error, ValueError, ArithmeticError, RecursionError, Memor
 class Budget(Record):
     """What may be spent: (epsilon, delta) for one relation and unit, and by which rule."""
 
-    DERIVED: ClassVar[tuple[str, ...]] = ("version",)
+    tag_field: ClassVar[str] = "format"
+    tag: ClassVar[str] = "dpsvm_fast.ledger"
+    VERSION: ClassVar[int] = 1
 
     epsilon: Epsilon
     delta: Delta
@@ -117,15 +113,6 @@ class Budget(Record):
                 f"periods: a {self.unit} can have rows in several periods, and each would have the "
                 "whole budget; expected unit='row', or no periods"
             )
-
-    @property
-    def version(self) -> Count:
-        """Version of the format that can say it."""
-        if self.periods:
-            return PERIOD_VERSION
-        if self.unit != "row":
-            return PERSON_VERSION
-        return ADAPTIVE_VERSION if self.adaptive else VERSION
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields; the unit of rows is left out, as ever."""
@@ -367,19 +354,13 @@ class SpendStore:
         if text is not None and text == self._header:
             return
         header = _json(text)
-        if not isinstance(header, dict) or header.pop("format", None) != FORMAT:
+        if not isinstance(header, dict):
             raise LedgerError(f"{self.path} is no ledger")
-        identity, anchor = header.pop("identity", None), None
-        if header.get("version") == ANCHORED_VERSION:
-            anchor, adaptive = header.pop("anchor", None), header.pop("adaptive", None)
-            if not isinstance(anchor, str) or not isinstance(adaptive, bool):
-                raise LedgerError(f"{self.path}: the ledger's header is damaged")
-            header |= {"adaptive": True} if adaptive else {}
-            version = ADAPTIVE_VERSION if adaptive else VERSION
-            version = PERSON_VERSION if "unit" in header else version
-            header["version"] = PERIOD_VERSION if "periods" in header else version
+        identity, anchor = header.pop("identity", None), header.pop("anchor", None)
         if not isinstance(identity, str) or not re.fullmatch("[0-9a-f]{32}", identity):
             raise LedgerError(f"{self.path}: the ledger has no identity")
+        if not isinstance(anchor, str | None):
+            raise LedgerError(f"{self.path}: the ledger's header is damaged")
         budget = _read(Budget, header, "the ledger")
         if self._header is None:
             self.identity, self.budget = identity, budget
@@ -489,14 +470,7 @@ class Session:
             raise LedgerError(
                 f"{anchor} knows of spends that are not in {store.path}: this is an older copy"
             )
-        header = {
-            "format": FORMAT,
-            "identity": store.identity,
-            **store.budget.to_dict(),
-            "adaptive": store.budget.adaptive,
-            "version": ANCHORED_VERSION,
-            "anchor": os.fspath(anchor),
-        }
+        header = _header(store.identity, store.budget) | {"anchor": os.fspath(anchor)}
         self.written = True
         store._former_anchor = store.anchor
         self._connection.execute("UPDATE ledger SET header = ?", (json.dumps(header),))
@@ -657,15 +631,21 @@ def _drop_draft(path: Path, found: os.stat_result) -> bool:
     return os.stat(path).st_nlink == 1
 
 
+def _header(identity: str, budget: Budget) -> dict[str, Any]:
+    """What a file says of its ledger; a file with an anchor names that too."""
+    return {"identity": identity} | budget.to_dict()
+
+
 def _new_file(identity: str, budget: Budget) -> bytes:
     """A ledger's file without spends."""
-    header = {"format": FORMAT, "identity": identity} | budget.to_dict()
     with tempfile.TemporaryDirectory(prefix="dpsvm_fast-ledger-") as folder:
         path = Path(folder, "ledger")
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             for statement in ("PRAGMA synchronous = OFF", "BEGIN", *_TABLES.values()):
                 connection.execute(statement)
-            connection.execute("INSERT INTO ledger VALUES (1, ?)", (json.dumps(header),))
+            connection.execute(
+                "INSERT INTO ledger VALUES (1, ?)", (json.dumps(_header(identity, budget)),)
+            )
             connection.execute("COMMIT")
         return path.read_bytes()
 
@@ -735,11 +715,7 @@ def _json(text: Any) -> Any:
 
 def write_snapshot(path: Path, budget: Budget, records: Iterable[SpendRecord]) -> None:
     """Write budget and spends as JSON; a reader sees the old file or the new one, never half."""
-    document = {
-        "format": FORMAT,
-        **budget.to_dict(),
-        "spends": [record.to_dict() for record in records],
-    }
+    document = budget.to_dict() | {"spends": [record.to_dict() for record in records]}
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     if len(text) > LARGEST_SNAPSHOT:
         raise LedgerError(
@@ -764,9 +740,8 @@ def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
         raise LedgerError(
             f"{path} is not JSON; a ledger made with path= is opened with path="
         ) from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not isinstance(document, dict):
         raise LedgerError(f"{path} is no ledger")
-    del document["format"]
     spends = document.pop("spends", None)
     if not isinstance(spends, list):
         raise LedgerError(f"{path}: the spends are no list")

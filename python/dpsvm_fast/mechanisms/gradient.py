@@ -885,21 +885,20 @@ class GradientPerturbation(LinearPlan):
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """Return the statement about this run and all runs that it continues."""
-        told = {"assumed_public": (), "caveats": (), "not_private_reasons": ()} | occasion
         before, parts = self.continues, [self.noise.part]
         if before is not None:
             parts = [*before.parts, *parts]
-            # What was said before and is said now, each once.
-            for name in ("assumed_public", "caveats", "not_private_reasons"):
-                told[name] = tuple(dict.fromkeys(getattr(before, name) + told[name]))
-        return PrivacyStatement.made(
+            occasion["occasion"] = occasion["occasion"].joined(before.occasion)
+            if before.random_source == "seed":
+                occasion["random_source"] = "seed"
+        return PrivacyStatement(
             mechanism="gradient_perturbation",
             loss=self.loss.name,
             adjacency=self.adjacency,
             epsilon=self.total_epsilon,
             delta=self.delta,
             parts=tuple(parts),
-            **told,
+            **occasion,
         )
 
 

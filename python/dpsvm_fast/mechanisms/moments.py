@@ -612,7 +612,7 @@ class SumPlan(Plan):
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """Return the statement; ``occasion`` holds the fields about the fit."""
-        return PrivacyStatement.made(
+        return PrivacyStatement(
             mechanism=self.mechanism,
             loss="none",
             adjacency=self.adjacency,

@@ -323,15 +323,14 @@ class WeightsPlan(LinearPlan):
         Parameters
         ----------
         occasion : dict
-            Fields of :class:`PrivacyStatement` about the fit: ``library_version``,
-            ``assumed_public``, and where there is something to say ``random_source``, ``caveats``
-            and ``not_private_reasons``.
+            Fields of :class:`PrivacyStatement` about the fit: ``library_version``, ``occasion`` and
+            ``random_source``.
         **fields
             All other fields.
         """
         delta = self.delta if self.noise == "gaussian" else 0.0
         budget: dict[str, Any] = {"epsilon": self.epsilon, "delta": delta}
-        return PrivacyStatement.made(adjacency=self.adjacency, **budget, **occasion, **fields)
+        return PrivacyStatement(adjacency=self.adjacency, **budget, **occasion, **fields)
 
 
 # The grid costs at most this share of the sensitivity, unless the noise would have too many steps.

@@ -895,7 +895,7 @@ class PrivateLinear(LinearPlan):
         }
         if training.solver is None:
             facts = {"loss": self.loss.name, "adjacency": self.adjacency} | whole | occasion
-            return PrivacyStatement.made(**facts)
+            return PrivacyStatement(**facts)
         solved = training.solver.statement(**occasion)
         if not training.sums:
             # Nothing but the solver's own release.

@@ -17,15 +17,15 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.certificates import PrivacyEvent, PureEvent, words
+from dpsvm_fast.certificates import Occasion, PrivacyEvent
 from dpsvm_fast.certificates.events import STOPPING_LAWS
 from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES, SelectionStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import (
     PrivateEstimator,
     label_source,
+    occasion_of,
     private_fit,
-    promise_facts,
     refuse_or_warn,
 )
 from dpsvm_fast.estimators.frames import rows_at, sparse_table
@@ -663,23 +663,32 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             "best_index_": index,
         }
 
-    def _occasion(self, reasons: tuple[str, ...]) -> dict[str, Any]:
+    @property
+    def _rests_on(self) -> str:
+        return "param_grid"
+
+    def _occasion(self) -> Occasion:
         """What the statement says about this search, beside its plan."""
         leaves = [leaf for candidate in self.candidates for leaf in leaf_steps(candidate, "")]
-        facts = promise_facts(
-            "param_grid",
+        steps = [leaf.estimator for leaf in leaves]
+        assumed = {
+            "class_weights": self.class_weight is not None,
+            "declared": any(isinstance(step, DeclaredTrainer) for step in steps),
+        }
+        uncovered = {
+            "floating_point": any(getattr(s, "noise_grid", "exact") == "float" for s in steps),
+            "precision": any(map(_minimises, steps)),
+            "max_iter": any(getattr(step, "max_iter", None) is not None for step in steps),
+        }
+        return occasion_of(
+            self,
             self.get_params(deep=False),
-            adjacency=self.adjacency,
-            labels=label_source(self),
-            seeded=self.random_state is not None,
-            reasons=reasons,
+            label_source(self),
+            assumed=tuple(name for name, applies in assumed.items() if applies),
+            functions=tuple(dict.fromkeys(str(leaf) for leaf in leaves if leaf.maps_by_function)),
+            learned=self.learned,
+            uncovered=tuple(name for name, applies in uncovered.items() if applies),
         )
-        public = [words.CLASS_WEIGHTS] if self.class_weight is not None else []
-        functions = (words.FUNCTION.format(step=leaf) for leaf in leaves if leaf.maps_by_function)
-        public += dict.fromkeys(functions)
-        if any(isinstance(leaf.estimator, DeclaredTrainer) for leaf in leaves):
-            public.append(words.DECLARED)
-        return facts | {"assumed_public": (*facts["assumed_public"], *public)}
 
     def _statement(
         self, plan: SearchPlan, released: Chosen, occasion: dict[str, Any]
@@ -700,7 +709,6 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             selection=budgets.selection,
             stopping=budgets.stopping,
             refit=budgets.refit,
-            caveats=self._caveats(plan),
             **occasion,
         ).of_unit(budgets.branches[0].unit)
         for leaf in leaf_steps(released.estimator, ""):
@@ -709,22 +717,6 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         if steps and "privacy_" in vars(steps[-1].estimator):
             steps[-1].estimator.privacy_ = statement
         return statement
-
-    def _caveats(self, plan: SearchPlan) -> tuple[str, ...]:
-        """What no candidate's promise covers, and what the search adds to that."""
-        steps = [s.estimator for candidate in self.candidates for s in leaf_steps(candidate, "")]
-        events = [event for branch in plan.budgets.branches for event in branch.events]
-        partition = self.strategy == "partition"
-        floating = any(getattr(step, "noise_grid", "exact") == "float" for step in steps)
-        limited = any(getattr(step, "max_iter", None) is not None for step in steps)
-        caveats = {
-            words.RUNNING_TIME_CAVEAT if partition else words.RUNS_CAVEAT: True,
-            words.PARTS_CAVEAT: partition,
-            words.FLOATING_POINT_CAVEAT: floating or any(isinstance(e, PureEvent) for e in events),
-            words.PRECISION_CAVEAT: any(map(_minimises, steps)),
-            words.MAX_ITER_CAVEAT: limited,
-        }
-        return tuple(caveat for caveat, applies in caveats.items() if applies)
 
     @_best_has("predict")  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:

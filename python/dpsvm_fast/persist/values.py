@@ -195,7 +195,7 @@ def plain_from(where: str, record: Any) -> Any:
 
 FORMAT = "dpsvm_fast.model"
 
-VERSION = 3
+VERSION = 4
 
 
 # Of a file that is not all ASCII, of which each character may take four bytes, several times over.

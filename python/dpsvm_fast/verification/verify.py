@@ -31,18 +31,16 @@ from dpsvm_fast.certificates.record import (
 )
 from dpsvm_fast.certificates.render import bullets, paragraphs
 from dpsvm_fast.certificates.statement import (
-    CAVEAT_NAMES,
     FederatedStatement,
     PipelineStatement,
     PrivacyStatement,
     Statement,
     canonical,
-    caveat_names,
     digest_of,
     read_loosely,
     signature_of,
 )
-from dpsvm_fast.certificates.words import UNITS, stated
+from dpsvm_fast.certificates.words import CAVEATS, UNITS, stated
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.validation import check_type
 from dpsvm_fast.verification.compose import recomputed_events
@@ -172,7 +170,7 @@ class Policy(Record):
     adjacency: Annotated[tuple[Adjacency, ...], LeftOut()] = ()
     unit: Annotated[tuple[Annotated[str, Options(*UNITS)], ...], LeftOut()] = ()
     exact_noise: Annotated[bool, LeftOut()] = False
-    forbidden_caveats: Annotated[tuple[Annotated[str, Options(*CAVEAT_NAMES)], ...], LeftOut()] = ()
+    forbidden_caveats: Annotated[tuple[Annotated[str, Options(*CAVEATS)], ...], LeftOut()] = ()
 
     @classmethod
     def read(cls, record: object) -> Policy:
@@ -193,11 +191,11 @@ class Policy(Record):
             accepted = getattr(self, name)
             if accepted and own not in accepted:
                 found.append(f"{name} is {own}, {' or '.join(accepted)} is required")
-        caveats = caveat_names(statement)
+        caveats = statement.uncovered
         if self.exact_noise and "floating_point" in caveats:
             found.append("noise was drawn in floating point, exact noise is required")
         forbidden = [name for name in caveats if name in self.forbidden_caveats]
-        return found + [f"caveat {name}: {CAVEAT_NAMES[name]}" for name in forbidden]
+        return found + [f"caveat {name}: {CAVEATS[name]}" for name in forbidden]
 
 
 # Whether a certificate is about a model: what the model's file holds against what was paid for.
