@@ -384,6 +384,7 @@ class TestScreen:
             # What is printed meanwhile is not swallowed by the bar.
             sys.stdout.write("meanwhile\n")
         assert "training" in stream.getvalue()
+        assert stream.getvalue().endswith("\x1b[?25h"), "the cursor stays hidden"
         assert capsys.readouterr().out == "meanwhile\n"
 
 

@@ -360,8 +360,8 @@ STREAM = Path("-")
 BETWEEN = "  "
 # What a line's continuation is indented by: a bullet, a box, a label, or spaces.
 BEGIN = re.compile(r" *(?:- |\[ \] |\w[\w ]{0,13} {2,})?")
-# Returns to the start of a terminal's line and erases it.
-ERASE = "\r\x1b[K"
+# Erases a terminal's line, and shows the cursor that click hides behind a bar.
+ERASE = "\r\x1b[K\x1b[?25h"
 
 
 class Progress:

@@ -463,56 +463,6 @@ class TrainingRows:
         return sparse.vstack([X for X, _ in parts], "csr"), np.concatenate([y for _, y in parts])
 
 
-@contextmanager
-def training_rows(
-    screen: Screen, table: Any, room: Room, copies: int, temp: Path | None
-) -> Iterator[TrainingRows]:
-    """Read and check all rows; a temporary folder is removed whatever happens.
-
-    Parameters
-    ----------
-    screen : Screen
-    table : Table
-    room : Room
-    copies : int
-        Of the rows that a fit in memory needs.
-    temp : Path or None
-        Where the folder is made, if there is need of one.
-
-    Raises
-    ------
-    TableError, CommandError, OSError
-        A row is not what the schema says, or cannot be read. Nothing was spent.
-    """
-    size = _largest_size(table)
-    if size is not None and room.holds(size, max(2, copies)):
-        with screen.progress("Reading", table.n_bytes_total or None) as bar:
-            X, y, *own = table.read(on_bytes=bar.advance_to)
-        if X.shape[0] == 0:
-            raise CommandError(f"{table.path}: has no rows; name a file with rows to train on")
-        owners = own[0] if own else {}
-        rows = room.part(table.n_features)
-        parts = Partitions.from_arrays(X, y, rows_per_partition=rows, **owners)
-        yield TrainingRows(parts, X=X, y=y, owners=owners)
-        return
-    with _private_folder(temp, table) as folder:
-        try:
-            with screen.progress("Reading", table.n_bytes_total or None) as bar:
-                parts = table.to_partitions(
-                    folder, on_bytes=bar.advance_to, rows_per_partition=room.part(table.n_features)
-                )
-        except OSError as error:
-            if error.filename is None or folder in Path(str(error.filename)).parents:
-                raise _about_folder(error, folder.parent, table) from None
-            raise
-        if table.sparse:
-            yield TrainingRows(parts, folder)
-            return
-        names = ("X", "y", *table.owners)
-        found = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
-        yield TrainingRows(parts, folder, found.pop("X"), found.pop("y"), found)
-
-
 def _largest_size(table: Any) -> float | None:
     """Bytes that decoded rows take at most; None where nobody knows."""
     n_rows = table.n_rows
@@ -873,10 +823,46 @@ class Task:
 
     @contextmanager
     def rows(self, copies: int) -> Iterator[TrainingRows]:
-        """Read and check all rows, of which a fit in memory needs so many copies."""
-        read = training_rows(self.screen, self.table, self.room, copies, self.options["temp"])
-        with self.spending.among_rows(), read as rows:
-            yield rows
+        """Read and check all rows; a temporary folder is removed whatever happens.
+
+        Parameters
+        ----------
+        copies : int
+            Of the rows that a fit in memory needs.
+
+        Raises
+        ------
+        TableError, CommandError, OSError
+            A row is not what the schema says, or cannot be read. Nothing was spent.
+        """
+        table, size = self.table, _largest_size(self.table)
+        step = self.room.part(table.n_features)
+        reading = self.screen.progress("Reading", table.n_bytes_total or None)
+        with self.spending.among_rows():
+            if size is not None and self.room.holds(size, max(2, copies)):
+                with reading as bar:
+                    X, y, *own = table.read(on_bytes=bar.advance_to)
+                if X.shape[0] == 0:
+                    raise CommandError(f"{table.path}: has no rows; name a file with rows")
+                owners = own[0] if own else {}
+                parts = Partitions.from_arrays(X, y, rows_per_partition=step, **owners)
+                yield TrainingRows(parts, X=X, y=y, owners=owners)
+                return
+            with _private_folder(self.options["temp"], table) as folder:
+                try:
+                    with reading as bar:
+                        how: dict[str, Any] = {"rows_per_partition": step}
+                        parts = table.to_partitions(folder, on_bytes=bar.advance_to, **how)
+                except OSError as error:
+                    if error.filename is None or folder in Path(str(error.filename)).parents:
+                        raise _about_folder(error, folder.parent, table) from None
+                    raise
+                if table.sparse:
+                    yield TrainingRows(parts, folder)
+                    return
+                names = ("X", "y", *table.owners)
+                found = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
+                yield TrainingRows(parts, folder, found.pop("X"), found.pop("y"), found)
 
     def finish(self, model: Any, statement: Any, **more: Any) -> None:
         """Write the fitted model and say what there is to say, ``more`` among it.
