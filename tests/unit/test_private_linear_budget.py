@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -308,12 +309,19 @@ def test_pure_epsilons_add_up() -> None:
     assert mechanism.whitening is None
 
 
-def test_search_ends_on_the_safe_side() -> None:
-    found = budget.largest_within(lambda x: 3.0 * math.log(x / 0.7), 0.1, 1.0)
+@pytest.mark.parametrize(("at", "slope"), [(0.2, 1.0), (0.7, 30.0), (0.99, 1e3), (0.5, 1e-3)])
+def test_search_ends_on_the_safe_side(at: float, slope: float) -> None:
+    def search(excess: Callable[[float], float]) -> float | None:
+        return budget.largest_within(excess, at, slope, (0.1, 1.0), 0.01)
+
+    found = search(lambda x: 3.0 * math.log(x / 0.7))
+    assert found is not None
     assert 0.69 < found <= 0.7
-    assert budget.largest_within(lambda x: x - 2.0, 0.1, 1.0) == 1.0
-    with pytest.raises(ValueError, match="pre-processing"):
-        budget.largest_within(lambda x: x, 0.1, 1.0)
+    found = search(lambda x: 1e3 * (x - 0.3) if x > 0.3 else -1e-9)
+    assert found is not None
+    assert 0.1 <= found <= 0.3
+    assert search(lambda x: x - 2.0) == 1.0
+    assert search(lambda x: x) is None
 
 
 @pytest.mark.proof("auto_pipeline", "Budget and paths")

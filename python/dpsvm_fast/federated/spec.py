@@ -27,7 +27,7 @@ from dpsvm_fast.federated.plans import LocalTraining, ObjectiveTraining, RoundPl
 from dpsvm_fast.federated.secsum import FixedPointCodec, PartyCounts
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.moments import NoisyComponents
-from dpsvm_fast.mechanisms.noise import share_of
+from dpsvm_fast.mechanisms.noise import epsilon_left, share_of
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import PROJECTIONS, automatic_intercept_scaling, loss_at_zero
 from dpsvm_fast.rounding import div_down, div_up, mul_up, round_up, sqrt_up
@@ -622,55 +622,27 @@ def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
     return composed_delta(events, epsilon)
 
 
-# Of the search for what the first round leaves to the second: where it begins, relative to what
-# Gaussian noise would be left; by how much delta may be missed from below; about how many percent
-# of delta a percent of epsilon takes away; and when it ends.
-FIRST_GUESS, UNUSED, SLOPE, STEPS = 0.97, 0.1, 5.0, 16
-
-LEAST_DELTA = 5e-324
+# The least share of epsilon for noise in the objective, and of delta what may be left unused.
+LEAST_SHARE, UNUSED = 1e-3, 0.1
 
 
 def _left_for_objective(spec: DpdrSpec) -> float:
-    """About the largest epsilon of noise in the objective that keeps both rounds in the budget.
-
-    By secants of the logarithm of delta, from what Gaussian noise would be left.
-    """
-    spent, epsilon = spec.first.events(), spec.epsilon
-
-    def log_excess(own: float) -> float:
-        events = (*spent, *spec.objective_with(own).events)
-        return math.log(max(_delta_of(events, epsilon), LEAST_DELTA) / spec.delta)
-
+    """About the largest epsilon of noise in the objective that keeps both rounds in the budget."""
     mu = spec.mu_of(1.0 - spec.first_share)
-    own = min(gaussian_epsilon(spec.delta_of_noise, div_down(1.0, mu)), epsilon) * FIRST_GUESS
-    low, at_low, high, at_high = 0.0, -math.inf, math.inf, math.inf
-    for _ in range(STEPS):
-        found = log_excess(own)
-        if found <= 0.0:
-            low, at_low = own, found
-        else:
-            high, at_high = own, found
-        if at_low >= -UNUSED or low >= epsilon:
-            break
-        own = _next_guess(low, at_low, high, at_high)
-    if not low > 0.0:
+    own = epsilon_left(
+        spec.epsilon,
+        spec.delta,
+        spec.first.events(),
+        lambda own: spec.objective_with(own).events,
+        # What Gaussian noise would be left.
+        gaussian_epsilon(spec.delta_of_noise, div_down(1.0, mu)),
+        least=LEAST_SHARE * spec.epsilon,
+        unused=UNUSED,
+    )
+    if own is None:
         raise InvalidParameterError.of(
             "first_share",
             got=spec.first_share,
             accepted="less: the first round leaves nothing to noise in the objective",
         )
-    return low
-
-
-def _next_guess(low: float, at_low: float, high: float, at_high: float) -> float:
-    """Between the two, aimed a little below the root; beyond one of them where there is no other.
-
-    One percent less epsilon takes about five percent of delta away.
-    """
-    aim = -0.5 * UNUSED
-    if math.isinf(high):
-        return low * min(1.2, 1.0 + (aim - at_low) / SLOPE)
-    if low == 0.0:
-        return high * max(0.5, 1.0 + (aim - at_high) / SLOPE)
-    guess = low + (high - low) * (aim - at_low) / (at_high - at_low)
-    return guess if low < guess < high else 0.5 * (low + high)
+    return own

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -672,13 +672,8 @@ class SecondMoments(SumRelease):
         return noisy
 
 
-# Delta may be missed by this share, always from below; each step of the search takes a while.
-SHARE_UNUSED = 0.01
-# The first step of the search over what a Gaussian mechanism would need, so that most budgets are
-# bracketed at once, and as a share at least.
-MORE, LEAST_STEP = 2.0, 1e-4
-
-STEPS = 20
+# Steps of a search, and how steep others are over a Gaussian mechanism alone, about.
+STEPS, STEEPNESS = 20, 0.6
 
 LEAST_DELTA = 5e-324
 # Of epsilon, that a smaller parameter should leave at the same delta.
@@ -691,7 +686,10 @@ def epsilon_left(
     spent: Sequence[PrivacyEvent],
     events: Callable[[float], Sequence[PrivacyEvent]],
     guess: float,
-) -> float:
+    *,
+    least: float,
+    unused: float,
+) -> float | None:
     """Estimate the largest epsilon of one mechanism that keeps the whole within (epsilon, delta).
 
     Parameters
@@ -705,62 +703,51 @@ def epsilon_left(
         The mechanism's events, from its own epsilon.
     guess : float > 0
         What is likely a little too much.
-
-    Raises
-    ------
-    InvalidParameterError
-        Half of epsilon is already too much.
+    least : float in (0, epsilon)
+        The smallest one that is of use; None is returned where it is too much.
+    unused : float > 0
+        Share of delta that may be left, as each step of the search takes a while.
     """
 
-    @cache
     def log_excess(own: float) -> float:
         # A delta below the floats is none the less.
         found = max(composed_delta([*spent, *events(own)], epsilon), LEAST_DELTA)
         return math.log(found) - math.log(delta)
 
-    low = high = guess if 0.5 * epsilon < guess < epsilon else 0.75 * epsilon
-    # About how far delta is missed, over the slope of a Gaussian mechanism's curve, and some more.
-    step = MORE * abs(log_excess(low)) * low / (2.0 * math.log(1.0 / delta) + 1.0)
-    step = max(step, LEAST_STEP * low)
-    while log_excess(low) > 0.0 and low > 0.5 * epsilon:
-        low, high, step = max(0.5 * epsilon, low - step), low, 4.0 * step
-    while low == high and high < epsilon:
-        high = min(epsilon, high + step)
-        if log_excess(high) <= 0.0:
-            low, step = high, 4.0 * step
-    return largest_within(log_excess, low, high)
+    at = guess if least < guess < epsilon else least + 0.5 * (epsilon - least)
+    slope = STEEPNESS * (2.0 * math.log(1.0 / delta) + 1.0) / at
+    return largest_within(log_excess, at, slope, (least, epsilon), unused)
 
 
-def largest_within(log_excess: Callable[[float], float], low: float, high: float) -> float:
-    """A point at which an increasing function is at most 0, and hardly less.
+def largest_within(
+    excess: Callable[[float], float],
+    at: float,
+    slope: float,
+    ends: tuple[float, float],
+    unused: float,
+) -> float | None:
+    """Where an increasing function is at most 0, and above ``-unused`` but at the upper end.
 
-    ``low`` must be one; regula falsi with the Illinois rule.
+    By secants from ``at``, and halving where they lead out of what is left; None where the function
+    is positive at the lower end.
     """
-    at_low, at_high = log_excess(low), log_excess(high)
-    if at_low > 0.0:
-        raise InvalidParameterError(
-            "epsilon: the pre-processing leaves less than half of it to the training; use "
-            "mechanism='gradient'"
-        )
-    if at_high <= 0.0:
-        return high
-    weight_low, weight_high = at_low, at_high
+    low, high, last = -math.inf, math.inf, None
     for _ in range(STEPS):
-        if at_low >= -SHARE_UNUSED:
-            break
-        # Aimed a little below the root, so that the safe side moves too.
-        aim = -0.5 * SHARE_UNUSED
-        middle = low + (high - low) * (aim - weight_low) / (weight_high - weight_low)
-        if not low < middle < high:
-            middle = 0.5 * (low + high)
-        value = log_excess(middle)
+        value = excess(at)
         if value <= 0.0:
-            low, at_low, weight_low = middle, value, value
-            weight_high *= 0.5
+            low = at
         else:
-            high, weight_high = middle, value
-            weight_low *= 0.5
-    return low
+            high = at
+        if low >= ends[1] or high <= ends[0] or -unused <= value <= 0.0:
+            break
+        if last is not None and (value - last[1]) / (at - last[0]) > 0.0:
+            slope = (value - last[1]) / (at - last[0])
+        last = (at, value)
+        # Aimed a little below the root, at the safe side.
+        at = min(max(at - (value + 0.5 * unused) / slope, ends[0]), ends[1])
+        if not low < at < high:
+            at = 0.5 * (max(low, ends[0]) + min(high, ends[1]))
+    return low if math.isfinite(low) else None
 
 
 def budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:

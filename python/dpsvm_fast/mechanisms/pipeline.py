@@ -905,6 +905,10 @@ class PrivateLinear(LinearPlan):
         return dataclasses.replace(solved, noise=noise, **whole)
 
 
+# Delta may be missed by this share, always from below.
+UNUSED = 0.01
+
+
 @lru_cache(maxsize=256)
 def _objective_solver(mechanism: PrivateLinear) -> Solver:
     """Noise in the objective for what exact composition leaves to it."""
@@ -921,14 +925,22 @@ def _objective_solver(mechanism: PrivateLinear) -> Solver:
 @lru_cache(maxsize=256)
 def _objective_epsilon(mechanism: PrivateLinear) -> float:
     """Epsilon that exact composition leaves to the noise in the objective."""
-    return epsilon_left(
+    own = epsilon_left(
         mechanism.epsilon,
         mechanism.delta,
         mechanism._before,
         lambda own: mechanism._with_budget(own, mechanism.delta).events,
         # What Gaussian noise would be left; other laws leave a little less.
         gaussian_epsilon(mechanism.delta, div_down(1.0, mechanism._rest.mu)),
+        least=0.5 * mechanism.epsilon,
+        unused=UNUSED,
     )
+    if own is None:
+        raise InvalidParameterError(
+            "epsilon: the pre-processing leaves less than half of it to the training; use "
+            "mechanism='gradient'"
+        )
+    return own
 
 
 # The private pipeline of a kernel classifier: the linear one, trained on random features.
