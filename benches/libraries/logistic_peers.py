@@ -11,6 +11,12 @@ before the clock starts and no library fits an intercept.
 - Snap ML: ``LogisticRegression(regularizer=lambda)``, its dual solver; two classes.
 - liblinear-multicore: solver 0 (trust-region Newton) with ``-c 1 / lambda``; two classes. Its
   Python interface converts rows slowly; that is not timed.
+- skglm: ``Logistic()`` with ``L2(lambda / n)``, solver ``LBFGS``; two classes. Its loss is a mean,
+  so lambda is divided by n. What it compiles at its first call is not timed.
+- Vowpal Wabbit: ``--bfgs --loss_function logistic --l2 lambda``, rows from its own cache file; two
+  classes. In single precision, it rarely gets to a millionth of the first gradient.
+
+celer has no objective in common: its logistic regression has an L1 penalty only.
 
 No library stops by the norm of the whole gradient. A user who wants one has to try; here ``best``
 tries for him, untimed: the loosest ``tol`` of a ladder whose result has the norm, for every solver
@@ -21,7 +27,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import itertools
 import math
+import os
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -47,6 +56,10 @@ STEP, RUNGS = math.sqrt(10.0), 8
 FIRST_RUNG = 10.0
 # Never the reason to stop.
 MAX_ITER = 100_000
+# Of Vowpal Wabbit, where each pass reads the rows.
+MOST_PASSES = 1_000
+# No intercept, and a table of 2^22 weights: the cache is refused where they differ.
+WABBIT = "--noconstant --quiet -b 22"
 
 
 @dataclass(frozen=True)
@@ -67,6 +80,8 @@ class Solver:
     module: str = "sklearn"
     # The first rung itself, of tolerances that are relative.
     loosest: float | None = None
+    # Whether the first call compiles.
+    compiles: bool = False
 
     def first(self, problem: LogisticProblem, target: float) -> float:
         """The loosest tolerance to try."""
@@ -107,18 +122,63 @@ def _snap_ml(problem: LogisticProblem, X: Any, tol: float) -> Any:
     return model.fit(X, problem.y).coef_
 
 
-# The rows that were converted last: those of every further run of the same cell.
-_converted: list[Any] = [None, None]
+# The solver, the rows that were converted for it last, and what they became: those of every further
+# run of the same cell.
+_converted: list[Any] = [None, None, None]
+
+
+def _once(solver: str, X: Any, convert: Callable[[], Any]) -> Any:
+    """What rows are converted to for a solver: not timed, as it is done before the last run."""
+    if _converted[0] != solver or _converted[1] is not X:
+        _converted[:] = solver, X, convert()
+    return _converted[2]
 
 
 def _liblinear(problem: LogisticProblem, X: Any, tol: float) -> Any:
     tools = importlib.import_module("liblinear.liblinearutil")
-    if _converted[0] is not X:
-        _converted[:] = X, tools.problem(np.where(problem.y == 1, 1.0, -1.0), X)
+    rows = _once("liblinear", X, lambda: tools.problem(np.where(problem.y == 1, 1.0, -1.0), X))
     options = f"-s 0 -c {1.0 / problem.regularization!r} -e {tol!r} -m 1 -q"
-    model = tools.train(_converted[1], tools.parameter(options))
+    model = tools.train(rows, tools.parameter(options))
     sign = 1.0 if model.get_labels()[0] == 1 else -1.0
     return sign * np.array(model.w[: X.shape[1]])
+
+
+def _skglm(problem: LogisticProblem, X: Any, tol: float) -> Any:
+    loss = importlib.import_module("skglm.datafits").Logistic()
+    penalty = importlib.import_module("skglm.penalties").L2(problem.regularization / X.shape[0])
+    solver = importlib.import_module("skglm.solvers").LBFGS(max_iter=MAX_ITER, tol=tol)
+    columns = _once("skglm", X, lambda: sparse.csc_matrix(X) if sparse.issparse(X) else X)
+    return solver.solve(columns, np.where(problem.y == 1, 1.0, -1.0), loss, penalty)[0]
+
+
+def _cache_file(problem: LogisticProblem, X: Any) -> Any:
+    """A folder with the rows as Vowpal Wabbit keeps them."""
+    folder = tempfile.TemporaryDirectory()
+    text = os.path.join(folder.name, "rows.txt")
+    with open(text, "w", encoding="ascii") as file:
+        for row, label in zip(sparse.csr_matrix(X), problem.y, strict=True):
+            entries = zip(row.indices, row.data, strict=True)
+            words = (f"{place}:{value:.9g}" for place, value in entries)
+            file.write(f"{1 if label == 1 else -1} | {' '.join(words)}\n")
+    tool = importlib.import_module("vowpalwabbit").Workspace
+    tool(f"-d {text} --cache_file {folder.name}/cache {WABBIT}").finish()
+    return folder
+
+
+def _vowpal_wabbit(problem: LogisticProblem, X: Any, tol: float) -> Any:
+    folder = _once("Vowpal Wabbit", X, lambda: _cache_file(problem, X)).name
+    importlib.import_module("vowpalwabbit").Workspace(
+        f"--bfgs --loss_function logistic --l2 {problem.regularization!r} --termination {tol!r} "
+        f"--passes {MOST_PASSES} --holdout_off --cache_file {folder}/cache {WABBIT} "
+        f"--predict_only_model --readable_model {folder}/weights"
+    ).finish()
+    weights = np.zeros(X.shape[1])
+    with open(os.path.join(folder, "weights"), encoding="ascii") as file:
+        for line in itertools.dropwhile(lambda one: one.strip() != ":0", file):
+            place, _, value = line.partition(":")
+            if place:
+                weights[int(place)] = float(value)
+    return weights
 
 
 def _has_two_classes(problem: LogisticProblem) -> bool:
@@ -134,6 +194,8 @@ SOLVERS = {
     "oneDAL": Solver(_onedal, lambda one: not sparse.issparse(one.X), "sklearnex"),
     "Snap ML": Solver(_snap_ml, _has_two_classes, "snapml", loosest=1e-6),
     "liblinear-multicore": Solver(_liblinear, _has_two_classes, "liblinear", loosest=1e-3),
+    "skglm": Solver(_skglm, _has_two_classes, "skglm", compiles=True),
+    "Vowpal Wabbit": Solver(_vowpal_wabbit, _has_two_classes, "vowpalwabbit", loosest=1e-3),
 }
 
 
@@ -165,6 +227,8 @@ def _loosest(
 ) -> Setting | None:
     """The loosest rung that reaches the norm; gives up on a solver that is already twice slower."""
     first = SOLVERS[solver].first(problem, target)
+    if SOLVERS[solver].compiles:
+        solve(problem, X, Setting(solver, first, 0.0))
     for rung in range(RUNGS):
         tol = first / STEP**rung
         begin = time.perf_counter()
