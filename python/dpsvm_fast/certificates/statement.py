@@ -18,6 +18,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
+from dpsvm_fast.certificates import words
 from dpsvm_fast.certificates.events import (
     STOPPING_LAWS,
     GaussianEvent,
@@ -72,36 +73,6 @@ from dpsvm_fast.certificates.render import (
     page,
     prose,
 )
-from dpsvm_fast.certificates.words import (
-    AGREED,
-    ASSUMED,
-    CAVEATS,
-    CLASSES_GIVEN,
-    CLASSES_READ,
-    CLASSES_REASON,
-    EVALUATED,
-    FEATURES,
-    FUNCTION,
-    LEARNED_REASON,
-    LOSSES,
-    MECHANISMS,
-    PARAMETERS,
-    PERIODS,
-    PERSONS,
-    PROTECTED,
-    RANDOM_FEATURES,
-    ROWS,
-    SAME_PERIOD,
-    SAME_ROWS,
-    SEED_REASON,
-    STEPS_PUBLIC,
-    UNITS,
-    federated_theorem_of,
-    summed,
-    summed_alike,
-    summed_over_parties,
-    theorem_of,
-)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import fraction_up
 from dpsvm_fast.validation import check_option
@@ -147,7 +118,7 @@ class Occasion(Record):
     parameter: Annotated[str, Options("data_norm", "bounds", "param_grid", "model")]
     parameters: tuple[Annotated[str, Pattern(r"^[A-Za-z0-9_]+$")], ...] = ()
     labels: Annotated[str, Options("given", "read")] | None = None
-    assumed: Annotated[tuple[Annotated[str, Options(*ASSUMED)], ...], LeftOut()] = ()
+    assumed: Annotated[tuple[Annotated[str, Options(*words.ASSUMED)], ...], LeftOut()] = ()
     functions: Annotated[tuple[StepTitle, ...], LeftOut()] = ()
     feature_seed: Annotated[int, Range(0)] | None = None
     periods: Annotated[tuple[Period, ...], LeftOut()] = ()
@@ -208,7 +179,7 @@ class Statement(Record):
     @property
     def caveats(self) -> tuple[str, ...]:
         """What the guarantee does not cover."""
-        return tuple(CAVEATS[name] for name in self.uncovered)
+        return tuple(words.CAVEATS[name] for name in self.uncovered)
 
     @property
     def private(self) -> bool:
@@ -307,12 +278,12 @@ class ReleaseStatement(Statement):
 
     occasion: Occasion
     random_source: Source = "operating_system"
-    unit: Annotated[str, Options(*UNITS[:2])] = "row"
+    unit: Annotated[str, Options(*words.UNITS[:2])] = "row"
 
     @property
     def protected(self) -> str:
         """What the data sets that are compared differ in."""
-        return PROTECTED[self.unit]
+        return words.PROTECTED[self.unit]
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
@@ -320,27 +291,27 @@ class ReleaseStatement(Statement):
         facts = self.occasion
         names = f" ({', '.join(facts.parameters)})" if facts.parameters else ""
         counted = self.adjacency == "replace_one"
-        found = [PARAMETERS.format(parameter=facts.parameter, names=names), FEATURES]
+        found = [words.PARAMETERS.format(parameter=facts.parameter, names=names), words.FEATURES]
         if counted:
-            found.append(ROWS if self.unit == "row" else PERSONS)
+            found.append(words.ROWS if self.unit == "row" else words.PERSONS)
         if facts.labels is not None:
-            found.append(CLASSES_GIVEN if facts.labels == "given" else CLASSES_READ)
+            found.append(words.CLASSES_GIVEN if facts.labels == "given" else words.CLASSES_READ)
         if facts.parameter == "model":
-            found.append(EVALUATED)
-        found += [FUNCTION.format(step=step) for step in facts.functions]
-        found += [ASSUMED[name] for name in facts.assumed]
+            found.append(words.EVALUATED)
+        found += [words.FUNCTION.format(step=step) for step in facts.functions]
+        found += [words.ASSUMED[name] for name in facts.assumed]
         if facts.feature_seed is not None:
-            found.append(RANDOM_FEATURES.format(seed=facts.feature_seed))
+            found.append(words.RANDOM_FEATURES.format(seed=facts.feature_seed))
         if facts.periods:
-            text = PERIODS.format(periods=", ".join(facts.periods))
-            found.append(text + (SAME_PERIOD if counted else ""))
+            text = words.PERIODS.format(periods=", ".join(facts.periods))
+            found.append(text + (words.SAME_PERIOD if counted else ""))
         return tuple(found)
 
     @property
     def caveats(self) -> tuple[str, ...]:
         """What the guarantee does not cover."""
         protocol = self.occasion.cluster
-        return tuple(CAVEATS[name].format(protocol=protocol) for name in self.uncovered)
+        return tuple(words.CAVEATS[name].format(protocol=protocol) for name in self.uncovered)
 
     @property
     def uncovered(self) -> tuple[str, ...]:
@@ -356,9 +327,9 @@ class ReleaseStatement(Statement):
     def not_private_reasons(self) -> tuple[str, ...]:
         """Reasons why the guarantee does not hold; empty if it does."""
         return (
-            *(CLASSES_REASON,) * (self.occasion.labels == "read"),
-            *(SEED_REASON,) * (self.random_source == "seed"),
-            *(f"{step} {LEARNED_REASON}" for step in self.occasion.learned),
+            *(words.CLASSES_REASON,) * (self.occasion.labels == "read"),
+            *(words.SEED_REASON,) * (self.random_source == "seed"),
+            *(f"{step} {words.LEARNED_REASON}" for step in self.occasion.learned),
         )
 
     def in_private(self: Own) -> Own:
@@ -424,8 +395,8 @@ class PrivacyStatement(ReleaseStatement):
     tag: ClassVar[str] = "dpsvm_fast.certificate"
     DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem", "events")
 
-    mechanism: Annotated[str, Options(*MECHANISMS)]
-    loss: Annotated[str, Options(*LOSSES, "none")]
+    mechanism: Annotated[str, Options(*words.MECHANISMS)]
+    loss: Annotated[str, Options(*words.LOSSES, "none")]
     sensitivity: Annotated[Sensitivity | None, LeftOut()] = None
     noise: Annotated[Noise | None, LeftOut()] = None
     objective: Annotated[ObjectiveNoise | None, LeftOut()] = None
@@ -456,8 +427,8 @@ class PrivacyStatement(ReleaseStatement):
                 "iterate: these are bounds of one row's influence"
             )
         for part in (*self.parts, *self.reserved):
-            what = summed(part.name, self.adjacency, self.mechanism)
-            if not summed_alike(what, part.what):
+            what = words.summed(part.name, self.adjacency, self.mechanism)
+            if not words.summed_alike(what, part.what):
                 raise InvalidParameterError.of("what", got=part.what, accepted=repr(what))
         labelled = self.loss != "none" or self.occasion.parameter == "model"
         if labelled != (self.occasion.labels is not None):
@@ -477,12 +448,12 @@ class PrivacyStatement(ReleaseStatement):
     def protected(self) -> str:
         """What the data sets that are compared differ in."""
         evaluated = self.mechanism == "private_evaluation" and self.unit == "row"
-        return PROTECTED["evaluated row" if evaluated else self.unit]
+        return words.PROTECTED["evaluated row" if evaluated else self.unit]
 
     @property
     def theorem(self) -> str:
         """Citation and proof page of what the numbers describe; for people."""
-        return theorem_of(self)
+        return words.theorem_of(self)
 
     def _follows(self) -> tuple[str, ...]:
         noises = (self.noise, self.objective, *self.parts)
@@ -589,8 +560,8 @@ class FederatedStatement(Statement):
     DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem")
 
     algorithm: Annotated[str, Options(*ALGORITHMS)]
-    loss: Annotated[str, Options(*LOSSES)]
-    unit: Annotated[str, Options(*UNITS)]
+    loss: Annotated[str, Options(*words.LOSSES)]
+    unit: Annotated[str, Options(*words.UNITS)]
     group_size: Rows = 1
     n_users: Parties
     honest_fraction: Annotated[Share, Unit("share")]
@@ -632,14 +603,14 @@ class FederatedStatement(Statement):
         # Also that both can be made of the numbers.
         _check_relation((*self.events, *self.sent_events), self.adjacency)
         for part in self.rounds:
-            what = summed_over_parties(part.name, self.weighting)
+            what = words.summed_over_parties(part.name, self.weighting)
             if part.what != what:
                 raise InvalidParameterError.of("what", got=part.what, accepted=repr(what))
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
         """On what the promise rests, and what must not come from the data."""
-        return AGREED
+        return words.AGREED
 
     @property
     def uncovered(self) -> tuple[str, ...]:
@@ -655,7 +626,7 @@ class FederatedStatement(Statement):
     @property
     def not_private_reasons(self) -> tuple[str, ...]:
         """Reasons why the guarantee does not hold; empty if it does."""
-        return (*self.reasons, *(SEED_REASON,) * (self.random_source == "seed"))
+        return (*self.reasons, *(words.SEED_REASON,) * (self.random_source == "seed"))
 
     def in_private(self) -> FederatedStatement:
         """Return what would be promised without the reasons why it is not."""
@@ -676,7 +647,7 @@ class FederatedStatement(Statement):
     def protected(self) -> str:
         """The unit of privacy, in the words of the other statements."""
         return {
-            "row": PROTECTED["row"],
+            "row": words.PROTECTED["row"],
             "person": f"one person with at most {self.group_size} rows",
             "party": "all rows of one party",
         }[self.unit]
@@ -684,7 +655,7 @@ class FederatedStatement(Statement):
     @property
     def theorem(self) -> str:
         """Citation and proof page of what the sums describe; for people."""
-        return federated_theorem_of(self)
+        return words.federated_theorem_of(self)
 
     def __str__(self) -> str:
         return federated_prose(self)
@@ -1045,7 +1016,11 @@ class PipelineStatement(Statement):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """On what the composition rests, beside what the steps rest on."""
-        return (SAME_ROWS, STEPS_PUBLIC, *(FUNCTION.format(step=step) for step in self.functions))
+        return (
+            words.SAME_ROWS,
+            words.STEPS_PUBLIC,
+            *(words.FUNCTION.format(step=step) for step in self.functions),
+        )
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
