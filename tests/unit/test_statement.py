@@ -102,7 +102,6 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("noise", {"shape": (3, 5.0)}, "shape"),
     ("objective", {"n_classes": 1}, "n_classes"),
     ("objective", {"smoothing": 0.0}, "smoothing"),
-    ("objective", {"jacobian": 0.1}, "jacobian"),
     ("objective", {"beta": 1.0}, "objective"),
     ("objective", {"delta": 0.0}, "delta"),
     ("objective", {"grid": None}, "objective"),
