@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import VotingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from dpsvm_fast import PrivacyLedger, PrivateLinearSVC
+from dpsvm_fast import PrivacyLedger, PrivateLinearSVC, PrivatePipeline
 from dpsvm_fast.data import TableSchema, open_table
-from dpsvm_fast.exceptions import TableError
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, TableError
+from dpsvm_fast.model_selection import PrivateGridSearch
 
 SCHEMA = TableSchema.from_dict(
     {"target": "y", "classes": ["a", "b"], "columns": {"x": {"bounds": [0, 1]}}}
@@ -23,6 +30,80 @@ X, Y = np.array([[0.0, 1.0], [1.0, 0.0]] * 20), np.array(["a", "b"] * 20)
 
 def svc(**settings: object) -> PrivateLinearSVC:
     return PrivateLinearSVC(**({"bounds": (0, 1), "classes": ["a", "b"]} | settings))
+
+
+PEOPLE = pd.DataFrame(
+    {"age": [31.0, 52.0] * 20, "hours": [40.0, 38.0] * 20, "work": ["a", "b"] * 20}
+)
+NUMBERS = PEOPLE[["age", "hours"]]
+GAPS = NUMBERS.assign(age=[None, 52.0] * 20)
+
+
+def piped(step: Any, ledger: PrivacyLedger) -> PrivatePipeline:
+    return PrivatePipeline([("step", step), ("svc", svc(ledger=ledger))])
+
+
+# What a newcomer does first, the error, and the parameter that it names.
+MISTAKES: dict[str, tuple[Callable[[PrivacyLedger], Any], type[Exception], str | None]] = {
+    "a seed": (
+        lambda b: svc(ledger=b, random_state=0).fit(X, Y),
+        InvalidParameterError,
+        "random_state",
+    ),
+    "no classes": (
+        lambda b: svc(ledger=b, classes=None).fit(X, Y),
+        InvalidParameterError,
+        "classes",
+    ),
+    "scaling by the rows": (
+        lambda b: piped(StandardScaler(), b).fit(X, Y),
+        InvalidParameterError,
+        "steps",
+    ),
+    "means for gaps": (
+        lambda b: piped(SimpleImputer(), b).fit(GAPS, Y),
+        InvalidParameterError,
+        "steps",
+    ),
+    "gaps": (lambda b: svc(ledger=b).fit(GAPS, Y), ValueError, None),
+    "a column of text": (lambda b: svc(ledger=b).fit(PEOPLE, Y), ValueError, None),
+    "a label that is not declared": (
+        lambda b: svc(ledger=b).fit(X, np.where(X[:, 0] > 0, "a", "c")),
+        ValueError,
+        None,
+    ),
+    "bounds that lack a column": (
+        lambda b: svc(ledger=b, bounds={"age": (0, 100)}).fit(NUMBERS, Y),
+        InvalidParameterError,
+        "bounds",
+    ),
+    "more than is left": (
+        lambda b: svc(ledger=b, epsilon=5.0).fit(X, Y),
+        BudgetExceededError,
+        None,
+    ),
+    "choosing settings on rows that the step before learns from": (
+        lambda b: PrivateGridSearch(
+            make_pipeline(StandardScaler(), svc()),
+            {"privatelinearsvc__whiten": [True, False]},
+            ledger=b,
+        ).fit(X, Y),
+        InvalidParameterError,
+        "estimator",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_costs_nothing(name: str) -> None:
+    """And the next fit, done right, has the whole budget."""
+    make, kind, parameter = MISTAKES[name]
+    ledger = PrivacyLedger(4.0, 1e-5)
+    with pytest.raises(kind) as told:
+        make(ledger)
+    assert getattr(told.value, "parameter", None) == parameter
+    assert ledger.history == ()
+    assert svc(ledger=ledger, epsilon=4.0, delta=1e-5).fit(X, Y).privacy_.private
 
 
 class TestFilesOfAnotherKind:
