@@ -32,10 +32,11 @@ Ledger = TypeVar("Ledger", bound=PrivacyLedger)
 @click.group("budget", cls=Group, invoke_without_command=True)
 @click.pass_context
 def budget_command(ctx: click.Context) -> None:
-    """Make a budget file, show what was spent from it, or have its spends counted elsewhere too.
+    """Make and inspect budget files.
 
-    A budget belongs to rows: every fit and every search on them names the file with --budget, also
-    several at once, and what would exceed it is refused before any data are read (exit code 3).
+    A budget belongs to a set of rows. Name it with --budget in every fit, search and evaluation on
+    these rows, also in parallel. A command that would exceed it is refused before it reads data
+    (exit code 3).
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -49,38 +50,37 @@ def budget_command(ctx: click.Context) -> None:
     ),
 )
 @click.argument("file", type=FILE)
-@option("--epsilon", Real(0.0), "Of all together.", required=True, metavar="E")
+@option("--epsilon", Real(0.0), "Epsilon of all spends together.", required=True, metavar="E")
 @option(
     "--delta",
     Real(0.0, includes_low=True),
-    "Of all together, far below one over the number of rows; 0 admits pure mechanisms only.",
+    "Delta of all spends together, far below 1 / number of rows; 0 for pure mechanisms only.",
     required=True,
     metavar="D",
 )
 @option(
     "--adjacency",
     OneOf(ADJACENCIES),
-    "Neighbouring data: one more or fewer, or one exchanged.",
+    "How neighbouring data sets differ: one more or fewer, or one exchanged.",
     default="add_remove",
 )
 @option(
     "--unit",
     OneOf(UNITS),
-    "What is protected: single rows, whole persons or whole parties; one for all spends.",
+    "What is protected: a row, a person or a party.",
     default=UNITS[0],
 )
-@option(
-    "--adaptive", "Sizes of later spends may be chosen by looking at earlier results.", is_flag=True
-)
+@option("--adaptive", "Allow sizes of later spends that depend on earlier results.", is_flag=True)
 @option(
     "--periods",
-    "Such as weeks, with commas: each row is of one, and each has the whole budget.",
+    "Periods such as weeks, comma-separated; each row belongs to one, and each period has the "
+    "whole budget.",
     metavar="NAMES",
 )
-@option("--anchor", FILE, "A second file that counts the spends, as with budget anchor.")
+@option("--anchor", FILE, "Second file that counts the spends; see 'budget anchor'.")
 @pass_screen
 def create(screen: Screen, file: Path, **options: Any) -> None:
-    """Make a budget FILE, which must not exist."""
+    """Make a new budget FILE."""
     epsilon, delta = check_epsilon(options["epsilon"]), check_delta(options["delta"])
     adjacency, adaptive = options["adjacency"], options["adaptive"]
     if file.suffix.lower() == ".json":
@@ -123,7 +123,7 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
 @click.argument("anchor", type=FILE)
 @pass_screen
 def anchor(screen: Screen, file: Path, anchor: Path) -> None:
-    """Have the spends of a budget FILE counted in a second file, ANCHOR, from now on.
+    """Also count the spends of a budget FILE in a second file, ANCHOR.
 
     The budget remembers its anchor. Once it has one, an older copy that somebody put back is
     refused, and so is a second copy on this or another machine. The anchor belongs where nobody
@@ -149,15 +149,15 @@ def anchor(screen: Screen, file: Path, anchor: Path) -> None:
 @click.argument("file", type=FILE)
 @option(
     "--since",
-    "Fail if a spend is missing that was there when the command showed this mark.",
+    "Fail if a spend from before this mark is missing.",
     metavar="MARK",
 )
 @pass_screen
 def show(screen: Screen, file: Path, since: str | None) -> None:
-    """Show what was spent from a budget FILE, what is left, and a mark of the spends.
+    """Show what was spent from a budget FILE and what is left.
 
-    A mark is their number and a digest. Whoever keeps it elsewhere can tell with --since whether
-    the file is an older copy.
+    The mark that it prints is the number of spends and a digest. Keep it elsewhere: --since MARK
+    fails if the file is an older copy.
     """
     ledger = opened_budget(file, PrivacyLedger, since=since)
     record = _summary(file, ledger)

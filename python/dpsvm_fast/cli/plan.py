@@ -48,14 +48,11 @@ def estimator_class(model: str) -> Any:
 
 def model_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--model``."""
-    default = "linear, the default, or kernel" if KERNEL in names else "linear, the default"
+    whole = "linear, kernel" if KERNEL in names else "linear"
     return option(
         "--model",
         OneOf(names),
-        (
-            f"The whole private pipeline ({default}), or an estimator with "
-            "noise inside its objective or on its output, the weights."
-        ),
+        f"Whole pipeline ({whole}), or where noise is added.  [default: linear]",
     )
 
 
@@ -76,20 +73,20 @@ ADJACENCIES = ("add_remove", "replace_one")
 @option(
     "--epsilon",
     Reals(0.0),
-    "Privacy budget; several side by side with commas, or repeated.",
+    "Epsilon; several, comma-separated or repeated, are compared.",
     multiple=True,
     required=True,
 )
 @option(
     "--delta",
     Real(0.0, includes_low=True),
-    "Privacy budget, below 1 / number of rows; 0 for pure privacy.",
+    "Delta, far below 1 / number of rows; 0 for pure epsilon.",
     required=True,
 )
 @option(
     "--schema",
     FILE,
-    "TOML or JSON: takes the numbers of features and classes from what is declared there.",
+    "TOML or JSON; gives the numbers of features and classes.",
 )
 @option("--features", Whole(1, MOST_FEATURES), "Number of features.")
 @option("--classes", Whole(2, MOST_CLASSES), "Number of classes.")
@@ -97,13 +94,13 @@ ADJACENCIES = ("add_remove", "replace_one")
 @option(
     "--rows-per-person",
     Whole(1, MOST_ROWS),
-    "Also say what the noise, made for one row, is worth for a person with so many.",
+    "Also show epsilon and delta for a person with so many rows.",
 )
 @model_option(LINEAR, KERNEL, "objective", "output")
 @option(
     "--kernel",
     OneOf(KERNELS),
-    "Kernel of --model kernel; alone: what its rule would choose.",
+    "Kernel of --model kernel.  [default: by its rule]",
     is_flag=False,
     flag_value="auto",
 )
@@ -113,15 +110,14 @@ ADJACENCIES = ("add_remove", "replace_one")
     "Neighbouring data: a row more or fewer, or a row exchanged.",
     default=ADJACENCIES[0],
 )
-@option("--C", "C", Real(0.0), "Factor of the losses; automatic when left out.")
+@option("--C", "C", Real(0.0), "Factor of the losses.  [default: automatic]")
 @option("--data-norm", Real(0.0), "Bound of the rows' L2 norm.", default=1.0, show_default=False)
 @option("--plot", FILE, f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
 @pass_screen
 def plan_command(screen: Screen, **options: Any) -> None:
-    """Say what noise to expect, before any data are touched and any budget is spent.
+    """Show the noise to expect, without data and without spending budget.
 
-    Everything it needs is public: how many features and classes there are, and the budget. A
-    category of a schema is a feature.
+    Needs public numbers only. Each category of a schema is a feature.
     """
     samples, plot = options["samples"], options["plot"]
     for name, declared in _declared(options["schema"]).items():

@@ -38,12 +38,12 @@ SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet
 
 
 format_option = option(
-    "--format", "data_format", OneOf(FORMATS), "Format of DATA, if its name does not say it."
+    "--format", "data_format", OneOf(FORMATS), "Format of DATA.  [default: by its name]"
 )
 person_option = option(
     "--person-column",
     "person",
-    "Whose rows they are: whole persons are protected.  [default: as the schema says]",
+    "Column of person ids: protects whole persons.  [default: as the schema says]",
     metavar="COLUMN",
 )
 
@@ -77,19 +77,20 @@ model_options = together(
     "-o",
     "--output",
     FILE_OR_STREAM,
-    "CSV, TSV or Parquet, as its name says; - is standard output.",
+    "CSV, TSV or Parquet, by its name; - is stdout.",
     metavar="FILE",
     required=True,
 )
-@option("--scores", "Also a column of the score of each class.", is_flag=True)
-@option("--probabilities", "Also a column of the probability of each.", is_flag=True)
-@option("--digits", Whole(1, 17), "Of scores and probabilities in text; 17 are all.", default=6)
+@option("--scores", "Add a column of scores for each class.", is_flag=True)
+@option("--probabilities", "Add a column of probabilities for each class.", is_flag=True)
+@option(
+    "--digits", Whole(1, 17), "Digits of scores and probabilities in text; 17 for all.", default=6
+)
 @pass_screen
 def predict_command(screen: Screen, **options: Any) -> None:
     """Label the rows of DATA with a saved MODEL; costs no budget.
 
-    DATA may have a column of labels, which is not looked at; - is standard input. Rows come out in
-    their order.
+    A column of labels is ignored. Rows keep their order. DATA may be -, stdin.
     """
     output = options["output"]
     if output == STREAM and screen.json:
@@ -284,14 +285,14 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
 @option("--dtype", OneOf(("float64", "float32")), "", default="float64")
 @option(
     "--features",
-    "One input X of encoded rows, in place of an input for each column of the table.",
+    "One input X of encoded rows instead of one input for each column.",
     is_flag=True,
 )
 @pass_screen
 def export_command(screen: Screen, **options: Any) -> None:
     """Write a saved MODEL as an ONNX graph from the columns of a table to labels and scores.
 
-    The graph holds what the model file holds, and nothing of the rows. It costs no budget.
+    Costs no budget: the graph contains the released model and nothing else.
     """
     from sklearn.pipeline import Pipeline
 
@@ -326,9 +327,9 @@ def export_command(screen: Screen, **options: Any) -> None:
 @click.group("schema", cls=Group, invoke_without_command=True)
 @click.pass_context
 def schema_command(ctx: click.Context) -> None:
-    """Check a schema: the public facts of a table that fit, tune and SchemaEncoder rest on.
+    """Check a schema: the public facts about a table.
 
-    A schema to fill in is written by dpsvm-fast fit DATA --write-schema FILE.
+    dpsvm-fast fit DATA --write-schema FILE writes one to fill in.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
@@ -343,16 +344,16 @@ def schema_command(ctx: click.Context) -> None:
 )
 @click.argument("schema", type=FILE, metavar="SCHEMA")
 @click.argument("data", type=FILE_OR_STREAM, metavar="[DATA]", required=False)
-@option("--rows", "Read all rows of DATA too, not its columns alone.", is_flag=True)
+@option("--rows", "Check all rows of DATA too.", is_flag=True)
 @format_option
 @pass_screen
 def schema_check(
     screen: Screen, *, schema: Path, data: Path | None, rows: bool, data_format: str | None
 ) -> None:
-    """Say what a SCHEMA declares, and whether the columns of DATA fit it.
+    """Show what a SCHEMA declares and check the columns of DATA against it.
 
-    Exit code 2 and one sentence say what is wrong. With --rows that sentence is about a private
-    row: show it to nobody who may not see the data.
+    Errors end with exit code 2. An error of --rows is about a private row: show it only to people
+    who may see the data.
     """
     if rows and data is None:
         raise CommandError("--rows: expected it with DATA")

@@ -49,17 +49,16 @@ NAME, DATE = 34, 14
     ),
 )
 @click.argument("file", type=FILE, metavar="MODEL|CERTIFICATE")
-@option("--certificate", FILE, "Write the certificate, for someone who verifies.")
+@option("--certificate", FILE, "Certificate to write, for verify.")
 @option("--force", "Replace a file that exists.", is_flag=True)
 @option("--key", FILE, "File with the key that a model was signed with.")
 @pass_screen
 def statement_command(
     screen: Screen, file: Path, *, certificate: Path | None, force: bool, key: Path | None
 ) -> None:
-    """Say what a saved model promises, to whom, and under which assumptions.
+    """Show what a saved model promises, and under which assumptions.
 
-    The arithmetic is recomputed before anything is shown. What remains for a person to check
-    stands at the end, with a line to sign on.
+    Recomputes the numbers first. Ends with what a person must check, and a line to sign.
     """
     with reserved(certificate, force=force, inputs=[file, key]) as drafts:
         document = read_document(file, key)
@@ -189,19 +188,18 @@ UNDECIDED_ADVICE = (
     ),
 )
 @click.argument("file", type=FILE, metavar="CERTIFICATE|MODEL")
-@option("--model", FILE, "Saved model that the certificate has to be about.")
+@option("--model", FILE, "Saved model that the certificate must be about.")
 @option("--key", FILE, "File with the key that it was signed with.")
-@option("--policy", FILE, "TOML or JSON: what is accepted; see the page.")
+@option("--policy", FILE, "TOML or JSON with the rules; see docs/command_line.md.")
 @pass_screen
 def verify_command(
     screen: Screen, file: Path, *, model: Path | None, key: Path | None, policy: Path | None
 ) -> int:
-    """Recompute the epsilon and delta of a certificate, or of a saved model's.
+    """Recompute the epsilon and delta of a certificate or a saved model.
 
-    Exit code 0 says that every number follows from the others, 1 that one does not, 2 that it
-    cannot be told. A certificate is checked without the model and without the data; with --model
-    also whether it is about that model. With --policy exit code 4 says that it holds, and that the
-    policy does not allow it.
+    Needs neither data nor model; --model also checks that the certificate is about that model. Exit
+    code 0: it holds; 1: a number is wrong; 2: it cannot be checked; 4: it holds, but the policy
+    does not allow it.
     """
     from dpsvm_fast.verification import verify
 

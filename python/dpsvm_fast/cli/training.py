@@ -251,13 +251,13 @@ map_options = together(
     option(
         "--splines",
         Whole(2),
-        "Make K piecewise linear functions of each column with bounds.",
+        "Replace each column with bounds by K piecewise linear functions.",
         metavar="K",
     ),
     option(
         "--image",
         Shape(),
-        "Rows are images, HxW or HxWxC: train on directions of edges.",
+        "Rows are images, HxW or HxWxC; train on edge directions.",
         metavar="HxW",
     ),
 )
@@ -267,37 +267,38 @@ table_options = together(
     option(
         "--schema", FILE, "TOML or JSON: columns with public bounds or categories, labels, classes."
     ),
-    option("--target", "Column of the labels, if FILE does not say it.", metavar="COLUMN"),
+    option("--target", "Column of the labels, if the schema does not name it.", metavar="COLUMN"),
     person_option,
-    option("--weight-column", "weight", "Weights of rows.", metavar="COLUMN"),
+    option("--weight-column", "weight", "Column of row weights.", metavar="COLUMN"),
     option(
         "--max-weight",
         Real(0.0),
-        "Public; larger ones are cut, and this one counts as one row.  [default: 1]",
+        "Largest weight, public: larger ones are clipped, and a row of this weight counts as one."
+        "  [default: 1]",
         metavar="W",
     ),
     option(
         "--class-weight",
-        "Public weights of classes, others 1; or balanced, by counts that are paid for.",
+        "Public weights of classes, 1 if not named; or 'balanced', by noisy counts.",
         metavar="CLASS=W,...",
     ),
     format_option,
     option(
         "--max-memory",
         MemorySize(),
-        "Memory of the whole program; what does not fit goes to a temporary folder.",
+        "Memory limit; rows beyond it go to a temporary folder.",
         default="2GiB",
         metavar="SIZE",
     ),
-    option("--temp", FILE, "Where that folder is made.  [default: TMPDIR]", metavar="DIR"),
+    option("--temp", FILE, "Where to make that folder.  [default: TMPDIR]", metavar="DIR"),
 )
 # What may be spent, and where that is written down.
 budget_options = together(
-    option("--epsilon", Real(0.0), "Privacy parameter.", metavar="E"),
+    option("--epsilon", Real(0.0), "Epsilon of everything that is released.", metavar="E"),
     option(
         "--delta",
         Real(0.0, includes_low=True),
-        "Far below one over the number of rows; 0 is pure.  [default: 1e-6]",
+        "Delta, far below 1 / number of rows; 0 for pure epsilon.  [default: 1e-6]",
         default=1e-6,
         metavar="D",
         show_default=False,
@@ -305,25 +306,25 @@ budget_options = together(
     option(
         "--adjacency",
         OneOf(ADJACENCIES),
-        "What one record may change.  [default: that of the budget, or add_remove]",
+        "How neighbouring data sets differ.  [default: that of the budget, or add_remove]",
     ),
-    option("--budget", FILE, "Spend from a file of 'budget create'."),
+    option("--budget", FILE, "Budget file to charge; make one with 'budget create'."),
     option(
         "--periods",
-        "Of the budget: those of the rows, with commas; only they are charged.",
+        "Periods of the rows, comma-separated; only these are charged.",
         metavar="NAMES",
     ),
-    option("--seed", "random_state", Whole(0), "Repeatable noise: NOT PRIVATE."),
+    option("--seed", "random_state", Whole(0), "Seed of the noise: NOT PRIVATE."),
     option("--threads", "n_threads", Whole(1), "[default: all cores]"),
 )
 # Files that training writes.
 model_file_options = together(
     option("-o", "--output", FILE, "The model, JSON."),
-    option("--certificate", FILE, "Its statement, for verify."),
+    option("--certificate", FILE, "Certificate to write, for verify."),
     option(
         "--test-data",
         FILE,
-        "PUBLIC rows to measure accuracy on: what is printed about them is not protected.",
+        "PUBLIC rows to measure accuracy on; the number has no noise.",
     ),
     option("--force", "Replace files that exist.", is_flag=True),
 )
@@ -1113,25 +1114,25 @@ EXAMPLE = example(
 @option(
     "--write-schema",
     FILE,
-    "Write a schema to be filled in, from the names of the columns alone, and stop.",
+    "Write a schema to fill in, from the column names alone, and stop.",
 )
 @budget_options
 @option(
     "--model",
     OneOf(MODELS),
-    "The whole pipeline, linear or with a kernel; or one training of rows of norm 1.",
+    "Whole pipeline (linear, kernel), or one training of rows of norm 1.",
     default="linear",
 )
-@option("--mechanism", OneOf(MECHANISMS), "Where the noise goes.  [default: auto]")
-@option("--kernel", OneOf(KERNELS), "Of --model kernel.  [default: auto]")
+@option("--mechanism", OneOf(MECHANISMS), "Where noise is added.  [default: auto]")
+@option("--kernel", OneOf(KERNELS), "Kernel of --model kernel.  [default: auto]")
 @map_options
 @model_file_options
 @pass_screen
 def fit_command(screen: Screen, **options: Any) -> None:
     """Train a private model on DATA: CSV, TSV, Parquet, Arrow, npz or LIBSVM text; - is stdin.
 
-    Bounds, categories and classes are public facts that --schema declares; nothing is learned from
-    the rows but what --epsilon and --delta pay for. All rows are checked before anything is spent.
+    --schema declares bounds, categories and classes, which are public. All rows are checked before
+    any budget is spent.
     """
     if options["write_schema"] is not None:
         _write_schema(screen, options)
@@ -1219,27 +1220,27 @@ TUNE_EXAMPLE = example(
 @option(
     "--grid",
     "param_grid",
-    "Values of one parameter, which must not come from the data; several times for more.",
+    "Values of one parameter, not taken from the data; may be repeated.",
     multiple=True,
     metavar="NAME=A,B,...",
 )
-@option("--grid-file", FILE, "TOML or JSON, NAME = [A, B] for each.")
+@option("--grid-file", FILE, "The same as a file: TOML or JSON, NAME = [A, B].")
 @option("--strategy", OneOf(STRATEGIES), "", default="partition")
 @option("--selection", OneOf(CHOICES), "", default="permute_and_flip")
 @option("--stopping", OneOf(STOPPING_LAWS), "", default="geometric")
 @option(
     "--refit-fraction",
     Real(0.0, includes_low=True),
-    "Share of the budget with which the winner is trained again on all rows.",
+    "Share of the budget for retraining the winner on all rows.",
     default=0.8,
 )
 @model_file_options
 @pass_screen
 def tune_command(screen: Screen, **options: Any) -> None:
-    """Choose parameters by a private search on DATA, and train with them.
+    """Choose parameters by a private search on DATA and train the winner.
 
-    --epsilon and --delta are those of everything together: all candidates, the choice and the model
-    that is saved. The rows have to fit into --max-memory.
+    --epsilon and --delta cover all candidates, the choice and the saved model together. The rows
+    must fit into --max-memory.
     """
     with training(screen, options) as task:
         spending, table = task.spending, task.table
@@ -1357,10 +1358,12 @@ def _value(word: str) -> Any:
     "--metric",
     "metrics",
     OneOf(tuple(TABLES)),
-    "May be repeated; fewer have less noise.  [default: all that MODEL allows]",
+    "May be repeated; fewer metrics mean less noise.  [default: all that MODEL allows]",
     multiple=True,
 )
-@option("--positive", "Class of roc and calibration, of several ones.", metavar="LABEL")
+@option(
+    "--positive", "Positive class of roc and calibration, with several classes.", metavar="LABEL"
+)
 @person_option
 @budget_options
 @option("--certificate", FILE, "Write what is promised.")
@@ -1368,9 +1371,9 @@ def _value(word: str) -> Any:
 def evaluate_command(screen: Screen, **options: Any) -> None:
     """Measure a saved MODEL on the private rows of DATA, with noise that --epsilon pays for.
 
-    Every number comes with an interval that counts the noise and that the rows are a sample. The
-    budget is that of the rows of DATA: rows that MODEL was trained on are charged a second time.
-    Where the schema names persons, they are what is protected, and each counts once.
+    Every number has a confidence interval for noise and sampling. The budget is charged for the
+    rows of DATA, again if MODEL was trained on them. If the schema names persons, whole persons are
+    protected and each counts once.
     """
     model, table = model_and_table(options, labelled=True)
     spending = Spending(options, table.schema)

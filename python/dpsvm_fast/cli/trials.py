@@ -75,7 +75,7 @@ PIXELS = (0.0, 16.0)
 @option("--output", FILE, f"The plot ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png"))
 @option("--certificate", FILE, "Write the certificate of one model.")
 @option("--repeats", Whole(1), "Models for each epsilon.", default=10)
-@option("--seed", int, "Repeatable noise, which is not private.")
+@option("--seed", int, "Seed of the noise: NOT PRIVATE.")
 @option("--no-plot", "Draw nothing.", is_flag=True)
 @pass_screen
 def demo_command(
@@ -90,7 +90,7 @@ def demo_command(
 ) -> None:
     """Train on real digits at five values of epsilon, beside a model without privacy.
 
-    Prints accuracies and one privacy statement, and draws them.
+    Prints accuracies and one privacy statement, and draws a plot.
     """
     from dpsvm_fast.plotting.displays import PrivacyUtilityDisplay, private_scores
 
@@ -290,7 +290,7 @@ class Contestant:
     "--model",
     "models",
     OneOf(CLASSES),
-    "Private estimator, repeated for several; linear, objective and output when left out.",
+    "Private estimator; may be repeated.  [default: linear, objective, output]",
     multiple=True,
     default=DEFAULT_MODELS,
     show_default=False,
@@ -314,9 +314,8 @@ def bench_command(
 ) -> None:
     """Time private training on this machine, beside scikit-learn's models without privacy.
 
-    The rows are synthetic. Every estimator has one thread or all, whichever is faster for it. Fits
-    alternate between the estimators, so that a busy moment meets all of them; the table has the
-    median of each.
+    The rows are synthetic. Each estimator takes one thread or all, whichever is faster. Fits
+    alternate between estimators; the table shows medians.
     """
     n_threads = check_n_threads(threads, "--threads")
     if classes > samples:
@@ -459,11 +458,11 @@ Found = tuple[str, "AuditReport"]
 
 @click.command("audit", epilog=example("dpsvm-fast audit --mechanism output --seconds 2"))
 @option("--seconds", Real(0.0), "Time for each audit.", default=10.0)
-@option("--trials", Whole(1), "Counted runs of each world, instead of time.")
+@option("--trials", Whole(1), "Counted runs for each data set, instead of --seconds.")
 @option(
     "--epsilon",
     Reals(0.0),
-    "Claims, with commas or repeated.",
+    "Claimed epsilons, comma-separated or repeated.",
     multiple=True,
     default=((1.0, 4.0),),
     show_default="1,4",
@@ -482,8 +481,8 @@ def audit_command(
 ) -> int:
     """Try to refute what every mechanism claims.
 
-    Runs the program on neighbouring data sets and certifies a lower bound of epsilon. A bound
-    above the claim proves the program wrong: exit code 1.
+    Runs each mechanism on neighbouring data sets and certifies a lower bound of epsilon. A bound
+    above the claim refutes it: exit code 1.
     """
     from dpsvm_fast.audit.table import audited, selected
 
