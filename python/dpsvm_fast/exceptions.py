@@ -22,7 +22,7 @@ __all__ = [
 
 
 class InvalidParameterError(ValueError):
-    """A public argument has the right type and a value outside the accepted range."""
+    """An argument has a value outside the accepted range."""
 
     @classmethod
     def of(cls, name: str, *, got: object, accepted: str) -> InvalidParameterError:
@@ -58,7 +58,7 @@ class TableError(ValueError):
 
 
 class BudgetExceededError(RuntimeError):
-    """The ledger's budget does not allow the event; nothing was recorded and no data were read."""
+    """The ledger refuses an event. Nothing was recorded and no data were read."""
 
 
 class CertificationError(RuntimeError):
@@ -70,7 +70,7 @@ class CertificationError(RuntimeError):
 
 
 class LedgerError(RuntimeError):
-    """The ledger's store is missing, damaged or not a ledger. It never turns into a new budget."""
+    """A ledger file is missing, damaged or not a ledger."""
 
 
 class ModelFormatError(ValueError):
@@ -82,11 +82,11 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class NotPrivateWarning(UserWarning):
-    """The result carries no privacy guarantee, for example because its noise has a known seed."""
+    """The result is not private, for example because its noise has a known seed."""
 
 
 class WeakPrivacyWarning(NotPrivateWarning):
-    """The guarantee holds and says next to nothing: epsilon above 10, or delta above 1e-3."""
+    """The guarantee holds but is very weak: epsilon above 10, or delta above 1e-3."""
 
 
 def _shown(value: object) -> str:

@@ -809,13 +809,13 @@ def evaluate(
     ledger: PrivacyLedger | None = None,
     n_threads: int | None = None,
 ) -> Evaluation:
-    """Measure a model on private rows with noise, and say how sure each number is.
+    """Measure a model on private rows, with noise and confidence intervals.
 
     Parameters
     ----------
     model : classifier
-        Fitted, with ``predict`` and ``classes_``; with ``decision_function`` or ``predict_proba``
-        for metrics of scores. Public, or a release of its own.
+        Fitted, with ``predict`` and ``classes_``; metrics of scores need ``decision_function`` or
+        ``predict_proba``. The model must be public or released.
     X : array-like, sparse matrix or table
         What ``model.predict`` takes.
     y : array-like of shape (n_samples,)
@@ -825,26 +825,26 @@ def evaluate(
         protected, and each counts once, with the mean of its rows: metrics are those of a random
         row of a random person. Ids are private, and forgotten.
     epsilon : float, default=1.0
-        Privacy parameter of everything together, 0 < epsilon <= 1e4.
+        Epsilon of all metrics together, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
     metrics : list of str or None, default=None
         Of "accuracy", "balanced_accuracy", "precision", "recall", "confusion_matrix", "roc" (curve
-        and area), "calibration" and "log_loss"; None for all that the model allows. Fewer of them
-        have less noise.
+        and area), "calibration" and "log_loss"; None for all that the model allows. Fewer metrics
+        mean less noise.
     positive : label or None, default=None
-        The class that ROC and calibration are about. None: the second of two classes; of several
-        ones calibration is about the predicted class, and there is no ROC.
+        The class that ROC and calibration are about. None takes the second of two classes; with
+        several, calibration is of the predicted class and there is no ROC.
     largest_loss : float, default=5.0
-        Terms of the log-loss are cut here, from 0.5 to 40; its noise grows with it.
+        Bound of one term of the log-loss, from 0.5 to 40. Noise grows with it.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
         number of rows is public. With groups persons take the place of rows.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the numbers reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the numbers are reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget of these rows, to be asked before they are read and charged before noise is drawn.
+        Budget of these rows: asked before they are read, charged before noise is drawn.
     n_threads : int or None, default=None
         Threads of the noise; None is all cores that this process may use. Never changes the result.
 

@@ -196,12 +196,12 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
         number of rows is public.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget to be asked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
 
@@ -328,12 +328,12 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row more or fewer, or one row exchanged for another.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget to be asked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
 
@@ -484,12 +484,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row more or fewer, or one row exchanged for another.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget to be asked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
 
@@ -824,12 +824,12 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
         number of rows is public.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget to be asked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
 
@@ -1372,7 +1372,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     n_orientations : int, default=8
         Number K of directions, at most 4096.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
 
     Attributes
     ----------
@@ -1503,7 +1503,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Seed of the frequencies, 0 <= random_state < 2**64; None draws one. It is public either way
         and kept in ``seed_``: there is no noise that it could reveal.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
 
     Attributes
     ----------

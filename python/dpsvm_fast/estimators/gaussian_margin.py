@@ -309,17 +309,17 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     max_iter : int or None, default=None
         Steps of the solver at most. None runs until certified, as the guarantee needs.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget to be asked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
         the program's own arithmetic. "float" is ordinary floating-point noise.
     verbose : {0, 1}, default=0
-        1 prints the noise scales before training. Progress is not shown: it depends on the data.
+        1 prints the plan. Progress is not shown: it depends on the data.
 
     Attributes
     ----------

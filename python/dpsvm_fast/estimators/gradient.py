@@ -278,18 +278,17 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
         of one person add up to one at most.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget to be asked before data are read and charged before the first step, in every call.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         Noise sampled exactly on a power-of-two grid, so that the guarantee covers the program's own
         arithmetic, or ordinary floating-point noise.
     verbose : {0, 1}, default=0
-        1 prints the settings before training and a progress bar: the number of steps is public.
-        On a terminal, where the bar moves, a seed gives other noise.
+        1 prints the plan and draws a progress bar.
 
     Attributes
     ----------

@@ -53,7 +53,7 @@ class PrivateKernelSVC(PipelineClassifier):
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy parameter of everything together, 0 < epsilon <= 1e4.
+        Epsilon of the whole fit, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
         Privacy parameter, 0 <= delta < 1; far below one over the number of rows. 0 takes a recipe
         of pure epsilon, whose noise grows with the number of weights: for two classes and few
@@ -108,16 +108,16 @@ class PrivateKernelSVC(PipelineClassifier):
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
         of one person add up to one at most.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget to be asked before data are read and charged before anything is drawn.
+        Budget: asked before data are read, charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         How Gaussian noise is drawn, as of `PrivateLinearSVC`.
     verbose : {0, 1}, default=0
-        1 prints what was planned before training.
+        1 prints the plan and draws a progress bar.
 
     Attributes
     ----------

@@ -207,40 +207,37 @@ def _loss(trainer: str, delta: float, n_classes: int, margin: float | str) -> Lo
 
 @dataclass(eq=False, repr=False)
 class PrivateLinearSVC(PipelineClassifier):
-    r"""Private multi-class linear SVM with a private pipeline around it and nothing to tune.
+    r"""Private multi-class linear SVM: centring, whitening and training in one, nothing to tune.
 
     One fit does, in this order and within one budget:
 
-    1. every row is mapped by public ``bounds``, features from 0 to [0, 1] and others to [-1, 1],
-       gets a constant sqrt(d) / 4, at most 1, behind its d features, which keeps what its length
-       tells, and is scaled to norm 1: no budget;
-    2. the mean of the rows and their number are released with noise (7 % of the squared Gaussian
-       parameter); rows are centred and scaled to norm 1 again;
-    3. if the noisy number of rows is large enough for their dimension, the matrix of their second
-       moments is released with noise (10 %); rows are whitened and scaled to norm 1 again. With
-       more than 2 K and at most 20 features, K the number of classes, that is done once before
-       (5 %): what one whitening enlarges stands out of the noise of the next;
-    4. weights of all classes are trained with what is left of the budget, by default by full-batch
-       gradient descent on clipped gradients with noise in every step; the mean of the last iterates
-       is released. The last 2 % of the steps do not move: they tell how sure the weights are and
-       how often right, for the temperature of ``predict_proba``.
+    1. map rows by public ``bounds`` to [0, 1] (features that start at 0) or [-1, 1], append a
+       constant sqrt(d) / 4, at most 1, which keeps what a row's length tells, and scale rows to
+       norm 1: no budget;
+    2. release the mean and the number of the rows with noise (7 % of the squared Gaussian
+       parameter); centre rows and scale them to norm 1 again;
+    3. if their noisy number is large enough for their dimension, release the second moments of the
+       rows with noise (10 %); whiten rows and scale them to norm 1 again. With more than 2 K and at
+       most 20 features, K the number of classes, whiten once more before that (5 %);
+    4. train the weights of all classes with the rest of the budget, by default by full-batch
+       descent on clipped gradients with noise in every step; release the mean of the last iterates.
+       The last 2 % of the steps do not move the weights: they calibrate ``predict_proba``.
 
-    Every number in it is a function of public facts and of what was released before.
+    All choices depend on public facts and earlier releases only.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy parameter of everything together, 0 < epsilon <= 1e4.
+        Epsilon of the whole fit, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
-        Privacy parameter, 0 <= delta < 1; far below one over the number of rows. 0 takes a recipe
-        of pure epsilon: centring for a tenth of epsilon and objective perturbation with Gamma
-        noise, without whitening. Its noise grows with the number of weights: expect little of it
-        for many classes or features.
+        Delta, 0 <= delta < 1, far below 1 / number of rows. 0 means pure epsilon: centring for a
+        tenth of epsilon, then objective perturbation with Gamma noise, without whitening. That
+        noise grows with the number of weights: expect little with many classes or features.
     bounds : tuple (low, high), dict of such pairs by column name, or None, default=None
         Public bounds of the features, each a number or an array of shape (n_features,), with
-        ``low < high``; entries outside are clipped, silently. They must not be taken from the data.
-        None leaves features as they are, without a constant: then only the directions of rows
-        matter, and features of larger range dominate.
+        ``low < high``, never taken from the data. Entries outside are clipped. None leaves features
+        as they are, without a constant: then only the directions of rows matter, and features of
+        larger range dominate.
     mechanism : {"auto", "gradient", "objective", "output"}, default="auto"
         How the weights are trained. "auto" is "gradient", or "objective" with ``delta=0``.
         "objective" puts noise into the objective (smoothed Crammer-Singer loss, or the Huber hinge
@@ -248,16 +245,16 @@ class PrivateLinearSVC(PipelineClassifier):
         ``margin_distance``, see `OutputPerturbationSVC`); with a centre before it and
         ``delta > 0`` in four releases, each minimiser regularised towards the release before.
     classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats. It may hold classes that do not
-        occur. None reads it from ``y``, which releases it without noise: a
-        ``PrivacyLeakWarning``, and the statement is marked not private.
+        Public label set: ints, strings, bools or whole floats; classes need not occur. None reads
+        it from ``y``, which releases it without noise: ``PrivacyLeakWarning``, and the statement
+        says so.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row more or fewer (the number of rows stays private), or one
         row exchanged for another (more noise; the number of rows is public).
     whiten : "auto" or bool, default="auto"
-        Whether to whiten. "auto" decides by the noisy number of rows; what is not spent on it
-        stays with the training, except with ``mechanism="objective"``, where it is lost: there say
-        False if you know that the rows are fewer than half the squared number of features.
+        Whether to whiten. "auto" decides by the noisy number of rows; without whitening training
+        gets its budget, except with ``mechanism="objective"``, where it is lost: pass False there
+        if rows are known to be fewer than half the squared number of features.
     margin : "auto" or float >= 0, default="auto"
         Margin of the loss. "auto" is 0 for "gradient", which makes the loss a likelihood
         with ``predict_proba``; 1 makes it the smoothed Crammer-Singer hinge, as accurate for many
@@ -265,25 +262,25 @@ class PrivateLinearSVC(PipelineClassifier):
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is noisy like the others.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses, one a label; 1 for labels that are not named. Only their
-        ratios count: the largest is 1, and the noise is for that. "balanced" releases noisy numbers
-        of rows of each class, for 2 % of the squared Gaussian parameter, and weighs each class by
-        their inverse; with ``delta > 0`` only, and sparse rows with "gradient" only.
+        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
+        becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
+        parameter, and weighs each class by the inverse; with ``delta > 0`` only, and sparse rows
+        with "gradient" only.
     max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person add up to one at most.
+        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
+        person add up to at most one.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget to be asked before data are read and charged before anything is drawn.
+        Budget: asked before data are read, charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on power-of-two grids, so that the guarantee covers
         the program's own arithmetic. "float" is ordinary floating-point noise.
     verbose : {0, 1}, default=0
-        1 prints what was planned before training.
+        1 prints the plan and draws a progress bar.
 
     Attributes
     ----------

@@ -122,19 +122,19 @@ class OutputPerturbationSVC(Probabilities, TrainedOnWeights):
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
         of one person add up to one at most: several rows count with their mean.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the fit reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget to be asked before data are read and charged before the solver starts.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" releases on a power-of-two grid with exactly sampled Gaussian noise, so that the
         guarantee covers the program's own arithmetic. "float" is ordinary floating-point noise.
     low_memory : bool, default=False
         Whether the solver reads X again in every pass instead of keeping a compact copy.
     verbose : {0, 1}, default=0
-        1 prints the noise scale before training. Progress is not shown: it depends on the data.
+        1 prints the plan. Progress is not shown: it depends on the data.
 
     Attributes
     ----------

@@ -115,7 +115,7 @@ Charges = list[tuple[PrivacyEvent, tuple[str, ...]]]
 
 
 class PrivacyLedger:
-    """A privacy budget and the list of what was spent from it.
+    """Privacy budget, and the list of what was spent from it.
 
     Parameters
     ----------
@@ -123,15 +123,15 @@ class PrivacyLedger:
     delta : float in [0, 1)
         With ``delta=0`` only pure events are admitted.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Events of the other relation are refused; nothing converts between them.
+        Neighbouring relation. Events of the other relation are refused.
     unit : {"row", "person", "party"}, default="row"
-        What neighbouring data sets differ in. Releases that protect another unit are refused.
+        Protected unit. Releases that protect another unit are refused.
     path : str or path, optional
-        File in which the ledger lives across processes and runs. An existing ledger there is
-        continued if its budget is the same. None: in memory, and in a temporary file from the
-        moment it is shared with another process until the process that made it exits.
+        File of the ledger, shared by processes and runs. An existing ledger with the same budget is
+        continued. None keeps it in memory; once shared with another process, in a temporary file
+        until the process that made it exits.
     adaptive : bool, default=False
-        Whether sizes of events may be chosen by looking at the results of earlier ones. Then
+        Whether sizes of events may depend on the results of earlier ones. Then
         events are admitted as long as their squared Gaussian parameters stay within a limit that
         is fixed now, pure events counting as the smallest Gaussian one that can simulate them;
         or as long as all are pure and add up to epsilon. A tenth of delta is kept for events of
@@ -140,17 +140,17 @@ class PrivacyLedger:
         16th of that tenth each; and for what distances let be told. Of branches the largest of each
         number counts.
     anchor : str or path, optional
-        A second file, best where nobody puts copies back: another disk, another owner. It is made
-        if it is not there; the file at ``path`` names it from now on. After every spend it holds
-        their number and a digest. Then an older copy of the file, or a second one, is refused.
+        A second file, on another disk or of another owner, that holds the number of spends and a
+        digest. It is created if missing; the file at ``path`` then refers to it. An older or second
+        copy of the ledger is refused.
     strict : bool, default=True
-        Whether a fit that would not be private, or whose failure would not be covered, is an error
-        before anything is read or charged. False: a warning; the fit is charged what its noise
-        would cost with a secret key, and listed as NOT PRIVATE. Of this object, not of the file.
+        Whether a fit that would not be private, or whose failure would not be covered, is refused
+        before anything is read or charged. With False it warns, is charged as if its noise were
+        secret, and is listed as NOT PRIVATE. A property of this object, not of the file.
     periods : sequence of str, default=()
-        Names of periods, such as weeks, of which every row belongs to exactly one. Then
-        ``for_periods`` charges the rows of some periods only, and each period has the whole budget.
-        Of ``unit="row"`` only: a person who returns would be charged once and seen twice.
+        Names of periods, such as weeks; every row belongs to exactly one. ``for_periods`` charges
+        some periods only, and each period has the whole budget. With ``unit="row"`` only: a person
+        who returns would be charged once and seen twice.
 
     Raises
     ------

@@ -376,7 +376,7 @@ def _best_has(name: str) -> Any:
 
 @dataclass(eq=False, repr=False)
 class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    r"""Search over a grid of parameters within one budget.
+    r"""Private search over a grid of parameters, within one budget.
 
     A grid search that reports the best of many private models at the price of one is not private.
     Here the choice is paid for, in one of two ways:
@@ -401,14 +401,14 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         As for scikit-learn's GridSearchCV. PUBLIC: it must not come from the data. Not for
         ``epsilon``, ``delta``, ``adjacency``, ``classes``, ``ledger`` and ``random_state``.
     epsilon : float, default=1.0
-        Privacy parameter of the whole search, 0 < epsilon <= 1e4.
+        Epsilon of the whole search, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
-        Privacy parameter of the whole search, 0 <= delta < 1; 0 needs pure candidates.
+        Delta of the whole search, 0 <= delta < 1; 0 needs pure candidates.
     strategy : {"partition", "random_stopping"}, default="partition"
     selection : {"permute_and_flip", "exponential"}, default="permute_and_flip"
         How "partition" chooses. Permute-and-flip is never worse.
     scoring : {"errors", "balanced_errors"}, default="errors"
-        What is to be small: the number of errors, or the sum of their classes' weights.
+        What to minimise: the number of errors, or their sum weighted by class.
     class_weight : dict or None, default=None
         PUBLIC weight of an error on each class, for "balanced_errors"; rounded to multiples of
         1/256 of the largest.
@@ -416,8 +416,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
         number of rows is public.
     validation_fraction : float in (0, 1), default=0.2
-        Share of the records by which "partition" chooses. Every part must have 50 records at
-        least in expectation.
+        Share of the records that "partition" chooses by. Every part needs 50 expected records.
     refit_fraction : float in [0, 1), default=0.8
         Share of the budget (of epsilon with ``delta=0``, else of the squared parameter of Gaussian
         noise) that is kept to fit the winner again on all records. 0 releases the winner itself.
@@ -430,10 +429,10 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     score_fraction : float in (0, 1), default=0.1
         Share of a run's budget for its noisy score, in the units of ``refit_fraction``.
     n_jobs : int or None, default=None
-        Fits at a time, through joblib: any of its backends will do. Never changes the result.
+        Number of fits at a time, by joblib, on any backend. Never changes the result.
     random_state : int or None, default=None
-        None takes the operating system's entropy. A seed makes the search reproducible and thereby
-        not private: a ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. With a seed the search is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Charged once for the whole search, before anything is drawn.
     verbose : {0, 1}, default=0
@@ -446,7 +445,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     best_params_ : dict
         Parameters of the winner.
     best_index_ : int
-        Its number in the grid; -1 where a Poisson number of runs was 0 and nothing is fitted again.
+        Index of the winner in the grid; -1 if a Poisson number of runs was 0 and there is no refit.
     best_score_ : float
         Noisy score of the winner, with "random_stopping" alone.
     classes_ : ndarray of shape (n_classes,)

@@ -493,12 +493,12 @@ def save_model(
         A fitted estimator or transformer of this library, a ``PrivateGridSearch``, or a Pipeline of
         them, ``Normalizer`` and ``HashingVectorizer``.
     path : str or path
-        An existing file is replaced once the new one is complete.
+        File to write, atomically; an existing one is replaced.
     schema : TableSchema or None, default=None
-        Of the table that the model was trained on; saved with it.
+        Schema of the training table, saved with the model.
     key : bytes, path of a file with them, or None, default=None
-        Secret of 16 bytes or more: the file is signed with HMAC-SHA256, and whoever loads it with
-        the key notices every change. The key is not saved.
+        Secret of at least 16 bytes that signs the file (HMAC-SHA256); loading with the key then
+        detects every change. The key is not saved.
 
     Raises
     ------
@@ -560,7 +560,7 @@ def save_certificate(
     model : str or path
         File that :func:`save_model` wrote.
     path : str or path
-        An existing file is replaced once the new one is complete.
+        File to write, atomically; an existing one is replaced.
     key : bytes, path of a file with them, or None, default=None
         Secret of 16 bytes or more: the digest and the certificate are signed with HMAC-SHA256. It
         need not be that of the model.
@@ -614,7 +614,7 @@ def statement_of(model: Any) -> Any:
 
 
 def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: bool = True) -> Any:
-    """Load the model of a file that :func:`save_model` wrote.
+    """Load a model that :func:`save_model` wrote.
 
     Parameters
     ----------
@@ -629,13 +629,13 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
     Returns
     -------
     estimator
-        Predictions and scores are those of the saved model, to the last bit.
+        The model. Its predictions and scores have the bits of the saved one.
 
     Raises
     ------
     ModelFormatError
-        The file is no model that this release reads, was changed after it was saved, or its
-        certificate does not hold. The text says what to do.
+        The file is not a model that this release reads, was changed, or has a certificate that does
+        not hold.
     OSError
         The file cannot be read.
 

@@ -715,7 +715,7 @@ DTYPES = ("float64", "float32")
 def to_onnx(
     model: Any, path: str | os.PathLike[str] | None = None, *, dtype: str = "float64"
 ) -> Any:
-    """Write the map from rows to scores and labels as an ONNX graph.
+    """Export a model as an ONNX graph from rows to scores and labels.
 
     Parameters
     ----------
