@@ -365,7 +365,9 @@ class RowDecoder:
         """
         X = np.zeros((len(cells[0]), self._width), dtype=np.float32)
         tile = max(16, TILE_BYTES // (4 * self._width))
-        numeric = [(j, place) for j, (place, one, _) in enumerate(self._columns) if one.is_number]
+        numeric = [
+            (j, place) for j, (place, _, lookup) in enumerate(self._columns) if lookup is None
+        ]
         for start in range(0, len(X), tile):
             stop = start + tile
             for j, place in numeric:
@@ -387,7 +389,10 @@ class RowDecoder:
             Number of rows before these, for messages.
         """
         for j, (place, column, lookup) in enumerate(self._columns):
-            if lookup is not None and not column.is_number:
+            if lookup is not None and column.is_number:
+                # Days since a date.
+                X[:, place] = cells[j].view(np.float32)
+            elif lookup is not None:
                 self._encode(X, place, column, lookup, cells[j], before)
         self._check(X, before)
         behind = (cells[number] for number in itertools.count(len(self._columns)))
