@@ -15,6 +15,7 @@ mod noise_discrete_gaussian;
 mod noise_gamma_ball;
 mod noise_grid_gaussian;
 mod noise_half_normal;
+mod noise_karney;
 mod noise_poisson_batch;
 mod noise_selection;
 mod noise_streams;

@@ -32,7 +32,6 @@ macro_rules! word {
         }
     };
 }
-word!(u32, u64);
 word!(u64, u128);
 
 /// A uniform integer in `0 .. m` for a positive `m`, exactly: of the words, as many are drawn again

@@ -13,9 +13,6 @@ pub mod gaussian;
 pub mod grid_gaussian;
 mod grid_sampler;
 pub mod half_normal;
-#[cfg(test)]
-#[cfg(test)]
-mod karney;
 mod natural;
 pub mod poisson_batch;
 pub mod random_parts;

@@ -10,8 +10,8 @@
 //! A batch costs expected time O(q n), and depends on the random stream, q and n alone.
 
 use crate::error::{Error, Result};
+use crate::noise::natural::Natural;
 use rand::Rng;
-use std::cmp::Ordering;
 
 /// The smallest rate accepted: far below any use, and no intermediate number overflows.
 const LEAST_RATE: f64 = 1e-300;
@@ -24,7 +24,7 @@ const COIN_RATE: f64 = 0.5;
 #[derive(Debug, Clone)]
 pub struct Rate {
     value: f64,
-    way: Method,
+    method: Method,
 }
 
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl Rate {
             let message = format!("got {q}, expected {LEAST_RATE:e} to 1");
             return Err(Error::invalid("sampling_rate", message));
         }
-        let way = if q == 1.0 {
+        let method = if q == 1.0 {
             Method::All
         } else if q >= COIN_RATE {
             // The lowest bit of a double from 1/2 on is at least 2^-53: the product is whole.
@@ -55,7 +55,7 @@ impl Rate {
         } else {
             Method::Gaps(Gap::new(q))
         };
-        Ok(Self { value: q, way })
+        Ok(Self { value: q, method })
     }
 
     /// The probability.
@@ -70,7 +70,7 @@ impl Rate {
 #[inline]
 pub fn poisson_batch<R: Rng>(rng: &mut R, rate: &Rate, n: usize, batch: &mut Vec<u32>) {
     batch.clear();
-    match &rate.way {
+    match &rate.method {
         Method::All => batch.extend((0..n).map(|i| i as u32)),
         Method::Coins(bound) => toss_coins(rng, *bound, n, batch),
         Method::Gaps(gap) => {
@@ -107,14 +107,14 @@ struct Gap {
     /// `-1 / ln(1 - q)`, within a few units in the last place.
     scale: f64,
     /// `1 - q`, exactly.
-    keep: Fraction,
+    keep: Complement,
 }
 
 impl Gap {
     fn new(q: f64) -> Self {
         Self {
             scale: -1.0 / libm::log1p(-q),
-            keep: Fraction::one_minus(q),
+            keep: Complement::of(q),
         }
     }
 
@@ -170,110 +170,81 @@ impl Gap {
     }
 }
 
-/// A uniform number in [0, 1) whose 64-bit digits are drawn when asked for.
+/// A uniform number in [0, 1) whose 32-bit digits are drawn two at a time when asked for.
 struct Uniform {
     /// Most significant first.
-    digits: Vec<u64>,
+    digits: Vec<u32>,
 }
 
 impl Uniform {
     fn of(first: u64) -> Self {
-        Self {
-            digits: vec![first],
-        }
+        let mut own = Self { digits: Vec::new() };
+        own.append(first);
+        own
+    }
+
+    fn append(&mut self, word: u64) {
+        self.digits.extend([(word >> 32) as u32, word as u32]);
     }
 
     /// `self < base^exponent`, exactly, for a positive exponent.
-    fn below_power<R: Rng>(&mut self, base: &Fraction, exponent: u64, rng: &mut R) -> bool {
-        let mut digits = base.digits.len().max(3);
+    fn below_power<R: Rng>(&mut self, base: &Complement, exponent: u64, rng: &mut R) -> bool {
+        let mut words = base.words.max(3);
         loop {
-            while self.digits.len() < digits {
-                self.digits.push(rng.next_u64());
+            while self.digits.len() < 2 * words {
+                self.append(rng.next_u64());
             }
-            let (below, above) = base.power(exponent, digits);
+            let (below, above) = base.power(exponent, words);
             // The digits not drawn add less than one unit in the last place.
-            let mine = &self.digits[..digits];
-            if mine.cmp(&below[..]) == Ordering::Less {
+            let mine = Natural::from_digits(0, &self.digits[..2 * words]);
+            if mine < below {
                 return true;
             }
-            if mine.cmp(&above[..]) != Ordering::Less {
+            if mine >= above {
                 return false;
             }
-            digits += 2;
+            words += 2;
         }
     }
 }
 
-/// A number in (0, 1) with finitely many 64-bit digits, most significant first.
+/// `1 - q`, exactly.
 #[derive(Debug, Clone)]
-struct Fraction {
-    digits: Vec<u64>,
+struct Complement {
+    /// In units of `2^(-64 words)`.
+    value: Natural,
+    words: usize,
 }
 
-impl Fraction {
-    /// `1 - q`, exactly, for `q` from [`LEAST_RATE`] up to below 1.
-    fn one_minus(q: f64) -> Self {
+impl Complement {
+    /// For `q` from [`LEAST_RATE`] up to below 1.
+    fn of(q: f64) -> Self {
         let (fraction, exponent) = libm::frexp(q);
-        // q = mantissa 2^-shift, with the mantissa's 53 bits across at most two digits.
-        let mantissa = libm::ldexp(fraction, 53) as u64;
+        // q = mantissa 2^-shift
+        let mantissa = Natural::from_digits(u128::from(libm::ldexp(fraction, 53) as u64), &[]);
         let shift = (53 - exponent) as usize;
-        let mut digits = vec![0; shift.div_ceil(64)];
-        let last = digits.len() - 1;
-        let parts = u128::from(mantissa) << (64 * digits.len() - shift);
-        digits[last] = parts as u64;
-        if last > 0 {
-            digits[last - 1] = (parts >> 64) as u64;
+        let words = shift.div_ceil(64);
+        let q = mantissa.times(&Natural::power_of_two(64 * words - shift));
+        Self {
+            value: Natural::power_of_two(64 * words).minus(&q),
+            words,
         }
-        // The two's complement: 2^(64 digits) - q.
-        let mut carry = true;
-        for digit in digits.iter_mut().rev() {
-            (*digit, carry) = (!*digit).overflowing_add(u64::from(carry));
-        }
-        Self { digits }
     }
 
-    /// Lower and upper bounds of `self^exponent` with this many digits, at least the own number.
-    fn power(&self, exponent: u64, digits: usize) -> (Vec<u64>, Vec<u64>) {
-        let mut base = self.digits.clone();
-        base.resize(digits, 0);
+    /// Lower and upper bounds of `self^exponent` in units of `2^(-64 words)`, at least the own words.
+    fn power(&self, exponent: u64, words: usize) -> (Natural, Natural) {
+        let base = (self.value).times(&Natural::power_of_two(64 * (words - self.words)));
+        let product = |a: &Natural, b: &Natural| a.times(b).shifted_down(64 * words);
+        let unit = Natural::power_of_two(0);
         let (mut below, mut above) = (base.clone(), base.clone());
         for bit in (0..exponent.ilog2()).rev() {
             below = product(&below, &below);
-            above = increased(product(&above, &above));
+            above = product(&above, &above).plus(&unit);
             if exponent >> bit & 1 == 1 {
                 below = product(&below, &base);
-                above = increased(product(&above, &base));
+                above = product(&above, &base).plus(&unit);
             }
         }
         (below, above)
     }
-}
-
-/// The product of two numbers in [0, 1), cut off after as many digits as they have.
-fn product(a: &[u64], b: &[u64]) -> Vec<u64> {
-    let n = a.len();
-    let mut all = vec![0_u64; 2 * n];
-    for i in (0..n).rev() {
-        let mut carry = 0_u128;
-        for j in (0..n).rev() {
-            carry += u128::from(a[i]) * u128::from(b[j]) + u128::from(all[i + j + 1]);
-            all[i + j + 1] = carry as u64;
-            carry >>= 64;
-        }
-        all[i] = carry as u64;
-    }
-    all.truncate(n);
-    all
-}
-
-/// One unit in the last place more. A product cut off is at most `1 - 2 units`, so there is room.
-fn increased(mut a: Vec<u64>) -> Vec<u64> {
-    for digit in a.iter_mut().rev() {
-        let (sum, carry) = digit.overflowing_add(1);
-        *digit = sum;
-        if !carry {
-            break;
-        }
-    }
-    a
 }

@@ -5,37 +5,35 @@
 //! them. All decisions use integers and random bits; no logarithm, exponential or rounding error
 //! enters. The argument, line by line, is the project's page `docs/proofs/grid_gaussian.md`.
 //!
-//! It shares nothing with the sampler of [`GridScale::fill`](crate::noise::GridScale::fill) but the
+//! It shares nothing with the sampler of [`GridScale::fill`] but the
 //! rounding, and is 20 times slower.
 //!
 //! Paper's symbol — name here: Algorithm H — `half_exponential`, G — inside `integer_part`,
 //! P — inside `integer_part`, B — `fraction_trial`, C — `below`, N — `Deviate::draw`.
 
-use crate::noise::GridScale;
-use crate::noise::coins::uniform;
+use dpsvm_core::noise::coins::below;
+use dpsvm_core::noise::{GridScale, Key};
 use rand::Rng;
 
 /// Integer parts from here on are drawn again, because an `i64` cannot hold every normal deviate.
 /// They have probability below `2^-700000`.
 const INTEGER_LIMIT: u32 = 1024;
 
-impl GridScale {
-    /// Overwrites `values` with independent draws of the law of [`fill`](Self::fill), by Karney's
-    /// algorithm.
-    pub fn fill_by_karney<R: Rng>(&self, rng: &mut R, values: &mut [i64]) {
-        let mut bits = Bits::new(rng);
-        for value in values {
-            let deviate = Deviate::draw(&mut bits);
-            let mut known = deviate.fraction.digits();
-            let magnitude = self.round(deviate.integer, || {
-                known.next().unwrap_or_else(|| bits.rng.next_u32())
-            });
-            *value = if deviate.negative {
-                -magnitude
-            } else {
-                magnitude
-            };
-        }
+/// Overwrites `values` with independent draws of the law of [`GridScale::fill`], by Karney's
+/// algorithm.
+fn fill_by_karney<R: Rng>(scale: &GridScale, rng: &mut R, values: &mut [i64]) {
+    let mut bits = Bits::new(rng);
+    for value in values {
+        let deviate = Deviate::draw(&mut bits);
+        let mut known = deviate.fraction.digits();
+        let magnitude = scale.round(deviate.integer, || {
+            known.next().unwrap_or_else(|| bits.rng.next_u32())
+        });
+        *value = if deviate.negative {
+            -magnitude
+        } else {
+            magnitude
+        };
     }
 }
 
@@ -47,7 +45,6 @@ struct Lazy {
 }
 
 impl Lazy {
-    #[inline]
     fn draw<R: Rng>(rng: &mut R) -> Self {
         Self {
             first: rng.next_u32(),
@@ -56,7 +53,6 @@ impl Lazy {
     }
 
     /// The digits drawn so far.
-    #[inline]
     fn digits(&self) -> impl Iterator<Item = u32> + '_ {
         std::iter::once(self.first).chain(self.rest.iter().copied())
     }
@@ -70,7 +66,6 @@ impl Lazy {
     }
 
     /// `self < other`, drawing digits of both until they differ.
-    #[inline]
     fn below<R: Rng>(&mut self, other: &mut Self, rng: &mut R) -> bool {
         if self.first == other.first {
             return self.below_after_first(other, rng);
@@ -78,7 +73,6 @@ impl Lazy {
         self.first < other.first
     }
 
-    #[cold]
     fn below_after_first<R: Rng>(&mut self, other: &mut Self, rng: &mut R) -> bool {
         let mut i = 0;
         loop {
@@ -108,7 +102,6 @@ impl<'a, R: Rng> Bits<'a, R> {
     }
 
     /// The next bit.
-    #[inline]
     fn next(&mut self) -> bool {
         if self.left == 0 {
             self.word = self.rng.next_u64();
@@ -121,7 +114,6 @@ impl<'a, R: Rng> Bits<'a, R> {
     }
 
     /// The number of ones before the next zero; the zero is used up too.
-    #[inline]
     fn ones(&mut self) -> u32 {
         let mut count = 0;
         loop {
@@ -148,7 +140,6 @@ struct Deviate {
 
 impl Deviate {
     /// Algorithm N.
-    #[inline]
     fn draw<R: Rng>(bits: &mut Bits<'_, R>) -> Self {
         loop {
             let Some(k) = integer_part(bits) else {
@@ -167,7 +158,6 @@ impl Deviate {
 }
 
 /// Steps N1 and N2: `k` with probability proportional to `exp(-k^2 / 2)`, or a rejection.
-#[inline]
 fn integer_part<R: Rng>(bits: &mut Bits<'_, R>) -> Option<u32> {
     let mut k = 0;
     loop {
@@ -188,7 +178,6 @@ fn integer_part<R: Rng>(bits: &mut Bits<'_, R>) -> Option<u32> {
 
 /// True with probability `exp(-1/2)`: the length of the longest run `1/2 > u1 > u2 > ...` of fresh
 /// uniform numbers is even.
-#[inline]
 fn half_exponential<R: Rng>(bits: &mut Bits<'_, R>) -> bool {
     bits.next() || half_exponential_after_zero(bits)
 }
@@ -197,7 +186,6 @@ fn half_exponential<R: Rng>(bits: &mut Bits<'_, R>) -> bool {
 ///
 /// Every number of the run then has leading bit 0; the [`Lazy`] ones are the bits that follow, so
 /// that most runs end on one bit.
-#[inline]
 fn half_exponential_after_zero<R: Rng>(bits: &mut Bits<'_, R>) -> bool {
     if bits.next() {
         return false;
@@ -219,7 +207,6 @@ fn half_exponential_after_zero<R: Rng>(bits: &mut Bits<'_, R>) -> bool {
 
 /// True with probability `exp(-x (2k + x) / (2k + 2))`: the longest run `x > z1 > z2 > ...` in which
 /// every step also passes a coin of probability `(2k + x) / (2k + 2)` has even length.
-#[inline]
 fn fraction_trial<R: Rng>(k: u32, x: &mut Lazy, bits: &mut Bits<'_, R>) -> bool {
     let mut last = Lazy::draw(bits.rng);
     if !last.below(x, bits.rng) || !coin(k, x, bits) {
@@ -237,84 +224,78 @@ fn fraction_trial<R: Rng>(k: u32, x: &mut Lazy, bits: &mut Bits<'_, R>) -> bool 
 }
 
 /// True with probability `(2k + x) / (2k + 2)`.
-#[inline]
 fn coin<R: Rng>(k: u32, x: &mut Lazy, bits: &mut Bits<'_, R>) -> bool {
     if k == 0 {
         return bits.next() && Lazy::draw(bits.rng).below(x, bits.rng);
     }
-    match uniform(2 * k + 2, || bits.rng.next_u32()) {
+    match below(bits.rng, u64::from(2 * k + 2)) {
         0 => false,
         1 => Lazy::draw(bits.rng).below(x, bits.rng),
         _ => true,
     }
 }
 
-mod tests {
-    use super::GridScale;
-    use crate::noise::Key;
+/// Probability of a false alarm of the law test, for each ratio; and its sample size.
+const ALPHA: f64 = 1e-6;
+const DRAWS: usize = 400_000;
 
-    /// Probability of a false alarm of the law test, for each ratio; and its sample size.
-    const ALPHA: f64 = 1e-6;
-    const DRAWS: usize = 400_000;
+/// Laurent and Massart (2000): a chi-square with `f` degrees of freedom exceeds
+/// `f + 2 sqrt(f t) + 2 t` with probability at most `exp(-t)`.
+fn critical(freedom: f64) -> f64 {
+    let t = -ALPHA.ln();
+    freedom + 2.0 * (freedom * t).sqrt() + 2.0 * t
+}
 
-    /// Laurent and Massart (2000): a chi-square with `f` degrees of freedom exceeds
-    /// `f + 2 sqrt(f t) + 2 t` with probability at most `exp(-t)`.
-    fn critical(freedom: f64) -> f64 {
-        let t = -ALPHA.ln();
-        freedom + 2.0 * (freedom * t).sqrt() + 2.0 * t
-    }
-
-    /// Pearson's statistic of two samples of the same size having one law, and its degrees of freedom.
-    /// Values drawn less than 20 times together form classes with their neighbours.
-    fn two_samples(one: &[i64], other: &[i64]) -> (f64, f64) {
-        let reach = one.iter().chain(other).map(|m| m.abs()).max().unwrap_or(0);
-        let counts = |draws: &[i64]| {
-            let mut counts = vec![0.0; 2 * reach as usize + 1];
-            for m in draws {
-                counts[(m + reach) as usize] += 1.0;
-            }
-            counts
-        };
-        let (mut a, mut b, mut statistic, mut classes) = (0.0, 0.0, 0.0, 0.0);
-        for (x, y) in counts(one).into_iter().zip(counts(other)) {
-            a += x;
-            b += y;
-            if a + b >= 20.0 {
-                let difference: f64 = a - b;
-                statistic += difference * difference / (a + b);
-                classes += 1.0;
-                (a, b) = (0.0, 0.0);
-            }
+/// Pearson's statistic of two samples of the same size having one law, and its degrees of freedom.
+/// Values drawn less than 20 times together form classes with their neighbours.
+fn two_samples(one: &[i64], other: &[i64]) -> (f64, f64) {
+    let reach = one.iter().chain(other).map(|m| m.abs()).max().unwrap_or(0);
+    let counts = |draws: &[i64]| {
+        let mut counts = vec![0.0; 2 * reach as usize + 1];
+        for m in draws {
+            counts[(m + reach) as usize] += 1.0;
         }
-        (statistic, classes - 1.0)
+        counts
+    };
+    let (mut a, mut b, mut statistic, mut classes) = (0.0, 0.0, 0.0, 0.0);
+    for (x, y) in counts(one).into_iter().zip(counts(other)) {
+        a += x;
+        b += y;
+        if a + b >= 20.0 {
+            let difference: f64 = a - b;
+            statistic += difference * difference / (a + b);
+            classes += 1.0;
+            (a, b) = (0.0, 0.0);
+        }
     }
+    (statistic, classes - 1.0)
+}
 
-    fn draw(ratio: f64, seed: u64, size: usize) -> Vec<i64> {
-        let mut draws = vec![0; size];
-        let mut rng = Key::from_seed(seed).task(0).stream(0);
+fn draw(ratio: f64, seed: u64, size: usize) -> Vec<i64> {
+    let mut draws = vec![0; size];
+    let mut rng = Key::from_seed(seed).task(0).stream(0);
+    let scale = GridScale::new(ratio, 1.0).unwrap();
+    scale.fill(&mut rng, &mut draws);
+    draws
+}
+
+// Proof: grid_gaussian
+#[test]
+fn both_samplers_have_one_law() {
+    for (seed, ratio) in [0.3, 1.0, 3.0, 50.0].into_iter().enumerate() {
+        let seed = seed as u64;
+        let fast = draw(ratio, 100 + seed, DRAWS);
+        let mut oracle = vec![0; DRAWS];
+        let mut rng = Key::from_seed(200 + seed).task(0).stream(0);
         let scale = GridScale::new(ratio, 1.0).unwrap();
-        scale.fill(&mut rng, &mut draws);
-        draws
-    }
-
-    // Proof: grid_gaussian
-    #[test]
-    fn both_samplers_have_one_law() {
-        for (seed, ratio) in [0.3, 1.0, 3.0, 50.0].into_iter().enumerate() {
-            let seed = seed as u64;
-            let fast = draw(ratio, 100 + seed, DRAWS);
-            let mut oracle = vec![0; DRAWS];
-            let mut rng = Key::from_seed(200 + seed).task(0).stream(0);
-            let scale = GridScale::new(ratio, 1.0).unwrap();
-            scale.fill_by_karney(&mut rng, &mut oracle);
-            let (statistic, freedom) = two_samples(&fast, &oracle);
-            assert!(
-                statistic < critical(freedom),
-                "{ratio}: {statistic} at {freedom}"
-            );
-            // Negative control: 4 % off must be seen with this many draws.
-            let (wrong, freedom) = two_samples(&draw(1.04 * ratio, 300 + seed, DRAWS), &oracle);
-            assert!(wrong > critical(freedom), "{ratio}: {wrong} at {freedom}");
-        }
+        fill_by_karney(&scale, &mut rng, &mut oracle);
+        let (statistic, freedom) = two_samples(&fast, &oracle);
+        assert!(
+            statistic < critical(freedom),
+            "{ratio}: {statistic} at {freedom}"
+        );
+        // Negative control: 4 % off must be seen with this many draws.
+        let (wrong, freedom) = two_samples(&draw(1.04 * ratio, 300 + seed, DRAWS), &oracle);
+        assert!(wrong > critical(freedom), "{ratio}: {wrong} at {freedom}");
     }
 }
