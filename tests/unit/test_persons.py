@@ -171,7 +171,9 @@ def test_weight_two_is_two_rows_where_sums_are_exact(form: Any) -> None:
     ones = [records_of(form(r), np.ones(len(r))) for r in (rows, rows[twice])]
     ones[0].own(np.array([0, 6]), np.array([1.0, 0.5, 0.5, 0.5, 0.5, 0.5]))
     ones[1].own(np.array([0, 7]), np.full(7, 0.5))
-    assert np.array_equal(*(clipped_sum(records, **options) for records in ones))
+    # Each coefficient of a sparse row is truncated to a share of 2^-20 of the clip, or less.
+    lost = 0.0 if form is np.asarray else 7 * 1e3 * 2.0**-19
+    assert np.abs(np.subtract(*(clipped_sum(records, **options) for records in ones))).max() <= lost
 
 
 @pytest.mark.proof("persons", "Sums of gradients")

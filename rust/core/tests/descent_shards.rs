@@ -2,10 +2,9 @@
 
 use dpsvm_core::descent::bounds::clipped_sum_distance;
 use dpsvm_core::descent::clipping::Clip;
-use dpsvm_core::descent::drawn::Randomness;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule, State};
 use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
-use dpsvm_core::descent::streams::{DescentStreams, ShardStreams};
+use dpsvm_core::descent::streams::{Batches, DescentStreams};
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::{Key, poisson_batch};
 use dpsvm_core::records::persons::Owners;
@@ -103,6 +102,17 @@ impl Table {
         }
     }
 
+    /// Some of the records.
+    fn chosen(&self, records: &[usize], dense: bool) -> Records {
+        let chosen = Self {
+            rows: records.iter().map(|i| self.rows[*i].clone()).collect(),
+            label: records.iter().map(|i| self.label[*i]).collect(),
+            centre: self.centre.clone(),
+            ..*self
+        };
+        chosen.records(0..records.len(), dense)
+    }
+
     /// `shards` consecutive shards of unequal sizes, one of them empty from three on.
     fn shards(&self, shards: usize, dense: bool) -> Vec<Records> {
         let n = self.rows.len();
@@ -179,7 +189,7 @@ fn sharded(
         let mut total = vec![0; at.weights()];
         // Backwards: the order of merging changes nothing.
         for (number, records) in shards.iter().enumerate().rev() {
-            let own = ShardStreams::new(batches, number as u32, rate)?;
+            let own = Batches::of_shard(batches, number as u32, rate)?;
             let part = at.partial(&state.weights, records, (&own, step), threads, &Never)?;
             total.iter_mut().zip(part).for_each(|(t, p)| *t += p);
         }
@@ -238,49 +248,41 @@ fn one_shard_with_the_same_streams_is_the_run() -> Result<()> {
 // Proof: gradient_perturbation, "Clipped sums and their rounding"
 #[test]
 fn sampled_shards_are_the_whole_with_their_batches() -> Result<()> {
-    struct Given(Vec<Vec<u32>>);
-    impl Randomness for Given {
-        fn full_batch(&self) -> bool {
-            false
-        }
-        fn batch(&self, step: u32, _n: usize, batch: &mut Vec<u32>) {
-            batch.clone_from(&self.0[step as usize]);
-        }
-        fn tags(&self, _step: u32, _tags: &mut [u32]) {}
-        fn grid_noise(&self, _step: u32, noise: &mut [i64]) {
-            noise.fill(5);
-        }
-        fn float_noise(&self, _step: u32, _noise: &mut [f64]) {}
-    }
     let table = Table::new(300, 12, 3, false);
     let (key, rate) = (Key::from_seed(8), 0.3);
     let at = settings(3, 12, Arithmetic::Single)?;
+    let noise = streams(&at, &key, rate)?;
     for dense in [true, false] {
         let shards = table.shards(3, dense);
-        let mut batches = vec![Vec::new(); STEPS as usize];
-        for (step, all) in batches.iter_mut().enumerate() {
-            let mut first = 0;
-            for (number, shard) in shards.iter().enumerate() {
-                let own = ShardStreams::new(&key, number as u32, rate)?;
-                let mut batch = Vec::new();
-                own.batch(step as u32, shard.len(), &mut batch);
-                all.extend(batch.iter().map(|i| i + first));
-                first += shard.len() as u32;
-            }
-        }
-        let given = Given(batches);
         let mut one = at.start().unwrap();
-        let records = table.records(0..300, dense);
-        at.run(&mut one, &records, &given, STEPS, 1, &Never)?;
+        for step in 0..STEPS {
+            let (mut batch, mut first) = (Vec::new(), 0);
+            for (number, shard) in shards.iter().enumerate() {
+                let mut own = Vec::new();
+                Batches::of_shard(&key, number as u32, rate)?.fill(step, shard.len(), &mut own);
+                batch.extend(own.iter().map(|i| *i as usize + first));
+                first += shard.len();
+            }
+            assert!(!batch.is_empty() && batch.len() < 200);
+            let all = Batches::of_shard(&key, 0, 1.0)?;
+            let part = at.partial(
+                &one.weights,
+                &table.chosen(&batch, dense),
+                (&all, step),
+                1,
+                &Never,
+            )?;
+            at.advance(&mut one, &part, &noise, step)?;
+        }
         let mut state = at.start().unwrap();
         for step in 0..STEPS {
             let mut total = vec![0; at.weights()];
             for (number, records) in shards.iter().enumerate() {
-                let own = ShardStreams::new(&key, number as u32, rate)?;
+                let own = Batches::of_shard(&key, number as u32, rate)?;
                 let part = at.partial(&state.weights, records, (&own, step), 1, &Never)?;
                 total.iter_mut().zip(part).for_each(|(t, p)| *t += p);
             }
-            at.advance(&mut state, &total, &given, step)?;
+            at.advance(&mut state, &total, &noise, step)?;
         }
         assert_eq!(state, one);
     }
@@ -296,7 +298,7 @@ fn parts_are_functions_of_their_arguments() -> Result<()> {
     for dense in [true, false] {
         let records = table.records(0..5000, dense);
         for rate in [1.0, 0.4] {
-            let own = ShardStreams::new(&key, 6, rate)?;
+            let own = Batches::of_shard(&key, 6, rate)?;
             let part =
                 |step, threads| at.partial(&weights, &records, (&own, step), threads, &Never);
             let once = part(3, 1)?;
@@ -304,7 +306,7 @@ fn parts_are_functions_of_their_arguments() -> Result<()> {
             assert_eq!(part(3, 1)?, once);
             assert_eq!(part(3, 3)?, once);
             assert_eq!(part(4, 1)? == once, rate == 1.0);
-            let other = ShardStreams::new(&key, 7, rate)?;
+            let other = Batches::of_shard(&key, 7, rate)?;
             let theirs = at.partial(&weights, &records, (&other, 3), 1, &Never)?;
             assert_eq!(theirs == once, rate == 1.0);
         }
@@ -377,9 +379,9 @@ fn sums_of_outer_products_merge() -> Result<()> {
 fn batches_of_shards_are_independent() -> Result<()> {
     let (key, n, rate, rounds) = (Key::from_seed(77), 40_000, 0.25, 12);
     let batch = |shard: u32, step: u32| -> Result<Vec<bool>> {
-        let own = ShardStreams::new(&key, shard, rate)?;
+        let own = Batches::of_shard(&key, shard, rate)?;
         let mut members = Vec::new();
-        own.batch(step, n, &mut members);
+        own.fill(step, n, &mut members);
         let mut joined = vec![false; n];
         for i in members {
             joined[i as usize] = true;
@@ -416,9 +418,9 @@ fn batches_of_shards_are_independent() -> Result<()> {
 #[test]
 fn the_streams_of_a_key_are_those_of_its_tasks() -> Result<()> {
     let (key, rate) = (Key::from_seed(5), 0.5);
-    let own = ShardStreams::new(&key, 9, rate)?;
+    let own = Batches::of_shard(&key, 9, rate)?;
     let mut batch = Vec::new();
-    own.batch(2, 50, &mut batch);
+    own.fill(2, 50, &mut batch);
     let mut same = Vec::new();
     let rate = dpsvm_core::noise::Rate::new(rate)?;
     poisson_batch(&mut key.task(9).stream(2), &rate, 50, &mut same);
@@ -439,7 +441,7 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     let table = Table::new(5, 4, 3, false);
     let records = table.records(0..5, true);
     let key = Key::from_seed(1);
-    let own = ShardStreams::new(&key, 0, 1.0)?;
+    let own = Batches::of_shard(&key, 0, 1.0)?;
     let at = settings(3, 4, Arithmetic::Single)?;
     let invalid = |outcome: Result<Vec<i128>>| {
         assert!(matches!(outcome, Err(Error::InvalidArgument { .. })));

@@ -12,10 +12,9 @@ use dpsvm_core::descent::bounds::{
     descent_rounding as rounding,
 };
 use dpsvm_core::descent::clipping::Clip;
-use dpsvm_core::descent::drawn::Randomness;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule, State};
 use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
-use dpsvm_core::descent::streams::{DescentBatch, DescentStreams, ShardStreams};
+use dpsvm_core::descent::streams::{Batches, DescentBatch, DescentStreams};
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::Task;
 use dpsvm_core::records::parts::split;
@@ -317,9 +316,9 @@ impl Descent {
         let settings = &self.settings;
         let parts = records.read(|records| {
             gate::run(py, |interrupt| {
-                let streams = ShardStreams::new(&key, shard, self.rate)?;
-                let randomness: (&dyn Randomness, u32) = (&streams, step);
-                let units = settings.partial(weights, records, randomness, n_threads, interrupt)?;
+                let batches = Batches::of_shard(&key, shard, self.rate)?;
+                let at = (&batches, step);
+                let units = settings.partial(weights, records, at, n_threads, interrupt)?;
                 split(&units)
             })
         })?;

@@ -2,25 +2,11 @@
 
 use crate::descent::release::{Noise, NoiseKind};
 use crate::descent::settings::DescentSettings;
+use crate::descent::streams::DescentStreams;
 use crate::error::Result;
 use crate::runtime::memory::resize;
 use rayon::ThreadPool;
 use std::ops::Range;
-
-/// Where a run takes its randomness from; steps are counted from the beginning of the run.
-pub trait Randomness: Sync {
-    /// Whether every record joins every step.
-    fn full_batch(&self) -> bool;
-    /// The records of a step, increasing: each of `0..n` joins independently with the same
-    /// probability.
-    fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>);
-    /// Independent uniform tags.
-    fn tags(&self, step: u32, tags: &mut [u32]);
-    /// Noise in steps of the grid.
-    fn grid_noise(&self, step: u32, noise: &mut [i64]);
-    /// Noise as real numbers.
-    fn float_noise(&self, step: u32, noise: &mut [f64]);
-}
 
 /// Where noise comes from.
 #[derive(Clone, Copy)]
@@ -28,7 +14,7 @@ pub struct Source<'s> {
     /// Public numbers.
     pub settings: &'s DescentSettings,
     /// The streams.
-    pub randomness: &'s dyn Randomness,
+    pub streams: &'s DescentStreams<'s>,
 }
 
 /// Noise of some consecutive steps.
@@ -56,12 +42,12 @@ impl Drawn {
         match from.settings.noise {
             NoiseKind::Grid(_) => {
                 resize(&mut self.whole, len)?;
-                let fill = |step, part: &mut [i64]| from.randomness.grid_noise(step, part);
+                let fill = |step, part: &mut [i64]| from.streams.grid_noise(step, part);
                 draw_steps(&mut self.whole, p, range.start, pool, fill);
             }
             NoiseKind::Float => {
                 resize(&mut self.real, len)?;
-                let fill = |step, part: &mut [f64]| from.randomness.float_noise(step, part);
+                let fill = |step, part: &mut [f64]| from.streams.float_noise(step, part);
                 draw_steps(&mut self.real, p, range.start, pool, fill);
             }
             NoiseKind::None => {}

@@ -11,8 +11,8 @@ use crate::layout::weights::{WeightLayout, typed};
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
 use crate::records::lift::LiftRoom;
-use crate::records::persons::shortening;
-use crate::records::store::{ROW_GRID, RecordRows, Records};
+use crate::records::persons::{Products, shortening};
+use crate::records::store::{LEAST_DISTANCE, ROW_GRID, RecordRows, Records};
 use crate::rows::view::Row;
 use crate::runtime::memory::resize;
 use crate::simd::{Kernel, Simd};
@@ -93,6 +93,10 @@ pub struct LeafScratch<T> {
     tile: Tile,
     /// Sum of one person.
     person: Vec<f64>,
+    /// Coefficients of a person's rows, a line a class.
+    own: Vec<f64>,
+    /// What the coefficients of each row of a leaf are multiplied by.
+    factor: Vec<f64>,
     /// Columns that it touches, and whether a column is one.
     touched: Vec<u32>,
     seen: Vec<bool>,
@@ -343,6 +347,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
 
 /// Rows of one person in a group.
 struct Part {
+    person: usize,
     rows: Range<usize>,
     /// Whether these are its last ones.
     last: bool,
@@ -383,8 +388,11 @@ impl<'g> Groups<'g> {
             let end = rows.end.min(first + LEAF);
             self.members.extend((first..end).map(|i| i as u32));
             let last = end == rows.end;
-            let rows = before..self.members.len();
-            self.parts.push(Part { rows, last });
+            self.parts.push(Part {
+                person: *person as usize,
+                rows: before..self.members.len(),
+                last,
+            });
             if !last {
                 self.taken += LEAF;
                 break;
@@ -432,6 +440,15 @@ fn squares(values: &[f64]) -> f64 {
 /// More than what rounding takes from a sum of [`LEAF`] products.
 const SUM_SLACK: f64 = 1.0 + 1e-12;
 
+/// Numbers that are multiplied at a time.
+const WIDTH: usize = 8;
+
+/// Share of the bound that truncated coefficients of a person may lose.
+const MOST_LOST: f64 = 0.01;
+
+/// No row is stretched by more.
+const STRETCH: f64 = 1.0 / LEAST_DISTANCE;
+
 /// Some sparse rows.
 pub struct SparsePass<'p, T, L> {
     /// The records; their rows are sparse.
@@ -442,6 +459,8 @@ pub struct SparsePass<'p, T, L> {
     pub order: Option<&'p [u32]>,
     /// Persons of several rows.
     pub persons: &'p [u32],
+    /// Inner products of their rows, where there are any.
+    pub products: Option<&'p Products>,
     /// Public numbers.
     pub rule: Rule,
     /// Layout of the weights and of the sum.
@@ -475,25 +494,16 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
         self.scratch.scores.resize(room, T::default());
         self.scratch.coefficient.clear();
         self.scratch.coefficient.resize(2 * padded, 0.0);
-        let record = |place: usize| order.map_or(place, |order| order[place] as usize);
         let row = |i: usize| Row {
             index: &index[start[i]..start[i + 1]],
             value: &value[start[i]..start[i + 1]],
         };
+        let mut members = Vec::with_capacity(LEAF);
         for first in self.places.clone().step_by(LEAF) {
+            members.clear();
             let places = first..end.min(first + LEAF);
-            // The gradients use it too.
-            self.scratch.row.resize(padded, T::default());
-            for (at, i) in places.clone().map(record).enumerate() {
-                self.scores(simd, at, i, row(i));
-            }
-            let members = places.clone().map(record);
-            self.scratch
-                .gradients(&self.rule, self.records, members.clone());
-            let booked = self.book(members.clone().map(|i| (i, row(i))))?;
-            for (at, i) in members.enumerate() {
-                self.contribute(simd, at, i, row(i), booked)?;
-            }
+            members.extend(places.map(|place| order.map_or(place as u32, |order| order[place])));
+            self.group(simd, &members, &[], row)?;
         }
         if self.persons.is_empty() {
             return Ok(());
@@ -503,32 +513,116 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
         self.scratch.person.fill(0.0);
         resize(&mut self.scratch.seen, self.records.columns)?;
         self.scratch.seen.fill(false);
-        // Squares of whole multiples of the grid, below 2^53 in all: exact.
-        let centre = self.records.centre.as_ref();
-        let length: f64 = centre.map_or(0.0, |c| c.point.iter().map(|m| m * m).sum());
         let mut groups = Groups::new(self.records, self.persons);
         while groups.advance() {
-            let members = groups.members.iter().map(|i| *i as usize);
-            self.scratch.row.resize(padded, T::default());
-            for (at, i) in members.clone().enumerate() {
-                self.scores(simd, at, i, row(i));
-            }
-            self.scratch.gradients(&self.rule, self.records, members);
-            for part in &groups.parts {
-                for at in part.rows.clone() {
-                    let i = groups.members[at] as usize;
-                    self.collect(simd, (at, i), row(i));
-                }
-                if part.last {
-                    self.person(length)?;
-                }
-            }
+            self.group(simd, &groups.members, &groups.parts, row)?;
         }
         Ok(())
     }
 }
 
 impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
+    /// The contributions of at most [`LEAF`] records, those of persons in `parts`.
+    #[inline(always)]
+    fn group<'r, S: Simd>(
+        &mut self,
+        simd: S,
+        members: &[u32],
+        parts: &[Part],
+        row: impl Fn(usize) -> Row<'r>,
+    ) -> Result<()> {
+        let records = members.iter().map(|i| *i as usize);
+        // The gradients use it too.
+        let padded = self.layout.padded_classes();
+        self.scratch.row.resize(padded, T::default());
+        for (at, i) in records.clone().enumerate() {
+            self.scores(simd, at, i, row(i));
+        }
+        self.scratch
+            .gradients(&self.rule, self.records, records.clone());
+        self.scratch.factor.clear();
+        self.scratch.factor.resize(LEAF, 1.0);
+        for part in parts {
+            let products = self.products.and_then(|products| products.of(part.person));
+            let known = products.and_then(|products| self.factor(part.rows.clone(), products));
+            self.scratch.factor[part.rows.clone()].fill(known.unwrap_or(0.0));
+            if known.is_none() {
+                for at in part.rows.clone() {
+                    let i = members[at] as usize;
+                    self.collect(simd, (at, i), row(i));
+                }
+                if part.last {
+                    self.person()?;
+                }
+            }
+        }
+        let booked = self.book(records.clone().map(|i| (i, row(i))))?;
+        for (at, i) in records.enumerate() {
+            self.contribute(simd, at, i, row(i), booked)?;
+        }
+        Ok(())
+    }
+
+    /// Factor that brings the sum of the contributions of a person's rows to the bound, from the inner
+    /// `products` of the rows; none where truncated coefficients would lose more than that allows.
+    ///
+    /// Truncation moves the contribution of a row by less than a step of the grid times the norms of
+    /// its parts, for each score. What rounding adds to the square is no more than `error`.
+    #[inline(always)]
+    fn factor(&mut self, rows: Range<usize>, products: &[f64]) -> Option<f64> {
+        let (k, m, Rule { clip, .. }) = (self.rule.loss.scores, rows.len(), self.rule);
+        let (grid, width) = (self.rule.coefficient_grid, m.next_multiple_of(WIDTH));
+        let distance = 2.0 + self.length().sqrt() + clip.intercept;
+        let lost = grid * (k as f64).sqrt() * m as f64 * distance * (1.0 + 1e-6);
+        if lost > clip.bound * MOST_LOST {
+            return None;
+        }
+        let LeafScratch { scores, own, .. } = &mut *self.scratch;
+        own.clear();
+        own.resize(k * width, 0.0);
+        let (mut largest, mut square): (f64, f64) = (0.0, 0.0);
+        for (line, scores) in own
+            .chunks_exact_mut(width)
+            .zip(scores.as_chunks::<LEAF>().0)
+        {
+            for (c, score) in line.iter_mut().zip(&scores[rows.clone()]) {
+                *c = score.wide();
+                largest = largest.max(c.abs());
+            }
+            square += (line.iter().sum::<f64>() * clip.intercept).powi(2);
+        }
+        let mut products = products;
+        for i in 0..m {
+            let mut lanes = [0.0; WIDTH];
+            let (row, others) = products.split_at(i + 1);
+            products = others;
+            for (at, row) in (0..=i).step_by(WIDTH).zip(row.chunks(WIDTH)) {
+                let mut inner = [0.0; WIDTH];
+                for line in own.chunks_exact(width) {
+                    let (x, line) = (line[i], &line[at..at + WIDTH]);
+                    for lane in 0..WIDTH {
+                        inner[lane] += x * line[lane];
+                    }
+                }
+                for ((lane, inner), product) in lanes.iter_mut().zip(inner).zip(row) {
+                    *lane += inner * product;
+                }
+            }
+            square += lanes.iter().sum::<f64>();
+        }
+        let error = (k + 2 * m + 16) as f64 * f64::EPSILON * (m as f64 * clip.bound).powi(2);
+        let factor = shortening(square.max(0.0) + error, 0, clip.bound - lost);
+        // No coefficient is cut off by itself.
+        let most = self.sum.largest() / (clip.intercept.max(1.0) * largest * STRETCH);
+        Some(factor.min(most))
+    }
+
+    /// Squared norm of the centre.
+    #[inline(always)]
+    fn length(&self) -> f64 {
+        self.products.map_or(0.0, |products| products.length)
+    }
+
     /// Factor of the effective row.
     #[inline(always)]
     fn stretch(&self, i: usize) -> Option<f64> {
@@ -556,7 +650,8 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
     fn book<'r>(&mut self, rows: impl Iterator<Item = (usize, Row<'r>)>) -> Result<bool> {
         let mut reach = std::mem::take(&mut self.scratch.reach);
         reach.clear();
-        reach.extend(rows.map(|(i, row)| self.reach(i, row)));
+        let factors = rows.zip(&self.scratch.factor);
+        reach.extend(factors.map(|((i, row), factor)| factor * self.reach(i, row)));
         let scores = self.scratch.scores.as_chunks::<LEAF>().0;
         let size = |line: &[T; LEAF]| -> f64 {
             let terms = line
@@ -607,6 +702,7 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
             Some(_) => self.sum.largest() / tallest,
             None => f64::INFINITY,
         };
+        let factor = scratch.factor[at];
         let whole = |c: f64| {
             let short = if c > most { most } else { c };
             let short = if short < -most { -most } else { short };
@@ -616,7 +712,7 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         let (q, p) = scratch.coefficient.split_at_mut(padded);
         let mut largest: f64 = 0.0;
         for class in 0..k {
-            p[class] = whole(scratch.scores[class * LEAF + at].wide());
+            p[class] = whole(scratch.scores[class * LEAF + at].wide() * factor);
             q[class] = match stretch {
                 Some(stretch) => whole(p[class] * stretch),
                 None => p[class],
@@ -673,15 +769,15 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         self.layout.update(simd, wide, main, q);
     }
 
-    /// Adds the sum of a person, of norm at most the bound, and forgets it. `length` is the squared
-    /// norm of the centre.
+    /// Adds the sum of a person, of norm at most the bound, and forgets it.
     ///
     /// Beside a centre three sums are kept, each truncated by itself, and the contribution is what
     /// they amount to: its norm is bounded by that before, rounded outwards, and all that is truncated.
     #[inline(always)]
-    fn person(&mut self, length: f64) -> Result<()> {
+    fn person(&mut self) -> Result<()> {
         let (k, stored, layout) = (self.rule.loss.scores, self.layout.stored(), self.layout);
         let (bound, unit, width) = (self.rule.clip.bound, self.sum.unit(), layout.line());
+        let length = self.length();
         let LeafScratch {
             person,
             touched,
@@ -721,48 +817,39 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         }
         let len = k * (touched.len() + 2);
         let square = square * (1.0 + 1e-12) + terms * terms + 2.0 * terms * square.sqrt();
-        let factor = shortening(square, len, (bound - lost).max(0.0)) / unit;
+        let factor = shortening(square, len, (bound - lost).max(0.0));
+        // No entry of what is added is larger.
+        let largest = bound + factor * q_square.sqrt() * length.sqrt().max(ROW_GRID) * (1.0 + 1e-9);
+        // A function of the person and the weights alone, and shorter.
+        let kept = factor > 0.0 && largest <= self.sum.largest();
+        let total = self.sum.room(if kept { largest } else { 0.0 })?;
+        let factor = factor / unit;
+        let add = |total: &mut f64, x: &mut f64, factor: f64| {
+            *total += if kept {
+                (*x * factor).trunc() * unit
+            } else {
+                0.0
+            };
+            *x = 0.0;
+        };
+        for first in (0..k).step_by(width) {
+            for j in &*touched {
+                let at = layout.position(first, *j as usize);
+                let line = total[at..at + width].iter_mut();
+                line.zip(&mut main[at..at + width])
+                    .for_each(|(total, x)| add(total, x, factor));
+            }
+        }
         // Coefficients are kept as multiples of the unit over the grid of rows, times that.
         let fine = if centre.is_some() {
             factor * ROW_GRID
         } else {
             0.0
         };
-        let mut largest: f64 = 0.0;
-        let mut whole = |values: &mut [f64], factor: f64| {
-            for x in values {
-                *x = (*x * factor).trunc() * unit;
-                largest = if x.abs() > largest { x.abs() } else { largest };
-            }
-        };
-        whole(&mut *shifted, fine);
-        whole(&mut *constant, factor);
-        for first in (0..k).step_by(width) {
-            for j in &*touched {
-                whole(
-                    &mut main[layout.position(first, *j as usize)..][..width],
-                    factor,
-                );
-            }
-        }
-        // A function of the person and the weights alone, and shorter.
-        let kept = factor > 0.0 && largest <= self.sum.largest();
-        let total = self.sum.room(if kept { largest } else { 0.0 })?;
-        for first in (0..k).step_by(width) {
-            for j in &*touched {
-                let at = layout.position(first, *j as usize);
-                let line = main[at..at + width].iter_mut();
-                for (x, total) in line.zip(&mut total[at..at + width]) {
-                    *total += if kept { *x } else { 0.0 };
-                    *x = 0.0;
-                }
-            }
-        }
         let (coefficients, ends) = total[stored..].split_at_mut(k);
-        for (sums, values) in [(coefficients, &mut *shifted), (ends, &mut *constant)] {
-            for (total, x) in sums.iter_mut().zip(&*values) {
-                *total += if kept { *x } else { 0.0 };
-            }
+        for (sums, values, factor) in [(coefficients, shifted, fine), (ends, constant, factor)] {
+            let entries = sums.iter_mut().zip(&mut *values);
+            entries.for_each(|(total, x)| add(total, x, factor));
             values.fill(0.0);
         }
         for j in touched.drain(..) {

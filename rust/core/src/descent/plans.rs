@@ -6,6 +6,7 @@ use crate::descent::passes::{DensePass, LeafScratch, Precision, Rule, SparsePass
 use crate::descent::release::{COLUMNS_TOGETHER, Noise, Places, add_noise, for_each_exact};
 use crate::error::Result;
 use crate::layout::weights::WeightLayout;
+use crate::records::persons::Products;
 use crate::records::store::{ROW_GRID, RecordRows, Records};
 use crate::runtime::memory::{reserve, resize};
 use crate::simd::dispatch;
@@ -254,15 +255,22 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
 /// Sparse rows one by one.
 pub struct SparseSummation<'r, L> {
     records: &'r Records,
+    products: Option<&'r Products>,
     rule: Rule,
     layout: L,
 }
 
 impl<'r, L: WeightLayout> SparseSummation<'r, L> {
-    /// With the weights in `layout`.
-    pub fn new(records: &'r Records, rule: Rule, layout: L) -> Self {
+    /// With the weights in `layout` and the inner products of the rows of persons.
+    pub fn new(
+        records: &'r Records,
+        products: Option<&'r Products>,
+        rule: Rule,
+        layout: L,
+    ) -> Self {
         Self {
             records,
+            products,
             rule,
             layout,
         }
@@ -343,6 +351,7 @@ impl<T: Precision, L: WeightLayout> Summation<T> for SparseSummation<'_, L> {
             places,
             persons: &batch.persons[persons],
             order: (!batch.all).then_some(&batch.order),
+            products: self.products,
             rule: self.rule,
             layout: self.layout,
             view,
@@ -414,7 +423,7 @@ mod tests {
             clip: Clip::new(length, 1.0, 0.0),
             coefficient_grid: coefficient_grid(length, Arithmetic::Single),
         };
-        let plan = SparseSummation::new(&records, rule, Lines::new(3, 40));
+        let plan = SparseSummation::new(&records, None, rule, Lines::new(3, 40));
         let (mut batch, mut view) = (Batch::default(), View::default());
         batch.take_all(&records)?;
         Summation::<f32>::view(&plan, &[0.0; 120], &mut view)?;

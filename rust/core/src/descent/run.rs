@@ -1,12 +1,13 @@
 //! One run, or one sum: batches chosen, records shared out to threads, noise drawn ahead.
 
 use crate::descent::bounds;
-use crate::descent::drawn::{Drawn, Randomness, Source};
+use crate::descent::drawn::{Drawn, Source};
 use crate::descent::exact_sum::ExactSum;
 use crate::descent::optimizer::State;
 use crate::descent::passes::{LeafScratch, Precision, View};
 use crate::descent::plans::{Batch, DenseSummation, SparseSummation, Summation};
 use crate::descent::settings::{Arithmetic, DescentSettings};
+use crate::descent::streams::{Batches, DescentStreams};
 use crate::error::Result;
 use crate::layout::lines::Lines;
 use crate::layout::single::SingleScore;
@@ -23,11 +24,11 @@ const ROUND_WORK: usize = 1 << 26;
 /// Values of noise drawn ahead.
 const AHEAD: usize = 1 << 16;
 
-/// What a job is for.
+/// What a run is for.
 #[derive(Clone, Copy)]
 pub enum Purpose<'g> {
-    /// Steps with noise.
-    Steps(u32),
+    /// Steps with noise from these streams.
+    Steps(u32, &'g DescentStreams<'g>),
     /// The sum of this step alone, and where it goes.
     Part(u32, &'g Mutex<Vec<i128>>),
 }
@@ -38,14 +39,14 @@ pub struct Run<'j> {
     pub settings: &'j DescentSettings,
     /// The records.
     pub records: &'j Records,
-    /// Where batches, tags and noise come from.
-    pub randomness: &'j dyn Randomness,
+    /// Where batches come from.
+    pub batches: &'j Batches<'j>,
     /// More threads.
     pub pool: Option<&'j ThreadPool>,
     /// Asked now and then.
     pub interrupt: &'j dyn Interrupt,
     /// What for.
-    pub goal: Purpose<'j>,
+    pub purpose: Purpose<'j>,
 }
 
 /// One thread's share of a step.
@@ -57,7 +58,7 @@ struct Worker<T> {
 }
 
 impl Run<'_> {
-    /// Does the job; `state` is unusable if an error is returned.
+    /// Takes the steps; `state` is unusable if an error is returned.
     ///
     /// # Errors
     /// An interrupt.
@@ -81,18 +82,19 @@ impl Run<'_> {
             let plan = DenseSummation::new(records, rule, (unit, settings.exact_sums));
             return self.descend::<T, _>(&plan, state);
         }
+        let products = records.products(self.pool, self.interrupt)?;
         if k == 1 {
-            let sums = SparseSummation::new(records, rule, SingleScore::new(d));
+            let sums = SparseSummation::new(records, products, rule, SingleScore::new(d));
             return self.descend::<T, _>(&sums, state);
         }
-        let sums = SparseSummation::new(records, rule, Lines::new(k, d));
+        let sums = SparseSummation::new(records, products, rule, Lines::new(k, d));
         self.descend::<T, _>(&sums, state)
     }
 
     fn descend<T: Precision, P: Summation<T>>(&self, plan: &P, state: &mut State) -> Result<()> {
         let mut batch = Batch::default();
-        let first = match self.goal {
-            Purpose::Steps(_) => 0,
+        let first = match self.purpose {
+            Purpose::Steps(..) => 0,
             Purpose::Part(step, _) => step,
         };
         self.choose_batch(plan, first, &mut batch)?;
@@ -108,8 +110,8 @@ impl Run<'_> {
             })
         };
         let mut workers = (0..threads).map(worker).collect::<Result<Vec<_>>>()?;
-        let mut walk = StepLoop {
-            job: self,
+        let mut steps = StepLoop {
+            run: self,
             plan,
             share,
             batch,
@@ -118,10 +120,10 @@ impl Run<'_> {
             noisy: zeros(self.settings.weights())?,
             state,
         };
-        match self.goal {
-            Purpose::Steps(steps) => walk.all_steps(steps),
+        match self.purpose {
+            Purpose::Steps(last, streams) => steps.all_steps(last, streams),
             Purpose::Part(_, units) => {
-                let found = walk.part()?;
+                let found = steps.part()?;
                 *units.lock().unwrap_or_else(PoisonError::into_inner) = found;
                 Ok(())
             }
@@ -134,17 +136,19 @@ impl Run<'_> {
         step: u32,
         batch: &mut Batch,
     ) -> Result<()> {
-        if self.randomness.full_batch() {
+        if self.batches.full() {
             batch.take_all(self.records)?;
         } else {
             batch.choose(self.records, |n, chosen| {
-                self.randomness.batch(step, n, chosen);
+                self.batches.fill(step, n, chosen);
             });
         }
-        if plan.wants_leaves() && self.settings.exact_sums {
-            batch.cut();
-        } else if plan.wants_leaves() {
-            batch.plant(|tags| self.randomness.tags(step, tags));
+        match self.purpose {
+            _ if !plan.wants_leaves() => {}
+            Purpose::Steps(_, streams) if !self.settings.exact_sums => {
+                batch.plant(|tags| streams.tags(step, tags));
+            }
+            _ => batch.cut(),
         }
         Ok(())
     }
@@ -152,7 +156,7 @@ impl Run<'_> {
 
 /// The steps of one run for one plan.
 struct StepLoop<'w, 'j, T, P> {
-    job: &'w Run<'j>,
+    run: &'w Run<'j>,
     plan: &'w P,
     /// Pool for the passes; `None` where a step is too small.
     share: Option<&'w ThreadPool>,
@@ -168,25 +172,25 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
     fn part(&mut self) -> Result<Vec<i128>> {
         self.plan.view(&self.state.weights, &mut self.view)?;
         self.pass()?;
-        let mut units = zeros(self.job.settings.weights())?;
+        let mut units = zeros(self.run.settings.weights())?;
         self.plan.units(&self.workers[0].sum, &mut units);
         Ok(units)
     }
 
-    fn all_steps(&mut self, last: u32) -> Result<()> {
-        let (job, share) = (self.job, self.share);
-        let p = job.settings.weights().max(1);
-        let ahead = if job.pool.is_some() { AHEAD / p } else { 1 };
+    fn all_steps(&mut self, last: u32, streams: &DescentStreams<'_>) -> Result<()> {
+        let (run, share) = (self.run, self.share);
+        let p = run.settings.weights().max(1);
+        let ahead = if run.pool.is_some() { AHEAD / p } else { 1 };
         let chunk = ahead.clamp(1, 64) as u32;
         // A thread that is free draws the noise of the next steps meanwhile.
-        let helper = job.pool.filter(|_| share.is_none());
+        let helper = run.pool.filter(|_| share.is_none());
         let from = Source {
-            settings: job.settings,
-            randomness: job.randomness,
+            settings: run.settings,
+            streams,
         };
         let (mut now, mut next) = (Drawn::default(), Drawn::default());
         let range = |first: u32| first..last.min(first.saturating_add(chunk));
-        now.draw(from, range(0), job.pool)?;
+        now.draw(from, range(0), run.pool)?;
         let mut first = 0;
         while first < last {
             let steps = range(first);
@@ -209,13 +213,13 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
 
     fn some_steps(&mut self, steps: Range<u32>, drawn: &Drawn) -> Result<()> {
         for step in steps {
-            self.job.interrupt.check()?;
-            if step > 0 && !self.job.randomness.full_batch() {
-                self.job.choose_batch(self.plan, step, &mut self.batch)?;
+            self.run.interrupt.check()?;
+            if step > 0 && !self.run.batches.full() {
+                self.run.choose_batch(self.plan, step, &mut self.batch)?;
             }
             self.plan.view(&self.state.weights, &mut self.view)?;
             self.pass()?;
-            let settings = self.job.settings;
+            let settings = self.run.settings;
             let noise = drawn.step(settings.noise, step, settings.weights());
             self.plan
                 .noisy(&self.workers[0].sum, noise, &mut self.noisy);
@@ -228,18 +232,18 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
     fn pass(&mut self) -> Result<()> {
         let items = self.plan.items(&self.batch);
         let threads = self.workers.len();
-        each_block(self.share, self.workers, self.job.interrupt, |worker| {
+        each_block(self.share, self.workers, self.run.interrupt, |worker| {
             worker.sum.clear();
         })?;
         for (at, worker) in self.workers.iter_mut().enumerate() {
             worker.items = items * at / threads..items * (at + 1) / threads;
         }
-        let records = self.batch.records(self.job.records).max(1);
+        let records = self.batch.records(self.run.records).max(1);
         let per_item = (self.plan.touched() * records / items.max(1)).max(1);
         let round = (ROUND_WORK / per_item).max(1);
         while self.workers.iter().any(|worker| !worker.items.is_empty()) {
             let (plan, batch, view) = (self.plan, &self.batch, &self.view);
-            each_block(self.share, self.workers, self.job.interrupt, |worker| {
+            each_block(self.share, self.workers, self.run.interrupt, |worker| {
                 let end = worker.items.end.min(worker.items.start + round);
                 let part = worker.items.start..end;
                 worker.items.start = end;

@@ -21,13 +21,13 @@
 
 use crate::descent::bounds;
 use crate::descent::clipping::Clip;
-use crate::descent::drawn::Randomness;
 use crate::descent::drawn::{Drawn, Source};
 use crate::descent::optimizer::{Optimizer, Schedule, State};
 use crate::descent::passes::Rule;
 use crate::descent::release::NoiseKind;
 use crate::descent::release::noisy_sum;
 use crate::descent::run::{Purpose, Run};
+use crate::descent::streams::{Batches, DescentStreams};
 use crate::error::{Error, Result};
 use crate::loss::smooth::SmoothLoss;
 use crate::records::store::{ROW_GRID, Records};
@@ -107,23 +107,23 @@ impl DescentSettings {
         &self,
         state: &mut State,
         records: &Records,
-        randomness: &dyn Randomness,
+        streams: &DescentStreams<'_>,
         steps: u32,
         threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
         self.check(records)?;
         let pool = (threads > 1).then(|| pool(threads)).transpose()?;
-        let job = Run {
+        let run = Run {
             settings: self,
             records,
-            randomness,
+            batches: &streams.batches,
             pool: pool.as_deref(),
             interrupt,
-            goal: Purpose::Steps(steps),
+            purpose: Purpose::Steps(steps, streams),
         };
         let mut next = state.copy()?;
-        job.start(&mut next)?;
+        run.start(&mut next)?;
         *state = next;
         Ok(())
     }
@@ -140,7 +140,7 @@ impl DescentSettings {
         &self,
         weights: &[f64],
         records: &Records,
-        (randomness, step): (&dyn Randomness, u32),
+        (batches, step): (&Batches<'_>, u32),
         threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<Vec<i128>> {
@@ -155,19 +155,19 @@ impl DescentSettings {
         }
         let pool = (threads > 1).then(|| pool(threads)).transpose()?;
         let units = Mutex::new(Vec::new());
-        let job = Run {
+        let run = Run {
             settings: &settings,
             records,
-            randomness,
+            batches,
             pool: pool.as_deref(),
             interrupt,
-            goal: Purpose::Part(step, &units),
+            purpose: Purpose::Part(step, &units),
         };
         let mut state = State {
             weights: copied(weights)?,
             ..State::default()
         };
-        job.start(&mut state)?;
+        run.start(&mut state)?;
         Ok(units.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -185,7 +185,7 @@ impl DescentSettings {
         &self,
         state: &mut State,
         units: &[i128],
-        randomness: &dyn Randomness,
+        streams: &DescentStreams<'_>,
         step: u32,
     ) -> Result<()> {
         self.check_steps()?;
@@ -196,7 +196,7 @@ impl DescentSettings {
         let mut drawn = Drawn::default();
         let from = Source {
             settings: self,
-            randomness,
+            streams,
         };
         let steps = step..step.checked_add(1).unwrap_or(step);
         drawn.draw(from, steps, None)?;

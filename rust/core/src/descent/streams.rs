@@ -1,8 +1,7 @@
 //! Where descent gets its randomness: batches, tags and noise from the streams of one key.
 //!
-//! The solver knows neither distributions nor budgets; this file brings it together with the noise.
+//! Steps are counted from the beginning of the run.
 
-use crate::descent::drawn::Randomness;
 use crate::descent::optimizer::State;
 use crate::descent::release::NoiseKind;
 use crate::descent::settings::DescentSettings;
@@ -24,12 +23,44 @@ enum Law {
     None,
 }
 
+/// Batches of all records, or of one shard of them.
+pub struct Batches<'k> {
+    task: Task<'k>,
+    rate: Rate,
+}
+
+impl<'k> Batches<'k> {
+    /// Of the shard of this number, under a key that all shards share: shard s draws the batch of step
+    /// t from stream (s, t) of the key, so that no two share a word and a step that is computed again
+    /// has the same batch.
+    ///
+    /// # Errors
+    /// A rate outside (0, 1].
+    pub fn of_shard(key: &'k Key, shard: u32, rate: f64) -> Result<Self> {
+        Ok(Self {
+            task: key.task(shard),
+            rate: Rate::new(rate)?,
+        })
+    }
+
+    /// Whether every record joins every step.
+    pub fn full(&self) -> bool {
+        self.rate.value() >= 1.0
+    }
+
+    /// The records of a step, increasing: each of `0..n` joins independently with the same
+    /// probability.
+    pub fn fill(&self, step: u32, n: usize, batch: &mut Vec<u32>) {
+        poisson_batch(&mut self.task.stream(step), &self.rate, n, batch);
+    }
+}
+
 /// Streams of one run: batches, tags and noise each from a task of their own.
 pub struct DescentStreams<'k> {
-    batches: Task<'k>,
+    /// Who joins.
+    pub batches: Batches<'k>,
     tags: Task<'k>,
     noise: Task<'k>,
-    rate: Rate,
     law: Law,
     /// Streams of noise that one step uses.
     blocks: u32,
@@ -62,10 +93,12 @@ impl<'k> DescentStreams<'k> {
             ));
         };
         Ok(Self {
-            batches,
+            batches: Batches {
+                task: batches,
+                rate: Rate::new(rate)?,
+            },
             tags,
             noise,
-            rate: Rate::new(rate)?,
             law,
             blocks,
         })
@@ -79,26 +112,17 @@ impl<'k> DescentStreams<'k> {
             None => NoiseKind::Float,
         }
     }
-}
 
-impl Randomness for DescentStreams<'_> {
-    fn full_batch(&self) -> bool {
-        self.rate.value() >= 1.0
-    }
-
-    fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>) {
-        batch.clear();
-        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);
-    }
-
-    fn tags(&self, step: u32, tags: &mut [u32]) {
+    /// Independent uniform tags.
+    pub fn tags(&self, step: u32, tags: &mut [u32]) {
         let mut stream = self.tags.stream(step);
         for tag in tags {
             *tag = stream.next_u32();
         }
     }
 
-    fn grid_noise(&self, step: u32, noise: &mut [i64]) {
+    /// Noise in steps of the grid.
+    pub fn grid_noise(&self, step: u32, noise: &mut [i64]) {
         for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
             let mut stream = self.noise.stream(step * self.blocks + block as u32);
             match self.law {
@@ -108,7 +132,8 @@ impl Randomness for DescentStreams<'_> {
         }
     }
 
-    fn float_noise(&self, step: u32, noise: &mut [f64]) {
+    /// Noise as real numbers.
+    pub fn float_noise(&self, step: u32, noise: &mut [f64]) {
         for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
             let mut stream = self.noise.stream(step * self.blocks + block as u32);
             let sigma = if let Law::Float(sigma) = self.law {
@@ -118,51 +143,6 @@ impl Randomness for DescentStreams<'_> {
             };
             fill_normal(&mut stream, part, sigma);
         }
-    }
-}
-
-/// Batches of one shard of the records, under a key that all shards share.
-///
-/// Shard s draws the batch of step t from stream (s, t) of the key, so that no two share a word and
-/// a step that is computed again has the same batch. There are no tags and no noise: sums of shards
-/// are exact, and the noise is drawn once for all of them, by [`DescentStreams`].
-pub struct ShardStreams<'k> {
-    batches: Task<'k>,
-    rate: Rate,
-}
-
-impl<'k> ShardStreams<'k> {
-    /// For the shard of this number.
-    ///
-    /// # Errors
-    /// A rate outside (0, 1].
-    pub fn new(key: &'k Key, shard: u32, rate: f64) -> Result<Self> {
-        Ok(Self {
-            batches: key.task(shard),
-            rate: Rate::new(rate)?,
-        })
-    }
-}
-
-impl Randomness for ShardStreams<'_> {
-    fn full_batch(&self) -> bool {
-        self.rate.value() >= 1.0
-    }
-
-    fn batch(&self, step: u32, n: usize, batch: &mut Vec<u32>) {
-        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);
-    }
-
-    fn tags(&self, _step: u32, tags: &mut [u32]) {
-        tags.fill(0);
-    }
-
-    fn grid_noise(&self, _step: u32, noise: &mut [i64]) {
-        noise.fill(0);
-    }
-
-    fn float_noise(&self, _step: u32, noise: &mut [f64]) {
-        noise.fill(0.0);
     }
 }
 

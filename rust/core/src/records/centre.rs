@@ -79,6 +79,7 @@ impl Records {
         }
         if sparse {
             self.centre = Some(Centre { point, factor });
+            self.owners.products.take();
         }
         Ok(())
     }

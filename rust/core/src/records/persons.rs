@@ -7,8 +7,12 @@
 
 use crate::error::{Error, Result};
 use crate::records::store::{ROW_GRID, RecordRows, Records};
-use crate::runtime::memory::{mapped, reserve};
+use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{mapped, reserve, with_capacity, zeros};
+use crate::runtime::threads::map_blocks;
+use rayon::ThreadPool;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// Owners and weights of rows; persons of one row come before those of several.
 #[derive(Debug, Default)]
@@ -17,6 +21,39 @@ pub struct Owners {
     several: Vec<usize>,
     /// Weights from 0 to 1; empty where all are 1.
     weight: Vec<f32>,
+    /// Made when they are first asked for.
+    pub(crate) products: OnceLock<Products>,
+}
+
+/// Rows of a person whose inner products are kept, at most: as many as a descent takes at a time.
+const MOST_ROWS: usize = 64;
+/// They are kept where they are no more numbers than this many for an entry of the rows, and some.
+const PRODUCTS_PER_ENTRY: usize = 2;
+/// Persons whose products are computed at a time.
+const TOGETHER: usize = 64;
+
+/// Inner products of the effective sparse rows of each person of few: of row i with those up to
+/// itself, those with others twice.
+///
+/// Those of differences `x - m` are exact: multiples of the squared grid, and so are all terms,
+/// `(64 + 1)^2` at most in all.
+#[derive(Debug)]
+pub(crate) struct Products {
+    /// Squared norm of the centre, exact too.
+    pub length: f64,
+    /// Those of so many persons one after the other.
+    value: Vec<Vec<f64>>,
+    /// Where those of each person are among them.
+    range: Vec<Range<u32>>,
+}
+
+impl Products {
+    /// Those of a person, if they are kept.
+    pub fn of(&self, person: usize) -> Option<&[f64]> {
+        let range = &self.range[person];
+        let kept = &self.value[person / TOGETHER][range.start as usize..range.end as usize];
+        (!kept.is_empty()).then_some(kept)
+    }
 }
 
 impl Owners {
@@ -43,6 +80,7 @@ impl Owners {
         Ok(Self {
             several: starts,
             weight: mapped(weight, |w| *w as f32)?,
+            products: OnceLock::new(),
         })
     }
 }
@@ -105,6 +143,83 @@ impl Records {
         weight.extend(labels.map(|(i, y)| self.weight(i) * factor[*y as usize] as f32));
         self.owners.weight = weight;
         Ok(())
+    }
+
+    /// Inner products of the rows of persons of several; none where there are no such or rows are dense.
+    ///
+    /// # Errors
+    /// No memory; an interrupt.
+    pub(crate) fn products(
+        &self,
+        pool: Option<&ThreadPool>,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Option<&Products>> {
+        let RecordRows::Sparse {
+            value,
+            index,
+            start,
+        } = &self.rows
+        else {
+            return Ok(None);
+        };
+        if self.several() == 0 || self.owners.products.get().is_some() {
+            return Ok(self.owners.products.get());
+        }
+        let mut range = with_capacity(self.several())?;
+        for p in 0..self.several() {
+            let rows = self.person(p);
+            let (m, entries) = (rows.len(), start[rows.end] - start[rows.start]);
+            let numbers = m * (m + 1) / 2;
+            let few = m <= MOST_ROWS && numbers <= PRODUCTS_PER_ENTRY * entries + MOST_ROWS;
+            let before = match range.last() {
+                Some(Range { end, .. }) if p % TOGETHER > 0 => *end,
+                _ => 0,
+            };
+            range.push(before..before + if few { numbers as u32 } else { 0 });
+        }
+        let entries = |i: usize| {
+            let range = start[i]..start[i + 1];
+            value[range.clone()].iter().zip(&index[range])
+        };
+        let point = self.centre.as_ref().map(|centre| &*centre.point);
+        let length = point.map_or(0.0, |point| point.iter().map(|m| m * m).sum());
+        let blocks = self.several().div_ceil(TOGETHER);
+        let value = map_blocks(pool, blocks, interrupt, |block| {
+            let persons = block * TOGETHER..self.several().min((block + 1) * TOGETHER);
+            let size = range[persons.clone()].last().map_or(0, |range| range.end);
+            let (mut found, mut room) = (with_capacity(size as usize)?, zeros(self.columns)?);
+            for p in persons.filter(|p| !range[*p].is_empty()) {
+                let rows = self.person(p);
+                let inner = |room: &[f64], i: usize| -> f64 {
+                    let terms = entries(i).map(|(x, j)| f64::from(*x) * room[*j as usize]);
+                    terms.sum()
+                };
+                let mut near = [0.0; MOST_ROWS];
+                for (near, i) in near.iter_mut().zip(rows.clone()) {
+                    *near = point.map_or(0.0, |point| inner(point, i));
+                }
+                let factor = |i: usize| -> f64 {
+                    let centre = self.centre.as_ref();
+                    centre.map_or(1.0, |centre| f64::from(centre.factor[i]))
+                };
+                for (at, i) in rows.clone().enumerate() {
+                    entries(i).for_each(|(x, j)| room[*j as usize] = f64::from(*x));
+                    for (other, j) in rows.clone().take(at + 1).enumerate() {
+                        let product = inner(&room, j) - near[at] - near[other] + length;
+                        let times = if i == j { 1.0 } else { 2.0 };
+                        found.push(times * product * (factor(i) * factor(j)));
+                    }
+                    entries(i).for_each(|(_, j)| room[*j as usize] = 0.0);
+                }
+            }
+            Ok(found)
+        })?;
+        let made = Products {
+            length,
+            value,
+            range,
+        };
+        Ok(Some(self.owners.products.get_or_init(|| made)))
     }
 
     /// Adds the mean of some rows of one person to `sum`, times their weight together where that is
