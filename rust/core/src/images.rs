@@ -205,7 +205,7 @@ impl<T: Tone> Kernel for Images<'_, '_, T> {
         let settings = self.prepared.settings;
         let [_, width, _] = settings.shape;
         let mut pixels = zeros(settings.inputs())?;
-        let mut scratch = Scratch::new(&settings)?;
+        let mut scratch = CellScratch::new(&settings)?;
         for (i, out) in (self.first..).zip(self.out.chunks_exact_mut(settings.outputs())) {
             planes(self.rows, i, &settings, &mut pixels)?;
             let size = settings.shape[0] * width;
@@ -279,14 +279,14 @@ fn scatter<T: Tone, V: Copy>(
 }
 
 /// Room for one row of pixels, and for its sums over rows of cells.
-struct Scratch<T> {
+struct CellScratch<T> {
     /// `dx / m`, `dy / m`, m, and what one direction has of it.
     lines: [Vec<T>; 4],
     /// For each row of cells and each direction, sums over rows of pixels.
     sums: Vec<T>,
 }
 
-impl<T: Tone> Scratch<T> {
+impl<T: Tone> CellScratch<T> {
     fn new(settings: &ImageSettings) -> Result<Self> {
         let width = settings.shape[1];
         let line = || zeros(width);
@@ -302,7 +302,7 @@ impl<T: Tone> Scratch<T> {
 fn histograms<T: Tone>(
     prepared: &Prepared<T>,
     plane: &[T],
-    scratch: &mut Scratch<T>,
+    scratch: &mut CellScratch<T>,
     out: &mut [T],
     interrupt: &dyn Interrupt,
 ) -> Result<()> {
@@ -311,7 +311,7 @@ fn histograms<T: Tone>(
         cells,
         directions,
     } = prepared.settings;
-    let Scratch {
+    let CellScratch {
         lines: [dx, dy, sizes, edges],
         sums,
     } = scratch;

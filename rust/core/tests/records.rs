@@ -1,6 +1,8 @@
 //! Records: norms at most 1 in exact arithmetic, layouts that agree, sums without rounding.
 
 use dpsvm_core::records::map::RowMap;
+use dpsvm_core::records::parts::{join, split};
+use dpsvm_core::records::persons::Owners;
 use dpsvm_core::records::store::{ROW_GRID, RecordRows, Records};
 use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::Never;
@@ -357,5 +359,50 @@ fn rows_that_vanish_stay_zero() {
     assert_eq!(records.norm, [0.0, 0.0]);
     for bad in [&[0.0; 3][..], &[f64::NAN; 2], &[]] {
         assert!(records.transform(bad, 1, 1, &Never).is_err());
+    }
+}
+
+// Proof: gradient_perturbation, "Clipped sums and their rounding"
+#[test]
+fn parts_merge_by_addition() -> dpsvm_core::Result<()> {
+    let most = 1_i128 << 90;
+    let all = [
+        0,
+        1,
+        -1,
+        1 << 32,
+        -(1 << 32) - 5,
+        most / 3,
+        -most / 3,
+        77 << 50,
+    ];
+    let reversed: Vec<i128> = all.iter().rev().copied().collect();
+    let (a, b) = (split(&all)?, split(&reversed)?);
+    assert_eq!(join(&a, most)?, all);
+    let merged: Vec<i64> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+    let sums: Vec<i128> = all.iter().zip(&reversed).map(|(a, b)| a + b).collect();
+    assert_eq!(join(&merged, most)?, sums);
+    Ok(())
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() -> dpsvm_core::Result<()> {
+    assert!(split(&[1 << 95]).is_err());
+    assert!(split(&[(1 << 95) - 1, -(1 << 95)]).is_ok());
+    assert!(join(&split(&[100])?, 99).is_err());
+    assert!(join(&split(&[-100])?, 99).is_err());
+    assert!(join(&[5, -1], 1 << 90).is_err());
+    Ok(())
+}
+
+#[test]
+fn owners_are_checked() {
+    assert!(Owners::new(5, &[1, 3, 5], &[]).is_ok());
+    assert!(Owners::new(5, &[], &[0.5, 1.0, 0.0, 1.0, 1.0]).is_ok());
+    for several in [&[1, 3][..], &[3, 3, 5], &[5], &[-1, 5], &[2, 6]] {
+        assert!(Owners::new(5, several, &[]).is_err());
+    }
+    for weight in [&[1.0; 4][..], &[1.0, 1.0, 1.0, 1.0, 1.5], &[f64::NAN; 5]] {
+        assert!(Owners::new(5, &[], weight).is_err());
     }
 }

@@ -45,26 +45,3 @@ impl Clip {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Clip;
-
-    // Proof: gradient_perturbation, "Clipped sums and their rounding"
-    #[test]
-    fn the_product_of_norms_stays_below_the_bound() {
-        let clip = Clip::new(0.25, 0.98, 0.2);
-        assert!(clip.intercept <= 0.2 && clip.intercept > 0.199_999);
-        for square in [0.0, 1e-300, 0.01, 0.065, 1.0, 2.0, 1e4] {
-            for norm in [0.0_f32, 1e-6, 0.5, 1.0] {
-                let row = f64::from(norm).hypot(clip.intercept);
-                let factor = clip.factor(square, norm);
-                assert!(square.sqrt() * factor * row <= 0.25);
-                assert!(factor <= clip.row_scale);
-            }
-        }
-        // Not vacuous: a long gradient is scaled to the bound.
-        let length = 2.0_f64.sqrt() * clip.factor(2.0, 1.0) * 1.0_f64.hypot(clip.intercept);
-        assert!(length > 0.25 * (1.0 - 1e-8));
-    }
-}

@@ -171,7 +171,7 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
         let mut room = std::mem::take(&mut self.scratch.rows);
         let mut lifted = std::mem::take(&mut self.scratch.lifted);
         self.scratch.scores.clear();
-        self.scratch.scores.resize(LEAF * k, T::default());
+        resize(&mut self.scratch.scores, LEAF * k)?;
         for leaf in self.leaves {
             let members = &self.order[leaf.clone()];
             self.group(simd, members, (&mut room, &mut lifted), &[])?;
@@ -210,7 +210,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         (room, lifted): (&mut Vec<T>, &mut Vec<f32>),
         parts: &[Part],
     ) -> Result<()> {
-        let rows = self.rows(simd, members, lifted);
+        let rows = self.rows(simd, members, lifted)?;
         let rows = &rows[..members.len()];
         let mut lines: [&[T]; LEAF] = [&[]; LEAF];
         if T::borrow(&[]).is_none() {
@@ -248,7 +248,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         simd: S,
         members: &[u32],
         room: &'r mut Vec<f32>,
-    ) -> [&'r [f32]; LEAF]
+    ) -> Result<[&'r [f32]; LEAF]>
     where
         'p: 'r,
     {
@@ -262,7 +262,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
                 }
             }
             RecordRows::Lifted(rows) => {
-                room.resize(LEAF * d, 0.0);
+                resize(room, LEAF * d)?;
                 rows.fill(simd, members, &mut self.scratch.lift, room);
                 for (line, row) in lines.iter_mut().zip(room.chunks_exact(d)) {
                     *line = row;
@@ -271,7 +271,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
             // Not summed in leaves.
             RecordRows::Sparse { .. } => {}
         }
-        lines
+        Ok(lines)
     }
 
     #[inline(always)]
@@ -324,7 +324,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         let (inverse, stride) = (1.0 / grid, self.stride());
         let scratch = &mut *self.scratch;
         let scores = scratch.scores.as_chunks::<LEAF>().0;
-        scratch.coefficient.resize(LEAF * k, 0.0);
+        resize(&mut scratch.coefficient, LEAF * k)?;
         let coefficients = scratch.coefficient.as_chunks_mut::<LEAF>().0;
         for (coefficients, scores) in coefficients.iter_mut().zip(scores) {
             for i in 0..LEAF {
@@ -491,9 +491,9 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
         let padded = self.layout.padded_classes();
         self.scratch.scores.clear();
         let room = LEAF * self.rule.loss.scores;
-        self.scratch.scores.resize(room, T::default());
+        resize(&mut self.scratch.scores, room)?;
         self.scratch.coefficient.clear();
-        self.scratch.coefficient.resize(2 * padded, 0.0);
+        resize(&mut self.scratch.coefficient, 2 * padded)?;
         let row = |i: usize| Row {
             index: &index[start[i]..start[i + 1]],
             value: &value[start[i]..start[i + 1]],
@@ -534,7 +534,7 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         let records = members.iter().map(|i| *i as usize);
         // The gradients use it too.
         let padded = self.layout.padded_classes();
-        self.scratch.row.resize(padded, T::default());
+        resize(&mut self.scratch.row, padded)?;
         for (at, i) in records.clone().enumerate() {
             self.scores(simd, at, i, row(i));
         }
@@ -544,7 +544,10 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         self.scratch.factor.resize(LEAF, 1.0);
         for part in parts {
             let products = self.products.and_then(|products| products.of(part.person));
-            let known = products.and_then(|products| self.factor(part.rows.clone(), products));
+            let known = match products {
+                Some(products) => self.factor(part.rows.clone(), products)?,
+                None => None,
+            };
             self.scratch.factor[part.rows.clone()].fill(known.unwrap_or(0.0));
             if known.is_none() {
                 for at in part.rows.clone() {
@@ -569,17 +572,17 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
     /// Truncation moves the contribution of a row by less than a step of the grid times the norms of
     /// its parts, for each score. What rounding adds to the square is no more than `error`.
     #[inline(always)]
-    fn factor(&mut self, rows: Range<usize>, products: &[f64]) -> Option<f64> {
+    fn factor(&mut self, rows: Range<usize>, products: &[f64]) -> Result<Option<f64>> {
         let (k, m, Rule { clip, .. }) = (self.rule.loss.scores, rows.len(), self.rule);
         let (grid, width) = (self.rule.coefficient_grid, m.next_multiple_of(WIDTH));
         let distance = 2.0 + self.length().sqrt() + clip.intercept;
         let lost = grid * (k as f64).sqrt() * m as f64 * distance * (1.0 + 1e-6);
         if lost > clip.bound * MOST_LOST {
-            return None;
+            return Ok(None);
         }
         let LeafScratch { scores, own, .. } = &mut *self.scratch;
         own.clear();
-        own.resize(k * width, 0.0);
+        resize(own, k * width)?;
         let (mut largest, mut square): (f64, f64) = (0.0, 0.0);
         for (line, scores) in own
             .chunks_exact_mut(width)
@@ -614,7 +617,7 @@ impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
         let factor = shortening(square.max(0.0) + error, 0, clip.bound - lost);
         // No coefficient is cut off by itself.
         let most = self.sum.largest() / (clip.intercept.max(1.0) * largest * STRETCH);
-        Some(factor.min(most))
+        Ok(Some(factor.min(most)))
     }
 
     /// Squared norm of the centre.

@@ -62,17 +62,31 @@ impl Batch {
     }
 
     /// Cuts the batch into groups in its own order: for sums that do not depend on them.
-    pub fn cut(&mut self) {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn cut(&mut self) -> Result<()> {
         let n = self.order.len();
         self.leaves.clear();
+        reserve(&mut self.leaves, n.div_ceil(LEAF))?;
         let groups = (0..n).step_by(LEAF);
         self.leaves
             .extend(groups.map(|first| first..n.min(first + LEAF)));
+        Ok(())
     }
 
     /// Cuts the batch into leaves.
-    pub fn plant(&mut self, tags: impl FnOnce(&mut [u32])) {
-        self.tags.resize(self.order.len(), 0);
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn plant(&mut self, tags: impl FnOnce(&mut [u32])) -> Result<()> {
+        let n = self.order.len();
+        resize(&mut self.tags, n)?;
+        self.keys.clear();
+        reserve(&mut self.keys, n)?;
+        self.leaves.clear();
+        // Every record one at the worst, a leaf of many usually.
+        reserve(&mut self.leaves, n.div_ceil(LEAF))?;
         tags(&mut self.tags);
         plant(
             &mut self.order,
@@ -80,6 +94,7 @@ impl Batch {
             &mut self.keys,
             &mut self.leaves,
         );
+        Ok(())
     }
 }
 

@@ -146,9 +146,9 @@ impl Run<'_> {
         match self.purpose {
             _ if !plan.wants_leaves() => {}
             Purpose::Steps(_, streams) if !self.settings.exact_sums => {
-                batch.plant(|tags| streams.tags(step, tags));
+                batch.plant(|tags| streams.tags(step, tags))?;
             }
-            _ => batch.cut(),
+            _ => batch.cut()?,
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::records::store::ROW_GRID;
 use crate::rows::clip::length;
 use crate::rows::view::{Columns, RowBuffer, Rows, Values};
+use crate::runtime::memory::{copied, filled};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
 
@@ -156,7 +157,7 @@ fn vector(
     default: f64,
 ) -> Result<Vec<f64>> {
     let Some(values) = values else {
-        return Ok(vec![default; columns]);
+        return filled(columns, default);
     };
     if values.len() != columns {
         let message = format!("got {} entries, expected {columns}", values.len());
@@ -168,7 +169,7 @@ fn vector(
             "expected entries from -1e100 to 1e100",
         ));
     }
-    Ok(values.to_vec())
+    copied(values)
 }
 
 /// Room for one row on its way.

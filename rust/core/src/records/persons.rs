@@ -300,19 +300,7 @@ pub(crate) fn shortening(square: f64, len: usize, bound: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Owners, shortening};
-
-    #[test]
-    fn owners_are_checked() {
-        assert!(Owners::new(5, &[1, 3, 5], &[]).is_ok());
-        assert!(Owners::new(5, &[], &[0.5, 1.0, 0.0, 1.0, 1.0]).is_ok());
-        for several in [&[1, 3][..], &[3, 3, 5], &[5], &[-1, 5], &[2, 6]] {
-            assert!(Owners::new(5, several, &[]).is_err());
-        }
-        for weight in [&[1.0; 4][..], &[1.0, 1.0, 1.0, 1.0, 1.5], &[f64::NAN; 5]] {
-            assert!(Owners::new(5, &[], weight).is_err());
-        }
-    }
+    use super::shortening;
 
     // Proof: persons, "Sums of gradients"
     #[test]

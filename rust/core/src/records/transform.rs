@@ -8,7 +8,7 @@ use crate::linalg::packed::{Packed, TILE_ROWS};
 use crate::records::map::shorten;
 use crate::records::store::{RecordRows, Records, waves};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::reserve;
+use crate::runtime::memory::{matrix, reserve, zeros};
 use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
 use crate::simd::{Kernel, Simd, dispatch};
 
@@ -106,14 +106,14 @@ impl Kernel for TransformRows<'_> {
     fn run<S: Simd>(self, simd: S) -> Result<()> {
         let columns = self.records.columns;
         let rows = self.norm.len();
-        let mut row = vec![0.0_f32; rows.next_multiple_of(TILE_ROWS) * columns];
+        let mut row: Vec<f32> = matrix(rows.next_multiple_of(TILE_ROWS), columns)?;
         for (at, row) in row.chunks_exact_mut(columns).take(rows).enumerate() {
             self.records.effective(self.first + at, 0..columns, row);
         }
         let mut product = Vec::new();
         self.matrix.multiply(simd, &row, rows, &mut product);
-        let mut moved = vec![0.0_f32; self.outputs];
-        let mut z = vec![0.0_f64; self.outputs];
+        let mut moved = zeros::<f32>(self.outputs)?;
+        let mut z = zeros::<f64>(self.outputs)?;
         let outs = self.value.chunks_exact_mut(self.outputs);
         for (at, (norm, out)) in self.norm.iter_mut().zip(outs).enumerate() {
             self.matrix.collect(&product, (rows, at), &mut moved);
