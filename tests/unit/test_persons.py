@@ -40,6 +40,7 @@ from dpsvm_fast import (
     total_privacy,
 )
 from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.audit.pair_audit import world_of
 from dpsvm_fast.estimators.inputs import ArrayRows, owners
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.plan import Facts
@@ -613,3 +614,14 @@ def test_pipelines_route_groups() -> None:
     by_hand = clone(TRANSFORMERS["scaler"]).fit(X, groups=GROUPS)
     expected = clone(CLASSIFIERS["linear"]).fit(by_hand.transform(X), Y, groups=GROUPS)
     assert same(fitted[-1], expected)
+
+
+def test_audits_sample_the_model_with_its_weights_of_classes() -> None:
+    model = ObjectivePerturbationSVC(50.0, 1e-5, C=1.0, classes=[0, 1], n_threads=1)
+    rows, labels = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), np.array([0, 1, 0])
+    means = []
+    for weights in (None, {0: 1.0, 1: 1e-6}):
+        world = world_of(clone(model).set_params(class_weight=weights), rows, labels)
+        means.append(np.mean(world.draw(60, _core.NoiseSource(3)), axis=0))
+    # Without the row of class 1 nothing pulls along its axis that way.
+    assert means[0][1] > 0.2 > means[1][1]

@@ -630,7 +630,7 @@ class ObjectiveWorld(TrainedWorld):
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Published coefficients and intercepts."""
-        if sparse.issparse(self.rows.X):
+        if sparse.issparse(self.rows.X) or self.rows.loss_weights is not None:
             return super().draw(n, source)
         plan, n_threads = self.plan, self.n_threads
         weights, solved = _core.solve_smooth_batch(

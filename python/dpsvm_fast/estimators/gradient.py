@@ -511,7 +511,8 @@ class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
             raise InvalidParameterError.of(
                 "accountant",
                 got=self.accountant,
-                accepted="'auto' or 'composition' with groups or weights",
+                accepted="'auto' or 'composition' with groups or weights, as rounding in sums of a "
+                "person's rows has no bound that is public",
             )
         return "composition" if owned else self.accountant
 
