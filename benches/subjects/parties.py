@@ -144,7 +144,11 @@ def _descents(records: Records, n_epochs: int, lams: NDArray[np.float64], n_thre
 
 
 def _descent_alone(records: Records, n_epochs: int, lam: float, party: int) -> object:
-    options = _descent_options(n_epochs) | {"regularization": lam, "low_memory": False}
+    options = _descent_options(n_epochs) | {
+        "regularization": lam,
+        "low_memory": False,
+        "most_rows": 1,
+    }
     return _core.projected_sgd(*_own(records, party), **options)
 
 

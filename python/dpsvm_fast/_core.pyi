@@ -114,6 +114,7 @@ class _ProjectedSgd(_Sgd):
     regularization: float
     permutation_seed: int
     low_memory: bool
+    most_rows: int
 
 class _ProjectedSgdParties(_Sgd):
     regularizations: NDArray[np.float64]
@@ -124,6 +125,7 @@ class _SgdRounding(_Sgd):
     n_samples: int
     n_columns: int
     regularization: float
+    most_rows: int
 
 class _DescentRounding(_Loss):
     n_columns: int
@@ -440,6 +442,7 @@ def solve_crammer_singer_parties(
 def solve_gaussian_margin(
     X: NDArray[np.float64] | NDArray[np.float32],
     target: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
     **options: Unpack[_GaussianMargin],
 ) -> tuple[NDArray[np.float64] | None, float]: ...
 def solve_gaussian_margin_batch(
@@ -467,6 +470,8 @@ def solve_smooth_parties(
 def projected_sgd(
     X: _Rows,
     y: NDArray[np.int64],
+    weights: NDArray[np.float64] | None = None,
+    persons: NDArray[np.int64] | None = None,
     **options: Unpack[_ProjectedSgd],
 ) -> tuple[NDArray[np.float64], dict[str, Any]]: ...
 def projected_sgd_parties(

@@ -878,6 +878,18 @@ CATALOGUE = (
         ("test_noise_for_persons_keeps_the_claim_and_wastes_little",),
     ),
     Mutant(
+        "batches of rows for batches of persons",
+        "projected SGD takes rows by themselves, and is calibrated to the number of persons",
+        (Edit("persons=rows.persons,", "", near="OutputPerturbation"),),
+        ("test_projected_sgd_takes_persons",),
+    ),
+    Mutant(
+        "anchors of whole rows",
+        "a person adds all of its rows to the cells of anchors",
+        (Edit("if weights is not None: # Towards zero,", "if weights is None: # Towards zero,"),),
+        ("test_a_person_moves_the_cells_of_anchors_by_no_more_than_a_row_may",),
+    ),
+    Mutant(
         "classes of a person exchanged as of one added",
         "noisy numbers of classes cover one person added where one is exchanged",
         (

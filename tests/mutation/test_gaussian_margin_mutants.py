@@ -181,9 +181,9 @@ def minimum_is_certified(psd: str) -> bool:
     """Whether what the noise is added to lies within its radius of the true minimiser."""
     noted: dict[str, Any] = {}
 
-    def solve(rows: Array, target: Array, **options: Any) -> Any:
+    def solve(rows: Array, target: Array, weights: None, **options: Any) -> Any:
         noted.update(options, rows=rows, target=target)
-        return original(rows, target, **options)
+        return original(rows, target, weights, **options)
 
     def release(self: MatrixPerturbation, weights: Array, *others: Any, **more: Any) -> Array:
         noted["released"] = weights

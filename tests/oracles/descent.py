@@ -88,6 +88,7 @@ def compiled(plan: OutputPerturbation, X: Any, y: Array, seed: int, **changes: A
         "intercept_scaling": plan.intercept_scaling,
         "permutation_seed": seed,
         "low_memory": False,
+        "most_rows": 1,
     } | changes
     if sparse.issparse(X):
         arrays = (X.data, X.indices, X.indptr, X.shape[1])

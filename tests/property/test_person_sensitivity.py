@@ -6,6 +6,7 @@ Persons of several rows stand at the end, so that the others keep their tags whe
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy import sparse
 
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.estimators.inputs import ArrayRows
+from dpsvm_fast.mechanisms.gaussian_margin import NoisyAnchors, unit_rows
 from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.preprocessing import PrivateStandardScaler
@@ -296,6 +298,84 @@ def test_equal_rows_of_a_person_reach_the_bound_and_without_factors_pass_it(m: i
     assert 0.97 * bound <= np.linalg.norm(moved) <= bound + 2.0 * RADIUS
     unweighed = minimiser(X=X, y=y, **options) - base
     assert m == 1 or np.linalg.norm(unweighed) > 2.0 * bound
+
+
+def iterate(model: Any, X: Array, y: Array, ids: Array) -> tuple[Any, Array]:
+    """Plan and weights of projected SGD, always with the same orders."""
+    rows = ArrayRows(model, X, y, classes=model.classes, groups=ids)
+    rows.read()
+    plan = model.plan(rows.facts)
+    owned = {"weights": rows.loss_weights, "persons": rows.persons}
+    return plan, plan.solution(rows.X, rows.codes, _core.NoiseSource(5), 1, **owned)
+
+
+@pytest.mark.proof("persons", "Projected SGD")
+@given(
+    kind=st.sampled_from(["equal", "cancelling", "long", "any"]),
+    sizes=st.tuples(st.integers(2, 50), st.integers(2, 50)),
+    batch=st.sampled_from([1, 3, 50]),
+    average=st.sampled_from(["last", "uniform", "weighted"]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_person_moves_an_iterate_by_no_more_than_a_row_may(
+    kind: str, sizes: tuple[int, int], batch: int, average: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(24, 4)), rng.integers(0, 3, 24)
+    options: dict[str, Any] = {"solver": "psgd", "loss": "softmax_margin", "batch_size": batch}
+    options |= {"adjacency": "replace_one", "average": average, "C": 1.0}
+    model = OutputPerturbationSVC(classes=range(3), **options).checked()
+    found = []
+    for m in sizes:
+        own, labels = person_rows(kind, m, 4, 3, rng)
+        ids = np.concatenate([np.arange(24) // 2 * 2, np.full(m, 99)])
+        both = np.concatenate([X, own]), np.concatenate([y, labels])
+        found.append(iterate(model, *both, ids))
+    plan = found[0][0]
+    moved = float(np.linalg.norm(found[0][1] - found[1][1]))
+    assert plan.sgd.n_samples == 13
+    assert moved <= plan.exact_sensitivity + 2.0 * plan.radius
+
+
+@pytest.mark.proof("persons", "Projected SGD")
+@pytest.mark.parametrize("m", [1, 50, 1500])
+def test_equal_rows_of_a_person_reach_the_bound_of_an_iterate(m: int) -> None:
+    options: dict[str, Any] = {"solver": "psgd", "loss": "huber", "adjacency": "replace_one"}
+    model = OutputPerturbationSVC(classes=[0, 1], C=1e-4, n_epochs=40, **options).checked()
+    found = []
+    for label in (0, 1):
+        X = np.concatenate([np.zeros((6, 2)), np.tile([1.0, 0.0], (m, 1))])
+        y, ids = np.array([0, 1] * 3 + [label] * m), np.array([0, 0, 1, 1, 2, 2] + [9] * m)
+        found.append(iterate(model, X, y, ids))
+    plan = found[0][0]
+    moved = float(np.linalg.norm(found[0][1] - found[1][1]))
+    # Beyond 1024 rows a person has less than a whole row.
+    share = min(1.0, 1024 / m)
+    assert 0.85 * share * plan.exact_sensitivity <= moved <= plan.exact_sensitivity
+
+
+@pytest.mark.proof("persons", "Ellipsoids")
+@given(
+    kind=st.sampled_from(["equal", "cancelling", "long", "any"]),
+    m=st.integers(1, 50),
+    step=st.sampled_from([0, 1]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_person_moves_the_cells_of_anchors_by_no_more_than_a_row_may(
+    kind: str, m: int, step: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    own, labels = person_rows(kind, m, 4, 3, rng)
+    rows, weights = unit_rows(own, 1.0), np.full(m, 1.0 / m) * (1.0 - 2.0**-52)
+    how: dict[str, Any] = {"n_classes": 3, "n_ellipsoids": 2, "n_features": 4, "mu": 1.0}
+    plan = NoisyAnchors(adjacency="add_remove", noise_grid="exact", epsilon=None, **how)
+    points = rng.normal(size=(6, 4)) if step else None
+    total = plan._total(rows, labels.astype(np.int64), points, weights)
+    units = [Fraction(x) for x in total.ravel()]
+    assert sum(x * x for x in units) <= Fraction(5, 4)
+    assert kind == "cancelling" or np.linalg.norm(total) > 0.1
+    whole = plan._total(rows, labels.astype(np.int64), points, None)
+    assert m < 8 or kind == "cancelling" or np.linalg.norm(whole) > np.sqrt(1.25)
 
 
 @pytest.mark.proof("persons", "Moments of columns")

@@ -176,7 +176,7 @@ def test_descents_of_parties_have_the_bits_of_single_runs(average: str) -> None:
             own = slice(offsets[i], offsets[i + 1])
             single, _ = _core.projected_sgd(
                 X[own], y[own], regularization=lams[i], batch_size=min(5, sizes[i]),
-                low_memory=False, **options,
+                low_memory=False, most_rows=1, **options,
             )  # fmt: skip
             assert np.array_equal(weights[i], single)
 

@@ -80,9 +80,16 @@ CLASSIFIERS: dict[str, Any] = {
         delta=1e-5, mechanism="objective", classes=range(3), random_state=0
     ),
     "pure linear": PrivateLinearSVC(delta=0.0, classes=range(3), random_state=0),
+    "ellipsoids": PrivateGaussianMarginClassifier(
+        delta=1e-5, psd="constraint", tol=1e-3, classes=range(3), random_state=0
+    ),
+    "anchors": PrivateGaussianMarginClassifier(
+        loss="huber_ww", noise="gamma", n_ellipsoids=2, tol=1e-3, classes=range(3), random_state=0
+    ),
 }
 # Their noise is for means of several rows, whatever persons own.
-OF_MEANS = ("objective", "pure objective", "linear objective", "pure linear")
+OF_MEANS = ("objective", "pure objective", "linear objective", "pure linear", "ellipsoids")
+OF_MEANS += ("anchors",)
 TRANSFORMERS: dict[str, Any] = {
     "centre": PrivateCenter(delta=1e-5, random_state=0),
     "whitener": PrivateWhitener(delta=1e-5, random_state=0),
@@ -90,6 +97,9 @@ TRANSFORMERS: dict[str, Any] = {
     "scaler": PrivateStandardScaler(delta=1e-5, bounds=(-2, 2), random_state=0),
 }
 ALL = CLASSIFIERS | TRANSFORMERS
+DENSE = ("ellipsoids", "anchors")
+FORMS = {"dense": np.asarray, "csr": sparse.csr_matrix}
+EVERY = [(name, form) for name in ALL for form in FORMS if form == "dense" or name not in DENSE]
 
 
 def numbers(fitted: Any) -> list[np.ndarray]:
@@ -102,26 +112,26 @@ def same(one: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(numbers(one), numbers(other), strict=True))
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in OF_MEANS])
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
-def test_persons_of_one_row_are_rows_to_the_last_bit(name: str, form: Any) -> None:
+@pytest.mark.parametrize(("name", "form"), [one for one in EVERY if one[0] not in OF_MEANS])
+def test_persons_of_one_row_are_rows_to_the_last_bit(name: str, form: str) -> None:
     ids = np.random.default_rng(0).permutation(len(X))
-    by_rows = clone(ALL[name]).fit(form(X), Y)
-    by_persons = clone(ALL[name]).fit(form(X), Y, groups=ids)
+    by_rows = clone(ALL[name]).fit(FORMS[form](X), Y)
+    by_persons = clone(ALL[name]).fit(FORMS[form](X), Y, groups=ids)
     assert same(by_rows, by_persons)
 
 
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
-def test_threads_names_and_places_of_persons_change_nothing(name: str, form: Any) -> None:
-    fits = [clone(ALL[name]).fit(form(X), Y, groups=GROUPS)]
+@pytest.mark.parametrize(("name", "form"), EVERY)
+def test_threads_names_and_places_of_persons_change_nothing(name: str, form: str) -> None:
+    fits = [clone(ALL[name]).fit(FORMS[form](X), Y, groups=GROUPS)]
     for threads, ids in ((2, GROUPS), (1, np.char.add("p", GROUPS.astype(str))), (1, 99 - GROUPS)):
-        fits.append(clone(ALL[name]).set_params(n_threads=threads).fit(form(X), Y, groups=ids))
+        fits.append(
+            clone(ALL[name]).set_params(n_threads=threads).fit(FORMS[form](X), Y, groups=ids)
+        )
     # Rows of a person need not stand together; their order within the person is kept.
     order = np.argsort(np.tile(np.arange(10), 60), kind="stable")
-    fits.append(clone(ALL[name]).fit(form(X[order]), Y[order], groups=GROUPS[order]))
+    fits.append(clone(ALL[name]).fit(FORMS[form](X[order]), Y[order], groups=GROUPS[order]))
     assert all(same(fits[0], fit) for fit in fits[1:])
-    assert not same(fits[0], clone(ALL[name]).fit(form(X), Y))
+    assert not same(fits[0], clone(ALL[name]).fit(FORMS[form](X), Y))
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
@@ -401,24 +411,42 @@ def test_ids_of_usual_kinds_are_one_data_set(ids: Any) -> None:
     assert same(*fits)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        PrivateGaussianMarginClassifier(classes=range(3)),
-        OutputPerturbationSVC(
-            classes=range(3), solver="psgd", loss="huber", adjacency="replace_one"
-        ),
-        GradientPerturbationSVC(
-            classes=range(3), accountant="last_iterate", C=1.0, max_samples=600
-        ),
-    ],
-)
-def test_what_is_not_proved_is_refused(model: Any) -> None:
+def test_what_is_not_proved_is_refused() -> None:
+    model = GradientPerturbationSVC(
+        classes=range(3), accountant="last_iterate", C=1.0, max_samples=600
+    )
     for name in ("groups", "sample_weight"):
-        if name == "groups" or hasattr(model, "max_weight"):
-            with pytest.raises(InvalidParameterError) as caught:
-                clone(model).fit(X, Y, **{name: np.ones(600, dtype=int)})
-            assert caught.value.parameter in (name, "accountant", "solver")
+        with pytest.raises(InvalidParameterError) as caught:
+            clone(model).fit(X, Y, **{name: np.ones(600, dtype=int)})
+        assert caught.value.parameter == "accountant"
+
+
+@pytest.mark.proof("persons", "Projected SGD")
+@pytest.mark.parametrize("form", FORMS)
+def test_projected_sgd_takes_persons(form: str) -> None:
+    model = OutputPerturbationSVC(
+        delta=1e-5, solver="psgd", loss="softmax_margin", adjacency="replace_one"
+    )
+    model.set_params(classes=range(3), random_state=0)
+
+    def fitted(order: Any = slice(None), **owners: Any) -> Any:
+        return clone(model).fit(FORMS[form](X[order]), Y[order], **owners)
+
+    ids = np.random.default_rng(0).permutation(len(X))
+    # Rounding of up to 1024 rows a person is paid for, and nearly nothing.
+    np.testing.assert_allclose(fitted().coef_, fitted(groups=ids).coef_, rtol=1e-4)
+    by_persons = fitted(groups=GROUPS)
+    assert by_persons.privacy_.descent.n_samples == 60
+    assert same(by_persons, fitted(groups=np.char.add("p", GROUPS.astype(str))))
+    order = np.argsort(np.tile(np.arange(10), 60), kind="stable")
+    assert same(by_persons, fitted(order, groups=GROUPS[order]))
+    weights = np.where(np.arange(600) % 3, 1.0, 0.0)
+    assert same(fitted(sample_weight=weights), fitted(weights > 0))
+    private = clone(model).set_params(random_state=None).fit(X, Y, groups=GROUPS).privacy_
+    assert private.unit == "person"
+    assert verify(private).ok
+    more = replace(private.descent, n_samples=600)
+    assert not verify(replace(private, descent=more)).ok
 
 
 @pytest.mark.parametrize("name", ALL)

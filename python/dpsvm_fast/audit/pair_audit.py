@@ -615,9 +615,8 @@ class OutputWorld(TrainedWorld):
     def noisy(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy weights, shape (n, n_scores, n_columns)."""
         rows = self.rows
-        solution = self.plan.solution(
-            rows.X, rows.codes, source, self.n_threads, weights=rows.loss_weights
-        )
+        owned: Any = {"weights": rows.loss_weights, "persons": rows.persons}
+        solution = self.plan.solution(rows.X, rows.codes, source, self.n_threads, **owned)
         many = np.broadcast_to(solution, (n, *solution.shape))
         noisy: Array = self.plan.weight_noise.release_many(many, source, self.n_threads)
         return noisy
@@ -677,7 +676,7 @@ class EllipsoidWorld(PlannedWorld):
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy matrices, flat."""
         plan, n_threads = self.plan, self.n_threads
-        if plan.anchors is not None:
+        if plan.anchors is not None or self.rows.loss_weights is not None:
             # Noisy centres decide which rows are whose: every fit is a problem of its own.
             return np.array([plan.run(self.rows, source).ravel() for _ in range(n)])
         rows = unit_rows(self.rows.X, plan.data_norm)

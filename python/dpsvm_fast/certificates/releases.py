@@ -444,11 +444,11 @@ class Descent(Record):
     Parameters
     ----------
     n_samples : int >= 1
-        Number of rows, public.
+        Number of rows, or of persons; public.
     n_epochs : int >= 1
-        Passes over the rows, each in an order that does not depend on them.
+        Passes over them, each in an order that does not depend on them.
     batch_size : int >= 1
-        Rows in a batch, at most ``n_samples``. A short batch is divided by this number too.
+        How many are in a batch, at most ``n_samples``. A short batch is divided by this number too.
     radius : float > 0
         Of the ball or balls onto which every iterate is projected.
     projection : {"joint", "per_class"}

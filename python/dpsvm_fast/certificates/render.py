@@ -202,7 +202,7 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
     if run is not None:
         return (
             f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
-            _descent(run, s),
+            _descent(run, s, "persons" if statement.unit == "person" else "rows"),
             f"{_law(noise)}, {drawn(noise, source)}",
         )
     of_person = ", the losses of a person with weights of 1 at most in all"
@@ -224,14 +224,14 @@ def _repeated(statement: PrivacyStatement) -> str:
     return f"; {times} releases like this, each minimiser regularised towards the release before"
 
 
-def _descent(run: Descent, s: Sensitivity) -> str:
+def _descent(run: Descent, s: Sensitivity, owners: str) -> str:
     """How far projected SGD moves."""
     which = {"last": "its last iterate", "uniform": "the mean of its iterates"}.get(
         run.average, "the mean of its iterates weighted by their number"
     )
     return (
         f"projected SGD, {run.n_epochs} passes in batches of {run.batch_size} over "
-        f"{run.n_samples} rows, radius {run.radius:.6g} ({run.projection}): {which} moves by "
+        f"{run.n_samples} {owners}, radius {run.radius:.6g} ({run.projection}): {which} moves by "
         f"at most {s.exact:.6g}; rounding errors 2 x {s.solver_radius:.6g}; grid "
         f"{s.rounding:.6g}; total {s.total:.6g}"
     )

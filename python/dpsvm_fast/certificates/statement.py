@@ -418,12 +418,10 @@ class PrivacyStatement(ReleaseStatement):
             raise InvalidParameterError("parts: a statement needs at least one noise source")
         if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
             raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
-        of_rows = self.descent is not None or (
-            self.objective is not None and self.objective.jacobian is None
-        )
+        of_rows = self.objective is not None and self.objective.jacobian is None
         if self.unit == "person" and (of_rows or any(part.last_iterate for part in self.parts)):
             raise InvalidParameterError(
-                "unit: expected 'row' with noise in the objective, projected SGD or a last "
+                "unit: expected 'row' with noise in the objective for single rows, or with a last "
                 "iterate: these are bounds of one row's influence"
             )
         for part in (*self.parts, *self.reserved):

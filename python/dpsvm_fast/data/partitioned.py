@@ -78,6 +78,7 @@ class ShardedRows:
     X: Any = None
     codes: Any = None
     loss_weights: Any = None
+    persons: Any = None
 
     def __init__(
         self,

@@ -172,9 +172,8 @@ class PrivateEstimator(Released):
             needed = name if name == "groups" else "sample_weight"
             if there and needed not in self._takes:
                 raise InvalidParameterError(
-                    f"{name}: {type(self).__name__} with these parameters protects single rows of "
-                    "equal weight; PrivateLinearSVC with mechanism='gradient' protects persons "
-                    "and takes weights"
+                    f"{name}: {type(self).__name__} protects single rows of equal weight; "
+                    "classifiers protect persons and take weights"
                 )
         return facts
 
@@ -234,69 +233,16 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
     """Base of classifiers that spend, train and release in one ``fit``."""
 
     classes: Any
+    class_weight: Any
+    max_weight: float
     verbose: int
+
+    _takes = ("groups", "sample_weight")
 
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
         """Coefficients and intercepts."""
         found = linear_attributes(released, plan.intercept_scaling)
         return found | {"_fitted_loss": plan.score_loss}
-
-    @in_usual_arithmetic
-    def fit(self: Trained, X: Any, y: Any, groups: Any = None) -> Trained:
-        """Train on private rows, spend the budget and publish noisy weights.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Finite numbers.
-        y : array-like of shape (n_samples,)
-            Labels, each one of ``classes``.
-        groups : array-like of shape (n_samples,), optional
-            The person that each row belongs to: ints, strings or bools. Whole persons are then
-            protected, however many rows they own: neighbouring data sets differ by all rows of one
-            person. Ids are private, and forgotten. Not every estimator takes them.
-
-        Returns
-        -------
-        object
-            This estimator.
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            A parameter is outside its range. Nothing was read or spent.
-        BudgetExceededError
-            The ledger refuses. Nothing was read or spent.
-        ValueError
-            X, y or groups are invalid; the text does not quote them. Nothing was spent.
-        CertificationError
-            ``max_iter`` was not enough, or double precision was not with a tiny ``tol`` and
-            extreme settings. The budget is spent and nothing is released; this event is not
-            covered by the guarantee.
-        KeyboardInterrupt
-            The budget is spent and nothing is released.
-        """
-        return self._trained(X, y, groups=groups)
-
-    def _trained(self: Trained, X: Any, y: Any, **owners: Any) -> Trained:
-        """Fit on rows with these owners and weights."""
-        self._forget()
-        checked = self.checked()
-        rows = ArrayRows(checked, X, y, classes=checked.classes, **owners)
-        self.__dict__.update(private_fit(checked, rows, stacklevel=6))
-        return self
-
-
-Trained = TypeVar("Trained", bound="PrivatelyTrained")
-
-
-class TrainedOnWeights(PrivatelyTrained):
-    """Base of classifiers whose rows may have weights."""
-
-    class_weight: Any
-    max_weight: float
-
-    _takes = ("groups", "sample_weight")
 
     def _scaled_C(self, C: float | None, n_classes: int) -> float | None:
         """C for weights over the largest."""
@@ -341,6 +287,17 @@ class TrainedOnWeights(PrivatelyTrained):
             The budget is spent and nothing is released.
         """
         return self._trained(X, y, groups=groups, sample_weight=sample_weight)
+
+    def _trained(self: Trained, X: Any, y: Any, **owners: Any) -> Trained:
+        """Fit on rows with these owners and weights."""
+        self._forget()
+        checked = self.checked()
+        rows = ArrayRows(checked, X, y, classes=checked.classes, **owners)
+        self.__dict__.update(private_fit(checked, rows, stacklevel=6))
+        return self
+
+
+Trained = TypeVar("Trained", bound="PrivatelyTrained")
 
 
 def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:

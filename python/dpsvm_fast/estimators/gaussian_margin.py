@@ -308,6 +308,12 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         noise of its own.
     max_iter : int or None, default=None
         Steps of the solver at most. None runs until certified, as the guarantee needs.
+    class_weight : dict or None, default=None
+        Public weights of the losses, one a label; 1 for labels that are not named. With
+        ``C="auto"`` only their ratios count; a number C multiplies the losses with these weights.
+    max_weight : float > 0, default=1.0
+        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
+        of one person add up to one at most: several rows count with their mean.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -408,6 +414,8 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     classes: param.Classes = None
     tol: param.GradientTol = 1e-5
     max_iter: param.MaxIter = None
+    class_weight: param.ClassWeight = None
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None
@@ -445,9 +453,10 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
             n_features=facts.n_columns,
             data_norm=self.data_norm,
             trace_weight=self.trace_weight,
-            C=number_or_none(self.C),
+            C=self._scaled_C(number_or_none(self.C), facts.n_classes),
             extra_regularization=number_or_none(self.extra_regularization),
             tol=self.tol,
+            unit=facts.unit,
             constrained=self.psd == "constraint",
             max_iter=self.max_iter,
         )

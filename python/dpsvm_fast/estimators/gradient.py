@@ -13,7 +13,7 @@ from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import TrainedOnWeights, private_fit
+from dpsvm_fast.estimators.fit import PrivatelyTrained, private_fit
 from dpsvm_fast.estimators.inputs import ArrayRows, public_classes
 from dpsvm_fast.estimators.parameters import (
     auto_or,
@@ -176,7 +176,7 @@ Fitted = TypeVar("Fitted", bound="GradientPerturbationSVC")
 
 
 @dataclass(eq=False, repr=False)
-class GradientPerturbationSVC(Probabilities, TrainedOnWeights):
+class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     r"""Multi-class linear SVM made private by noise on the gradients it descends along.
 
     All classes are trained together. With rows :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|),

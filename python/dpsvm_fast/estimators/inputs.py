@@ -688,6 +688,11 @@ class ArrayRows:
         found[found < LEAST_WEIGHT] = 0.0
         return found if (found != 1.0).any() else None
 
+    @property
+    def persons(self) -> NDArray[np.int64]:
+        """First row of each person of several, and the number of rows; empty for none."""
+        return NO_ROWS if self._owners is None else self._owners.persons
+
     def class_counts(self) -> NDArray[np.float64]:
         """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
         assert self._owners is not None
@@ -715,8 +720,7 @@ class ArrayRows:
 
     def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Exact sums of the mapped entries of each column and of their squares."""
-        persons = NO_ROWS if self._owners is None else self._owners.persons
-        return column_moments(self.X, persons, public.offset, public.scale, self.n_threads)
+        return column_moments(self.X, self.persons, public.offset, public.scale, self.n_threads)
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
         """Replace records by random features of them."""

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities, linear_attributes
-from dpsvm_fast.estimators.fit import TrainedOnWeights
+from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.inputs import (
     Bounds,
     broadcast_bounds,
@@ -39,7 +39,7 @@ from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
 Trainer = Annotated[str, one_of("auto", *TRAINERS)]
 
 
-class PipelineClassifier(Probabilities, TrainedOnWeights):
+class PipelineClassifier(Probabilities, PrivatelyTrained):
     """Base of classifiers that map rows by released numbers before they train on them."""
 
     # What a fit publishes.

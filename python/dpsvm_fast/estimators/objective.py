@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import TrainedOnWeights
+from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.parameters import number_or_none
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
@@ -14,7 +14,7 @@ from dpsvm_fast.mechanisms.plan import Facts
 
 
 @dataclass(eq=False, repr=False)
-class ObjectivePerturbationSVC(Probabilities, TrainedOnWeights):
+class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     r"""Multi-class linear SVM made private by noise inside its objective.
 
     All classes are trained together, in one noisy convex problem and one access to the data:

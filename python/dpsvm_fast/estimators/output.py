@@ -8,7 +8,7 @@ from typing import Annotated
 
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import TrainedOnWeights
+from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
@@ -32,11 +32,14 @@ PSGD_ONLY = {
     "average": "last",
 }
 
+# Of a person in projected SGD; beyond, rounding of a step could not be bounded beforehand.
+MOST_ROWS = 1024
+
 EXACT_ONLY = {"tol": 1e-3, "max_iter": None}
 
 
 @dataclass(eq=False, repr=False)
-class OutputPerturbationSVC(Probabilities, TrainedOnWeights):
+class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     r"""Multi-class linear SVM made private by noise on its trained weights.
 
     All classes are trained and released together, in one access to the data:
@@ -96,7 +99,8 @@ class OutputPerturbationSVC(Probabilities, TrainedOnWeights):
     solver : {"exact", "psgd"}, default="exact"
         "exact" certifies a distance to the minimiser. "psgd" is projected stochastic gradient
         descent with a known sensitivity: fixed work, a less accurate model. It needs a smooth loss
-        and ``adjacency="replace_one"``, as its steps depend on the number of rows.
+        and ``adjacency="replace_one"``, as its steps depend on the number of rows. Of a person the
+        first 1024 rows take part.
     n_epochs : int >= 1, default=10
         Passes of "psgd" over the rows, each in a fresh order that does not depend on them.
     batch_size : int >= 1, default=50
@@ -238,10 +242,6 @@ class OutputPerturbationSVC(Probabilities, TrainedOnWeights):
                     got=getattr(self, name),
                     accepted=f"{default!r} with solver={self.solver!r}, which does not use it",
                 )
-        if self.solver == "psgd" and (facts.unit == "person" or facts.weighted):
-            raise InvalidParameterError.of(
-                "solver", got="psgd", accepted="'exact' with groups or weights"
-            )
         loss = self._loss_of(facts.n_classes)
         scaling = number_or_none(self.intercept_scaling)
         if scaling is None:
@@ -283,4 +283,5 @@ class OutputPerturbationSVC(Probabilities, TrainedOnWeights):
             radius=number_or_none(self.radius),
             projection=self.projection,
             average=self.average,
+            most_rows=MOST_ROWS if facts.unit == "person" else 1,
         )

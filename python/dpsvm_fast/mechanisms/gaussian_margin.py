@@ -42,7 +42,11 @@ from dpsvm_fast.mechanisms.noise import (
     joined_parameter,
     share_of,
 )
-from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_regularization
+from dpsvm_fast.mechanisms.objective import (
+    ObjectivePerturbation,
+    automatic_regularization,
+    of_unit,
+)
 from dpsvm_fast.mechanisms.plan import Plan, Rows, refused_certificate
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 from dpsvm_fast.rounding import add_down, div_down, sqrt_up
@@ -115,7 +119,12 @@ class NoisyAnchors(SumRelease):
         return (self.sum,) * STEPS
 
     def release(
-        self, rows: Array, codes: Labels, source: _core.NoiseSource, n_threads: int
+        self,
+        rows: Array,
+        codes: Labels,
+        source: _core.NoiseSource,
+        n_threads: int,
+        weights: Array | None = None,
     ) -> Array:
         """Centres of shape (n_classes * n_ellipsoids, n_features).
 
@@ -128,11 +137,13 @@ class NoisyAnchors(SumRelease):
         source : NoiseSource
         n_threads : int
             Does not change the result.
+        weights : ndarray of shape (n_samples,) or None
+            Factors of the rows, at most 1 for all rows of a person.
         """
         public = np.random.default_rng(source.public_seed())
         points = np.zeros((self.sum.shape[0], self.n_features))
         for step in range(STEPS):
-            total = self._total(rows, codes, None if step == 0 else points)
+            total = self._total(rows, codes, None if step == 0 else points, weights)
             noisy = self.sum.release(total.ravel(), source, n_threads).reshape(self.sum.shape)
             points = self._means(noisy, points)
             if step == 0:
@@ -140,7 +151,9 @@ class NoisyAnchors(SumRelease):
                 points = means + SPREAD * np.tile(self._directions(public), (self.n_classes, 1))
         return points
 
-    def _total(self, rows: Array, codes: Labels, points: Array | None) -> Array:
+    def _total(
+        self, rows: Array, codes: Labels, points: Array | None, weights: Array | None = None
+    ) -> Array:
         """Exact sums over the cells: integers, multiples of 2**-20."""
         total = np.zeros(self.sum.shape, dtype=np.int64)
         for block in row_blocks(rows):
@@ -149,7 +162,11 @@ class NoisyAnchors(SumRelease):
             if points is not None:
                 cells = nearest_ellipsoids(rows[block], codes[block], points, self.n_ellipsoids)
             counted = np.full((len(cells), 1), round(COUNT_SCALE / ROW_GRID))
-            np.add.at(total, cells, np.hstack([steps, counted]))
+            added = np.hstack([steps, counted])
+            if weights is not None:
+                # Towards zero, so that those of a person stay as short as one row's.
+                added = np.trunc(added * weights[block, None]).astype(np.int64)
+            np.add.at(total, cells, added)
         # Below 2**33 records no sum has more than 53 bits.
         return total.astype(np.float64) * ROW_GRID
 
@@ -264,6 +281,8 @@ class GaussianMargin(Plan):
         ``lambda = 1 / C + extra``; None for the public rule.
     extra_regularization : float >= 0 or None
     tol : float in (0, 1]
+    unit : {"row", "person"}
+        What neighbouring data sets differ in.
     constrained : bool
         Whether the minimiser is one over positive semidefinite matrices.
     max_iter : int or None
@@ -297,6 +316,7 @@ class GaussianMargin(Plan):
     C: float | None
     extra_regularization: float | None
     tol: float
+    unit: str = "row"
     constrained: bool = False
     max_iter: int | None = None
 
@@ -398,10 +418,12 @@ class GaussianMargin(Plan):
             "intercept_scaling": 0.0,
             "extra_regularization": self.extra_regularization,
             "tol": self.tol,
+            "unit": self.unit,
         }
         C = self.C
         if C is None and not self.pure:
-            automatic = automatic_regularization(self.score_loss, own, delta, self.adjacency, 1.0)
+            loss = of_unit(self.score_loss, self.unit)
+            automatic = automatic_regularization(loss, own, delta, self.adjacency, 1.0)
             check_range("C", automatic, "the whole regularisation")
             C = 1.0 / (REGULARIZATION_SHARE[self.loss] * automatic)
         return MatrixPerturbation(C=C, **settings)
@@ -426,13 +448,14 @@ class GaussianMargin(Plan):
         n_threads = rows.n_threads
         unit, target = unit_rows(rows.X, self.data_norm), rows.codes
         if self.anchors is not None:
-            points = self.anchors.release(unit, target, source, n_threads)
+            points = self.anchors.release(unit, target, source, n_threads, rows.loss_weights)
             target = nearest_ellipsoids(unit, target, points, self.n_ellipsoids)
         # Exact: a power of two.
         unit /= unit.dtype.type(CONSTANT)
         matrices, _ = _core.solve_gaussian_margin(
             unit,
             target,
+            rows.loss_weights,
             linear=self.draw_linear(source, n_threads=n_threads),
             n_threads=n_threads,
             **self.problem,

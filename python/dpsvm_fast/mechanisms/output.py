@@ -127,17 +127,19 @@ class ProjectedSGD:
     Parameters
     ----------
     n_samples : int >= 1
-        Number of rows; public.
+        Number of rows, or of persons; public.
     n_epochs : int >= 1
-        Passes over the rows.
+        Passes over them.
     batch_size : int >= 1
-        Rows in a batch; more than ``n_samples`` count as ``n_samples``.
+        How many are in a batch; more than ``n_samples`` count as ``n_samples``.
     radius : float > 0 or None
         Of the ball or balls. None is :meth:`automatic_radius`.
     projection : {"joint", "per_class"}
         One ball for all weights, or one for each score.
     average : {"last", "uniform", "weighted"}
         The last iterate, or the mean of all, with equal weights or proportional to their number.
+    most_rows : int >= 1, default=1
+        Of one of them; for persons a public bound beyond which rows are left out.
     """
 
     n_samples: int
@@ -146,6 +148,7 @@ class ProjectedSGD:
     radius: float | None
     projection: str
     average: str
+    most_rows: int = 1
 
     @property
     def batch(self) -> int:
@@ -214,6 +217,7 @@ class ProjectedSGD:
             radius=self.ball_radius(loss, C, row_norm),
             projection=self.projection,
             average=self.average,
+            most_rows=self.most_rows,
             data_norm=data_norm,
             intercept_scaling=intercept_scaling,
         )
@@ -482,6 +486,7 @@ class OutputPerturbation(WeightsPlan):
             source,
             rows.n_threads,
             weights=rows.loss_weights,
+            persons=rows.persons,
             low_memory=rows.low_memory,
         )
         return self.release(weights, source, n_threads=rows.n_threads)
@@ -494,12 +499,14 @@ class OutputPerturbation(WeightsPlan):
         n_threads: int,
         *,
         weights: NDArray[np.float64] | None = None,
+        persons: NDArray[np.int64] | None = None,
         near: NDArray[np.float64] | None = None,
         low_memory: bool = False,
     ) -> NDArray[np.float64]:
         """Weights within ``radius`` of the minimiser or the iterate, without noise. Private.
 
-        Losses are multiplied by ``weights``, which are at most 1 for all rows of a person.
+        Losses are multiplied by ``weights``, which are at most 1 for all rows of a person. Batches
+        of projected SGD are of ``persons``.
 
         Regularised towards weights released before where there are some ``near``: their half
         squared distance times lambda is the penalty of 0 and a linear term.
@@ -515,6 +522,8 @@ class OutputPerturbation(WeightsPlan):
                 "projected_sgd",
                 X,
                 codes,
+                weights,
+                persons,
                 **self.loss.compiled,
                 n_epochs=sgd.n_epochs,
                 batch_size=sgd.batch,
@@ -522,6 +531,7 @@ class OutputPerturbation(WeightsPlan):
                 radius=sgd.ball_radius(self.loss, self.C, self.row_norm),
                 projection=sgd.projection,
                 average=sgd.average,
+                most_rows=sgd.most_rows,
                 permutation_seed=source.public_seed(),
                 **options,
             )

@@ -95,6 +95,10 @@ class Rows(Protocol):
     def loss_weights(self) -> NDArray[np.float64] | None:
         """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
 
+    @property
+    def persons(self) -> NDArray[np.int64]:
+        """First row of each person of several, and the number of rows; empty for none."""
+
     def weigh(self, records: Any) -> None:
         """Give rows the weights of their classes, before they are trained on."""
 
@@ -181,7 +185,7 @@ class LinearPlan(Plan):
 
 
 def certified(
-    solver: str, X: Any, codes: NDArray[np.int64], *weights: Array | None, **options: Any
+    solver: str, X: Any, codes: NDArray[np.int64], *owners: NDArray[Any] | None, **options: Any
 ) -> Array:
     """Weights certified by a compiled solver. Private: never to be kept.
 
@@ -191,8 +195,8 @@ def certified(
         Name of the compiled function.
     X : ndarray or CSR matrix of shape (n_samples, n_features)
     codes : ndarray of shape (n_samples,)
-    *weights : ndarray of shape (n_samples,) or None
-        Factors of the losses, where the solver takes them.
+    *owners : ndarray or None
+        Factors of the losses, and first rows of persons, where the solver takes them.
     **options
         Of the solver.
 
@@ -201,7 +205,7 @@ def certified(
     CertificationError
         ``max_iter`` ran out, or rounding kept the certificate above the tolerance.
     """
-    found, _ = getattr(_core, solver)(compiled_rows(X), codes, *weights, **options)
+    found, _ = getattr(_core, solver)(compiled_rows(X), codes, *owners, **options)
     if found is None:
         raise refused_certificate(limited=options["max_iter"] is not None)
     return np.asarray(found)

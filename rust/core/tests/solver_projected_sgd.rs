@@ -5,7 +5,9 @@ use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::Never;
 use dpsvm_core::solver::projected_sgd::Projection;
 use dpsvm_core::solver::projected_sgd::orders;
-use dpsvm_core::solver::projected_sgd::{Average, SgdSettings, Solution, rounding, solve};
+use dpsvm_core::solver::projected_sgd::{
+    Average, Ownership, SgdSettings, Solution, rounding, solve,
+};
 
 const BOUNDS: RowBounds = RowBounds {
     data_norm: 3.0,
@@ -47,6 +49,7 @@ fn settings(loss: SmoothLoss) -> SgdSettings {
         loss,
         epochs: 4,
         batch: 1,
+        most_rows: 1,
         regularization: 0.02,
         radius: 1e3,
         projection: Projection::Joint,
@@ -59,7 +62,7 @@ fn settings(loss: SmoothLoss) -> SgdSettings {
 fn dense(data: &Data, settings: &SgdSettings) -> Solution {
     let shape = (data.y.len(), data.columns);
     let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
-    solve(rows, &data.y, settings, &Never).unwrap()
+    solve(rows, &data.y, Ownership::default(), settings, &Never).unwrap()
 }
 
 fn sparse(data: &Data, settings: &SgdSettings) -> Solution {
@@ -74,7 +77,7 @@ fn sparse(data: &Data, settings: &SgdSettings) -> Solution {
     let layout = Layout::Csr(CsrIndex::I64(&index, &start));
     let shape = (data.y.len(), data.columns);
     let rows = Rows::new(Values::F64(&values), layout, shape, BOUNDS).unwrap();
-    solve(rows, &data.y, settings, &Never).unwrap()
+    solve(rows, &data.y, Ownership::default(), settings, &Never).unwrap()
 }
 
 /// The algorithm as its module states it, on rows `(x, s)` in the user's units.
@@ -195,6 +198,49 @@ fn losses_and_widths_agree_with_a_plain_loop() {
                 );
             }
         }
+    }
+}
+
+// Proof: persons, "Projected SGD"
+#[test]
+fn a_person_of_equal_rows_is_one_row_of_their_weight() {
+    let loss = SmoothLoss::new("softmax_margin", 3, 0.4, 1.0).unwrap();
+    let single = data(20, 6, 3);
+    // The last five rows four times each, with a quarter of the weight; a fifth of one is left out.
+    let (mut x, mut y) = (single.x[..15 * 6].to_vec(), single.y[..15].to_vec());
+    for row in 15..20 {
+        for _ in 0..if row == 19 { 5 } else { 4 } {
+            x.extend(&single.x[row * 6..(row + 1) * 6]);
+            y.push(single.y[row]);
+        }
+    }
+    let starts: Vec<i64> = vec![15, 19, 23, 27, 31, 36];
+    let weights: Vec<f64> = (0..36).map(|i| if i < 15 { 1.0 } else { 0.25 }).collect();
+    for batch in [1, 3, 20] {
+        let own = SgdSettings {
+            batch,
+            most_rows: 4,
+            epochs: 40,
+            ..settings(loss)
+        };
+        let rows = |x, y: &Vec<i64>| {
+            let shape = (y.len(), 6);
+            Rows::new(x, Layout::Dense, shape, BOUNDS).unwrap()
+        };
+        let owned = Ownership {
+            persons: &starts,
+            weights: &weights,
+        };
+        let several = solve(rows(Values::F64(&x), &y), &y, owned, &own, &Never).unwrap();
+        let none = Ownership::default();
+        let one = SgdSettings { seed: 6, ..own };
+        let (x, y) = (Values::F64(&single.x), &single.y);
+        let one = solve(rows(x, y), y, none, &one, &Never).unwrap();
+        // Orders differ, so only where one batch holds all are they the same run.
+        let largest = several.weights.iter().fold(0.0, |a: f64, b| a.max(b.abs()));
+        let apart = several.weights.iter().zip(&one.weights);
+        let apart = apart.fold(0.0, |a: f64, (b, c)| a.max((b - c).abs()));
+        assert!(apart <= if batch == 20 { 1e-12 } else { 0.3 } * largest);
     }
 }
 

@@ -7,7 +7,9 @@ use crate::options::options;
 use dpsvm_core::Error;
 use dpsvm_core::runtime::tasks::on_large_stack;
 use dpsvm_core::solver::ellipsoids::{EllipsoidSettings, solve, solve_batch};
-use numpy::{Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{
+    Ix2, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -65,12 +67,13 @@ impl Options<'_> {
 
 /// Certified matrices of the large-margin Gaussian classifier.
 #[pyfunction]
-#[pyo3(signature = (X, target, **options))]
+#[pyo3(signature = (X, target, weights=None, **options))]
 #[allow(non_snake_case)]
 fn solve_gaussian_margin<'py>(
     py: Python<'py>,
     X: &Bound<'py, PyAny>,
     target: &Bound<'py, PyAny>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Fitted<'py>> {
     let options = Options::read(options)?;
@@ -78,7 +81,9 @@ fn solve_gaussian_margin<'py>(
     let target = integers(target, "target")?;
     let (settings, shape) = (options.settings(), options.shape::<2>()?);
     let b = contiguous(&options.linear, "linear")?;
-    let (values, target) = (x.values("X")?, target.as_slice()?);
+    let weights = weights.map(PyArrayMethods::readonly);
+    let weights = weights.as_ref().map_or(Ok(&[][..]), |w| w.as_slice())?;
+    let (values, target) = (x.values("X")?, (target.as_slice()?, weights));
     let rows = (x.shape()[0], x.shape()[1]);
     check_count(&settings, shape[0])?;
     let solution = gate::run(py, |interrupt| {

@@ -187,6 +187,7 @@ fn projected_sgd_parties<'py>(
             loss: SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin)?,
             epochs: o.n_epochs,
             batch: o.batch_size,
+            most_rows: 1,
             regularization: 1.0,
             radius: o.radius,
             projection: projection(&o.projection)?,

@@ -6,10 +6,10 @@ use crate::options::options;
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::rows::view::RowBounds;
 use dpsvm_core::solver::projected_sgd::{
-    Average, Projection, SgdSettings, orders, rounding, solve,
+    Average, Ownership, Projection, SgdSettings, orders, rounding, solve,
 };
 use dpsvm_core::{Error, Result};
-use numpy::{PyArray1, PyArray2};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -29,6 +29,7 @@ options! {
         intercept_scaling: f64,
         permutation_seed: u64,
         low_memory: bool,
+        most_rows: usize,
     }
 }
 
@@ -48,6 +49,7 @@ options! {
         average: String,
         data_norm: f64,
         intercept_scaling: f64,
+        most_rows: usize,
     }
 }
 
@@ -76,12 +78,14 @@ pub(crate) fn average(name: &str) -> Result<Average> {
 
 /// Projected SGD over the rows.
 #[pyfunction]
-#[pyo3(signature = (X, y, **options))]
+#[pyo3(signature = (X, y, weights=None, persons=None, **options))]
 #[allow(non_snake_case)]
 fn projected_sgd<'py>(
     py: Python<'py>,
     X: &Bound<'py, PyAny>,
     y: &Bound<'py, PyAny>,
+    weights: Option<&Bound<'py, PyArray1<f64>>>,
+    persons: Option<&Bound<'py, PyArray1<i64>>>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Descended<'py>> {
     let o = Options::read(options)?;
@@ -96,6 +100,7 @@ fn projected_sgd<'py>(
             loss: SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin)?,
             epochs: o.n_epochs,
             batch: o.batch_size,
+            most_rows: o.most_rows,
             regularization: o.regularization,
             radius: o.radius,
             projection: projection(&o.projection)?,
@@ -104,8 +109,16 @@ fn projected_sgd<'py>(
             low_memory: o.low_memory,
         })
     })?;
+    let (weights, persons) = (
+        weights.map(PyArrayMethods::readonly),
+        persons.map(PyArrayMethods::readonly),
+    );
+    let owned = Ownership {
+        persons: persons.as_ref().map_or(Ok(&[][..]), |p| p.as_slice())?,
+        weights: weights.as_ref().map_or(Ok(&[][..]), |w| w.as_slice())?,
+    };
     let y = y.as_slice()?;
-    let solution = gate::run(py, |interrupt| solve(rows, y, &settings, interrupt))?;
+    let solution = gate::run(py, |interrupt| solve(rows, y, owned, &settings, interrupt))?;
     let info = PyDict::new(py);
     info.set_item("projections", solution.projections)?;
     info.set_item("refreshes", solution.refreshes)?;
@@ -127,6 +140,7 @@ fn projected_sgd_rounding(options: Option<&Bound<'_, PyDict>>) -> PyResult<f64> 
             loss: SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin)?,
             epochs: o.n_epochs,
             batch: o.batch_size,
+            most_rows: o.most_rows,
             regularization: o.regularization,
             radius: o.radius,
             projection: projection(&o.projection)?,

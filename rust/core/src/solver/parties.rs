@@ -201,7 +201,7 @@ pub fn descents(
             ..*settings
         };
         Ok(Some(
-            projected_sgd::solve(rows, labels, &own, interrupt)?.weights,
+            projected_sgd::solve(rows, labels, Default::default(), &own, interrupt)?.weights,
         ))
     })?;
     Ok(found.weights)

@@ -151,13 +151,43 @@ fn single_precision_input_is_the_same_problem() {
     let found = solve(
         x,
         (24, 2),
-        &case.target,
+        (&case.target, &[]),
         &case.linear,
         &case.settings,
         &Never,
     )
     .unwrap();
     assert_eq!(found.matrices, case.solve().matrices);
+}
+
+// Proof: persons, "Ellipsoids"
+#[test]
+fn a_record_of_weight_three_quarters_is_three_of_a_quarter() {
+    let case = Case::new(30, 2, 1.0, SETTINGS);
+    let solved = |x: &[f64], target: &[i64], weights: &[f64]| {
+        let (x, shape) = (Values::F64(x), (target.len(), 2));
+        let found = solve(
+            x,
+            shape,
+            (target, weights),
+            &case.linear,
+            &case.settings,
+            &Never,
+        );
+        found.unwrap().matrices.unwrap()
+    };
+    let once = solved(&case.x, &case.target, &[0.75; 30]);
+    let (x, target) = (case.x.repeat(3), case.target.repeat(3));
+    let thrice = solved(&x, &target, &[0.25; 90]);
+    let whole = solved(&case.x, &case.target, &[]);
+    let apart = |a: &[f64], b: &[f64]| {
+        let squares = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b));
+        squares.sum::<f64>().sqrt()
+    };
+    let reach = 2.0 * case.settings.gradient_tol / case.settings.regularization;
+    assert!(apart(&once, &thrice) <= reach);
+    assert!(apart(&once, &whole) > 100.0 * reach);
+    assert_eq!(solved(&case.x, &case.target, &[1.0; 30]), whole);
 }
 
 // Proof: gaussian_margin, "Constants, budgets, anchors, certificates of the code"

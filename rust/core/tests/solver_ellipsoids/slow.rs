@@ -64,7 +64,7 @@ impl Case {
     pub fn with(&self, interrupt: &dyn Interrupt) -> Result<EllipsoidSolution, Error> {
         let shape = (self.n, self.d);
         let x = Values::F64(&self.x);
-        let (target, linear) = (&self.target, &self.linear);
+        let (target, linear) = ((&self.target[..], &[][..]), &self.linear);
         solve(x, shape, target, linear, &self.settings, interrupt)
     }
 

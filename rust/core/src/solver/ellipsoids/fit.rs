@@ -4,7 +4,7 @@
 //! ellipsoids; with `u_i` the lifted row of record i ([`lifted`])
 //!
 //! ```text
-//! F(Phi) = sum_i phi_i(s_i) + lambda/2 ||Phi||_F^2 + <B, Phi>,   s_ij = -<Phi_j, u_i>
+//! F(Phi) = sum_i w_i phi_i(s_i) + lambda/2 ||Phi||_F^2 + <B, Phi>,   s_ij = -<Phi_j, u_i>
 //! ```
 //!
 //! over all symmetric or all positive semidefinite matrices. The loss of record i sees the score
@@ -37,6 +37,7 @@
 
 use crate::error::{Error, Result};
 use crate::loss::smooth::SmoothLoss;
+use crate::rows::labels::check_weights;
 use crate::rows::view::{Layout, RowBounds, Rows, Values};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
@@ -95,20 +96,21 @@ pub struct EllipsoidSolution {
 const MOST_ENTRIES: usize = 1 << 24;
 
 /// Minimises F; `x` has `shape = (records, features)` in C order, `linear` one row of svec
-/// coordinates for each ellipsoid.
+/// coordinates for each ellipsoid. The factors `weights` are from 0 to 1, or none for 1 each.
 ///
 /// # Errors
 /// Arguments out of range, values that are not finite, no memory, an interrupt.
 pub fn solve(
     x: Values<'_>,
     shape: (usize, usize),
-    target: &[i64],
+    (target, weights): (&[i64], &[f64]),
     linear: &[f64],
     settings: &EllipsoidSettings<'_>,
     interrupt: &dyn Interrupt,
 ) -> Result<EllipsoidSolution> {
     let (loss, entries) = check(shape, target, settings)?;
     check_linear(linear, linear.len() == entries)?;
+    check_weights(weights, shape.0)?;
     let bounds = RowBounds {
         data_norm: settings.data_norm,
         intercept: 1.0,
@@ -118,7 +120,8 @@ pub fn solve(
     let threads = pool_above(settings.threads, work, PARALLEL_WORK)?;
     let count = settings.classes * settings.ellipsoids;
     let lifted = Lifted::new(&rows, count, threads, interrupt)?;
-    let targets = Targets::new(loss, target, settings.classes, settings.ellipsoids);
+    let records = (target, weights);
+    let targets = Targets::new(loss, records, settings.classes, settings.ellipsoids);
     minimise(lifted, targets, linear, settings, interrupt)
 }
 
@@ -155,7 +158,8 @@ pub fn solve_batch(
     let rows = Rows::new(x, Layout::Dense, shape, bounds)?;
     let count = settings.classes * settings.ellipsoids;
     let lifted = Lifted::new(&rows, count, None, interrupt)?;
-    let targets = Targets::new(loss, target, settings.classes, settings.ellipsoids);
+    let records = (target, &[][..]);
+    let targets = Targets::new(loss, records, settings.classes, settings.ellipsoids);
     let mut matrices: Vec<f64> = zeros(linear.len())?;
     let mut distances: Vec<f64> = zeros(linear.len() / entries)?;
     let mut tasks: Vec<_> = (linear.chunks_exact(entries))

@@ -159,7 +159,8 @@ impl<'p> Objective<'p> {
         let scores = 1.001 * gamma(self.lifted.size as f64 + 6.0) * weights;
         let loss = &self.targets.loss;
         let records = self.lifted.records as f64 * loss.gradient_error(scores, 1.001 * weights);
-        let sums = gamma(self.lifted.sum_depth() + 6.0) * sizes;
+        // One more for the factor of a record.
+        let sums = gamma(self.lifted.sum_depth() + 7.0) * sizes;
         let multiplied = self.regularization * (weights + normal);
         let rest = 4.0 * ROUNDOFF * (data_norm + multiplied + norm(self.linear));
         // The bounds themselves are computed: a thousandth covers all of that.

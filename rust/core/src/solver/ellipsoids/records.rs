@@ -4,7 +4,7 @@
 //! order: `(K - 1) M + 1` scores. The other ellipsoids of its own class take no part.
 
 use crate::loss::smooth::SmoothLoss;
-use crate::simd::Simd;
+use crate::simd::{Real, Simd};
 use crate::solver::ellipsoids::lifted::RecordMap;
 
 /// Targets of the records and what each target sees.
@@ -13,6 +13,8 @@ pub struct Targets {
     /// The loss over the scores that a record sees, its own one first.
     pub loss: SmoothLoss,
     target: Vec<u32>,
+    /// Factor of each record's loss, from 0 to 1; nothing where all are 1.
+    weight: Vec<f64>,
     /// The ellipsoids that each target sees.
     seen: Vec<Vec<u32>>,
 }
@@ -22,7 +24,12 @@ const USUAL_SCORES: usize = 64;
 
 impl Targets {
     /// `target[i]` is in `0..classes * each`, its class `target[i] / each`.
-    pub fn new(loss: SmoothLoss, target: &[i64], classes: usize, each: usize) -> Self {
+    pub fn new(
+        loss: SmoothLoss,
+        (target, weight): (&[i64], &[f64]),
+        classes: usize,
+        each: usize,
+    ) -> Self {
         let ellipsoids = classes * each;
         let seen = |own: usize| {
             let rivals = (0..ellipsoids).filter(move |j| j / each != own / each);
@@ -34,7 +41,18 @@ impl Targets {
         Self {
             loss,
             target: target.iter().map(|t| *t as u32).collect(),
+            weight: weight.to_vec(),
             seen: (0..ellipsoids).map(seen).collect(),
+        }
+    }
+
+    /// Multiplies what a record adds by its factor.
+    #[inline(always)]
+    fn weigh<T: Real>(&self, record: usize, row: &mut [T]) {
+        if let Some(weight) = self.weight.get(record) {
+            for a in row {
+                *a = T::near(a.wide() * weight);
+            }
         }
     }
 
@@ -88,6 +106,7 @@ impl RecordMap<f64> for Gradient<'_> {
         self.0.through(record, products, |row| {
             negate(row);
             self.0.loss.gradient_row(0, row, state);
+            self.0.weigh(record, row);
             let size = row.iter().map(|a| a * a).sum::<f64>().sqrt();
             negate(row);
             size
@@ -121,6 +140,7 @@ impl RecordMap<f32> for Hessian<'_> {
     ) -> f64 {
         self.0.through(record, products, |row| {
             self.0.loss.hessian_row(simd, 0, row, state);
+            self.0.weigh(record, row);
         });
         0.0
     }

@@ -6,6 +6,9 @@
 //! J(W) = 1/n sum_i phi_{y_i}(W u_i) + Lam/2 ||W||_F^2,
 //! ```
 //!
+//! where a record may also be a person, whose loss is the sum of those of its rows times weights of
+//! at most 1 in all,
+//!
 //! update m = 1..T on the batch B (b rows; the last one of a pass may have fewer) is
 //!
 //! ```text
@@ -35,11 +38,11 @@ use crate::layout::panels::Panels;
 use crate::layout::weights::typed;
 use crate::loss::smooth::{Kind, SmoothLoss};
 use crate::numeric::ROUNDOFF;
-use crate::rows::labels::check_labels;
+use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::{Store, poll};
 use crate::rows::view::{RowBounds, RowBuffer, Rows};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{mapped, matrix, zeros};
+use crate::runtime::memory::{mapped, matrix, with_capacity, zeros};
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::projected_sgd::ball::{Iterate, Projection};
 use crate::solver::projected_sgd::orders::Orders;
@@ -62,8 +65,10 @@ pub struct SgdSettings {
     pub loss: SmoothLoss,
     /// Passes over the rows.
     pub epochs: u64,
-    /// Rows in a batch.
+    /// Records in a batch.
     pub batch: usize,
+    /// Rows of a person that take part at most; 1 where records are rows.
+    pub most_rows: usize,
     /// Lam of the mean-form objective.
     pub regularization: f64,
     /// Radius of the ball or balls.
@@ -194,7 +199,8 @@ pub fn rounding(
     n_columns: usize,
 ) -> Result<f64> {
     let plan = Constants::new(settings, bounds, n_rows)?;
-    let (updates, batch) = (plan.updates as f64, plan.batch as f64);
+    let batch = plan.batch as f64 * settings.most_rows as f64;
+    let updates = plan.updates as f64;
     // Neither a batch nor all iterates together move further than L/Lam.
     let reach = plan.reach;
     let radius = plan.longest.min(1.001 * reach);
@@ -232,6 +238,73 @@ fn lipschitz(loss: &SmoothLoss) -> f64 {
     }
 }
 
+/// Who owns which rows, and what they weigh; all empty for rows by themselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ownership<'a> {
+    /// First row of each person of several, those of one row being first, and the number of rows.
+    pub persons: &'a [i64],
+    /// Factor of each row's loss, from 0 to 1.
+    pub weights: &'a [f64],
+}
+
+impl Ownership<'_> {
+    /// Number of persons, or of rows.
+    fn records(&self, n_rows: usize) -> Result<usize> {
+        let Some((first, last)) = self.persons.first().zip(self.persons.last()) else {
+            return Ok(n_rows);
+        };
+        let ordered = *first >= 0 && self.persons.is_sorted_by(|a, b| a < b);
+        if !ordered || *last != n_rows as i64 {
+            let message = "expected first rows in their order and the number of rows";
+            return Err(Error::invalid("persons", message));
+        }
+        Ok(*first as usize + self.persons.len() - 1)
+    }
+}
+
+/// Rows of persons by their places in the store.
+struct Persons<'a> {
+    starts: &'a [i64],
+    /// Where each row is.
+    place: Vec<u32>,
+    most: usize,
+}
+
+impl<'a> Persons<'a> {
+    /// `starts` have been checked and are not empty.
+    fn new(starts: &'a [i64], order: &[u32], most: usize) -> Result<Self> {
+        let mut place = zeros(order.len())?;
+        for (at, row) in order.iter().enumerate() {
+            place[*row as usize] = at as u32;
+        }
+        Ok(Self {
+            starts,
+            place,
+            most,
+        })
+    }
+
+    /// Places of the rows of one person.
+    fn rows(&self, person: u32) -> &[u32] {
+        let (singles, person) = (self.starts[0] as usize, person as usize);
+        let Some(own) = person.checked_sub(singles) else {
+            return &self.place[person..=person];
+        };
+        let (start, end) = (self.starts[own] as usize, self.starts[own + 1] as usize);
+        &self.place[start..end.min(start + self.most)]
+    }
+
+    /// Rows of a batch at most.
+    fn largest(&self, batch: usize) -> usize {
+        let sizes = self
+            .starts
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) as usize);
+        let largest = sizes.max().unwrap_or(1).min(self.most);
+        batch.saturating_mul(largest).min(self.place.len())
+    }
+}
+
 /// Runs the descent.
 ///
 /// # Errors
@@ -239,17 +312,33 @@ fn lipschitz(loss: &SmoothLoss) -> f64 {
 pub fn solve(
     rows: Rows<'_>,
     labels: &[i64],
+    owned: Ownership<'_>,
     settings: &SgdSettings,
     interrupt: &dyn Interrupt,
 ) -> Result<Solution> {
-    let plan = Constants::new(settings, rows.bounds(), rows.n_rows())?;
+    let records = owned.records(rows.n_rows())?;
+    let plan = Constants::new(settings, rows.bounds(), records)?;
     check_labels(labels, rows.n_rows(), settings.loss.classes())?;
+    check_weights(owned.weights, rows.n_rows())?;
     let (k, d) = (settings.loss.scores, rows.n_columns());
     let (store, order) = Store::new(rows, k, settings.seed, settings.low_memory, None, interrupt)?;
     let label = mapped(&order, |i| labels[*i as usize] as u32)?;
+    let own = if owned.weights.is_empty() {
+        &[]
+    } else {
+        &order[..]
+    };
+    let weight = mapped(own, |i| owned.weights[*i as usize])?;
+    let persons = match owned.persons {
+        [] => None,
+        starts => Some(Persons::new(starts, &order, settings.most_rows)?),
+    };
     let problem = Problem {
         store: &store,
         label: &label,
+        weight: &weight,
+        persons: persons.as_ref(),
+        records: records as u32,
         settings,
         plan,
         interrupt,
@@ -263,6 +352,9 @@ pub fn solve(
 struct Problem<'p, 'a> {
     store: &'p Store<'a>,
     label: &'p [u32],
+    weight: &'p [f64],
+    persons: Option<&'p Persons<'p>>,
+    records: u32,
     settings: &'p SgdSettings,
     plan: Constants,
     interrupt: &'p dyn Interrupt,
@@ -280,7 +372,7 @@ impl Problem<'_, '_> {
             (self.plan.radius, self.plan.norm_error),
             averaged,
         )?;
-        let mut orders = Orders::new(self.label.len() as u32, settings.seed)?;
+        let mut orders = Orders::new(self.records, settings.seed)?;
         for pass in 0..settings.epochs {
             dispatch(Pass {
                 problem: self,
@@ -323,18 +415,29 @@ impl<L: MeasuredUpdate> Kernel for Pass<'_, '_, L> {
         } = self;
         let plan = &problem.plan;
         let loss = &problem.settings.loss;
-        let mut gradients = matrix(plan.batch, padded)?;
+        let persons = problem.persons;
+        let most = persons.map_or(plan.batch, |persons| persons.largest(plan.batch));
+        let mut gradients = matrix(most, padded)?;
+        let mut places = with_capacity(if persons.is_some() { most } else { 0 })?;
         let mut state = zeros::<f32>(padded)?;
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
         let mut seen = 0;
         for (update, batch) in (before + 1..).zip(order.chunks(plan.batch)) {
+            let batch = persons.map_or(batch, |persons| {
+                places.clear();
+                places.extend(batch.iter().flat_map(|p| persons.rows(*p)));
+                &places
+            });
             for (i, gradient) in batch.iter().zip(gradients.chunks_exact_mut(padded)) {
                 poll(seen, problem.interrupt)?;
                 seen += 1;
                 let row = typed(problem.store.row(*i as usize, &mut buffer), &mut entries);
                 iterate.scores(simd, row, gradient);
                 loss.gradient_row(problem.label[*i as usize] as usize, gradient, &mut state);
+                if let Some(weight) = problem.weight.get(*i as usize) {
+                    gradient.iter_mut().for_each(|a| *a *= weight);
+                }
             }
             let share = plan.share(update);
             let step = -share / (plan.regularization * plan.batch as f64);
