@@ -1,5 +1,7 @@
 //! Inverses: the least epsilon of a curve, the least noise of subsampled steps.
 
+use std::cell::Cell;
+
 use crate::Result;
 use crate::accounting::gaussian;
 use crate::accounting::subsampled::{
@@ -29,11 +31,19 @@ const MOST_NOISE: f64 = 1e150;
 const MOST_STEPS: usize = 30;
 const USUAL_STEPS: usize = 6;
 
-/// Where a noise that should be enough is not: least and largest first step to a larger one, and
-/// most steps.
+/// Grids, in those of a search, after which no closer noise is looked for; twice as many where
+/// nothing near is known.
+const MOST_WORK: u32 = 16;
+
+/// A larger grid shows at most that much more, relative.
+const FINER: f64 = 5e-2;
+
+/// Where a noise that should be enough is not: least and largest first step to a larger one, the
+/// power of the noise with which epsilon falls at least there, and most steps.
 const LEAST_STRIDE: f64 = 1e-15;
 const MOST_STRIDE: f64 = 1e-2;
-const MOST_STRIDES: usize = 8;
+const FALL: f64 = 8.0;
+const MOST_STRIDES: u32 = 8;
 
 /// The least epsilon >= 0, to within rounding, at which the decreasing `curve` is at most
 /// `target`; infinity when there is none.
@@ -68,6 +78,16 @@ pub(super) fn least(curve: impl Fn(f64) -> Result<f64>, target: f64) -> Result<f
     Ok(high)
 }
 
+/// Log of what was found over what was wanted, positive exactly where it is more.
+fn above(found: f64, wanted: f64) -> f64 {
+    let log = libm::log(found.max(f64::MIN_POSITIVE)) - libm::log(wanted);
+    if found > wanted {
+        log.max(f64::MIN_POSITIVE)
+    } else {
+        log.min(0.0)
+    }
+}
+
 /// What a search over noise multipliers asks for.
 struct Wanted<'a> {
     epsilon: f64,
@@ -76,6 +96,7 @@ struct Wanted<'a> {
     n_steps: u64,
     replace_one: bool,
     interrupt: &'a dyn Interrupt,
+    work: Cell<u32>,
 }
 
 impl Wanted<'_> {
@@ -95,9 +116,14 @@ impl Wanted<'_> {
         Ok(found - libm::log(self.delta))
     }
 
-    /// Log of the proven delta over the target, and whether a finer grid may prove a smaller one.
-    fn excess(&self, log_noise: f64, coarse: bool) -> Result<(f64, bool)> {
-        let steps = self.steps(libm::exp(log_noise));
+    /// Whether there was little work so far, for a bracket of this width.
+    fn is_worth_more(&self, width: f64) -> bool {
+        self.work.get() < MOST_WORK * if width > NEAR { 2 } else { 1 }
+    }
+
+    /// How far the proven delta is above the target, and whether a finer grid may prove a smaller one.
+    fn excess(&self, noise: f64, coarse: bool) -> Result<(f64, bool)> {
+        let steps = self.steps(noise);
         let found = delta_on(
             coarse,
             steps,
@@ -105,27 +131,24 @@ impl Wanted<'_> {
             self.replace_one,
             self.interrupt,
         )?;
-        let excess = libm::log(found.value.max(f64::MIN_POSITIVE)) - libm::log(self.delta);
-        Ok((excess, found.limited))
+        self.work.set(self.work.get() + found.work);
+        Ok((above(found.value, self.delta), found.limited))
     }
 
-    /// The largest factor by which `noise` breaks a promise as computed, less 1.
+    /// How far the proven epsilon is above the target.
     fn missing(&self, noise: f64) -> Result<f64> {
         let steps = self.steps(noise);
-        let (replace_one, interrupt) = (self.replace_one, self.interrupt);
-        let (mut by_delta, mut by_epsilon) = (0.0, 0.0);
+        let mut most = 0.0;
         // What the grid of a search shows, the finer one of an answer shows as well.
         for coarse in [true, false] {
-            if coarse || by_delta > 0.0 {
-                let found = delta_on(coarse, steps, self.epsilon, replace_one, interrupt)?;
-                by_delta = found.value / self.delta - 1.0;
-            }
-            if coarse || by_epsilon > 0.0 {
-                let found = epsilon_on(coarse, steps, self.delta, replace_one, interrupt)?;
-                by_epsilon = found.value / self.epsilon - 1.0;
+            let found = epsilon_on(coarse, steps, self.delta, self.replace_one, self.interrupt)?;
+            self.work.set(self.work.get() + found.work);
+            most = above(found.value, self.epsilon);
+            if !(found.limited && 0.0 < most && most < FINER && self.is_worth_more(0.0)) {
+                break;
             }
         }
-        Ok(by_delta.max(by_epsilon))
+        Ok(most)
     }
 
     /// Log of a noise that is enough as rare joins are counted; infinite where joins are not rare.
@@ -186,7 +209,7 @@ impl Wanted<'_> {
             if high <= least {
                 break;
             }
-            let (excess, limited) = self.excess(at, coarse)?;
+            let (excess, limited) = self.excess(libm::exp(at), coarse)?;
             if excess > 0.0 {
                 low = low.max(at);
             } else {
@@ -205,7 +228,8 @@ impl Wanted<'_> {
             let usual = if limited { WIDE } else { NOISE_WIDTH };
             let width = usual * libm::exp2(number.saturating_sub(USUAL_STEPS) as f64);
             let found = high - low <= width || (limited && (-width..=0.0).contains(&step));
-            if limited && coarse && (found || step.abs() < NEAR) {
+            let is_worth_more = high.is_infinite() || self.is_worth_more(high - low);
+            if limited && coarse && is_worth_more && (found || step.abs() < NEAR) {
                 // The grid of an answer shows more.
                 coarse = false;
                 low = f64::NEG_INFINITY;
@@ -214,7 +238,7 @@ impl Wanted<'_> {
                 continue;
             }
             fine += usize::from(!coarse);
-            if found || (fine >= MOST_FINE && high < f64::INFINITY) {
+            if found || !is_worth_more || (fine >= MOST_FINE && high < f64::INFINITY) {
                 break;
             }
             // Half of the width beyond the root: the next point is likely to be safe.
@@ -227,6 +251,36 @@ impl Wanted<'_> {
             at = next.max(least);
         }
         Ok(libm::exp(high))
+    }
+
+    /// The first of ever larger noises that keeps both promises as they are computed.
+    fn enlarged(&self, mut noise: f64) -> Result<f64> {
+        let (mut stride, mut last) = (0.0, None);
+        for number in 0.. {
+            let mut missing = self.missing(noise)?;
+            // The search ended where delta is kept.
+            if missing <= 0.0 && (number > 0 || self.rate == 1.0) {
+                missing = self.excess(noise, true)?.0;
+            }
+            if missing <= 0.0 || noise >= MOST_NOISE {
+                break;
+            }
+            // As much more noise as is missing is usually enough, and often too much.
+            let asked = missing.min((missing / FALL).max(MOST_STRIDE));
+            // What a straight line through the last two shows, and a little more.
+            let by_line = match last {
+                Some(more) if more > missing => 1.2 * missing * stride / (more - missing),
+                _ => 0.0,
+            };
+            let larger = (8.0 * stride).min(1.5 * stride.max(MOST_STRIDE));
+            stride = asked.max(by_line).max(larger).clamp(LEAST_STRIDE, 1.0);
+            if number == MOST_STRIDES || missing.is_infinite() {
+                stride = 1.0;
+            }
+            last = Some(missing);
+            noise *= 1.0 + stride;
+        }
+        Ok(noise)
     }
 }
 
@@ -262,27 +316,14 @@ pub fn noise_multiplier(
         n_steps,
         replace_one,
         interrupt,
+        work: Cell::new(0),
     };
-    let mut noise = if sampling_rate == 1.0 {
+    let noise = if sampling_rate == 1.0 {
         let relation = if replace_one { 2.0 } else { 1.0 };
         let root = relation * (n_steps as f64).sqrt();
         gaussian::sigma(epsilon, delta)? * root * (1.0 + 4.0 * f64::EPSILON)
     } else {
         wanted.search()?
     };
-    let mut stride = LEAST_STRIDE;
-    for number in 0.. {
-        let missing = wanted.missing(noise)?;
-        if missing <= 0.0 || noise >= MOST_NOISE {
-            break;
-        }
-        // As much more noise as epsilon or delta is too large is usually enough, and often too much.
-        let larger = (8.0 * stride).min(2.0 * stride.max(MOST_STRIDE));
-        stride = missing.min(MOST_STRIDE).max(larger);
-        if number == MOST_STRIDES {
-            stride = 1.0;
-        }
-        noise *= 1.0 + stride;
-    }
-    Ok(noise)
+    wanted.enlarged(noise)
 }

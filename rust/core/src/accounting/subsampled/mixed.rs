@@ -44,11 +44,13 @@ pub(super) struct Composition {
     pub(super) coarse: bool,
 }
 
-/// An upper bound, and whether a finer grid than was allowed may give a smaller one.
+/// An upper bound, whether a finer grid than was allowed may give a smaller one, and what the grids
+/// cost, in those of a search.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
     pub(super) value: f64,
     pub(super) limited: bool,
+    pub(super) work: u32,
 }
 
 impl From<f64> for Answer {
@@ -56,6 +58,7 @@ impl From<f64> for Answer {
         Self {
             value,
             limited: false,
+            work: 0,
         }
     }
 }
@@ -234,6 +237,7 @@ impl Composition {
             let decides = &prepared.ways[0];
             let step = self.aligned(decides.plan.step) * libm::exp2(-f64::from(halvings));
             let (found, used) = self.at_step(&prepared, goal, step, limits, interrupt)?;
+            answer.work += if limits == LARGEST { 4 } else { 1 };
             let change = (answer.value - found) / found;
             let first = answer.value.is_infinite();
             let as_planned = decides.is_as_planned(goal, found);
