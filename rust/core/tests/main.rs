@@ -8,6 +8,7 @@ mod accounting_subsampled;
 mod descent;
 mod descent_shards;
 mod fourier;
+mod hostile_inputs;
 mod images;
 mod linalg;
 mod losses;
