@@ -1,6 +1,7 @@
 """Stub of the compiled module. Private: use the Python package."""
 
 import os
+from collections.abc import Callable
 from typing import Any, TypedDict, final
 
 import numpy as np
@@ -388,7 +389,14 @@ class Descent:
         exact_sums: bool = False,
         **options: Unpack[_Descent],
     ) -> Descent: ...
-    def run(self, records: Records, source: NoiseSource, n_steps: int, n_threads: int) -> None: ...
+    def run(
+        self,
+        records: Records,
+        source: NoiseSource,
+        n_steps: int,
+        n_threads: int,
+        on_step: Callable[[int, int], object] | None = None,
+    ) -> None: ...
     def run_batch(
         self, records: Records, source: NoiseSource, n_fits: int, n_steps: int, n_threads: int
     ) -> NDArray[np.float64]: ...

@@ -565,7 +565,7 @@ class EvaluatedRows:
     grouped : bool, default=False
     """
 
-    verbose = False
+    verbose, on_step = False, None
     low_memory = False
     n_here = 0
 

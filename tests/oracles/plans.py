@@ -19,6 +19,7 @@ class PlainRows(ArrayRows):
     ) -> None:
         self.X, self.codes, self.classes = X, codes, np.arange(n_classes)
         self.n_threads, self.low_memory, self.verbose = n_threads, False, False
+        self.on_step = None
         self._labelled, self._counted = True, False
         self._owners, self._class_weight, self._unit, self._weighted = None, None, "row", False
         self._factors, self._periods = None, None

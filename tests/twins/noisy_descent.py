@@ -13,6 +13,7 @@ with a declared divisor b; W then follows gradient descent with momentum, or Ada
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -243,15 +244,24 @@ class Descent:
         fresh["total"] = zeros
         self._state: dict[str, Any] = fresh if state is None else dict(state)
 
-    def run(self, records: Records, source: Noise, n_steps: int, n_threads: int) -> None:
-        """Take ``n_steps`` steps."""
+    def run(
+        self,
+        records: Records,
+        source: Noise,
+        n_steps: int,
+        n_threads: int,
+        on_step: Callable[[int, int], object] | None = None,
+    ) -> None:
+        """Take ``n_steps`` steps, and tell of each."""
         constant = np.full((len(records.y), int(self.intercept > 0)), self.intercept)
         rows = self.row_scale * np.hstack([records.rows, constant])
-        for _ in range(n_steps):
+        for step in range(n_steps):
             joins = self.batch(len(rows))
             total = self.clipped_sum(rows[joins], records.y[joins])
             noisy = self._with_noise(total, source, n_threads)
             self._move(noisy / self.divisor + self.regularization * self._state["weights"])
+            if on_step is not None:
+                on_step(step + 1, n_steps)
 
     def batch(self, n_samples: int) -> NDArray[np.bool_]:
         """Who joins this step, shape (n_samples,): each record on its own."""

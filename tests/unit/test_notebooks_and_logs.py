@@ -1,4 +1,4 @@
-"""Statements and plans in notebooks say what they say in print; logs say public facts."""
+"""Statements and plans in notebooks say what print says; logs and progress say public facts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
 
 import dpsvm_fast as dp
 from dpsvm_fast import total_privacy
@@ -85,3 +87,84 @@ def test_logs_say_what_is_not_private(caplog: pytest.LogCaptureFixture) -> None:
         )
         search.fit(ROWS, LABELS)
     assert caplog.records[-1].getMessage() == "PrivateGridSearch: released, private"
+
+
+WATCHED: dict[str, Any] = {
+    "linear": dp.PrivateLinearSVC(1.0, classes=range(3)),
+    "kernel": dp.PrivateKernelSVC(1.0, classes=range(3), kernel="rbf", n_components=20),
+    "full batches": dp.GradientPerturbationSVC(1.0, classes=range(3), n_steps=90),
+    "sampled": dp.GradientPerturbationSVC(
+        1.0, classes=range(3), optimizer="adam", sampling_rate=0.1, n_steps=101
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+@pytest.mark.parametrize("form", [np.asarray, csr_matrix])
+@pytest.mark.parametrize("kind", WATCHED)
+def test_steps_are_told_and_change_no_bit(kind: str, form: Any) -> None:
+    told: list[tuple[int, int]] = []
+    watched, alone = (clone(WATCHED[kind]).set_params(random_state=3) for _ in range(2))
+    watched.set_params(n_threads=1).fit(
+        form(ROWS), LABELS, on_step=lambda *steps: told.append(steps)
+    )
+    alone.set_params(n_threads=2).fit(form(ROWS), LABELS)
+    assert watched.coef_.tobytes() == alone.coef_.tobytes()
+    done, totals = zip(*told, strict=True)
+    assert 2 < len(done) <= 40
+    assert sorted(set(done)) == list(done)
+    assert set(totals) == {done[-1]}
+    if kind == "sampled":
+        assert totals[0] == 101
+
+
+def test_steps_are_the_same_for_other_rows() -> None:
+    told: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
+    model = dp.PrivatePipeline([("scale", dp.PublicScaler((-3, 3))), ("svc", WATCHED["sampled"])])
+    for which, seen in told.items():
+        rows, labels = ROWS[which:] * which, LABELS[which:] * which
+        model.fit(rows, labels, svc__on_step=lambda *steps, seen=seen: seen.append(steps))
+    assert told[0] == told[1] != []
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("kind", WATCHED)
+def test_what_a_watcher_raises_ends_the_fit(kind: str) -> None:
+    """As Ctrl-C does: the budget is spent and nothing is released."""
+
+    def stop(done: int, n_steps: int) -> None:
+        raise Stopped
+
+    whole, ledger = (dp.PrivacyLedger(10.0, 1e-3) for _ in range(2))
+    clone(WATCHED[kind]).set_params(ledger=whole).fit(ROWS, LABELS)
+    model = clone(WATCHED[kind]).set_params(ledger=ledger)
+    with pytest.raises(Stopped):
+        model.fit(ROWS, LABELS, on_step=stop)
+    assert len(ledger.history) == len(whole.history)
+    assert not hasattr(model, "coef_")
+    ledger = dp.PrivacyLedger(10.0, 1e-3)
+    with pytest.raises(TypeError, match=r"^on_step: "):
+        model.set_params(ledger=ledger).fit(ROWS, LABELS, on_step=3)
+    assert ledger.history == ()
+
+
+def test_later_steps_are_told_too() -> None:
+    told: list[tuple[int, int]] = []
+    model = clone(WATCHED["full batches"]).fit(ROWS, LABELS)
+    model.partial_fit(ROWS, LABELS, on_step=lambda *steps: told.append(steps))
+    assert told[-1] == (90, 90)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_verbose_fit_draws_a_bar(
+    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    clone(WATCHED["linear"]).set_params(verbose=1).fit(ROWS, LABELS)
+    plan, *drawn, last = re.split(r"[\n\r]+", capsys.readouterr().out.rstrip("\n"))
+    assert plan.startswith("PrivateLinearSVC: ")
+    assert re.fullmatch(r"\[#{40}\] step (\d+) of \1", last)
+    assert (len(drawn) > 2) == terminal

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +35,7 @@ from dpsvm_fast.estimators.inputs import COUNT_UNIT, class_factors
 from dpsvm_fast.estimators.kernel import PrivateKernelSVC
 from dpsvm_fast.estimators.linear import PrivateLinearSVC
 from dpsvm_fast.exceptions import InvalidParameterError, PartitionError
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, OnStep, checked_on_step
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
 from dpsvm_fast.preprocessing import (
     PrivateCenter,
@@ -85,10 +84,10 @@ class ShardedRows:
         executor: Executor,
         partitions: Partitions,
         estimator: Any,
-        on_step: Callable[[int, int], None] | None = None,
+        on_step: OnStep | None = None,
     ) -> None:
         classes = estimator.classes if isinstance(estimator, CLASSIFIERS) else None
-        self.executor, self.on_step = executor, on_step
+        self.executor = executor
         self._max_weight = float(getattr(estimator, "max_weight", 1.0))
         self._recipe = Recipe(
             partitions.n_features,
@@ -105,6 +104,7 @@ class ShardedRows:
         self._records: ShardedRecords | None = None
         self.n_threads: int = estimator.n_threads
         self.verbose = bool(getattr(estimator, "verbose", False))
+        self.on_step = checked_on_step(on_step, verbose=self.verbose)
         self._public_number = estimator.adjacency == "replace_one"
         self._names = partitions.feature_names
         self._factors: Array | None = None
@@ -228,6 +228,7 @@ class ShardedRows:
         options: dict[str, Any],
         source: _core.NoiseSource,
         n_steps: int,
+        on_step: OnStep | None = None,
     ) -> None:
         """Steps of a descent on records: sums there, noise here.
 
@@ -241,6 +242,8 @@ class ShardedRows:
         source : NoiseSource
             Never leaves this process.
         n_steps : int
+        on_step : callable, optional
+            Told of each step.
         """
         # Batches are drawn for each partition, sums over all rows are one.
         together = options["sampling_rate"] == 1.0
@@ -250,9 +253,8 @@ class ShardedRows:
             operation = DescentStep(options, run.weights, run.key, step)
             (total,) = self.parts(records.recipe, operation)
             run.advance(total)
-            # Both numbers are public. Steps that do not move are not told.
-            if self.on_step is not None and options["learning_rate"] > 0.0:
-                self.on_step(step + 1, n_steps)
+            if on_step is not None:
+                on_step(step + 1, n_steps)
 
     def parts(self, recipe: Recipe, operation: Operation) -> tuple[NDArray[Any], ...]:
         """Sums over all partitions. Private."""
@@ -336,7 +338,7 @@ def fit(
     n_threads: int | None = None,
     resident: bool | int = False,
     scratch: str | os.PathLike[str] | None = None,
-    on_step: Callable[[int, int], None] | None = None,
+    on_step: OnStep | None = None,
 ) -> Fitted:
     """Fit an estimator on rows that are never in one place, and release what its own fit would.
 
@@ -428,8 +430,6 @@ def fit(
     folder = None if scratch is None else Path(scratch)
     if folder is not None and client is not None:
         raise InvalidParameterError("scratch: got a folder with a client, expected None")
-    if on_step is not None and not callable(on_step):
-        raise TypeError(f"on_step: got {type(on_step).__name__}, expected a function or None")
     whole: Any = estimator
     # Before anything else: an estimator is fitted as a whole or not at all.
     whole._forget()

@@ -252,7 +252,12 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
 
     @in_usual_arithmetic
     def fit(
-        self: Trained, X: Any, y: Any, groups: Any = None, sample_weight: Any = None
+        self: Trained,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        sample_weight: Any = None,
+        on_step: Any = None,
     ) -> Trained:
         """Train on private rows, spend the budget and publish noisy weights.
 
@@ -269,6 +274,10 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         sample_weight : array-like of shape (n_samples,), optional
             Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
             is not there.
+        on_step : callable, optional
+            Called now and then with the number of steps taken and the number of all, both public:
+            for a progress bar. What it raises ends the fit as Ctrl-C does. Training that is no
+            descent has no steps.
 
         Returns
         -------
@@ -286,7 +295,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         KeyboardInterrupt
             The budget is spent and nothing is released.
         """
-        return self._trained(X, y, groups=groups, sample_weight=sample_weight)
+        return self._trained(X, y, groups=groups, sample_weight=sample_weight, on_step=on_step)
 
     def _trained(self: Trained, X: Any, y: Any, **owners: Any) -> Trained:
         """Fit on rows with these owners and weights."""

@@ -400,6 +400,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         classes: Any = None,
         groups: Any = None,
         sample_weight: Any = None,
+        on_step: Any = None,
     ) -> Fitted:
         """Take ``n_steps`` more steps on the given rows, and spend epsilon and delta again.
 
@@ -417,6 +418,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             The public label set; needed in the first call if the parameter ``classes`` is None.
         groups, sample_weight : array-like of shape (n_samples,), optional
             As in ``fit``; groups in all calls or in none.
+        on_step : callable, optional
+            As in ``fit``.
 
         Returns
         -------
@@ -447,7 +450,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             known = checked.classes_
             if checked.random_state is not None:
                 checked.random_state = next_seed(checked.random_state, before.n_calls)
-        own = {"groups": groups, "sample_weight": sample_weight}
+        own = {"groups": groups, "sample_weight": sample_weight, "on_step": on_step}
         found = private_fit(checked, ArrayRows(checked, X, y, classes=known, **own))
         found["_continuation"] = found["_continuation"]._replace(parameters=asked)
         self.__dict__.update(found)

@@ -26,7 +26,7 @@ from dpsvm_fast.estimators.frames import (
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.moments import SQUARE_OFFSET
 from dpsvm_fast.mechanisms.noise import LARGEST
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, OnStep, checked_on_step
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, compiled_rows, row_blocks
 
 # From what the user passed to what the solvers take, without a data value in any message.
@@ -568,6 +568,8 @@ class ArrayRows:
         Persons and weights, as they were passed to ``fit``.
     periods : ndarray of int, optional
         The period of each row.
+    on_step : callable, optional
+        Told of steps, as it was passed to ``fit``.
     """
 
     def __init__(
@@ -581,12 +583,14 @@ class ArrayRows:
         groups: Any = None,
         sample_weight: Any = None,
         periods: Any = None,
+        on_step: Any = None,
     ) -> None:
         self.X, self.classes = X, classes
         self._periods = periods
         self.n_threads: int = estimator.n_threads
         self.low_memory = getattr(estimator, "low_memory", False)
         self.verbose = bool(getattr(estimator, "verbose", False))
+        self.on_step = checked_on_step(on_step, verbose=self.verbose)
         self._names = feature_names(X)
         self._y, self._labelled = y, labelled
         self._counted = estimator.adjacency == "replace_one"
@@ -733,9 +737,10 @@ class ArrayRows:
         options: dict[str, Any],
         source: _core.NoiseSource,
         n_steps: int,
+        on_step: OnStep | None = None,
     ) -> None:
         """Take steps on records."""
-        descent.run(records, source, n_steps, self.n_threads)
+        descent.run(records, source, n_steps, self.n_threads, on_step)
 
 
 # What averages over rows are drawn to zero, and their squares to the offset, before they are

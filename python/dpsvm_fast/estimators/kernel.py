@@ -117,7 +117,7 @@ class PrivateKernelSVC(PipelineClassifier):
     noise_grid : {"exact", "float"}, default="exact"
         How Gaussian noise is drawn, as of `PrivateLinearSVC`.
     verbose : {0, 1}, default=0
-        1 prints the plan.
+        1 prints the plan and draws a progress bar.
 
     Attributes
     ----------

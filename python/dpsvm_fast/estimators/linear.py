@@ -280,7 +280,7 @@ class PrivateLinearSVC(PipelineClassifier):
         "exact" draws Gaussian noise exactly on power-of-two grids, so that the guarantee covers
         the program's own arithmetic. "float" is ordinary floating-point noise.
     verbose : {0, 1}, default=0
-        1 prints the plan.
+        1 prints the plan and draws a progress bar.
 
     Attributes
     ----------

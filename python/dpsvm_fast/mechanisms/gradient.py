@@ -65,7 +65,7 @@ from dpsvm_fast.mechanisms.pipeline import (
     ROWS_A_STEP,
     SMALLEST_C,
 )
-from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, shares_with_progress
+from dpsvm_fast.mechanisms.plan import LinearPlan, OnStep, Rows
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.rounding import (
     add_up,
@@ -829,8 +829,9 @@ class GradientPerturbation(LinearPlan):
         records = rows.records(self.public)
         rows.weigh(records)
         most = max(1, MOST_NUMBERS // math.prod(self.shape))
-        for share in shares_with_progress(self.steps, most=most, shown=rows.verbose):
-            rows.descend(records, descent, options, source, share)
+        for before in range(0, self.steps, most):
+            told = _counted(rows.on_step, before, self.steps)
+            rows.descend(records, descent, options, source, min(most, self.steps - before), told)
         weights = np.asarray(descent.weights() / self.data_norm)
         if not np.isfinite(weights).all():
             # A fact about noisy numbers, which may be told.
@@ -900,6 +901,11 @@ class GradientPerturbation(LinearPlan):
             parts=tuple(parts),
             **occasion,
         )
+
+
+def _counted(on_step: OnStep | None, before: int, n_steps: int) -> OnStep | None:
+    """Tell of the steps of one share, after those before it."""
+    return None if on_step is None else lambda done, _: on_step(before + done, n_steps)
 
 
 def resumed(state: dict[str, Any]) -> dict[str, Any]:

@@ -298,7 +298,7 @@ class DescentRule:
         """Weights of the row before it was shortened for the constant feature; a temperature."""
         descent, options = self.descent(), self.descent_options()
         rows.weigh(records)
-        rows.descend(records, descent, options, source, self.n_moves)
+        rows.descend(records, descent, options, source, self.n_moves, rows.on_step)
         weights = np.asarray(self.row_scale * descent.weights())
         if not self.calibrated:
             return weights, 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
 
 Array = NDArray[np.float64]
+OnStep = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,10 @@ class Rows(Protocol):
 
     n_threads: int
     low_memory: bool
-    # Whether steps are shown; their number is public.
+    # Whether the plan is shown.
     verbose: bool
+    # Told how many steps are done, and of how many; both are public.
+    on_step: OnStep | None
     # For plans whose solver needs all rows at once.
     X: Any
     codes: NDArray[np.int64]
@@ -112,6 +115,7 @@ class Rows(Protocol):
         options: dict[str, Any],
         source: _core.NoiseSource,
         n_steps: int,
+        on_step: OnStep | None = None,
     ) -> None:
         """Take steps on records; noise is drawn from ``source``, here."""
 
@@ -227,32 +231,25 @@ def refused_certificate(*, limited: bool) -> CertificationError:
     )
 
 
-# A progress bar of plain text, about a number of steps that is public.
-
-
 WIDTH = 40
 
 
-def shares_with_progress(n_steps: int, *, most: int, shown: bool) -> Iterator[int]:
-    """Cut ``n_steps`` into shares to be done one after the other, and show what is done.
-
-    Shares are of at most ``most`` steps. On a terminal there are enough of them for the bar to
-    move; elsewhere one line is written at the end. Nothing is shown unless ``shown``.
-    """
-    moving = shown and sys.stdout.isatty()
-    share = min(most, -(-n_steps // WIDTH) if moving else n_steps)
-    for done in range(0, n_steps, share):
-        if moving:
-            _draw(done, n_steps, end="")
-        yield min(share, n_steps - done)
-    if shown:
-        _draw(n_steps, n_steps, end="\n")
+def checked_on_step(on_step: Any, *, verbose: bool) -> OnStep | None:
+    """Check a function that is told of steps; the default draws a bar where a fit is verbose."""
+    if on_step is None:
+        return show_step if verbose else None
+    if not callable(on_step):
+        raise TypeError(f"on_step: got {type(on_step).__name__}, expected a function or None")
+    found: OnStep = on_step
+    return found
 
 
-def _draw(done: int, n_steps: int, end: str) -> None:
-    """One state of the bar, over the one before."""
-    filled = WIDTH * done // n_steps
-    bar = "#" * filled + "." * (WIDTH - filled)
-    start = "\r" if sys.stdout.isatty() else ""
-    sys.stdout.write(f"{start}[{bar}] step {done} of {n_steps}{end}")
-    sys.stdout.flush()
+def show_step(done: int, n_steps: int) -> None:
+    """Draw a progress bar of plain text; off a terminal, only its last state."""
+    on_terminal = sys.stdout.isatty()
+    if on_terminal or done == n_steps:
+        filled = WIDTH * done // n_steps
+        bar = "#" * filled + "." * (WIDTH - filled)
+        start, end = "\r" if on_terminal else "", "\n" if done == n_steps else ""
+        sys.stdout.write(f"{start}[{bar}] step {done} of {n_steps}{end}")
+        sys.stdout.flush()

@@ -228,7 +228,7 @@ class SearchRows:
         self._groups, self._weights = groups, sample_weight
         self._owned, self._weighted = groups is not None, sample_weight is not None
         self.classes = search.label_set
-        self.verbose = bool(search.verbose)
+        self.verbose, self.on_step = bool(search.verbose), None
         self.published: dict[str, Any] = {}
         self._was_read = False
 

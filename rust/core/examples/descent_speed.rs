@@ -92,7 +92,7 @@ fn time(
         let tasks = [0, 1, 2].map(|task| key.task(1 + 3 * repeat + task));
         let streams = DescentStreams::new(tasks, rate, noise, (steps, settings.weights()))?;
         let start = Instant::now();
-        settings.run(&mut state, records, &streams, steps, threads, &Never)?;
+        settings.run(&mut state, records, &streams, 0..steps, threads, &Never)?;
         taken.push(start.elapsed().as_secs_f64() * 1e6 / f64::from(steps));
     }
     taken.sort_by(f64::total_cmp);

@@ -92,7 +92,7 @@ fn run(
     let size = (steps, settings.weights());
     let streams = DescentStreams::new(tasks, rate, (sigma, Some(GRID)), size)?;
     let mut state = settings.start().unwrap();
-    settings.run(&mut state, records, &streams, steps, threads, &Never)?;
+    settings.run(&mut state, records, &streams, 0..steps, threads, &Never)?;
     Ok(state)
 }
 

@@ -167,7 +167,7 @@ const STEPS: u32 = 4;
 fn whole(at: &DescentSettings, records: &Records, key: &Key, rate: f64) -> Result<State> {
     let mut state = at.start().unwrap();
     let streams = streams(at, key, rate)?;
-    at.run(&mut state, records, &streams, STEPS, 1, &Never)?;
+    at.run(&mut state, records, &streams, 0..STEPS, 1, &Never)?;
     Ok(state)
 }
 
@@ -333,7 +333,7 @@ fn exact_sums_are_near_those_of_leaves() -> Result<()> {
             &mut state,
             &table.records(0..n, true),
             &streams,
-            1,
+            0..1,
             1,
             &Never,
         )?;

@@ -223,7 +223,7 @@ fn descended(records: &Records, threads: usize) -> Vec<f64> {
     let streams = DescentStreams::new(tasks, 1.0, (0.0, None), (5, descent.weights())).unwrap();
     let mut state = descent.start().unwrap();
     descent
-        .run(&mut state, records, &streams, 5, threads, &Never)
+        .run(&mut state, records, &streams, 0..5, threads, &Never)
         .unwrap();
     state.weights
 }

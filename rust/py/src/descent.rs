@@ -26,6 +26,9 @@ use pyo3::types::{PyBytes, PyDict};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard};
 
+/// How often a run tells how far it is, at most.
+const MOST_CALLS: u32 = 40;
+
 /// Private gradient descent whose state survives between calls of `run`.
 ///
 /// The state is computed from noisy sums alone.
@@ -243,6 +246,9 @@ impl Descent {
     }
 
     /// Takes more steps on `records`, with noise from `source`.
+    ///
+    /// `on_step` is called now and then with the number of steps taken and `n_steps`.
+    #[pyo3(signature = (records, source, n_steps, n_threads, on_step=None))]
     fn run(
         &self,
         py: Python<'_>,
@@ -250,17 +256,25 @@ impl Descent {
         source: &NoiseSource,
         n_steps: u32,
         n_threads: usize,
+        on_step: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let tasks = [source.new_task()?, source.new_task()?, source.new_task()?];
         let mut guard = self.locked()?;
-        let state = &mut *guard;
-        let settings = &self.settings;
-        records.read(|records| {
-            gate::run(py, |interrupt| {
-                let streams = self.streams(tasks, n_steps)?;
-                settings.run(state, records, &streams, n_steps, n_threads, interrupt)
-            })
-        })
+        let (settings, state) = (&self.settings, &mut *guard);
+        let streams = gate::brief(|| self.streams(tasks, n_steps))?;
+        let part = on_step.map_or(n_steps, |_| n_steps.div_ceil(MOST_CALLS));
+        let mut done = 0;
+        while done < n_steps {
+            let steps = done..n_steps.min(done.saturating_add(part));
+            done = steps.end;
+            records.read(|records| {
+                gate::run(py, |interrupt| {
+                    settings.run(state, records, &streams, steps, n_threads, interrupt)
+                })
+            })?;
+            on_step.map_or(Ok(()), |told| told.call1((done, n_steps)).map(drop))?;
+        }
+        Ok(())
     }
 
     /// What `n_fits` independent runs from the present state would release; the state stays.

@@ -25,10 +25,10 @@ const ROUND_WORK: usize = 1 << 26;
 const AHEAD: usize = 1 << 16;
 
 /// What a run is for.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Purpose<'g> {
-    /// Steps with noise from these streams.
-    Steps(u32, &'g DescentStreams<'g>),
+    /// These steps, with noise from these streams.
+    Steps(Range<u32>, &'g DescentStreams<'g>),
     /// The sum of this step alone, and where it goes.
     Part(u32, &'g Mutex<Vec<i128>>),
 }
@@ -93,9 +93,11 @@ impl Run<'_> {
 
     fn descend<T: Precision, P: Summation<T>>(&self, plan: &P, state: &mut State) -> Result<()> {
         let mut batch = Batch::default();
-        let first = match self.purpose {
-            Purpose::Steps(..) => 0,
-            Purpose::Part(step, _) => step,
+        let first = match &self.purpose {
+            // Chosen once for all parts of a run.
+            Purpose::Steps(..) if self.batches.full() => 0,
+            Purpose::Steps(steps, _) => steps.start,
+            Purpose::Part(step, _) => *step,
         };
         self.choose_batch(plan, first, &mut batch)?;
         let touched = batch.records(self.records).max(1) * plan.touched();
@@ -120,8 +122,8 @@ impl Run<'_> {
             noisy: zeros(self.settings.weights())?,
             state,
         };
-        match self.purpose {
-            Purpose::Steps(last, streams) => steps.all_steps(last, streams),
+        match &self.purpose {
+            Purpose::Steps(all, streams) => steps.all_steps(all.clone(), streams),
             Purpose::Part(_, units) => {
                 let found = steps.part()?;
                 *units.lock().unwrap_or_else(PoisonError::into_inner) = found;
@@ -177,7 +179,7 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
         Ok(units)
     }
 
-    fn all_steps(&mut self, last: u32, streams: &DescentStreams<'_>) -> Result<()> {
+    fn all_steps(&mut self, all: Range<u32>, streams: &DescentStreams<'_>) -> Result<()> {
         let (run, share) = (self.run, self.share);
         let p = run.settings.weights().max(1);
         let ahead = if run.pool.is_some() { AHEAD / p } else { 1 };
@@ -189,21 +191,21 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
             streams,
         };
         let (mut now, mut next) = (Drawn::default(), Drawn::default());
-        let range = |first: u32| first..last.min(first.saturating_add(chunk));
-        now.draw(from, range(0), run.pool)?;
-        let mut first = 0;
-        while first < last {
+        let range = |first: u32| first..all.end.min(first.saturating_add(chunk));
+        now.draw(from, range(all.start), run.pool)?;
+        let mut first = all.start;
+        while first < all.end {
             let steps = range(first);
             first = steps.end;
             if let Some(pool) = helper {
                 let mut drawn = Ok(());
                 pool.in_place_scope(|scope| {
                     scope.spawn(|_| drawn = next.draw(from, range(first), None));
-                    self.some_steps(steps, &now)
+                    self.some_steps(steps, all.start, &now)
                 })?;
                 drawn?;
             } else {
-                self.some_steps(steps, &now)?;
+                self.some_steps(steps, all.start, &now)?;
                 next.draw(from, range(first), share)?;
             }
             std::mem::swap(&mut now, &mut next);
@@ -211,10 +213,11 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
         Ok(())
     }
 
-    fn some_steps(&mut self, steps: Range<u32>, drawn: &Drawn) -> Result<()> {
+    /// The batch of step `first` is chosen already.
+    fn some_steps(&mut self, steps: Range<u32>, first: u32, drawn: &Drawn) -> Result<()> {
         for step in steps {
             self.run.interrupt.check()?;
-            if step > 0 && !self.run.batches.full() {
+            if step > first && !self.run.batches.full() {
                 self.run.choose_batch(self.plan, step, &mut self.batch)?;
             }
             self.plan.view(&self.state.weights, &mut self.view)?;

@@ -34,6 +34,7 @@ use crate::records::store::{ROW_GRID, Records};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{copied, zeros};
 use crate::runtime::threads::pool;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 /// Precision of scores and of sums within a leaf.
@@ -99,7 +100,9 @@ impl DescentSettings {
         State::new(self.weights(), self.optimizer, self.average_from.is_some())
     }
 
-    /// Takes `steps` more steps on `records`; `state` is that of before if an error is returned.
+    /// Takes these steps of a run on `records`; `state` is that of before if an error is returned.
+    ///
+    /// A run may be taken in parts: they have the bits of the whole.
     ///
     /// # Errors
     /// Records of another shape, threads, an interrupt.
@@ -108,7 +111,7 @@ impl DescentSettings {
         state: &mut State,
         records: &Records,
         streams: &DescentStreams<'_>,
-        steps: u32,
+        steps: Range<u32>,
         threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {

@@ -185,7 +185,7 @@ impl DescentBatch<'_> {
                 let numbers = (self.steps, size);
                 let streams = DescentStreams::new(**tasks, self.rate, self.noise, numbers)?;
                 let mut state = self.start.copy()?;
-                (self.settings).run(&mut state, records, &streams, self.steps, 1, stop)?;
+                (self.settings).run(&mut state, records, &streams, 0..self.steps, 1, stop)?;
                 released.copy_from_slice(&state.released()?);
                 Ok(())
             },
