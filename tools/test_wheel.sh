@@ -42,11 +42,13 @@ finish() {
 }
 trap finish EXIT
 
-mkdir -p "$folder/tests/unit" "$folder/docs" "$folder/tools" "$folder/rest"
+mkdir -p "$folder/tests" "$folder/docs" "$folder/tools" "$folder/rest"
 for name in $tests; do
-    cp "tests/unit/$name.py" "$folder/tests/unit"
+    found=$(find tests -name "$name.py")
+    mkdir -p "$folder/$(dirname "$found")"
+    cp "$found" "$folder/$found"
 done
-cp -R tests/conftest.py tests/oracles tests/data "$folder/tests"
+cp -R tests/conftest.py tests/oracles tests/stored "$folder/tests"
 cp docs/tutorial.md "$folder/docs"
 cp tools/follow_tutorial.py "$folder/tools"
 cp pyproject.toml "$folder" # for its settings of pytest

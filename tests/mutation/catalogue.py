@@ -252,10 +252,9 @@ CATALOGUE = (
         "batches of one size, accounted for as Poisson samples (Opacus #80)",
         (
             Edit(
+                "        poisson_batch(&mut self.task.stream(step), &self.rate, n, batch);\n",
                 "        batch.clear();\n"
-                "        poisson_batch(&mut self.batches.stream(step), &self.rate, n, batch);\n",
-                "        batch.clear();\n"
-                "        let mut stream = self.batches.stream(step);\n"
+                "        let mut stream = self.task.stream(step);\n"
                 "        let size = (self.rate.value() * n as f64).round().max(1.0) as usize;\n"
                 "        let mut all: Vec<u32> = (0..n as u32).collect();\n"
                 "        for at in 0..size.min(n) {\n"
@@ -636,8 +635,8 @@ CATALOGUE = (
         "every shard draws the same places: records of different shards join together",
         (
             Edit(
-                "            batches: key.task(shard),\n",
-                "            batches: key.task(shard & 0),\n",
+                "            task: key.task(shard),\n",
+                "            task: key.task(shard & 0),\n",
             ),
         ),
         (
@@ -748,8 +747,12 @@ CATALOGUE = (
                 "let factor = 1.0 / unit;",
             ),
             Edit(
-                "let factor = shortening(square, len, (bound - lost).max(0.0)) / unit;",
-                "let factor = 1.0 / unit;",
+                "let factor = shortening(square, len, (bound - lost).max(0.0));",
+                "let factor = 1.0;",
+            ),
+            Edit(
+                "let factor = shortening(square.max(0.0) + error, 0, clip.bound - lost);",
+                "let factor: f64 = 1.0;",
             ),
         ),
         (

@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 def guarantee_lookups() -> ModuleType:
-    path = Path(__file__).resolve().parents[1] / "unit" / "test_guarantees_page.py"
+    path = Path(__file__).resolve().parents[1] / "docs" / "test_guarantees_page.py"
     spec = importlib.util.spec_from_file_location("guarantees_page", path)
     assert spec is not None
     assert spec.loader is not None

@@ -1,10 +1,10 @@
 """The catalogue of bad and odd inputs: number, what comes, what happens.
 
 Every test that stands for an item is marked ``covers``, every case in `odd_rows` and every bad
-parameter in `odd_parameters` names its item; `tests/unit/test_input_catalogue.py` asserts that
-each item is asked of everyone it applies to. "Refused" means: an error of a known type that names
-the argument and quotes no data, nothing spent, nothing fitted. "Noisy" means: finite numbers, and
-others in a second fit.
+parameter in `odd_parameters` names its item; `tests/estimators/test_input_catalogue.py` asserts
+that each item is asked of everyone it applies to. "Refused" means: an error of a known type that
+names the argument and quotes no data, nothing spent, nothing fitted. "Noisy" means: finite numbers,
+and others in a second fit.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ fn sigma(at: f64, target: f64, curve: Curve, classes: usize, replace_one: bool) 
 
 /// Classes, epsilon, delta, kappa, noise by another implementation, Monte-Carlo value of the exact
 /// pathwise supremum at that noise and its standard error (0 where there is none). From
-/// `tests/data/objective_perturbation_joint.json`.
+/// `tests/stored/objective_perturbation_joint.json`.
 #[rustfmt::skip]
 #[allow(clippy::unreadable_literal)]
 const POINTS: [(usize, f64, f64, f64, f64, f64, f64); 26] = [

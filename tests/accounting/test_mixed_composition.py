@@ -1,0 +1,238 @@
+"""Sampled Gaussian sums and zCDP among other events: composition and ledger."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpsvm_fast import _core
+from dpsvm_fast.accounting import (
+    composed_delta,
+    composed_epsilon,
+    gaussian_epsilon,
+    subsampled_gaussian_epsilon,
+    subsampled_gaussian_noise_multiplier,
+)
+from dpsvm_fast.certificates import (
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
+from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.verification.sampled import Losses
+from dpsvm_fast.verification.sampled import composed_delta as checked_delta
+from oracles.composed_losses import composed_epsilon as checked_epsilon
+
+RELATIONS = ("add_remove", "replace_one")
+# The check rounds to nearest, the accountant up; how far it may be above.
+BELOW, ABOVE = 1e-4, 2e-2
+ZCDP = [
+    point
+    for section in json.loads(
+        (Path(__file__).parents[1] / "stored" / "composition.json").read_text(encoding="utf-8")
+    )["points"]
+    if section["section"] == "zcdp"
+    for point in section["points"]
+]
+
+
+def sampled(z: float, q: float, n_steps: int, adjacency: str = "add_remove") -> PrivacyEvent:
+    return SubsampledGaussianEvent(z, q, n_steps, adjacency)
+
+
+MIXTURES: list[Any] = [
+    pytest.param(Losses(mu=0.3, sampled=((1.5, 0.02, 300),)), 1.5, marks=pytest.mark.slow),
+    pytest.param(
+        Losses(mu=0.01, sampled=((1.5, 0.02, 300), (0.8, 0.01, 20))), 2.5, marks=pytest.mark.slow
+    ),
+    (Losses(sampled=((2.0, 0.1, 50),), pure=((0.3, 2),)), 2.0),
+    (Losses(mu=0.5, sampled=((1.0, 0.05, 10),), pure=((0.2, 1), (0.05, 40))), 4.0),
+]
+
+
+def events_of(losses: Losses, adjacency: str) -> list[PrivacyEvent]:
+    """The same as a list of events."""
+    events = [sampled(*group, adjacency) for group in losses.sampled]
+    events += [PureEvent(size, adjacency) for size, count in losses.pure for _ in range(count)]
+    if losses.mu:
+        events.append(GaussianEvent(1.0, losses.mu, adjacency))
+    return events
+
+
+@pytest.mark.proof("accountant", "The accountant")
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize(("losses", "epsilon"), MIXTURES, ids=str)
+def test_mixtures_against_the_independent_check(
+    losses: Losses, epsilon: float, adjacency: str
+) -> None:
+    events = events_of(losses, adjacency)
+    exact = Losses(**vars(losses) | {"replace_one": adjacency == "replace_one"})
+    delta = checked_delta(epsilon, exact)
+    assert 1e-14 < delta < 1.0
+    got = composed_delta(events, epsilon)
+    assert delta * (1.0 - BELOW) <= got <= delta * (1.0 + ABOVE)
+    wanted = checked_epsilon(1e-6, exact, epsilon)
+    found = composed_epsilon(events, 1e-6)
+    assert wanted * (1.0 - 1e-5) <= found <= wanted * (1.0 + 2e-3)
+    # Negative control: two percent less noise in one group is outside of what is allowed.
+    (z, q, n), *rest = losses.sampled
+    fewer = events_of(Losses(**vars(losses) | {"sampled": ((0.98 * z, q, n), *rest)}), adjacency)
+    assert composed_epsilon(fewer, 1e-6) > found
+
+
+@pytest.mark.proof("accountant", "The accountant")
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_equal_steps_add_up(adjacency: str) -> None:
+    one, all_steps = sampled(1.3, 0.01, 50, adjacency), sampled(1.3, 0.01, 400, adjacency)
+    assert composed_epsilon([one] * 8, 1e-5) == composed_epsilon([all_steps], 1e-5)
+    assert composed_epsilon([all_steps], 1e-5) == subsampled_gaussian_epsilon(
+        1.3, 0.01, 400, 1e-5, adjacency
+    )
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_a_sample_of_everyone_is_a_gaussian_event(adjacency: str) -> None:
+    moved = {"add_remove": 1.0, "replace_one": 2.0}[adjacency] * 5.0
+    events = [sampled(9.0, 1.0, 25, adjacency), GaussianEvent(9.0, moved, adjacency)]
+    exact = gaussian_epsilon(1e-6, 9.0, math.sqrt(2.0) * moved)
+    assert composed_epsilon(events, 1e-6) == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.proof("accountant", "The accountant")
+@pytest.mark.parametrize("point", ZCDP, ids=lambda p: f"{p['rho']}-{p['delta']}")
+def test_zcdp_alone(point: dict[str, Any]) -> None:
+    event = ZCDPEvent(float(point["rho"]), "add_remove")
+    reference = float(point["epsilon_cks"])
+    got = composed_epsilon([event], float(point["delta"]))
+    assert reference * (1.0 - 1e-12) <= got <= reference * (1.0 + 1e-6) + 1e-12
+    assert composed_delta([event], got) <= float(point["delta"]) * (1.0 + 1e-6)
+    halves = [ZCDPEvent(0.5 * float(point["rho"]), "add_remove")] * 2
+    assert composed_epsilon(halves, float(point["delta"])) == got
+
+
+@pytest.mark.proof("accountant", "The accountant")
+def test_zcdp_among_gaussian_events_is_at_most_what_rho_says_of_both() -> None:
+    """A Gaussian mechanism is zCDP with rho = mu^2 / 2, and more is known about it."""
+    mu, rho, delta = 0.4, 0.05, 1e-6
+    events = [GaussianEvent(1.0, mu, "add_remove"), ZCDPEvent(rho, "add_remove")]
+    together = composed_epsilon(events, delta)
+    by_rho = composed_epsilon([ZCDPEvent(rho + mu * mu / 2.0, "add_remove")], delta)
+    as_gaussian = gaussian_epsilon(delta, 1.0, math.sqrt(mu * mu + 2.0 * rho))
+    assert as_gaussian < together <= by_rho
+    # The mixture gains by the exact law of the Gaussian part.
+    assert together < by_rho * (1.0 - 1e-3)
+
+
+@pytest.mark.proof("accountant", "The accountant")
+@pytest.mark.parametrize("kappa", [None, 0.2])
+def test_an_objective_event_beside_sampled_steps(kappa: float | None) -> None:
+    """Between the Gaussian loss that its gradient has at least, and basic composition."""
+    jacobian = None if kappa else 0.1
+    inside = ObjectiveEvent("huber", 1, 4.0, kappa, jacobian, "add_remove")
+    steps, delta = sampled(1.5, 0.02, 300), 1e-5
+    got = composed_epsilon([inside, steps], delta)
+    at_least = checked_epsilon(delta, Losses(mu=0.25, sampled=((1.5, 0.02, 300),)))
+    basic = composed_epsilon([inside], delta / 2) + composed_epsilon([steps], delta / 2)
+    assert at_least < got < basic
+
+
+def test_what_has_gaussian_noise_is_never_pure() -> None:
+    for event in (sampled(30.0, 0.001, 1), ZCDPEvent(1e-6, "add_remove")):
+        assert composed_epsilon([event], 0.0) == math.inf
+        with pytest.raises(BudgetExceededError, match="pure"):
+            PrivacyLedger(1.0, 0.0).spend(event)
+    # Hopeless noise is hopeless, not an error.
+    assert composed_delta([sampled(1e-3, 0.5, 10)], 1.0) > 0.99
+    assert composed_delta([ZCDPEvent(1e300, "add_remove")], 1.0) == 1.0
+    mixed = [sampled(1e-3, 0.5, 10), GaussianEvent(1e-200, 1e-3, "add_remove")]
+    assert composed_delta(mixed, 1.0) > 0.99
+    relations = [sampled(1.0, 0.1, 1), sampled(1.0, 0.1, 1, "replace_one")]
+    with pytest.raises(InvalidParameterError, match="relations"):
+        composed_epsilon(relations, 1e-5)
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_a_calibrated_event_fills_a_ledger(adjacency: str) -> None:
+    z = subsampled_gaussian_noise_multiplier(1.0, 1e-5, 0.02, 400, adjacency)
+    ledger = PrivacyLedger(1.0, 1e-5, adjacency)
+    ledger.spend(sampled(z, 0.02, 400, adjacency), label="DP-SGD")
+    assert ledger.total()[0] == pytest.approx(1.0, rel=2e-3)
+    assert "subsampled_gaussian" in str(ledger)
+    with pytest.raises(BudgetExceededError, match="asks for"):
+        ledger.spend(sampled(z, 0.02, 40, adjacency))
+    # What remains is admitted.
+    more = PrivacyLedger(1.5, 1e-5, adjacency)
+    more.spend(sampled(z, 0.02, 400, adjacency))
+    assert more.remaining() == pytest.approx(0.5, rel=5e-3)
+    more.spend(PureEvent(more.remaining(), adjacency))
+
+
+def test_thousands_of_equal_events_need_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thousand steps one by one cost as much as all of them, and are told apart from none."""
+    calls = []
+    compiled = _core.subsampled_gaussian_epsilon
+
+    def counted(*arguments: Any) -> float:
+        calls.append(arguments)
+        return compiled(*arguments)
+
+    monkeypatch.setattr(_core, "subsampled_gaussian_epsilon", counted)
+    budget = subsampled_gaussian_epsilon(1.0, 0.011, 2000, 1e-5)
+    ledger = PrivacyLedger(budget, 1e-5)
+    for _ in range(2000):
+        ledger.spend(sampled(1.0, 0.011, 1))
+    assert ledger.total()[0] == pytest.approx(budget, rel=1e-9)
+    # Each is one step of a growing number, and what was shown to fit is remembered.
+    assert 10 < len(calls) < 300
+    with pytest.raises(BudgetExceededError):
+        ledger.spend(sampled(1.0, 0.011, 20))
+    assert len(ledger.history) == 2000
+
+
+def test_a_proof_of_what_fits_is_not_stretched() -> None:
+    """Negative control of the memory: other sizes, rates and kinds are looked at afresh."""
+    epsilon = subsampled_gaussian_epsilon(1.0, 0.01, 1000, 1e-5)
+    ledger = PrivacyLedger(epsilon, 1e-5)
+    ledger.spend(sampled(1.0, 0.01, 900))
+    for event in (
+        sampled(1.0, 0.01, 200),
+        sampled(0.8, 0.01, 300),
+        sampled(1.0, 0.02, 200),
+        GaussianEvent(1.0, 0.5, "add_remove"),
+        ZCDPEvent(0.1, "add_remove"),
+        PureEvent(0.5 * epsilon, "add_remove"),
+    ):
+        with pytest.raises(BudgetExceededError):
+            ledger.check(event)
+    ledger.check(sampled(1.0, 0.01, 95))
+
+
+def test_saved_and_loaded_ledgers_go_on(tmp_path: Path) -> None:
+    events = [
+        sampled(1.2, 0.02, 100),
+        GaussianEvent(10.0, 1.0, "add_remove"),
+        sampled(1.2, 0.02, 100),
+        ZCDPEvent(0.001, "add_remove"),
+        PureEvent(0.1, "add_remove"),
+    ]
+    shared = PrivacyLedger(3.0, 1e-5, path=tmp_path / "ledger.sqlite")
+    for event in events:
+        shared.spend(event, label="part")
+    shared.save(tmp_path / "ledger.json")
+    for ledger in (
+        PrivacyLedger.load(tmp_path / "ledger.json"),
+        PrivacyLedger(3.0, 1e-5, path=tmp_path / "ledger.sqlite"),
+    ):
+        assert [record.event for record in ledger.history] == events
+        assert ledger.total() == shared.total()
+        assert ledger.total()[0] == composed_epsilon(events, 1e-5)
+        with pytest.raises(BudgetExceededError):
+            ledger.check(sampled(0.5, 0.5, 100))

@@ -1,0 +1,253 @@
+"""The benchmark harness on tiny data: it runs, its yardsticks are right, bad figures are named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benches.config import DATA_SETS, GRADIENT_SHARE, TARGETS, Plan  # noqa: E402
+from benches.libraries import (  # noqa: E402
+    logistic_peers,
+    ours,
+    scipy_calibration,
+    sklearn_liblinear,
+)
+from benches.logistic_problem import INTERCEPT, LogisticProblem  # noqa: E402
+from benches.machine import require_release  # noqa: E402
+from benches.problem import Problem  # noqa: E402
+from benches.subjects import memory, memory_child, objective, solver  # noqa: E402
+
+from benches import run, tables, weeks  # noqa: E402
+from dpsvm_fast import _core  # noqa: E402
+
+TINY = Plan(
+    repeats=2,
+    n_draws=1000,
+    n_parties=3,
+    batch_seconds=1e-4,
+    max_rows=80,
+    C_values=(0.1,),
+    regularizations=(10.0,),
+)
+
+
+@pytest.fixture(autouse=True)
+def _bundled_data_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPSVM_DATA", raising=False)
+
+
+def small_problem() -> Problem:
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 40).astype(np.int64)
+    X = rng.normal(size=(40, 4)) + 2.0 * np.eye(3, 4)[y]
+    return Problem(X / np.linalg.norm(X, axis=1, keepdims=True), y, 3, 0.5)
+
+
+SLOW = ("accounting", "objective", "objective_fit", "parties")
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["solver", "noise", "crossing", *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW)],
+)
+def test_measure_and_analyse(
+    subject: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.run_step(subject, tmp_path, TINY, {"cpu": "any: one", "solver threads": "1"})
+    assert run.analyse_step(subject, tmp_path) == []
+    raw, facts = tables.read(tmp_path / f"{subject}_runs.csv")
+    summary, again = tables.read(tmp_path / f"{subject}.csv")
+    assert facts == again == {"cpu": "any: one", "solver threads": "1"}
+    assert all(float(row["seconds"]) > 0.0 for row in raw)
+    assert 0 < len(summary) < len(raw)
+    printed = capsys.readouterr().out
+    if subject == "solver":
+        for name in DATA_SETS:
+            assert f"SKIPPED {name}" in printed
+        assert {row["data"] for row in raw} == {"digits"}
+    if subject == "objective":
+        assert "SKIPPED adult" in printed
+        assert {row["data"] for row in raw} >= {"digits", "text, 5 classes"}
+        assert max(float(row["gradient_over_start"]) for row in raw) <= GRADIENT_SHARE
+
+
+def test_a_debug_build_is_refused() -> None:
+    require_release({"profile": "release"})
+    with pytest.raises(SystemExit, match="debug build"):
+        require_release({"profile": "debug"})
+
+
+def test_objective_by_hand() -> None:
+    problem = small_problem()
+    W = np.random.default_rng(6).normal(size=(3, 4))
+    total = 0.5 * (W**2).sum()
+    for x, label in zip(problem.X, problem.y, strict=True):
+        margins = [(k != label) + (W[k] - W[label]) @ x for k in range(3)]
+        total += problem.C * max(margins)
+    assert problem.objective(W) == pytest.approx(total, rel=1e-13)
+
+
+def test_both_libraries_solve_the_same_problem() -> None:
+    problem = small_problem()
+    theirs = sklearn_liblinear.solve(problem, tol=1e-8, seed=0)
+    mine, notes = ours.solve(problem, relation="add_remove", tol=1e-3, seed=0, n_threads=1)
+    assert notes["radius"] <= 1e-3 * problem.sensitivity("add_remove")
+    assert problem.distance(theirs, mine) <= 1e-3
+    # Negative control: another C gives another optimum, so a wrong scale would show.
+    other = Problem(problem.X, problem.y, 3, 1.1 * problem.C)
+    assert problem.distance(sklearn_liblinear.solve(other, tol=1e-8, seed=0), mine) > 1e-2
+
+
+def test_a_worse_objective_is_named() -> None:
+    relation, tol = TARGETS[0]
+    assert f"r <= {tol:g} Delta, {relation}" == solver.COARSE
+    settings = (solver.COARSE, solver.TIGHT, solver.DEFAULT, solver.PEER, solver.PEER_DEFAULT)
+
+    def table(objective: float) -> list[tables.Row]:
+        rows = [
+            {
+                "data": "a",
+                "C": 1.0,
+                "setting": setting,
+                "seconds": 2.0 if setting == solver.PEER else 0.5,
+                "cpu_seconds": 2.0 if setting == solver.PEER else 0.4,
+                "objective": objective if setting == solver.COARSE else 10.0,
+                "distance_over_delta": 0.1,
+                "certified_over_delta": 0.01,
+            }
+            for setting in (*settings, solver.PRIVATE_FIT, "nothing")
+        ]
+        return solver.analyse(tables.as_rows(rows))
+
+    good, bad = table(10.0), table(10.1)
+    assert [row["ratio"] for row in good] == ["4", "4", "4"]
+    assert [row["ratio_cpu"] for row in good] == ["5", "5", "5"]
+    assert solver.failures(good) == []
+    assert "C=1" in solver.failures(bad)[0]
+
+
+def logistic_problem(n_classes: int) -> LogisticProblem:
+    rng = np.random.default_rng(8)
+    y = rng.integers(0, n_classes, 60).astype(np.int64)
+    X = rng.normal(size=(60, 5)) + 2.0 * np.eye(n_classes, 5)[y]
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return LogisticProblem(X, y, n_classes, 0.7)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_gradient_by_differences(n_classes: int) -> None:
+    problem = logistic_problem(n_classes)
+    W = np.random.default_rng(9).normal(size=(problem.n_scores, 6))
+
+    def value(W: np.ndarray) -> float:
+        total = 0.5 * problem.regularization * (W**2).sum()
+        for x, label in zip(problem.X, problem.y, strict=True):
+            scores = W @ np.append(x, INTERCEPT)
+            if problem.n_scores == 1:
+                # The first class has score 0.
+                scores = np.array([0.0, scores[0]])
+            total += np.log(np.exp(scores).sum()) - scores[label]
+        return float(total)
+
+    def difference(place: tuple[int, ...]) -> float:
+        step = np.zeros_like(W)
+        step[place] = 1e-5
+        return (value(W + step) - value(W - step)) / 2e-5
+
+    numeric = np.array([[difference((k, j)) for j in range(6)] for k in range(W.shape[0])])
+    assert np.allclose(problem.gradient(W), numeric, atol=1e-7)
+    assert problem.norm_at_zero() == pytest.approx(np.linalg.norm(problem.gradient(0.0 * W)))
+
+
+@pytest.mark.parametrize("name", logistic_peers.SOLVERS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_all_libraries_minimise_the_same_smooth_objective(
+    n_classes: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = logistic_problem(n_classes)
+    solver = logistic_peers.SOLVERS[name]
+    pytest.importorskip(solver.module)
+    if not solver.takes(problem):
+        pytest.skip("it has another objective for more than two classes")
+    monkeypatch.setattr(logistic_peers, "SOLVERS", {name: solver})
+    # Far above what reading rows in single precision moves the gradient by.
+    target = 1e-5 * problem.norm_at_zero()
+    X = problem.with_constant()
+    settings = logistic_peers.best(problem, X, target)
+    assert [setting.solver for setting in settings] == [name]
+    theirs = logistic_peers.solve(problem, X, settings[0])
+    tol = objective.OWN_SHARE * target
+    mine = ours.solve_smooth(problem, gradient_tol=tol, seed=0, n_threads=1)
+    assert np.linalg.norm(problem.gradient(theirs)) <= target
+    assert np.linalg.norm(problem.gradient(mine)) <= target
+    # The objective is strongly convex: both gradients bound the distance.
+    assert np.linalg.norm(theirs - mine) <= 2.0 * target / problem.regularization
+    # Negative control: another lambda gives another optimum, so a wrong scale would show.
+    other = LogisticProblem(problem.X, problem.y, n_classes, 1.1 * problem.regularization)
+    assert np.linalg.norm(other.gradient(mine)) > 1e-3
+
+
+def test_a_gradient_that_is_too_large_is_named() -> None:
+    def table(gradient: float) -> list[tables.Row]:
+        facts = {"data": "a", "n_samples": 1, "n_features": 1, "n_classes": 2, "lambda": 10.0}
+        seconds = {objective.ONE: 1.0, objective.TWO: 0.5, objective.PEER: 6.0}
+        rows = [
+            facts
+            | {"setting": setting, "repeat": 0, "seconds": taken, "cpu_seconds": taken}
+            | {"gradient_over_start": gradient, "peer_solver": "lbfgs", "peer_tol": 1e-6}
+            for setting, taken in seconds.items()
+        ]
+        return objective.analyse(tables.as_rows(rows))
+
+    good, bad = table(GRADIENT_SHARE), table(2.0 * GRADIENT_SHARE)
+    assert [row["ratio"] for row in good] == ["6", "6", "6"]
+    assert [row["two_threads"] for row in good] == ["2", "2", "2"]
+    assert good[0]["goals_met"] == "True"
+    assert objective.failures(good) == []
+    assert len(objective.failures(bad)) == 1
+
+
+@pytest.mark.slow
+def test_memory_is_measured_and_judged(tmp_path: Path) -> None:
+    facts = {"data": "a", "library": "dpsvm_fast", "storage": "csr f64", "low_memory": False}
+    fine = facts | {"x_bytes": 100_000_000, "peak_beyond_x_bytes": 199_000_000}
+    large = facts | {"x_bytes": 100_000_000, "peak_beyond_x_bytes": 201_000_000}
+    table = memory.analyse(tables.as_rows([fine, large]))
+    assert [row["kept"] for row in table] == ["True", "False"]
+    assert len(memory.failures(table)) == 1
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("needs Linux's /proc")
+    problem = small_problem()
+    memory._store(tmp_path, problem.X, problem.y)
+    job = {"folder": str(tmp_path), "library": "dpsvm_fast", "storage": "dense f64"}
+    for library in ("dpsvm_fast", "dpsvm_fast objective"):
+        own = {"library": library, "low_memory": False, "C": 0.1, "n_threads": 1}
+        report = memory._measured(job | own)
+        assert report["x_bytes"] == problem.X.nbytes
+        assert 0 <= int(str(report["peak_beyond_x_bytes"])) < 50_000_000
+    # Memory that is given back before the end counts, and only once.
+    temporary = memory_child.peak_growth(lambda: np.ones(8_000_000).sum())
+    assert 60_000_000 <= temporary <= 70_000_000
+
+
+def test_the_scipy_peer_agrees_with_ours() -> None:
+    for epsilon, delta in ((0.1, 1e-5), (8.0, 1e-10)):
+        peer = scipy_calibration.gaussian_sigma(epsilon, delta)
+        assert peer == pytest.approx(_core.gaussian_sigma(epsilon, delta), rel=1e-11)
+
+
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.WeakPrivacyWarning")
+def test_weekly_models_keep_one_budget_and_follow_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weeks, "EPSILON", 50.0)
+    stream, low, high = weeks.drifting(lambda time: np.pi * time, 0)
+    found = weeks.accuracies([stream[0], stream[1], stream[26], stream[51]], low, high)
+    assert [len(of) for of in found.values()] == [4, 1, 4, 4, 4]
+    # After half a turn the classes are opposite; a model of the week knows.
+    assert found["first week alone"][3] < 0.3 < 0.7 < found["every week"][3]
+    assert found["mean of weekly scores"][3] > found["first week alone"][3]

@@ -1,0 +1,174 @@
+"""The same seed gives the same model, bit for bit; the order of the rows gives away nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import sparse
+
+from oracles.odd_inputs import ESTIMATORS, every_estimator
+from oracles.solver import compiled
+
+pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+
+# More than 2**18 entries: below, the solver does not share out its passes.
+N_SAMPLES, N_FEATURES = 3000, 100
+
+
+def large_set(n_samples: int = N_SAMPLES) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 4, n_samples).astype(np.int64)
+    X = rng.normal(size=(n_samples, N_FEATURES)) + 3.0 * np.eye(4, N_FEATURES)[y]
+    X[rng.random(X.shape) < 0.05] = 0.0
+    return X, y
+
+
+def fitted(
+    X: Any, y: Any, kind: str = "output", **settings: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    settings = {"classes": range(4), "C": 0.01, "random_state": 11} | settings
+    model = ESTIMATORS[kind](**settings).fit(X, y)
+    return model.coef_, model.intercept_
+
+
+def same(first: Any, second: Any) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+FORMS = {
+    "dense": np.ascontiguousarray,
+    "single": lambda X: X.astype(np.float32),
+    "csr": sparse.csr_matrix,
+}
+
+
+@every_estimator
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("low_memory", [False, True])
+def test_threads_do_not_change_the_model(form: str, low_memory: bool, estimator: str) -> None:
+    X, y = large_set()
+    X = FORMS[form](X)
+    assert N_SAMPLES * N_FEATURES > 2**18
+    one, two, four = (
+        fitted(X, y, estimator, n_threads=n, low_memory=low_memory) for n in (1, 2, 4)
+    )
+    assert same(one, two)
+    assert same(one, four)
+    # Negative control: another seed is another model.
+    assert not same(one, fitted(X, y, estimator, random_state=12, low_memory=low_memory))
+
+
+@every_estimator
+@pytest.mark.parametrize("noise", ["gaussian", "gamma"])
+@pytest.mark.parametrize("noise_grid", ["exact", "float"])
+def test_the_same_seed_twice(noise: str, noise_grid: str, estimator: str) -> None:
+    X, y = large_set(200)
+    settings = {"noise": noise, "noise_grid": noise_grid}
+    assert same(fitted(X, y, estimator, **settings), fitted(X, y, estimator, **settings))
+    model = ESTIMATORS[estimator](classes=range(4), random_state=5, **settings)
+    first = model.fit(X, y).coef_.copy()
+    np.testing.assert_array_equal(first, model.fit(X, y).coef_)
+
+
+@pytest.mark.proof("grid_gaussian")
+@every_estimator
+def test_without_a_seed_no_weight_repeats(estimator: str) -> None:
+    X, y = large_set(200)
+    first, second = (fitted(X, y, estimator, random_state=None)[0] for _ in range(2))
+    assert (first != second).all()
+
+
+SCRIPT = """
+import hashlib, sys, warnings
+sys.path.insert(0, {tests!r})
+warnings.simplefilter("ignore")
+from estimators.test_determinism import fitted, large_set
+for kind in {kinds!r}:
+    weights, _ = fitted(*large_set(300), kind, random_state={seed})
+    print(hashlib.sha256(weights.tobytes()).hexdigest())
+"""
+
+
+def digests_elsewhere(seed: int | None, *kinds: str, **environment: str) -> list[str]:
+    """Hashes of the weights of a fit of each kind, all in one fresh process."""
+    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(tests=tests, seed=seed, kinds=kinds)],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return result.stdout.split()
+
+
+ENVIRONMENTS = (
+    {"PYTHONHASHSEED": "1"},
+    {"RAYON_NUM_THREADS": "0", "OMP_NUM_THREADS": "1"},
+    {"RAYON_NUM_THREADS": "100000", "LC_ALL": "de_DE.UTF-8"},
+    {"HOME": "/nonexistent", "RAYON_NUM_THREADS": "not a number"},
+)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "environment"),
+    [
+        ("output", ENVIRONMENTS[2]),
+        *(
+            pytest.param("output", names, marks=pytest.mark.slow)
+            for names in (*ENVIRONMENTS[:2], *ENVIRONMENTS[3:])
+        ),
+        pytest.param("objective", ENVIRONMENTS[2], marks=pytest.mark.slow),
+    ],
+)
+def test_processes_and_environment_do_not_change_the_model(
+    environment: dict[str, str], estimator: str
+) -> None:
+    here = hashlib.sha256(fitted(*large_set(300), estimator)[0].tobytes()).hexdigest()
+    assert digests_elsewhere(11, estimator, **environment) == [here]
+
+
+@pytest.mark.proof("output_perturbation", "Inexact minimiser")
+@pytest.mark.parametrize("csr", [False, True])
+@pytest.mark.parametrize("C", [1e-4, 1e-2, 1.0])
+def test_the_order_of_the_rows_moves_the_weights_by_no_more_than_the_radii(
+    csr: bool, C: float
+) -> None:
+    X, y = large_set(400)
+    order = np.random.default_rng(0).permutation(y.size)
+    found = []
+    for rows, labels in ((X, y), (X[order], y[order])):
+        weights, radius, asked = compiled(
+            sparse.csr_matrix(rows) if csr else rows,
+            labels,
+            n_classes=4,
+            C=C,
+            data_norm=2.0,
+            intercept_scaling=0.4,
+        )
+        assert radius <= asked
+        found.append((weights, radius))
+    distance = float(np.linalg.norm(found[0][0] - found[1][0]))
+    assert distance <= found[0][1] + found[1][1]
+    # Negative control: labels in another order than their rows are another data set.
+    wrong, radius, _ = compiled(X[order], y, n_classes=4, C=C, data_norm=2.0, intercept_scaling=0.4)
+    assert np.linalg.norm(wrong - found[0][0]) > radius + found[0][1]
+
+
+def test_renamed_classes_give_the_same_weights_in_another_order() -> None:
+    X, y = large_set(300)
+    turned = (y + 1) % 4
+    (first, radius, _), (second, other, _) = (
+        compiled(X, labels, n_classes=4, C=0.05) for labels in (y, turned)
+    )
+    assert np.linalg.norm(np.roll(first, 1, axis=0) - second) <= radius + other
+    assert math.isfinite(radius)
