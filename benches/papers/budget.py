@@ -63,4 +63,7 @@ def epsilon_beside(
         From an own epsilon to what is spent with it.
     """
     guess = NEVER_MORE * share_of_budget(epsilon, delta, 1.0 - share)
-    return float(epsilon_left(epsilon, delta, before, events, guess))
+    own = epsilon_left(epsilon, delta, before, events, guess, least=1e-3 * epsilon, unused=0.01)
+    if own is None:
+        raise ValueError("the rest leaves nothing to this mechanism")
+    return own

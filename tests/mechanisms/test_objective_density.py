@@ -236,7 +236,7 @@ def test_no_person_exceeds_the_gaussian_claim(case: tuple[str, int, int], relati
             true = true_deltas(setting, EPSILONS).max(axis=0)
             compared = (claims < 0.95) & (claims > 1e-9)
             found += list(true[compared] / claims[compared])
-    assert len(found) > 3
+    assert len(found) > (1 if plane else 3)
     assert max(found) <= 1.0 + (PLANE_TOL if plane else LINE_TOL)
 
 

@@ -84,7 +84,7 @@ Settled = Annotated[Any, param.or_word(None, param.auto_or(check.check_positive)
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedSpec(PartyCounts):
-    """A training across parties, in full. Use :meth:`dp_helmet` or :meth:`fed_dpdr`.
+    """A training across parties, in full. Use ``dp_helmet`` or ``fed_dpdr``.
 
     Parameters
     ----------

@@ -693,7 +693,7 @@ def read_model(
     ...     save_model(scaler, f"{folder}/scaler.json", schema=schema)
     ...     saved = read_model(f"{folder}/scaler.json")
     >>> saved.schema.feature_names, saved.format_version
-    (('age',), 3)
+    (('age',), 4)
     """
     secret = checked_key(key)
     where = Path(path)

@@ -200,9 +200,9 @@ pub fn descents(
             batch: settings.batch.min(rows.n_rows()),
             ..*settings
         };
-        Ok(Some(
-            projected_sgd::solve(rows, labels, Default::default(), &own, interrupt)?.weights,
-        ))
+        let by_themselves = projected_sgd::Ownership::default();
+        let found = projected_sgd::solve(rows, labels, by_themselves, &own, interrupt)?;
+        Ok(Some(found.weights))
     })?;
     Ok(found.weights)
 }

@@ -436,7 +436,9 @@ impl<L: MeasuredUpdate> Kernel for Pass<'_, '_, L> {
                 iterate.scores(simd, row, gradient);
                 loss.gradient_row(problem.label[*i as usize] as usize, gradient, &mut state);
                 if let Some(weight) = problem.weight.get(*i as usize) {
-                    gradient.iter_mut().for_each(|a| *a *= weight);
+                    for a in gradient.iter_mut() {
+                        *a *= weight;
+                    }
                 }
             }
             let share = plan.share(update);
