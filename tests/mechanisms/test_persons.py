@@ -653,3 +653,25 @@ def test_audits_sample_the_model_with_its_weights_of_classes() -> None:
         means.append(np.mean(world.draw(60, _core.NoiseSource(3)), axis=0))
     # Without the row of class 1 nothing pulls along its axis that way.
     assert means[0][1] > 0.2 > means[1][1]
+
+
+@pytest.mark.proof("persons", "Gaussian noise")
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("loss", ["huber", "softmax_margin"])
+@pytest.mark.parametrize(("epsilon", "delta"), [(100.0, 1e-6), (1e-6, 9e-4)])
+def test_extreme_budgets_of_persons_are_planned_and_confirmed(
+    epsilon: float, delta: float, loss: str, relation: str
+) -> None:
+    # The noise has a least size, far below which no tail is computed; curvature may cost more than
+    # a tiny epsilon where delta pays for it.
+    model = ObjectivePerturbationSVC(
+        epsilon, delta, loss=loss, adjacency=relation, classes=range(3), random_state=0
+    )
+    statement = model.fit(X, Y, groups=GROUPS).privacy_
+    found = verify(statement.in_private())
+    assert found.ok, str(found)
+    noise = statement.objective
+    assert noise is not None
+    assert noise.sigma is not None
+    less = replace(noise, sigma=noise.sigma * 0.98)
+    assert not verify(replace(statement.in_private(), objective=less)).ok

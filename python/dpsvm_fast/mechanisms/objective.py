@@ -368,12 +368,15 @@ def _for_persons(
         found = _core.objective_delta(*law, epsilon, sigma, None, price, replace_one)
         return math.log(found / delta)
 
-    if loss.jacobian(kappa(LARGEST)) >= epsilon:
+    # What the curvature alone may cost, with any noise.
+    if -math.expm1(min(epsilon - loss.jacobian(kappa(LARGEST)), 0.0)) >= delta:
         return None
     low = math.log(LEAST_NOISE * RELATION_FACTOR[adjacency] * loss.lipschitz * (1.0 + ROUNDING))
     high = low
     while excess(high) > 0.0:
         low, high = high, high + 1.0
+        if high > math.log(LARGEST):
+            return None
     if high > low:
         high = brentq(excess, low, high, xtol=1e-10) + 1e-10
     while excess(high) > -1e-9:
