@@ -22,7 +22,7 @@ __all__ = [
 
 
 class InvalidParameterError(ValueError):
-    """An argument has a value outside the accepted range."""
+    """An argument is outside its accepted range."""
 
     @classmethod
     def of(cls, name: str, *, got: object, accepted: str) -> InvalidParameterError:
@@ -41,12 +41,12 @@ class InvalidParameterError(ValueError):
 
     @property
     def parameter(self) -> str:
-        """The argument as the user typed it, with which every such message begins."""
+        """Name of the argument as the user typed it; every message starts with it."""
         return str(self).partition(":")[0]
 
 
 class SchemaError(InvalidParameterError):
-    """The description of a table's columns is wrong, or says too little; no row was read."""
+    """A schema is wrong or incomplete; no row was read."""
 
 
 class TableError(ValueError):
@@ -58,7 +58,7 @@ class TableError(ValueError):
 
 
 class BudgetExceededError(RuntimeError):
-    """The ledger refuses an event. Nothing was recorded and no data were read."""
+    """The ledger refuses an event; nothing was recorded and no data was read."""
 
 
 class CertificationError(RuntimeError):
@@ -74,7 +74,7 @@ class LedgerError(RuntimeError):
 
 
 class ModelFormatError(ValueError):
-    """A file is no saved model that this release reads, or it was changed after it was saved."""
+    """A file is not a saved model of this version, or was changed after saving."""
 
 
 class PrivacyLeakWarning(UserWarning):
@@ -82,7 +82,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class NotPrivateWarning(UserWarning):
-    """The result is not private, for example because its noise has a known seed."""
+    """The result is not private, for example because its noise has a seed."""
 
 
 class WeakPrivacyWarning(NotPrivateWarning):
@@ -101,7 +101,7 @@ def _shown(value: object) -> str:
 
 
 class PartitionError(RuntimeError):
-    """A partition could not be loaded or holds something else than was declared.
+    """A partition could not be loaded, or does not hold what was declared.
 
     Nothing is released. The budget is spent, unless partitions were looked at before that to see
     whose rows they hold. That this happened depends on the data and is not covered by (epsilon,
@@ -135,7 +135,7 @@ class ClusterError(RuntimeError):
 
 
 class SecureSumAborted(RuntimeError):
-    """Too few parties were left for the sum; nothing was released.
+    """Too few parties remained for the sum; nothing was released.
 
     Parameters
     ----------
@@ -162,14 +162,14 @@ class SecureSumAborted(RuntimeError):
 
 
 class InconsistentSumError(RuntimeError):
-    """A secure sum gave no valid sum of contributions; nothing was released.
+    """A secure sum is not a valid sum of contributions; nothing was released.
 
     Parties with another version of the protocol, or a sum that lost one of them, look like this.
     """
 
 
 class PartyRefusedError(ValueError):
-    """A party does not take part: its records, or what it was asked for, are not as agreed.
+    """A party refuses, because its records or the request are not as agreed.
 
     The texts are constants: they may be sent to the server, and say nothing about the records.
     """

@@ -29,7 +29,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """
     if len(data) > LARGEST_FILE:
         raise InvalidParameterError(
-            f"model: got one of {len(data)} bytes when saved, expected at most {LARGEST_FILE}"
+            f"model: takes {len(data)} bytes, expected at most {LARGEST_FILE}"
         )
     # What a link points at is replaced, not the link.
     target = Path(os.path.realpath(path))
@@ -110,10 +110,10 @@ def _sentence(verb: str, path: Path, error: OSError) -> OSError:
     reason = (error.strerror or type(error).__name__).lower()
     remedy = ""
     if isinstance(error, PermissionError):
-        remedy = "; choose another place or ask for the right to it"
+        remedy = "; choose another place or ask for access"
         reason = f"no permission to {verb} there"
     elif isinstance(error, FileNotFoundError):
-        reason = "there is no such folder" if verb == "write" else "there is no such file"
+        reason = "no such folder" if verb == "write" else "no such file"
     elif isinstance(error, IsADirectoryError):
         reason = "it is a folder"
     return type(error)(f"cannot {verb} {str(path)!r}: {reason}{remedy}")

@@ -342,7 +342,7 @@ class Evaluation:
         s = self.privacy_
         head = "PRIVATE" if s.private else "NOT PRIVATE"
         lines = [f"{head}, epsilon = {s.epsilon:g}, delta = {s.delta:g} ({s.adjacency})"]
-        lines.append("estimate [95 % interval; it counts the noise and the sampling of the rows]")
+        lines.append("estimate [95 % interval for noise and sampling of the rows]")
         for name in self.metrics:
             lines += self._lines(name)
         return "\n".join(lines)
@@ -370,9 +370,7 @@ class Evaluation:
     def _table(self, metric: str) -> tuple[Array, float]:
         """The table of a metric and the variance of the noise in its numbers."""
         if metric not in self.metrics:
-            raise AttributeError(
-                f"metrics: {metric!r} was not asked for; its numbers were not paid"
-            )
+            raise AttributeError(f"metrics: {metric!r} was not requested, so it was not measured")
         name = TABLES[metric][0]
         name = name if name in self.tables else "confusion"
         return self.tables[name], self.deviations[name] ** 2
@@ -743,7 +741,7 @@ class PrivateEvaluation(PrivateEstimator):
         if self.has_probabilities and asked & {"scores", "losses"}:
             chances = np.asarray(self.model.predict_proba(X), dtype=np.float64)
             if not (chances >= 0.0).all():
-                raise ValueError("model: a probability is no number from 0 to 1")
+                raise ValueError("model: a probability is outside [0, 1]")
         if "losses" in asked:
             assert chances is not None
             with np.errstate(divide="ignore"):
@@ -766,7 +764,7 @@ class PrivateEvaluation(PrivateEstimator):
             elif place == 0:
                 scores = -scores
             if np.isnan(scores).any():
-                raise ValueError("model: a score is no number")
+                raise ValueError("model: a score is not a number")
         else:
             own = chances.max(axis=1) if place is None else chances[:, place]
             with np.errstate(divide="ignore"):

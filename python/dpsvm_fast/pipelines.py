@@ -51,7 +51,7 @@ INSTEAD = {
     "keep_empty_features=True) and a public value, or by SchemaEncoder",
     "SplineTransformer": "give SplineTransformer an array of public knots, or take PublicSplines",
     "KBinsDiscretizer": "take PublicSplines with public knots",
-    "ColumnTransformer": "name its columns, in place of a function that looks at the rows",
+    "ColumnTransformer": "name its columns instead of passing a function that looks at the rows",
 }
 
 
@@ -59,7 +59,7 @@ def private_steps_instead(steps: Iterable[object]) -> str:
     """What to do about steps that learn from the rows, whose texts end with their classes."""
     names = (str(step).rpartition("(")[2].rstrip(")") for step in steps)
     known = dict.fromkeys(INSTEAD[name].format(name) for name in names if name in INSTEAD)
-    advice = "; ".join(known) or "take a private step, or one that is public"
+    advice = "; ".join(known) or "use a private step, or a public one"
     return advice[0].upper() + advice[1:]
 
 
@@ -133,9 +133,7 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     steps = tuple(_described(leaf) for leaf in leaves)
     statements = [step.statement for step in steps if step.statement is not None]
     if not statements:
-        raise InvalidParameterError(
-            "pipeline: expected a step that was fitted with differential privacy"
-        )
+        raise InvalidParameterError("pipeline: no step was fitted with differential privacy")
     if delta is None:
         delta = add_up(*(statement.delta for statement in statements))
     whole = PipelineStatement(
@@ -249,7 +247,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
                 + private_steps_instead(learned)
             )
         if not private_steps(self):
-            raise InvalidParameterError("steps: expected one that is fitted with privacy")
+            raise InvalidParameterError("steps: expected at least one private step")
 
 
 def _leaves(pipeline: Any) -> list[Step]:
@@ -288,8 +286,8 @@ def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
     leaks = ", ".join(step.title for step in steps if step.learned)
     if leaks:
         warnings.warn(
-            f"steps learned from the rows without privacy: {leaks}; the pipeline as a whole is not "
-            f"private. {private_steps_instead(step.title for step in steps if step.learned)}",
+            f"steps learned from the rows without privacy: {leaks}; the whole pipeline is not "
+            f"private. {private_steps_instead((step.title for step in steps if step.learned))}",
             PrivacyLeakWarning,
             stacklevel=3,
         )
@@ -300,8 +298,8 @@ def _with_epsilon(whole: PipelineStatement) -> PipelineStatement:
     epsilon = composed_epsilon(whole.events, whole.delta)
     if math.isinf(epsilon):
         raise InvalidParameterError(
-            f"delta: got {whole.delta!r}, expected a larger one: no finite epsilon is known at it "
-            "(with noise that is not pure it must be above 0)"
+            f"delta: got {whole.delta!r}, expected a larger one, at which epsilon is finite (above "
+            "0 unless all noise is pure)"
         )
     return PipelineStatement(**vars(whole) | {"epsilon": epsilon})
 
@@ -520,7 +518,7 @@ def _owned(step: Any, facts: Facts) -> Facts:
     """What a step knows of persons and weights: transformers are not told of weights."""
     if facts.unit == "person" and "groups" not in takes(step):
         raise InvalidParameterError(
-            f"groups: {type(step).__name__} with these parameters protects single rows"
+            f"groups: {type(step).__name__} with these parameters protects rows only"
         )
     facts = replace(facts, weighted=facts.weighted and "sample_weight" in takes(step))
     return step.owned(facts) if hasattr(step, "owned") else facts

@@ -372,7 +372,7 @@ def _centre_lines(centre: CentreNoise) -> list[str]:
     """Noise in the mean and in the number of rows."""
     share = "" if centre.mu_share is None else f"{_percent(centre.mu_share)} of mu^2"
     share = share or f"epsilon = {centre.epsilon:g}"
-    noise = f"standard deviation {centre.sum_deviation:.6g} on every sum over the rows"
+    noise = f"standard deviation {centre.sum_deviation:.6g} on each sum over the rows"
     lines = [f"  centre         {share}: {noise}"]
     if centre.count_deviation is not None:
         lines.append(f"                 and {centre.count_deviation:.6g} on their number")
@@ -386,7 +386,7 @@ def _whitening_lines(plan: NoisePlan) -> list[str]:
     """Whether rows are whitened, as the noisy number of them decides; or why none would be."""
     whitening = plan.whitening
     if whitening is None:
-        why = "it needs delta > 0" if plan.delta == 0.0 else "it is switched off"
+        why = "it needs delta > 0" if plan.delta == 0.0 else "switched off"
         if plan.delta > 0.0 and plan.n_features > MOST_FEATURES:
             why = f"only up to {MOST_FEATURES} features are"
         return [] if plan.n_samples is None else [f"  whitening      no: {why}"]
@@ -412,8 +412,8 @@ def _kernel_lines(features: KernelFeatures, *, pure: bool) -> list[str]:
         return [f"{line}, gamma = {features.gamma:.4g}, {n} frequencies, {2 * n} features"]
     if features.asked == "auto":
         line += (
-            f"; a kernel takes q >= {SMALLEST_SIGNAL:g}, and rows that are whitened or\n"
-            f"                 {ROWS_A_FEATURE:g} times as many as features"
+            f"; a kernel needs q >= {SMALLEST_SIGNAL:g}, and rows that are whitened "
+            f"or\n                 {ROWS_A_FEATURE:g} times as many as features"
         )
         if pure:
             line += f"; with delta = 0 also {COMPONENTS_A_FEATURE:g} frequencies a feature"
@@ -427,8 +427,8 @@ def _descent_lines(descent: DescentNoise) -> list[str]:
         f"rows, gradients clipped to norm {descent.clip_norm:.6g}",
         f"  lambda         {descent.regularization:.6g} (c = {descent.c:.4g}), step "
         f"{descent.learning_rate:.6g} on the sum of gradients",
-        f"  noise          standard deviation {descent.step_deviation:.6g} on every number of a "
-        "step's sum",
+        f"  noise          standard deviation {descent.step_deviation:.6g} on each number of the "
+        "sum of a step",
     ]
 
 
@@ -436,13 +436,13 @@ def _objective_lines(noise: ObjectiveNoise) -> list[str]:
     """What determines the noise in the objective."""
     origin = "automatic" if noise.C is None else "1 / C"
     if noise.C is not None and noise.extra_regularization > 0.0:
-        origin = f"1 / C = {1.0 / noise.C:.6g}, the rest for the sake of privacy"
+        origin = f"1 / C = {1.0 / noise.C:.6g}, the rest for privacy"
     return [
         f"  lambda         {noise.regularization:.6g} ({origin})",
-        f"  noise          standard deviation {noise.linear_deviation:.6g} on every component of "
+        f"  noise          standard deviation {noise.linear_deviation:.6g} on each component of "
         "the linear term",
-        f"                 and {noise.output_deviation:.3g} on every weight for the solver's "
-        "tolerance",
+        f"                 and {noise.output_deviation:.3g} on each weight for the tolerance of "
+        "the solver",
     ]
 
 
@@ -451,7 +451,7 @@ def _output_lines(noise: OutputNoise) -> list[str]:
     return [
         f"  C              {noise.C:.6g} ({'automatic' if noise.automatic else 'given'})",
         f"  sensitivity    {noise.sensitivity:.6g}",
-        f"  noise          standard deviation {noise.deviation:.6g} on every weight",
+        f"  noise          standard deviation {noise.deviation:.6g} on each weight",
     ]
 
 
@@ -472,9 +472,7 @@ def _decision_lines(decision: Decision, n_samples: int | None) -> list[str]:
         largest = f"{decision.largest_lead:.4g}"
         lines.append(f"  the most       that {n_samples} rows can lead by: {largest}")
     if decision.drowned:
-        lines.append(
-            "With so few rows the noise drowns every decision: a larger epsilon is needed."
-        )
+        lines.append("With so few rows noise dominates every decision: use a larger epsilon.")
     return lines
 
 
@@ -539,7 +537,7 @@ def plan_noise(
     estimator = copy.copy(estimator).set_params(ledger=None)
     estimator = estimator.checked()
     if estimator.classes is None:
-        raise InvalidParameterError("classes: got None, expected the public labels of the classes")
+        raise InvalidParameterError("classes: got None, expected the public label set")
     _check_plannable(estimator)
     n_classes = estimator.classes.size
     facts = Facts(n_features=n_features, n_classes=n_classes)

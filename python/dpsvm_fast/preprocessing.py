@@ -161,7 +161,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
 
 def _public_map(data_norm: float, centre: NDArray[np.float64] | None = None) -> PublicMap:
     """Rows, less a public centre, over the bound of their norm."""
-    check_range("data_norm", data_norm, "the bound of the rows' norm")
+    check_range("data_norm", data_norm, "the bound on the norm of rows")
     return PublicMap(offset=centre, unit=False, data_norm=data_norm)
 
 
@@ -294,7 +294,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         if sparse.issparse(X) and not self.dense_output:
             raise TypeError(
                 "X: centred sparse rows are dense; use dense_output=True, or PrivateLinearSVC, "
-                "which centres sparse rows without making them dense"
+                "which keeps them sparse"
             )
         rows = clipped_rows(X, self.data_norm_)
         return np.asarray((rows.toarray() if sparse.issparse(rows) else rows) - self.mean_)
@@ -1068,8 +1068,8 @@ def running_before(
     if before is None:
         if "privacy_" in vars(scaler):
             raise InvalidParameterError(
-                "n_periods: this scaler was fitted by fit, or loaded, and has no releases to go on "
-                "from; expected one that was fitted by fit_periods, or is not fitted"
+                "n_periods: this scaler was fitted by fit, or loaded, and cannot be continued; "
+                "expected one fitted by fit_periods, or not fitted"
             )
         n_periods = check.check_integer("n_periods", n_periods, 1, MOST_PERIODS)
         return Running(n_periods, asked, np.empty((0, 0)))
@@ -1077,11 +1077,11 @@ def running_before(
         raise InvalidParameterError.of("n_periods", got=n_periods, accepted=f"{before.n_periods}")
     if before.n_done == before.n_periods:
         raise InvalidParameterError(
-            f"n_periods: all {before.n_periods} releases were made; expected a new scaler"
+            f"n_periods: all {before.n_periods} releases are made; use a new scaler"
         )
     for name, value in asked.items():
         if not np.array_equal(value, before.parameters[name]):
-            raise InvalidParameterError(f"{name}: expected the value of the call before")
+            raise InvalidParameterError(f"{name}: must not change between calls")
     return before
 
 
@@ -1323,8 +1323,8 @@ def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
     knots[0], knots[-1] = low, high
     if not _increasing(knots):
         raise InvalidParameterError(
-            f"knots: got {number} for feature {column}, expected fewer: within its bounds they "
-            "cannot be told apart"
+            f"knots: got {number} for feature {column}, expected fewer, as they coincide within "
+            "its bounds"
         )
     return np.asarray(knots)
 

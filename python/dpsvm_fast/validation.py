@@ -160,7 +160,7 @@ def check_random_state(value: object, name: str = "random_state") -> int | None:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(
             f"{name}: got {_described(value)}, expected {accepted}; noise comes from a "
-            "cryptographic stream of this library, which takes no other generator"
+            "cryptographic generator of this library and no other"
         )
     return check_integer(name, value, 0, MAX_SEED)
 
@@ -181,13 +181,13 @@ def check_arithmetic() -> None:
     if _ONE + _TINY != _ONE or _ONE - _TINY != _ONE:
         changed = "does not round to nearest"
     elif _NORMAL * 0.5 == 0.0 or _SUBNORMAL * 2.0 == 0.0:
-        changed = "takes subnormal numbers for 0"
+        changed = "treats subnormal numbers as 0"
     else:
         return
     raise FloatingPointError(
-        f"the floating-point unit of this thread {changed}: something in this process changed it "
-        "(fesetround, or a library compiled with -ffast-math). No guarantee is proved for that; "
-        "nothing was read or spent. Another thread or process that did not load it will do"
+        f"the floating-point unit of this thread {changed}, which no guarantee covers; nothing was "
+        "read or spent. A library in this process changed it (fesetround, -ffast-math): use a "
+        "thread or process without it"
     )
 
 

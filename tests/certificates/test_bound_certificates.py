@@ -20,7 +20,7 @@ from dpsvm_fast.verification import verify
 from oracles.forging import ODD, at, changed, coefficients, places
 from oracles.saved import sealed
 
-MODELS = Path(__file__).resolve().parents[1] / "stored" / "models" / "v4"
+MODELS = Path(__file__).resolve().parents[1] / "stored" / "models" / "v5"
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 Document = dict[str, Any]
 

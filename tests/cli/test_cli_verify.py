@@ -75,9 +75,9 @@ def test_a_truncated_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], na
 def test_a_file_of_the_future(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    code, out, _ = said(tmp_path, capsys, json.dumps(document(name) | {"version": 5}))
+    code, out, _ = said(tmp_path, capsys, json.dumps(document(name) | {"version": 6}))
     assert code == 1
-    assert "version: got 5, expected 4" in out
+    assert "version: got 6, expected 5" in out
     assert "release of dpsvm_fast" in out
 
 

@@ -261,7 +261,7 @@ def test_a_schema_goes_with_the_model(tmp_path: Path) -> None:
     save_model(model, tmp_path / "model.json", schema=schema)
     found = read_model(tmp_path / "model.json")
     assert found.schema == schema
-    assert (found.format_version, found.library_version) == (4, dp.__version__)
+    assert (found.format_version, found.library_version) == (5, dp.__version__)
     assert_same(model, found.estimator)
     save_model(model, tmp_path / "model.json")
     assert read_model(tmp_path / "model.json").schema is None

@@ -144,8 +144,8 @@ def test_odd_weights_are_refused(tmp_path: Path, value: Any, words: str) -> None
         (("noise", "shape"), [3, 40], "n_weights|noisy numbers"),
         (("noise", "sigma"), 1e-3, "events"),
         (("events", 0, "sigma"), 1e3, "events"),
-        (("version",), 5, "newer release"),
-        (("version",), 1, "expected 4"),
+        (("version",), 6, "newer version"),
+        (("version",), 1, "expected 5"),
     ],
     ids=lambda value: str(value) if isinstance(value, tuple) else "",
 )

@@ -79,7 +79,7 @@ def test_versions_are_those_of_the_folders() -> None:
 
 
 def test_files_of_an_older_version_are_refused_for_it(tmp_path: Path) -> None:
-    record = json.loads((FOLDER / "v4" / "output.json").read_text()) | {"version": 1}
+    record = json.loads((FOLDER / "v5" / "output.json").read_text()) | {"version": 1}
     (tmp_path / "old.json").write_text(json.dumps(record))
     with pytest.raises(ModelFormatError, match="older"):
         load_model(tmp_path / "old.json")
@@ -87,7 +87,7 @@ def test_files_of_an_older_version_are_refused_for_it(tmp_path: Path) -> None:
 
 def write(*, overwrite: bool) -> None:
     """Saves what is missing, or everything."""
-    folder = FOLDER / "v4"
+    folder = FOLDER / "v5"
     folder.mkdir(parents=True, exist_ok=True)
     book = folder / "answers.json"
     found: dict[str, Any] = {"rows": ROWS[:6].tolist()}

@@ -17,7 +17,7 @@ from dpsvm_fast.verification import verify
 from dpsvm_fast.verification.sampled import MOST_POINTS, Losses
 from dpsvm_fast.verification.sampled import composed_delta as recomputed_delta
 
-MODELS = Path(__file__).resolve().parents[1] / "stored" / "models" / "v4"
+MODELS = Path(__file__).resolve().parents[1] / "stored" / "models" / "v5"
 # Numbers that overflow, that vanish, and that take long.
 ODD = (1e-300, 1e300, 1e-9, 0.5, 10**9, 2**62, 10**30)
 

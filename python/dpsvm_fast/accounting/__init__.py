@@ -1,4 +1,4 @@
-"""Accounting: epsilon and delta of noise and of events, and noise for epsilon and delta."""
+"""Accounting: from noise and events to epsilon and delta, and back."""
 
 from dpsvm_fast.accounting.composition import (
     composed_delta,

@@ -49,7 +49,7 @@ ERROR = 1e-12
 
 
 class Size(NamedTuple):
-    """Size of one event.
+    """Size of one event: its Gaussian and pure parts, and the probability of an infinite loss.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Size(NamedTuple):
     n_distances: int = 0
 
     def plus(self, other: Size) -> Size:
-        """Both events."""
+        """Return the size of both events together."""
         both = None
         if self.epsilon is not None and other.epsilon is not None:
             both = self.epsilon + other.epsilon
@@ -101,7 +101,7 @@ class Size(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Limits on sums of sizes: B squared, D, and the budget's epsilon."""
+    """Limits on the sums of sizes."""
 
     square: Fraction
     told: Fraction
@@ -132,7 +132,7 @@ def pure_of_mu(mu: float) -> float:
 
 
 class AdaptiveComposition:
-    """A running composition in which every event may look at the results of earlier ones.
+    """Composition of events whose sizes depend on earlier results.
 
     Parameters
     ----------
@@ -159,18 +159,18 @@ class AdaptiveComposition:
         return other
 
     def add(self, event: PrivacyEvent) -> None:
-        """Add one event; one of unknown kind or of another relation is refused."""
+        """Add one event; refuse an unknown kind or another relation."""
         check_event(event, self._adjacency)
         self._size = self._size.plus(_size_of(event, self._pair))
 
     def fits(self) -> bool:
-        """Return whether all events together stay within the limits under one of the two rules."""
+        """Return whether all events together stay within the limits."""
         return _is_basic(self._size, self._wider_limits) or _is_gaussian(
             self._size, self._wider_limits
         )
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon that a filter for these events would have needed at ``delta``."""
+        """Return the epsilon of a filter for these events at ``delta``."""
         size, told = self._size, Fraction(mul_down(delta, LEAK_SHARE))
         if size.square >= UNKNOWN.square:
             return math.inf
@@ -185,7 +185,7 @@ class AdaptiveComposition:
         return min(basic, _core.gaussian_epsilon(_gaussian_delta(delta), div_down(1.0, mu)))
 
     def remaining(self) -> float:
-        """Epsilon of a pure event that still fits, rounded down."""
+        """Return the largest epsilon of a pure event that still fits, rounded down."""
         size, limits = self._size, self._limits
         by_square = by_sum = 0.0
         left = limits.square - size.square
@@ -196,7 +196,7 @@ class AdaptiveComposition:
         return max(by_square, by_sum)
 
     def odometer(self, delta: float, tuned_to: float) -> tuple[float, float]:
-        """Epsilon and delta that hold at any time, also at one chosen by the results."""
+        """Return epsilon and delta that hold at any time, also one chosen by results."""
         size = self._size
         basic, told = math.inf, 1.0
         if size.epsilon is not None:

@@ -152,7 +152,7 @@ def delta_without_distance(epsilon: float, delta: float, distance: float) -> flo
     left = add_down(delta, -distance_delta(Fraction(distance), epsilon))
     if left <= 0.0:
         raise InvalidParameterError(
-            f"epsilon: a distance of {distance:.3g} costs all of delta={delta:g} at "
+            f"epsilon: a distance of {distance:.3g} uses all of delta={delta:g} at "
             f"epsilon={epsilon:g}; expected a smaller epsilon or a larger delta"
         )
     return left
@@ -774,7 +774,7 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
 
 
 def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size: int = 1) -> float:
-    """Delta of a composition of events at a given epsilon.
+    """Return delta of a composition of events at a given epsilon.
 
     Parameters
     ----------
@@ -808,7 +808,7 @@ def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size
 
 
 def composed_epsilon(events: Iterable[PrivacyEvent], delta: float, *, group_size: int = 1) -> float:
-    """Epsilon of a composition of events at a given delta.
+    """Return epsilon of a composition of events at a given delta.
 
     Parameters
     ----------
@@ -856,7 +856,7 @@ REMEMBERED, NEARLY = 8, 1.01
 
 
 class Composition:
-    """A running composition: events are added one by one, questions may be asked in between.
+    """Running composition of events; query it at any time.
 
     Parameters
     ----------
@@ -871,7 +871,7 @@ class Composition:
 
     @classmethod
     def of(cls, events: Iterable[PrivacyEvent]) -> Composition:
-        """Composition of all ``events``."""
+        """Return the composition of ``events``."""
         composition = cls()
         composition._totals = of_events(events)
         return composition
@@ -884,15 +884,15 @@ class Composition:
         return other
 
     def add(self, event: PrivacyEvent) -> None:
-        """Add one event; an event of unknown kind or of another relation is refused."""
+        """Add one event; refuse an unknown kind or another relation."""
         self._totals.add(event)
 
     def delta(self, epsilon: float) -> float:
-        """Upper bound of delta at ``epsilon >= 0``."""
+        """Return an upper bound of delta at ``epsilon >= 0``."""
         return totals_delta(self._totals, epsilon)
 
     def epsilon(self, delta: float) -> float:
-        """Upper bound of the smallest epsilon at ``delta``."""
+        """Return an upper bound of the smallest epsilon at ``delta``."""
         return totals_epsilon(self._totals, delta)
 
     @property
@@ -901,7 +901,7 @@ class Composition:
         return any(choice.distance for choice in choices(self._totals))
 
     def room(self, epsilon: float, delta: float) -> float:
-        """Epsilon of a pure event that still fits into a budget, rounded down."""
+        """Return the largest epsilon of a pure event that still fits, rounded down."""
         needed = (_epsilon_beside(choice, epsilon, delta) for choice in choices(self._totals))
         return max(0.0, add_down(epsilon, -max(needed)))
 

@@ -31,7 +31,7 @@ UNSUPPORTED = {"type": "UnsupportedDpEvent"}
 
 
 def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
-    r"""Events as plain dictionaries: names and fields of the ``dp-accounting`` library.
+    r"""Return events as plain dictionaries in the vocabulary of ``dp-accounting``.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
 
 
 def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
-    """Return the same as an event of the ``dp-accounting`` library, which has to be installed.
+    """Return events as an event of ``dp-accounting``, which must be installed.
 
     Parameters
     ----------
@@ -100,8 +100,7 @@ def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
         library = importlib.import_module("dp_accounting.dp_event")
     except ImportError as error:
         raise ImportError(
-            "this needs the library dp-accounting, which dpsvm_fast does not depend on: "
-            "pip install dp-accounting"
+            "this needs dp-accounting, which is not installed: pip install dp-accounting"
         ) from error
     return _made(library, tree)
 

@@ -36,7 +36,7 @@ HOPELESS = 1e6
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    r"""Smallest standard deviation of Gaussian noise for an (epsilon, delta) guarantee.
+    r"""Return the smallest standard deviation of Gaussian noise for (epsilon, delta).
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
-    r"""Smallest delta of Gaussian noise of a given scale, at a given epsilon.
+    r"""Return the smallest delta of Gaussian noise of a given scale and epsilon.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> fl
 
 
 def gaussian_epsilon(delta: float, sigma: float, sensitivity: float = 1.0) -> float:
-    r"""Smallest epsilon of Gaussian noise of a given scale, at a given delta.
+    r"""Return the smallest epsilon of Gaussian noise of a given scale and delta.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def subsampled_gaussian_epsilon(
     delta: float,
     adjacency: str = "add_remove",
 ) -> float:
-    r"""Epsilon of the steps of DP-SGD together, at a given delta.
+    r"""Return epsilon of all steps of DP-SGD at a given delta.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def subsampled_gaussian_delta(
     epsilon: float,
     adjacency: str = "add_remove",
 ) -> float:
-    """Delta of the steps of DP-SGD together, at a given epsilon.
+    """Return delta of all steps of DP-SGD at a given epsilon.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def subsampled_gaussian_noise_multiplier(
     n_steps: int,
     adjacency: str = "add_remove",
 ) -> float:
-    """Smallest known noise multiplier of DP-SGD for an (epsilon, delta) guarantee.
+    """Return a noise multiplier of DP-SGD for (epsilon, delta).
 
     Parameters
     ----------

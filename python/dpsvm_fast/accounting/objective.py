@@ -71,7 +71,7 @@ def objective_sigma(
     jacobian: float | None = None,
     adjacency: str = "add_remove",
 ) -> float:
-    r"""Smallest known noise of objective perturbation for an (epsilon, delta) guarantee.
+    r"""Return the noise scale of objective perturbation for (epsilon, delta).
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def objective_delta(
     jacobian: float | None = None,
     adjacency: str = "add_remove",
 ) -> float:
-    r"""Smallest known delta of objective perturbation at a given epsilon and noise.
+    r"""Return delta of objective perturbation at a given epsilon and noise scale.
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ class StoppingLaw:
 
 
 def pure_stopping_epsilon(law: StoppingLaw, epsilon: float) -> float:
-    r"""Epsilon of the best run when one run is pure with ``epsilon``, rounded up.
+    r"""Return epsilon of the best of K pure runs, rounded up.
 
     B has its kink at u = 1/(1 + e^epsilon), where it is e^epsilon/(1 + e^epsilon) and where the
     ratio is largest: :math:`\epsilon + (1 + \eta) \log \frac{\gamma + e^\epsilon}{1 + \gamma

@@ -1,4 +1,4 @@
-"""What a list of events adds up to, and what it can be for one record.
+"""Totals of a list of events, and what one record meets of them.
 
 Adding an event does not look at the earlier ones. What is a Gaussian mechanism by another name is
 counted as one. For one record, conditionally on the branches that it meets, everything composes as
@@ -171,7 +171,7 @@ class Totals:
             case ParallelEvent():
                 self.parallel[event if size == 1 else Grouped(event, size)] += 1
             case _:
-                raise TypeError(f"event: got {type(event).__name__}, of which nothing is known")
+                raise TypeError(f"event: got {type(event).__name__}, which has no accounting")
         self.adjacency = event.adjacency
 
     @property
@@ -191,7 +191,7 @@ class Totals:
 
     @property
     def told(self) -> float:
-        """Probability of an infinite loss, rounded up: that of any of independent ones."""
+        """Probability of an infinite loss, rounded up, of any of independent events."""
         if not self.certain:
             return 0.0
         if max(self.certain) >= 1.0:
@@ -202,12 +202,12 @@ class Totals:
 
 
 def check_event(event: object, adjacency: str | None) -> None:
-    """Refuse what is no event, or one of another relation than a given one."""
+    """Refuse anything but an event, and an event of another relation."""
     known = check_type("event", event, PrivacyEvent, "a PrivacyEvent")
     if adjacency not in (None, known.adjacency):
         raise InvalidParameterError(
-            f"event: got adjacency {known.adjacency!r} among events of {adjacency!r}; "
-            "guarantees of different relations do not compose"
+            f"event: got adjacency {known.adjacency!r} and {adjacency!r}; guarantees of different "
+            "relations do not compose"
         )
 
 

@@ -32,14 +32,14 @@ N_EPSILONS = 24
 
 
 def proportion_below(inside: int, n: int, alpha: float) -> float:
-    """Lower confidence bound of a proportion: too large with probability at most ``alpha``."""
+    """Return a lower confidence bound of a proportion, wrong with probability ``alpha``."""
     if inside == 0:
         return 0.0
     return float(stats.beta.ppf(alpha, inside, n - inside + 1)) * (1.0 - SLACK)
 
 
 def proportion_above(inside: int, n: int, alpha: float) -> float:
-    """Upper confidence bound of a proportion: too small with probability at most ``alpha``."""
+    """Return an upper confidence bound of a proportion, wrong with probability ``alpha``."""
     if inside == n:
         return 1.0
     return min(1.0, float(stats.beta.isf(alpha, inside + 1, n - inside)) * (1.0 + SLACK))
@@ -76,7 +76,7 @@ class Counts:
 
 
 def hockey_stick_bound(counts: Counts, delta: float, alpha: float) -> float:
-    r"""Epsilon by the definition alone, whatever the law of the mechanism.
+    r"""Return a lower bound of epsilon from the definition alone.
 
     Proof: (epsilon, delta) says :math:`P(S) \le e^\epsilon Q(S) + \delta`, hence
     :math:`\epsilon \ge \log((P(S) - \delta) / Q(S))`, which falls when P(S) is replaced by a lower
@@ -95,7 +95,7 @@ def _log_ratio(top: float, bottom: float) -> float:
 
 
 def separation_bound(counts: Counts, alpha: float) -> float:
-    r"""Parameter mu of Gaussian differential privacy.
+    r"""Return a lower bound of mu of Gaussian differential privacy.
 
     Proof: :math:`\mu`-GDP says :math:`\Phi^{-1}(P(S)) - \Phi^{-1}(Q(S)) \le \mu` for every S (Dong,
     Roth and Su 2022), and the left side falls when P(S) is replaced by a lower and Q(S) by an upper
@@ -256,7 +256,7 @@ def resolved_method(method: str, claim: Claim) -> str:
         raise InvalidParameterError.of(
             "method",
             got=method,
-            accepted="another one: the claim rests on other than Gaussian noise",
+            accepted="another one: the claim does not rest on Gaussian noise",
         )
     if method == "profile" and not claim.events:
         raise InvalidParameterError.of(
@@ -271,7 +271,7 @@ def resolved_method(method: str, claim: Claim) -> str:
 
 
 def certified_epsilon(method: str, counts: Counts, claim: Claim, alpha: float) -> float:
-    """Lower bound of epsilon at the claim's delta, wrong with probability at most ``alpha``."""
+    """Return a lower bound of epsilon at the claimed delta, wrong with prob. ``alpha``."""
     if method == "clopper_pearson":
         return hockey_stick_bound(counts, claim.delta, alpha)
     if method == "gaussian":

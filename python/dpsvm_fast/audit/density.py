@@ -46,7 +46,7 @@ LARGEST_EPSILON = 1e4
 
 
 def audit_density(estimator: Any, *, pair: Pair | None = None) -> AuditReport:
-    """The epsilon that a pair of neighbours has, at the claim's delta, from exact densities.
+    """Return the exact epsilon of a pair of neighbours at the claimed delta.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
     if isinstance(first, TrainedWorld) and isinstance(estimator, GradientPerturbationSVC):
         return _of_step(first.plan, delta)
     raise InvalidParameterError(
-        f"estimator: got {type(estimator).__name__}, for which no closed form is known"
+        f"estimator: got {type(estimator).__name__}, whose density has no closed form"
     )
 
 
@@ -139,7 +139,7 @@ def _of_distance(distance: float, scale: float, delta: float, *, gamma: bool) ->
 
 
 def hockey_stick_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
-    """Smallest epsilon with a delta of at most ``delta``, by bisection."""
+    """Return the smallest epsilon at which delta is at most ``delta``, by bisection."""
     if delta_at(0.0) <= delta:
         return 0.0
     low, high = 0.0, 1.0

@@ -140,7 +140,7 @@ def log_p_value(n_canaries: int, n_guesses: int, right: int, epsilon: float, del
 
 
 def one_run_bound(n_canaries: int, n_guesses: int, right: int, delta: float, alpha: float) -> float:
-    """Lower bound of epsilon by the definition alone, wrong with probability at most ``alpha``.
+    """Return a lower bound of epsilon from the definition alone.
 
     Both probabilities grow with epsilon, so what refutes an epsilon refutes every smaller one; and
     each bounds P[C >= right], so the smaller one does.
@@ -157,7 +157,7 @@ def one_run_bound(n_canaries: int, n_guesses: int, right: int, delta: float, alp
 
 
 def one_run_separation(n_canaries: int, n_guesses: int, right: int, alpha: float) -> float:
-    """Lower bound of mu for a program whose trade-off curve is Gaussian."""
+    """Return a lower bound of mu for a Gaussian trade-off curve."""
     return _largest(
         lambda mu: tail_refuted(gaussian_inverse(mu), n_canaries, n_guesses, right, alpha)
     )
@@ -174,7 +174,7 @@ def _largest(refuted: Callable[[float], bool]) -> float:
 def one_run_epsilon(
     method: str, n_canaries: int, n_guesses: int, right: int, claim: Claim, alpha: float
 ) -> float:
-    """Lower bound of epsilon at the claim's delta by what ``method`` takes to be known."""
+    """Return a lower bound of epsilon at the claimed delta by ``method``."""
     if method == "clopper_pearson":
         return one_run_bound(n_canaries, n_guesses, right, claim.delta, alpha)
     if method == "gaussian":
@@ -201,7 +201,7 @@ def audit_one_run(
     n_threads: int | None = None,
     random_state: int | None = None,
 ) -> AuditReport:
-    """Try to refute a claim by one fit with many canaries, orthogonal to each other.
+    """Audit an estimator by one fit with many orthogonal canaries.
 
     Canary i is the i-th unit vector times the bound of the norm. With "add_remove" a coin decides
     whether it is in the data, with "replace_one" which label it has. The weight of its feature is
@@ -296,7 +296,7 @@ def audit_scores(
     n_guesses: int | None = None,
     adjacency: str = "add_remove",
 ) -> AuditReport:
-    """Try to refute the claim of any program by the scores of its canaries in one run.
+    """Audit any program by the scores of its canaries in one run.
 
     Parameters
     ----------

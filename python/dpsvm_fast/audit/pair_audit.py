@@ -1,4 +1,4 @@
-"""The audit of a pair of neighbouring data sets: many runs in both worlds, one certified number.
+"""Audit of a pair of neighbouring data sets by many runs on both.
 
 The first runs teach which number of a release tells the worlds apart and where to cut it; they are
 then thrown away. The counted runs are fresh, so the choice costs no confidence: whatever was
@@ -63,17 +63,17 @@ N_BINS = 80
 METHOD_NAMES = {
     "clopper_pearson": "counts alone (Clopper and Pearson)",
     "gaussian": "Gaussian trade-off curve (Clopper and Pearson, Nasr et al. 2023)",
-    "profile": "the claimed law with its noise unknown (Clopper and Pearson)",
+    "profile": "the claimed mechanism with unknown noise (Clopper and Pearson)",
     "one_run": "one run with many canaries (Steinke et al. 2023, Mahloujifar et al. 2025)",
     "one_run_gaussian": "one run, Gaussian trade-off curve (Mahloujifar et al. 2025)",
-    "one_run_profile": "one run, the claimed law with its noise unknown (Mahloujifar et al. 2025)",
+    "one_run_profile": "one run, the claimed mechanism with unknown noise (Mahloujifar et al. 2025)",
     "density": "exact densities, no sampling",
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class AuditReport:
-    """A certified lower bound of epsilon beside the claim.
+    """Result of an audit: a certified lower bound of epsilon, and the claim.
 
     Parameters
     ----------
@@ -128,18 +128,18 @@ class AuditReport:
         return self.certified > self.epsilon * (1.0 + 1e-9)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain JSON values, with the format's name and version."""
+        """Return all fields as plain JSON values, with format name and version."""
         fields = dataclasses.asdict(self) | {"counts": list(self.counts)}
         return {"format": FORMAT, "version": VERSION, **fields, "exceeds_claim": self.exceeds_claim}
 
     def to_json(self, *, indent: int | None = 2) -> str:
-        """``to_dict`` as text."""
+        """Return ``to_dict`` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
         """A verdict in prose."""
         verdict = (
-            "REFUTED: the program is not as private as it claims"
+            "REFUTED: the program is less private than it claims"
             if self.exceeds_claim
             else "consistent with the claim"
         )
@@ -423,9 +423,8 @@ def _of_width(pair: Pair, bounds: Any) -> Pair:
     bounds = None if bounds is None else checked_bounds(bounds)
     if bounds is not None and any(np.size(side) not in (1, n_features) for side in bounds):
         raise InvalidParameterError(
-            "bounds: got some for each feature, expected bounds=(low, high) of numbers, or pair= "
-            f"with such rows: those that an audit makes by itself have {n_features} feature"
-            f"{'s' if n_features > 1 else ''}"
+            "bounds: got one pair per feature, expected one pair of numbers, or your own rows as "
+            f"pair=: the default rows have {n_features} feature{('s' if n_features > 1 else '')}"
         )
     return pair
 
@@ -1047,7 +1046,7 @@ def audit(
     n_threads: int | None = None,
     random_state: int | None = None,
 ) -> AuditReport:
-    """Try to refute what ``estimator`` claims, by many runs on two neighbouring data sets.
+    """Audit what ``estimator`` claims, by many runs on two neighbouring data sets.
 
     Parameters
     ----------

@@ -154,14 +154,14 @@ ROWS: dict[str, Row] = {
 
 
 def selected(words: str | None) -> dict[str, Row]:
-    """Rows whose name contains the words, in any case."""
+    """Return the rows whose name contains the words, in any case."""
     return {name: row for name, row in ROWS.items() if (words or "").lower() in name.lower()}
 
 
 def audited(
     rows: dict[str, Row], epsilons: tuple[float, ...], **options: Any
 ) -> Iterator[tuple[str, AuditReport]]:
-    """Audits of all rows, relations and epsilons, one by one; ``options`` as of ``audit``."""
+    """Yield the audits of all rows, relations and epsilons; ``options`` as of ``audit``."""
     for name, row in rows.items():
         for adjacency in row.relations:
             for epsilon in epsilons:

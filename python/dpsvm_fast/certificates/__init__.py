@@ -1,4 +1,4 @@
-"""Certificates: what was promised, as data and as text. Nothing here computes a guarantee."""
+"""Certificates: guarantees as data and as text. Nothing here computes a guarantee."""
 
 from dpsvm_fast.certificates.events import (
     AlternativesEvent,

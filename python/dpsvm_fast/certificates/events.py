@@ -37,7 +37,7 @@ NOISY = Unit("that of the noisy quantity")
 
 
 class PrivacyEvent(Record):
-    """Base of all events; knows the neighbouring relation and how to be written down.
+    """Base of all events: a neighbouring relation and a JSON form.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ MOST_SCORES = 100_000
 
 @dataclass(frozen=True)
 class GaussianEvent(PrivacyEvent):
-    """A release whose privacy is that of the Gaussian mechanism in real arithmetic.
+    """A release that is as private as the Gaussian mechanism.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class PureEvent(PrivacyEvent):
 
 @dataclass(frozen=True)
 class ApproximateEvent(PrivacyEvent):
-    """A release of which nothing is known but that it is (epsilon, delta)-differentially private.
+    """A release known only to be (epsilon, delta)-differentially private.
 
     What is known to be a Gaussian mechanism should be a ``GaussianEvent``, which composes better.
 
@@ -152,7 +152,7 @@ class ApproximateEvent(PrivacyEvent):
 
 @dataclass(frozen=True)
 class SubsampledGaussianEvent(PrivacyEvent):
-    r"""Steps of a Gaussian mechanism, each on a Poisson sample of the records.
+    r"""Steps of the Gaussian mechanism, each on a Poisson sample of the records.
 
     Each of the steps takes every record with the same probability, independently of all else, adds
     up what the records of the sample contribute, and adds Gaussian noise to the sum; also where the
@@ -273,7 +273,7 @@ class ObjectiveEvent(PrivacyEvent):
 
 @dataclass(frozen=True)
 class DistanceEvent(PrivacyEvent):
-    r"""How far a release is from the law that the events spent together with it describe.
+    r"""Distance between a release and the mechanism that the other events describe.
 
     On every data set the law of what is released is within ``distance`` of that law: in total
     variation, or for observers of bounded means, where a cryptographic assumption stands behind it.
@@ -326,7 +326,7 @@ Branch = Annotated[tuple[Annotated[PrivacyEvent, Without(NESTED)], ...], Range(1
 
 @dataclass(frozen=True)
 class ParallelEvent(PrivacyEvent):
-    r"""Several mechanisms, every record meeting exactly one of them.
+    r"""Several mechanisms on disjoint records: each record meets exactly one.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ class ParallelEvent(PrivacyEvent):
 
 @dataclass(frozen=True)
 class AlternativesEvent(ParallelEvent):
-    r"""One of several mechanisms on all records, chosen by looking at what was released before.
+    r"""One of several mechanisms on all records, chosen by earlier releases.
 
     Parameters
     ----------
@@ -396,7 +396,7 @@ class AlternativesEvent(ParallelEvent):
 
 @dataclass(frozen=True)
 class RandomStoppingEvent(PrivacyEvent):
-    r"""The best of a random number of runs of one mechanism; nothing else about them is told.
+    r"""The best of a random number of runs of one mechanism; the number stays secret.
 
     Parameters
     ----------
@@ -446,8 +446,8 @@ class RandomStoppingEvent(PrivacyEvent):
         _check_relation("base", self.base, self.adjacency)
         if any(map(_is_distant, self.base)):
             raise InvalidParameterError(
-                "base: got a DistanceEvent, expected events that describe one run exactly; the "
-                "distance of the whole search from its law would have to be spent beside it"
+                "base: got a DistanceEvent, expected events that describe one run exactly; spend "
+                "the distance of the whole search separately"
             )
         least = STOPPING_LAWS[self.stopping]
         check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)

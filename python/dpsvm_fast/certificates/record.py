@@ -82,27 +82,27 @@ def loads(text: str) -> Any:
 def check_size(text: str) -> None:
     """Refuse a text of too many values; as of ``loads``."""
     if sum(map(text.count, ",[{")) > MAX_VALUES:
-        raise ValueError(f"holds more than {MAX_VALUES} values")
+        raise ValueError(f"has more than {MAX_VALUES} values")
 
 
 def _finite(text: str) -> float:
     """A float; JSON may write ones that are beyond the floats."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("holds a number that is too large")
+        raise ValueError("has a number that is too large")
     return number
 
 
 def _whole(text: str) -> int:
     """A whole number of not too many digits."""
     if len(text) > MAX_DIGITS:
-        raise ValueError("holds a number that is too large")
+        raise ValueError("has a number that is too large")
     return int(text)
 
 
 def _refuse_constant(text: str) -> NoReturn:
     """JSON has no NaN and no infinities."""
-    raise ValueError(f"holds {text}, expected finite numbers")
+    raise ValueError(f"has {text}, expected finite numbers")
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _check_levels(value: object) -> None:
 
 
 def read_json(text: str) -> Any:
-    """Parse a certificate; NaN, infinities and repeated fields are refused.
+    """Parse a certificate; refuse NaN, infinities and repeated fields.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def read_json(text: str) -> Any:
     try:
         return loads(text)
     except json.JSONDecodeError:
-        reason = "expected JSON text, as to_json() returns it (of a file, what is in it)"
+        reason = "expected the JSON text that to_json() returns, not a file name"
     except ValueError as error:
         reason = f"the text {error}"
     raise InvalidParameterError(f"certificate: {reason}")
@@ -177,7 +177,7 @@ class Unit:
 
 
 class Options:
-    """The few values of a text."""
+    """Accepted values of a text."""
 
     def __init__(self, *options: str) -> None:
         self.options = options
@@ -185,7 +185,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Regular expression of a text."""
+    """Regular expression that a text must match."""
 
     pattern: str
 
@@ -454,11 +454,11 @@ class Record:
         self.check()
 
     def check(self) -> None:
-        """Refuse fields that do not go together."""
+        """Refuse inconsistent fields."""
 
     @classmethod
     def kinds(cls) -> dict[str, _Kind]:
-        """Return what every field may hold, from the annotations."""
+        """Return the type of every field, from the annotations."""
         if "_kinds" not in cls.__dict__:
             hints = typing.get_type_hints(cls, include_extras=True)
             cls._kinds = {f.name: kind_of(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
@@ -487,7 +487,7 @@ class Record:
         return head | ({"version": cls.VERSION} if cls.VERSION else {})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain values; floats survive JSON exactly."""
+        """Return plain JSON values; floats survive exactly."""
         derived = {name: _plain(getattr(self, name)) for name in self.DERIVED}
         own = {
             name: _plain(getattr(self, name))
@@ -513,12 +513,12 @@ class Record:
 
     @classmethod
     def from_json(cls: type[Kind], text: str) -> Kind:
-        """Read what ``to_json`` wrote; NaN, infinities and repeated fields are refused."""
+        """Read what ``to_json`` wrote; refuse NaN, infinities and repeated fields."""
         return cls.from_dict(read_json(text))
 
     @classmethod
     def read(cls: type[Kind], record: object) -> Kind:
-        """Read what ``to_dict`` wrote; whether derived words are right is not asked."""
+        """Read what ``to_dict`` wrote, without checking derived words."""
         what = cls.__name__
         record = check_type(what, record, Mapping, "a mapping")
         if members := cls.members():
@@ -535,7 +535,7 @@ class Record:
         exactly(what, record, own | set(cls.head()) | set(cls.DERIVED))
         for name in own:
             if kinds[name].left_out and not record[name]:
-                raise InvalidParameterError(f"{name}: expected something, or no such field")
+                raise InvalidParameterError(f"{name}: null, expected a value or no such field")
         values = {name: kinds[name].read(name, record[name]) for name in kinds if name in own}
         made = cls(**values)
         for problem in made.derived_problems(record):
@@ -543,7 +543,7 @@ class Record:
         return made
 
     def derived_problems(self, record: Mapping[str, Any]) -> list[str]:
-        """Say what of a record does not follow from the fields, as it should."""
+        """Return the derived fields that do not follow from the others."""
         found = []
         for name in self.DERIVED:
             stated, follows = record[name], _plain(getattr(self, name))
@@ -594,7 +594,7 @@ def _check_head(record: Mapping[str, Any], kind: type[Record]) -> None:
     if not kind.VERSION:
         return
     found, known = check_integer("version", record.get("version"), 0), kind.VERSION
-    newer = "; a newer release of dpsvm_fast reads it" if found > known else ""
+    newer = "; a newer version of dpsvm_fast reads it" if found > known else ""
     if found != known:
         raise InvalidParameterError.of("version", got=found, accepted=f"{known}{newer}")
 
@@ -640,19 +640,27 @@ HEADS = {
 
 # Of fields that mean the same wherever they are.
 SHARED = {
-    "adjacency": "Which two data sets are compared. add_remove: one has one record more than the "
-    "other. replace_one: they are of the same, public size, and one record of the one is another "
-    "one in the other. Numbers for one relation mean nothing for the other.",
-    "epsilon": "The promise: of any event, the probability with and without one record differ by "
-    "at most the factor exp(epsilon), up to delta.",
-    "delta": "The promise: probability that may be added to that; 0 for pure differential privacy. "
-    "It should be far below 1 / number of records.",
+    "adjacency": (
+        "Neighbouring relation. add_remove: one data set has one record more than the other. "
+        "replace_one: both have the same public size and differ in one record. Numbers for one "
+        "relation mean nothing for the other."
+    ),
+    "epsilon": (
+        "Guarantee: the probabilities of any event on neighbouring data sets differ by at most a "
+        "factor exp(epsilon), plus delta."
+    ),
+    "delta": (
+        "Guarantee: additive probability; 0 for pure differential privacy. It should be far below "
+        "1 / number of records."
+    ),
     "library_version": "Version of dpsvm_fast that made the release. Nothing is computed from it.",
-    "random_source": "Where the noise came from. With a seed the release is not private: whoever "
-    "knows the seed can subtract the noise.",
+    "random_source": (
+        "Where the noise came from. With a seed the release is not private: anyone who knows the "
+        "seed can subtract the noise."
+    ),
     "sampler": "How the noise was drawn: exactly on a grid, or in floating point.",
-    "loss": "Loss function of the training; none where nothing was trained.",
-    "n_steps": "How many such steps or sums.",
+    "loss": "Loss of the training; none if nothing was trained.",
+    "n_steps": "Number of such steps or sums.",
 }
 
 

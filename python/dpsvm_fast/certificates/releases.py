@@ -1,4 +1,4 @@
-"""What a statement says of each release: noise, sensitivity, descent, secure sums.
+"""Releases of a statement: noise, sensitivity, descent, secure sums.
 
 One noisy secure sum over parties: a record of numbers, each checked by itself.
 
@@ -65,7 +65,7 @@ SUMMED, NUMBER, GRID_STEP = Unit("that of the sum"), Unit("number of the sum"), 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity(Record):
-    """Largest distance between the weights of neighbouring data sets before noise, and its source.
+    """Largest distance between noiseless weights of neighbours, and how it follows.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Sensitivity(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Noise(Record):
-    """The law of the noise and how it was drawn.
+    """Distribution, scale and sampler of the noise on the weights.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Noise(Record):
     DERIVED: ClassVar[tuple[str, ...]] = ("n_weights",)
 
     def check(self) -> None:
-        """Refuse a scale or sampler that does not belong to the distribution."""
+        """Refuse a scale or sampler of another distribution."""
         _check_law("noise", self)
 
     @property
@@ -164,7 +164,7 @@ class Noise(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveNoise(Record):
-    r"""The random linear term of an objective, and the numbers its privacy rests on.
+    r"""Random linear term of an objective, and the numbers that its privacy needs.
 
     The objective is :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2 +
     \langle B, W \rangle`.
@@ -236,7 +236,7 @@ class ObjectiveNoise(Record):
     delta: Delta
 
     def check(self) -> None:
-        """Refuse a scale, sampler or price that does not belong to the distribution."""
+        """Refuse a scale, sampler or price of another distribution."""
         _check_law("objective", self)
         if self.jacobian is None and self.distribution == "gamma":
             raise InvalidParameterError("jacobian: expected a number with 'gamma'")
@@ -249,7 +249,7 @@ class ObjectiveNoise(Record):
         check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MOST_SCORES)
 
     def event(self, adjacency: str) -> PrivacyEvent:
-        """Return what the exact minimiser costs."""
+        """Return the event of the exact minimiser."""
         if self.sigma is None:
             return PureEvent(self.epsilon, adjacency)
         scale = div_down(self.sigma, self.row_norm)
@@ -259,7 +259,7 @@ class ObjectiveNoise(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class LastIterate(Record):
-    r"""Why the last iterate of noisy gradient descent tells less than all of them.
+    r"""Privacy of the last iterate of noisy gradient descent.
 
     Step t sets :math:`W \leftarrow W - \eta [(S_t + b_t) / v + m W]` with :math:`S_t` the sum of
     all records' gradients. For :math:`\eta \le 2/(m + M)` such a step, without its noise, brings
@@ -312,7 +312,7 @@ class LastIterate(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasePart(Record):
-    """One noisy sum of a release.
+    """One noisy sum, or a run of them.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ class ReleasePart(Record):
     DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
 
     def check(self) -> None:
-        """Refuse a scale, sampler or steps that do not belong to the distribution."""
+        """Refuse a scale, sampler or steps of another distribution."""
         _check_law(f"part {self.name!r}", self)
         full_batches = self.sampling_rate == 1.0
         if self.distribution == "gamma" and not (full_batches and self.n_steps == 1):
@@ -389,7 +389,7 @@ class ReleasePart(Record):
         return math.prod(self.shape)
 
     def event(self, adjacency: str) -> PrivacyEvent:
-        """Return what all these sums cost together."""
+        """Return the event of all these sums."""
         if self.sampling_rate < 1.0:
             assert self.sigma is not None
             multiplier = div_down(self.sigma, self.contribution)
@@ -401,7 +401,7 @@ class ReleasePart(Record):
 
 
 def effective_sums(n_steps: int, factor: tuple[float, ...]) -> float:
-    """Return how many sums with all of a record tell as much: the squares of its weights."""
+    """Return the number of full sums that leak as much: the sum of squared weights."""
     if not factor:
         return float(n_steps)
     return fraction_up(sum((Fraction(weight) ** 2 for weight in factor), Fraction(0)))
@@ -470,7 +470,7 @@ class Descent(Record):
 
 
 def descent_sensitivity(s: Sensitivity, descent: Descent, n_scores: int) -> float:
-    """Distance between the iterates of neighbours that follows from the other numbers."""
+    """Return the distance between iterates of neighbours that the numbers imply."""
     n, b, k = descent.n_samples, descent.batch_size, descent.n_epochs
     length = math.ceil(n / b)
     visit = 2.0 * s.C * s.lipschitz * s.row_norm * n / b
@@ -499,7 +499,7 @@ MOST_PARTIES, MOST_NUMBERS = 2**18, 2**40
 
 @dataclass(frozen=True, kw_only=True)
 class SecureRound(Record):
-    r"""A sum over parties of vectors on a grid, each party adding its own discrete Gaussian noise.
+    r"""Sum over parties of integer vectors, each with discrete Gaussian noise.
 
     Parameters
     ----------
@@ -567,7 +567,7 @@ class SecureRound(Record):
     range_steps: Annotated[int, Range(1, ENCODABLE), GRID_STEP]
 
     def check(self) -> None:
-        """Refuse numbers that do not go together; ``verify`` checks what follows from what."""
+        """Refuse inconsistent numbers; ``verify`` recomputes the derived ones."""
         if self.smoothing >= self.sigma_steps:
             raise InvalidParameterError.of(
                 "smoothing", got=self.smoothing, accepted="less than sigma_steps"
@@ -595,7 +595,7 @@ class SecureRound(Record):
 
     @property
     def local_event(self) -> ZCDPEvent:
-        r"""What one party's noisy vector alone costs: discrete Gaussian noise on whole numbers.
+        r"""Event of the noisy vector of one party alone.
 
         Its zCDP parameter is :math:`total^2 / (2 g^2 \sigma_{steps}^2)`, exactly as for real
         numbers (Canonne, Kamath and Steinke, NeurIPS 2020, Theorem 4); nothing is approximate, so

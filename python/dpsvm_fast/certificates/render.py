@@ -38,10 +38,10 @@ LARGEST, MEANINGFUL = 100.0, 10.0
 CHECK = "To check the numbers: save to_json() as a file and run dpsvm-fast verify FILE"
 
 ALONE = (
-    "A choice by scores on the same rows, as GridSearchCV makes it, and other releases from them "
-    "are not covered."
+    "Other releases from the same rows are not covered, nor is a choice by scores on them, such as "
+    "GridSearchCV."
 )
-STEPS_BEFORE = "Steps of a Pipeline before it are not covered: total_privacy tells about all steps."
+STEPS_BEFORE = "Earlier steps of a Pipeline are not covered: total_privacy covers all steps."
 
 
 Sections = tuple[tuple[str, tuple[str, ...]], ...]
@@ -105,10 +105,10 @@ def notebook(text: str) -> str:
 
 
 def neighbours(adjacency: str, unit: str) -> str:
-    """Return in what the data sets that are compared differ, after "data sets that"."""
+    """Return how neighbouring data sets differ, as the end of "data sets that ..."."""
     if adjacency == "add_remove":
         return f"differ by adding or removing {unit}"
-    return f"differ in {unit}, exchanged for another"
+    return f"differ by replacing {unit}"
 
 
 def prose(statement: PrivacyStatement) -> str:
@@ -124,15 +124,14 @@ def _promise(statement: PrivacyStatement) -> str:
     bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
     if not statement.private:
         return (
-            f"No privacy is promised for this release. The noise has the size that would give "
-            f"{bound} for data sets that {compared}."
+            f"This release is not private. Its noise has the size that would give {bound} for data "
+            f"sets that {compared}."
         )
     what = "evaluation" if statement.mechanism == "private_evaluation" else "fit"
     return (
-        f"What this {what} released is differentially private with {bound} for data sets that "
-        f"{compared}. {odds(statement.epsilon, statement.delta)} Anything computed from the "
-        f"release without the training data is as private. {_several(statement)} {ALONE} "
-        f"{STEPS_BEFORE}"
+        f"This {what} is differentially private with {bound} for data sets that {compared}. "
+        f"{odds(statement.epsilon, statement.delta)} Anything computed from the release alone is "
+        f"as private. {_several(statement)} {ALONE} {STEPS_BEFORE}"
     )
 
 
@@ -145,25 +144,22 @@ QUICK = ("gaussian", "pure", "zcdp", "distance")
 def _several(statement: PrivacyStatement) -> str:
     """What a person with several rows is promised."""
     if statement.unit == "person":
-        return "Whole persons are protected, however many rows they own."
-    asked = "privacy_.for_group(m) tells what holds for m rows of one person"
+        return "The unit is a person with all their rows, however many."
+    asked = "see privacy_.for_group(m) for m rows"
     if any(event.tag not in QUICK for event in statement.events):
-        return f"A person with several rows gets weaker protection; {asked}."
+        return f"A person with several rows gets weaker protection: {asked}."
     epsilon, _ = statement.for_group(SEVERAL)
-    return (
-        f"A person with several rows gets weaker protection, with {SEVERAL} of them epsilon = "
-        f"{epsilon:.3g}; {asked}."
-    )
+    return f"A person with {SEVERAL} rows is protected at epsilon = {epsilon:.3g}: {asked}."
 
 
 def odds(epsilon: float, delta: float) -> str:
-    """Say in one sentence what epsilon and delta mean."""
+    """Return one sentence on what epsilon and delta mean."""
     factor = f"e^{epsilon:g} = {math.exp(epsilon):.3g}" if epsilon < LARGEST else f"e^{epsilon:g}"
     rest = f", plus {delta:g}" if delta else ""
-    weak = " That is so much that it says little." if epsilon > MEANINGFUL else ""
+    weak = " That is a very weak guarantee." if epsilon > MEANINGFUL else ""
     return (
-        "Whatever is done with the release, the probabilities of any outcome on the two data sets "
-        f"differ by at most a factor {factor}{rest}.{weak}"
+        "The probability of any outcome differs between two such data sets by at most a factor "
+        f"{factor}{rest}.{weak}"
     )
 
 
@@ -194,8 +190,7 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
             f"training stops at a gradient of norm {inside.gradient_tol:.6g}, at most "
             f"{s.solver_radius:.6g} from the exact minimiser: sensitivity 2 x "
             f"{s.solver_radius:.6g}; rounding {s.rounding:.6g}; total {s.total:.6g}",
-            f"this is covered by {_law(noise)}, {drawn(noise, source)}; it spends the rest of "
-            "epsilon and delta",
+            f"covered by {_law(noise)}, {drawn(noise, source)}, with the rest of epsilon and delta",
         )
     factor = "" if s.relation_factor == 1 else "2 x "
     run = statement.descent
@@ -205,7 +200,7 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
             _descent(run, s, "persons" if statement.unit == "person" else "rows"),
             f"{_law(noise)}, {drawn(noise, source)}",
         )
-    of_person = ", the losses of a person with weights of 1 at most in all"
+    of_person = ", the losses of a person weighted to a total of at most 1"
     return (
         f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}"
         f"{of_person if statement.unit == 'person' else ''}",
@@ -221,19 +216,19 @@ def _repeated(statement: PrivacyStatement) -> str:
     times = len(statement.events) - len(statement.parts)
     if times <= 1:
         return ""
-    return f"; {times} releases like this, each minimiser regularised towards the release before"
+    return f"; {times} such releases, each regularised towards the one before"
 
 
 def _descent(run: Descent, s: Sensitivity, owners: str) -> str:
     """How far projected SGD moves."""
     which = {"last": "its last iterate", "uniform": "the mean of its iterates"}.get(
-        run.average, "the mean of its iterates weighted by their number"
+        run.average, "the weighted mean of its iterates"
     )
     return (
-        f"projected SGD, {run.n_epochs} passes in batches of {run.batch_size} over "
-        f"{run.n_samples} {owners}, radius {run.radius:.6g} ({run.projection}): {which} moves by "
-        f"at most {s.exact:.6g}; rounding errors 2 x {s.solver_radius:.6g}; grid "
-        f"{s.rounding:.6g}; total {s.total:.6g}"
+        f"projected SGD, {run.n_epochs} passes in batches of {run.batch_size} over {run.n_samples} "
+        f"{owners}, radius {run.radius:.6g} ({run.projection}): sensitivity of {which} "
+        f"{s.exact:.6g}; rounding errors 2 x {s.solver_radius:.6g}; grid {s.rounding:.6g}; total "
+        f"{s.total:.6g}"
     )
 
 
@@ -246,12 +241,12 @@ def _inside(inside: ObjectiveNoise, source: str, owner: str) -> tuple[str, ...]:
     )
     price = ""
     if inside.jacobian is not None and inside.sigma is not None:
-        price = f", of which {inside.jacobian:.6g} is for curvature and for several rows"
+        price = f", of which {inside.jacobian:.6g} is for curvature and several rows"
     elif inside.jacobian is not None:
         price = (
             f", of which the change of curvature costs {inside.jacobian:.6g}"
             if inside.jacobian
-            else ", nothing of it for the change of curvature"
+            else ", none of it for the change of curvature"
         )
     return (
         bounds,
@@ -271,7 +266,7 @@ def _loss(name: str, inside: ObjectiveNoise) -> str:
 def _regularization(inside: ObjectiveNoise) -> str:
     """Lambda, and what part of it was added for privacy."""
     extra = inside.extra_regularization
-    added = f" ({extra:.6g} of it for privacy)" if extra else ""
+    added = f" ({extra:.6g} of it added for privacy)" if extra else ""
     return f"{inside.regularization:.6g}{added}"
 
 
@@ -283,8 +278,8 @@ def _law(
     if noise.distribution == "gaussian":
         return f"Gaussian noise, sigma = {noise.sigma:.6g} on each of {numbers}"
     return (
-        f"noise with density ~ exp(-beta ||{name}||), beta = {noise.beta:.6g}, {name} all of "
-        f"{numbers}"
+        f"noise with density ~ exp(-beta ||{name}||), beta = {noise.beta:.6g}, on the vector "
+        f"{name} of {numbers}"
     )
 
 
@@ -321,7 +316,7 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
     # Runs that are alike, call after call, are described once.
     runs = Counter(parts)
     if len(runs) > 1:
-        head += f"; noisy sums for {_listed([part.name for part in runs])}, one after the other"
+        head += f"; noisy sums for {_listed([part.name for part in runs])}, in this order"
     shares = _shares(statement.events)
     lines = [head]
     for part, count in runs.items():
@@ -355,15 +350,15 @@ def _sums(part: ReleasePart, unit: str) -> str:
         return total
     if part.factor:
         return (
-            f"{part.n_steps} sums, one a period, each {total}; a {unit} is in that of its own "
-            "period and, with falling weights, in those after it"
+            f"{part.n_steps} sums, one per period, each {total}; a {unit} enters the sum of its "
+            "period and, with decreasing weight, those after it"
         )
     steps = "1 step" if part.n_steps == 1 else f"{part.n_steps} steps"
     if part.sampling_rate == 1.0:
         return f"{steps} over all rows, each {total}"
     return (
-        f"{steps}, each on a fresh sample that every {unit} joins with probability "
-        f"{part.sampling_rate:.6g}, independently of all others: {total}"
+        f"{steps}, each on a fresh Poisson sample at rate {part.sampling_rate:.6g} per {unit}: "
+        f"{total}"
     )
 
 
@@ -374,17 +369,17 @@ def _bound(part: ReleasePart, unit: str) -> str:
         bound += f", {part.contribution:.6g} with rounding"
     if part.relation_factor != 1.0:
         moved = part.relation_factor * part.contribution
-        bound += f", so exchanging one moves the sum by at most {moved:.6g}"
+        bound += f", so replacing one moves the sum by at most {moved:.6g}"
     return bound
 
 
 def _last_iterate(part: ReleasePart, last: LastIterate) -> str:
     """Why the steps count for less than their number."""
     return (
-        f"only the last iterate is released: a step of size {last.learning_rate:.6g} brings any "
-        f"two points closer by the factor {last.contraction:.6g} (strong convexity "
-        f"{last.regularization:.6g}, smoothness {last.smoothness:.6g} for up to "
-        f"{last.max_records} rows of norm {last.row_norm:.6g}), so {part.n_steps} steps count as "
+        f"only the last iterate is released: a step of size {last.learning_rate:.6g} contracts "
+        f"distances by a factor {last.contraction:.6g} (strong convexity "
+        f"{last.regularization:.6g}, smoothness {last.smoothness:.6g} for up to {last.max_records} "
+        f"rows of norm {last.row_norm:.6g}), so {part.n_steps} steps count as "
         f"{last.effective_steps:.6g}"
     )
 
@@ -396,7 +391,7 @@ def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
     squares = [event.mu**2 for event in events if isinstance(event, GaussianEvent)]
     if len(squares) == len(events):
         return [
-            f"; {100.0 * square / sum(squares):.3g}% of the budget, in mu^2" for square in squares
+            f"; {100.0 * square / sum(squares):.3g}% of the budget in mu^2" for square in squares
         ]
     of_sum = " of the sum" if all(isinstance(event, PureEvent) for event in events) else ""
     return [
@@ -430,36 +425,36 @@ NAMES = {"dp_helmet": "DP-Helmet, blind averaging", "fed_dpdr": "FedDPDR-DPML"}
 def federated_prose(statement: FederatedStatement) -> str:
     """Return the statement for people, wrapped for a terminal."""
     middle = (
-        ("Who is trusted with what", _trust(statement)),
+        ("Trust", _trust(statement)),
         ("How it follows", _secure_sum_derivation(statement)),
     )
-    title, proof = "Privacy of training across parties", (f"Proof: {statement.theorem}", CHECK)
+    title, proof = "Privacy statement of federated training", (f"Proof: {statement.theorem}", CHECK)
     return page(title, statement, _federated_promise(statement), middle, proof)
 
 
 def _federated_promise(statement: FederatedStatement) -> str:
     """Return the guarantee in a few sentences."""
     what = {
-        "row": "one row of one party's data, exchanged for another",
+        "row": "by replacing one row of one party",
         "person": (
-            f"the rows of one person, at most {statement.group_size}, exchanged for others, "
-            "whichever parties they belong to"
+            f"by replacing the rows of one person, at most {statement.group_size} in all parties "
+            "together"
         ),
-        "party": "all rows of one party, exchanged for as many others",
+        "party": "by replacing all rows of one party by as many others",
     }[statement.unit]
     bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
     if not statement.private:
         return (
-            "No privacy is promised for this training. The noise has the size that would give "
-            f"{bound} for data sets that differ in {what}."
+            f"This training is not private. Its noise has the size that would give {bound} for "
+            f"data sets that differ {what}."
         )
     kind = "computationally differentially private"
     if statement.trust == "trusted_curator":
         kind = "differentially private"
     return (
-        f"The model, and everything that was opened on the way to it, is {kind} with {bound} for "
-        f"data sets that differ in {what}. {odds(statement.epsilon, statement.delta)} Anything "
-        "computed from the model without the training data is as private."
+        f"The model and all sums opened on the way to it are {kind} with {bound} for data sets "
+        f"that differ {what}. {odds(statement.epsilon, statement.delta)} Anything computed from "
+        "the model alone is as private."
     )
 
 
@@ -467,30 +462,28 @@ def _trust(statement: FederatedStatement) -> tuple[str, ...]:
     """Who may do what without harm, and what is left when that goes wrong."""
     bad = statement.min_survivors - statement.honest_survivors
     lines: tuple[str, ...] = (
-        f"{_parties(statement.n_users)} take part. Up to {bad} of them may tell others all that "
-        "they know, their own noise included",
+        f"{_parties(statement.n_users)} take part; up to {bad} of them may collude and share all "
+        "they know, including their own noise",
     )
     if not statement.rounds:
         return (
             *lines,
-            "every party adds by itself all the noise that the promise rests on: it holds whatever "
-            "others do, and whoever sees what the party sent",
+            "each party adds all the noise that the guarantee needs: it holds whatever others do "
+            "and whoever sees the message",
         )
     lost = statement.n_users - statement.min_survivors
     lines += (
-        f"{f'up to {_parties(lost)}' if lost else 'nobody'} may drop out; with fewer than "
-        f"{statement.min_survivors} left no sum is opened. The promise counts the noise of "
-        f"{_parties(statement.honest_survivors)} alone, of honest ones that are in every opened "
-        "sum whoever drops out",
+        f"{(f'up to {_parties(lost)}' if lost else 'nobody')} may drop out; with fewer than "
+        f"{statement.min_survivors} left no sum is opened. The guarantee counts only the noise of "
+        f"{_parties(statement.honest_survivors)}, the honest ones in every opened sum",
     )
     if statement.trust == "secure_sum":
         lines += (
-            "nobody sees what a single party sends: masks hide it, and it takes "
-            f"{statement.threshold} parties to open the sum. The server is not trusted with data; "
-            "it is trusted to follow the protocol",
+            f"masks hide what each party sends, and opening a sum takes {statement.threshold} "
+            "parties. The server is not trusted with data, but is trusted to follow the protocol",
         )
     else:
-        lines += ("whoever adds up sees what every single party sends, and is trusted with it",)
+        lines += ("the aggregator sees what each party sends and is trusted with it",)
     return (*lines, _without_sum(statement))
 
 
@@ -503,11 +496,11 @@ def _without_sum(statement: FederatedStatement) -> str:
     """What is left of the promise for somebody who sees single contributions."""
     if statement.local_epsilon is None:
         return (
-            "if the sum fails to hide them, what single parties sent is hardly protected: by their "
-            "own noise alone epsilon would be above 200"
+            "if the secure sum fails, a party is hardly protected: its own noise alone gives "
+            "epsilon above 200"
         )
     return (
-        "if the sum fails to hide them, each party is protected by its own noise alone: epsilon = "
+        "if the secure sum fails, a party's own noise protects it: epsilon = "
         f"{statement.local_epsilon:.6g} at the same delta"
     )
 
@@ -519,14 +512,14 @@ def _secure_sum_derivation(statement: FederatedStatement) -> tuple[str, ...]:
     if s is not None:
         weight = "its number of rows" if statement.weighting == "records" else "one"
         lines += (
-            f"every party's model counts with {weight}; rows clipped to norm {s.data_norm:g}; one "
+            f"weight of each party's model: {weight}; rows clipped to norm {s.data_norm:g}; one "
             f"row moves it by at most 2 x {s.C:.6g} x {s.lipschitz:.6g} x {s.row_norm:.6g} = "
             f"{s.exact:.6g}; solver error 2 x {s.solver_radius:.6g}",
         )
     lines += tuple(line for part in statement.rounds for line in _of_round(part, statement))
     if statement.local_events:
         kinds = ", ".join(event.tag for event in statement.local_events)
-        lines += (f"noise that every party adds for itself before anything is sent: {kinds}",)
+        lines += (f"noise that each party adds before it sends anything: {kinds}",)
     return lines
 
 
@@ -534,7 +527,7 @@ def _of_round(part: SecureRound, statement: FederatedStatement) -> tuple[str, ..
     """How the noise of one sum follows."""
     source = statement.random_source.replace("_", " ")
     assumed = (
-        f", assumed advantage against the cryptography {part.computational:.3g}"
+        f", assumed advantage of an attacker on the cryptography {part.computational:.3g}"
         if part.computational
         else ""
     )
@@ -542,9 +535,9 @@ def _of_round(part: SecureRound, statement: FederatedStatement) -> tuple[str, ..
         f"{part.what}, summed over parties ({part.size} numbers): neighbours differ by at most "
         f"{part.exact:.6g}, rounding to the grid of {part.grid:.6g} adds {part.rounding:.6g}; "
         f"total {part.total:.6g}",
-        f"every party adds discrete Gaussian noise of {part.sigma_steps} steps from the {source}; "
-        f"{part.honest_survivors} of these noises count, as Gaussian noise with sigma = "
+        f"each party adds discrete Gaussian noise of {part.sigma_steps} steps from the {source}; "
+        f"{part.honest_survivors} of these count, together Gaussian noise with sigma = "
         f"{part.sigma:.6g}",
-        "what is added to delta, times 1 + e^epsilon: noise on a grid instead of real numbers "
-        f"{part.discreteness:.3g}, numbers too large to be encoded {part.overflow:.3g}{assumed}",
+        f"added to delta, times 1 + e^epsilon: discrete noise {part.discreteness:.3g}, overflow of "
+        f"the encoding {part.overflow:.3g}{assumed}",
     )

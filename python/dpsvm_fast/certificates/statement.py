@@ -89,7 +89,7 @@ Unseen = Annotated[str, Options("floating_point", "precision", "max_iter")]
 
 @dataclass(frozen=True, kw_only=True)
 class Occasion(Record):
-    """Facts about a fit on which its promise rests, and which no number in it tells.
+    """Facts about a fit that its guarantee needs and that no number shows.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class Occasion(Record):
     cluster: Annotated[str, Pattern("^[a-z0-9+_-]{1,20}$")] | None = None
 
     def joined(self, before: Occasion) -> Occasion:
-        """Return what two fits on the same records rest on together."""
+        """Return the facts of two fits on the same records together."""
         names = ("assumed", "functions", "periods", "learned", "uncovered")
         both = {name: (*getattr(before, name), *getattr(self, name)) for name in names}
         labels = "read" if "read" in (before.labels, self.labels) else self.labels
@@ -139,10 +139,10 @@ class Occasion(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Statement(Record):
-    """Privacy statement of a release. Print it for prose; ``to_json`` gives the certificate."""
+    """Privacy statement of a release. Print it as text; ``to_json`` is the certificate."""
 
     tag_field: ClassVar[str] = "format"
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
     DERIVED: ClassVar[tuple[str, ...]] = ("private",)
 
     epsilon: Epsilon
@@ -178,12 +178,12 @@ class Statement(Record):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the guarantee does not cover."""
+        """Sentences on what the guarantee does not cover."""
         return tuple(words.CAVEATS[name] for name in self.uncovered)
 
     @property
     def private(self) -> bool:
-        """Whether the guarantee holds: there is no reason against it."""
+        """Whether the guarantee holds, that is, whether no reason is against it."""
         return not self.not_private_reasons
 
     def _repr_html_(self) -> str:
@@ -193,7 +193,7 @@ class Statement(Record):
     def for_group(
         self, size: int, *, delta: float | None = None, epsilon: float | None = None
     ) -> tuple[float, float]:
-        """Return the epsilon and delta of a person who owns several of what is protected.
+        """Return the epsilon and delta of a person who owns several units.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class Statement(Record):
         [14.42927, 1e-05]
         """
         if epsilon is not None and delta is not None:
-            raise InvalidParameterError("epsilon: expected one of delta and epsilon alone")
+            raise InvalidParameterError("epsilon: expected exactly one of epsilon and delta")
         # Certificates are read and verified without the accountant; whoever asks for a price has
         # it loaded.
         price = import_module(ACCOUNTANT)
@@ -270,7 +270,7 @@ class Statement(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseStatement(Statement):
-    """Base of what one fit, or one search, promises about all that it released."""
+    """Base of the statements of one fit and of one search."""
 
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("private", "protected", "assumed_public", "caveats", "not_private_reasons"),
@@ -282,12 +282,12 @@ class ReleaseStatement(Statement):
 
     @property
     def protected(self) -> str:
-        """What the data sets that are compared differ in."""
+        """Unit by which neighbouring data sets differ, as text."""
         return words.PROTECTED[self.unit]
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
-        """On what the promise rests, and what must not come from the data."""
+        """What the guarantee assumes to be public or chosen without the data."""
         facts = self.occasion
         names = f" ({', '.join(facts.parameters)})" if facts.parameters else ""
         counted = self.adjacency == "replace_one"
@@ -309,7 +309,7 @@ class ReleaseStatement(Statement):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the guarantee does not cover."""
+        """Sentences on what the guarantee does not cover."""
         protocol = self.occasion.cluster
         return tuple(words.CAVEATS[name].format(protocol=protocol) for name in self.uncovered)
 
@@ -333,7 +333,7 @@ class ReleaseStatement(Statement):
         )
 
     def in_private(self: Own) -> Own:
-        """Return what would be promised without the reasons why it is not."""
+        """Return the statement without the reasons why it is not private."""
         labels = self.occasion.labels and "given"
         occasion = replace(self.occasion, labels=labels, learned=())
         return replace(self, occasion=occasion, random_source="operating_system")
@@ -350,7 +350,7 @@ class ReleaseStatement(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement(ReleaseStatement):
-    """Privacy statement of one fit. Print it for prose; ``to_json`` gives the certificate.
+    """Privacy statement of one fit. Print it as text; ``to_json`` is the certificate.
 
     Parameters
     ----------
@@ -405,11 +405,11 @@ class PrivacyStatement(ReleaseStatement):
     reserved: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
 
     def check(self) -> None:
-        """Refuse half a noise, no noise, and what is hidden that belongs beside the numbers."""
+        """Refuse inconsistent fields."""
         if (self.sensitivity is None) != (self.noise is None):
-            raise InvalidParameterError("noise: expected one beside a sensitivity alone")
+            raise InvalidParameterError("noise: expected if and only if there is a sensitivity")
         if self.noise is None and (self.objective is not None or self.descent is not None):
-            raise InvalidParameterError("noise: expected one beside objective or descent")
+            raise InvalidParameterError("noise: required with objective or descent")
         exact = 1.0 if self.sensitivity is None else self.sensitivity.exact
         if exact == 0.0 and self.objective is None:
             raise InvalidParameterError("exact: got 0.0, expected a number > 0 without objective")
@@ -421,8 +421,7 @@ class PrivacyStatement(ReleaseStatement):
         of_rows = self.objective is not None and self.objective.jacobian is None
         if self.unit == "person" and (of_rows or any(part.last_iterate for part in self.parts)):
             raise InvalidParameterError(
-                "unit: expected 'row' with noise in the objective for single rows, or with a last "
-                "iterate: these are bounds of one row's influence"
+                "unit: expected 'row' with these releases, whose sensitivity is that of one row"
             )
         for part in (*self.parts, *self.reserved):
             what = words.summed(part.name, self.adjacency, self.mechanism)
@@ -430,11 +429,11 @@ class PrivacyStatement(ReleaseStatement):
                 raise InvalidParameterError.of("what", got=part.what, accepted=repr(what))
         labelled = self.loss != "none" or self.occasion.parameter == "model"
         if labelled != (self.occasion.labels is not None):
-            raise InvalidParameterError("labels: expected where they are from, beside a loss alone")
+            raise InvalidParameterError("labels: expected if and only if there is a loss")
 
     @property
     def events(self) -> Events:
-        """Events for a ledger: of sums, objective, weights, and what is reserved."""
+        """Events for a ledger: of the sums, the objective, the weights and the reserve."""
         found = tuple(part.event(self.adjacency) for part in self.parts)
         if self.objective is not None:
             found += (self.objective.event(self.adjacency),)
@@ -444,13 +443,13 @@ class PrivacyStatement(ReleaseStatement):
 
     @property
     def protected(self) -> str:
-        """What the data sets that are compared differ in."""
+        """Unit by which neighbouring data sets differ, as text."""
         evaluated = self.mechanism == "private_evaluation" and self.unit == "row"
         return words.PROTECTED["evaluated row" if evaluated else self.unit]
 
     @property
     def theorem(self) -> str:
-        """Citation and proof page of what the numbers describe; for people."""
+        """Citation and proof page of the guarantee."""
         return words.theorem_of(self)
 
     def _follows(self) -> tuple[str, ...]:
@@ -488,7 +487,7 @@ Rows = Annotated[int, Range(1, MOST_NUMBERS), ROW]
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedStatement(Statement):
-    """Privacy statement of federated training. Print it; ``to_json`` gives the certificate.
+    """Privacy statement of federated training. Print it; ``to_json`` is the certificate.
 
     Parameters
     ----------
@@ -584,18 +583,22 @@ class FederatedStatement(Statement):
     adjacency: Annotated[str, Options(ADJACENCY)] = ADJACENCY
 
     def check(self) -> None:
-        """Refuse fields that do not go together, and what is hidden that belongs beside them."""
+        """Refuse inconsistent fields."""
         if (self.threshold is None) != (self.trust == "trusted_curator"):
-            raise InvalidParameterError("threshold: expected a number for 'secure_sum' alone")
+            raise InvalidParameterError("threshold: expected if and only if trust is 'secure_sum'")
         if (self.unit == "person") != (self.group_size > 1):
-            raise InvalidParameterError("group_size: expected more than 1 for 'person' alone")
+            raise InvalidParameterError(
+                "group_size: expected more than 1 if and only if unit is 'person'"
+            )
         if self.local_epsilon is not None and not self.rounds:
             raise InvalidParameterError("local_epsilon: expected None without rounds")
         summed = [part.name for part in self.rounds]
         if ("model" in summed) != (self.sensitivity is not None):
-            raise InvalidParameterError("sensitivity: expected one beside a round 'model' alone")
+            raise InvalidParameterError(
+                "sensitivity: expected if and only if there is a round 'model'"
+            )
         if (self.n_scores is None) != (self.sensitivity is None):
-            raise InvalidParameterError("n_scores: expected a number beside a sensitivity alone")
+            raise InvalidParameterError("n_scores: expected if and only if there is a sensitivity")
         if not self.events:
             raise InvalidParameterError("rounds: expected at least one, or local_events")
         # Also that both can be made of the numbers.
@@ -607,7 +610,7 @@ class FederatedStatement(Statement):
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
-        """On what the promise rests, and what must not come from the data."""
+        """What the guarantee assumes to be public or chosen without the data."""
         return words.AGREED
 
     @property
@@ -627,7 +630,7 @@ class FederatedStatement(Statement):
         return (*self.reasons, *(words.SEED_REASON,) * (self.random_source == "seed"))
 
     def in_private(self) -> FederatedStatement:
-        """Return what would be promised without the reasons why it is not."""
+        """Return the statement without the reasons why it is not private."""
         return replace(self, reasons=(), random_source="operating_system")
 
     @property
@@ -638,12 +641,12 @@ class FederatedStatement(Statement):
 
     @property
     def sent_events(self) -> tuple[PrivacyEvent, ...]:
-        """Events of one party's messages, for an observer from whom no sum hides them."""
+        """Events of the messages of one party, if no secure sum hides them."""
         return (*(part.local_event for part in self.rounds), *self.local_events)
 
     @property
     def protected(self) -> str:
-        """The unit of privacy, in the words of the other statements."""
+        """Unit of privacy, as text."""
         return {
             "row": words.PROTECTED["row"],
             "person": f"one person with at most {self.group_size} rows",
@@ -652,7 +655,7 @@ class FederatedStatement(Statement):
 
     @property
     def theorem(self) -> str:
-        """Citation and proof page of what the sums describe; for people."""
+        """Citation and proof page of the guarantee."""
         return words.federated_theorem_of(self)
 
     def __str__(self) -> str:
@@ -679,7 +682,7 @@ NOISY_SCORES = ("discrete_laplace", "gaussian_on_grid")
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionNoise(Record):
-    r"""The randomness between the scores of the candidates and the choice among them.
+    r"""Randomness of the choice among scored candidates.
 
     Parameters
     ----------
@@ -704,10 +707,10 @@ class SelectionNoise(Record):
     sigma: Annotated[Positive, SCORE] | None = None
 
     def check(self) -> None:
-        """Refuse a scale that is not that of the mechanism."""
+        """Refuse a scale of another mechanism."""
         if (self.rate is None, self.sigma is None) != (self.gaussian, not self.gaussian):
             name = "sigma" if self.gaussian else "rate"
-            raise InvalidParameterError(f"{name}: expected it alone with {self.mechanism!r}")
+            raise InvalidParameterError(f"{name}: expected only with {self.mechanism!r}")
 
     @property
     def gaussian(self) -> bool:
@@ -739,7 +742,7 @@ class SelectionNoise(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping(Record):
-    """Law of the number of runs, which nobody is told.
+    """Distribution of the number of runs, which stays secret.
 
     Parameters
     ----------
@@ -755,7 +758,7 @@ class Stopping(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionStatement(ReleaseStatement):
-    r"""What a search promises, choice and released model together; ``verify`` recomputes it.
+    r"""Privacy statement of a search: the choice and the released model together.
 
     Parameters
     ----------
@@ -802,10 +805,12 @@ class SelectionStatement(ReleaseStatement):
     refit: Events
 
     def check(self) -> None:
-        """Refuse a choice that is not of this strategy, or over another number of candidates."""
+        """Refuse inconsistent fields."""
         partition = self.strategy == "partition"
         if partition != (self.stopping is None):
-            raise InvalidParameterError("stopping: expected one with 'random_stopping' alone")
+            raise InvalidParameterError(
+                "stopping: expected if and only if strategy is 'random_stopping'"
+            )
         check_option("selection", self.selection.mechanism, CHOICES if partition else NOISY_SCORES)
         if len(self.branches) != len(self.candidates):
             raise InvalidParameterError(
@@ -831,7 +836,7 @@ class SelectionStatement(ReleaseStatement):
     def __str__(self) -> str:
         middle = (("How it follows", self._derivation()), ("Candidates", self.candidates))
         proof = (f"Proof: {SELECTION_PROOF}",)
-        return page("Privacy of a search over parameters", self, self._promise(), middle, proof)
+        return page("Privacy statement of a parameter search", self, self._promise(), middle, proof)
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
@@ -839,30 +844,27 @@ class SelectionStatement(ReleaseStatement):
         bound = f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {compared}"
         if self.private:
             return (
-                "The chosen parameters and the released model together, and with them the whole "
-                f"search, are differentially private with {bound}. {STEPS_BEFORE}"
+                "The search, that is the chosen parameters and the released model together, is "
+                f"differentially private with {bound}. {STEPS_BEFORE}"
             )
-        return (
-            "No privacy is promised for the search. Its noise has the size that would give "
-            f"{bound}."
-        )
+        return f"This search is not private. Its noise has the size that would give {bound}."
 
     def _derivation(self) -> tuple[str, ...]:
         """How the search spends."""
         n, owner = len(self.candidates), "person" if self.unit == "person" else "record"
         if self.stopping is None:
             how = (
-                f"every {owner} is in one of {n + 1} parts, chosen without looking at it: one for "
-                f"each of {n} candidates and one to choose by. It pays for its own part, so the "
-                "search costs the most expensive part, not the sum"
+                f"each {owner} is in one of {n + 1} parts, drawn at random: one for each of {n} "
+                "candidates and one to choose by. It pays for its own part only, so the search "
+                "costs the most expensive part, not the sum"
             )
         else:
             how = (
-                f"a random number of runs, {self.stopping.law} with mean {self.stopping.mean:g} "
-                f"and never told, each with one of {n} candidates drawn at random; the run with "
-                "the best noisy score is released"
+                f"a secret random number of runs, {self.stopping.law} with mean "
+                f"{self.stopping.mean:g}, each with one of {n} candidates drawn at random; the run "
+                "with the best noisy score is released"
             )
-        again = "the winner is fitted again on all records, and paid for once more"
+        again = "the winner is fitted again on all records, at its own cost"
         return (how, str(self.selection), *((again,) if self.refit else ()))
 
 
@@ -888,7 +890,7 @@ def selection_events(
 # What several releases on the same private rows promise together.
 
 
-LEARNED_STEP = "was fitted on the rows without privacy; what it learned may repeat them"
+LEARNED_STEP = "was fitted on the rows without privacy and may reveal them"
 
 PIPELINE = "dpsvm_fast.pipeline_certificate"
 
@@ -917,15 +919,17 @@ class PipelineStep(Record):
     learned: bool = False
 
     def check(self) -> None:
-        """Refuse a promise of what was learned otherwise."""
+        """Refuse a statement of a step that learned without privacy."""
         if self.learned and self.statement is not None:
-            raise InvalidParameterError("learned: expected False beside a statement")
+            raise InvalidParameterError(
+                "learned: a step with a statement cannot have learned without privacy"
+            )
 
     def __str__(self) -> str:
         if self.learned:
             spent = "learned from the rows without privacy"
         elif self.statement is None:
-            spent = "learns nothing from the rows, spends nothing"
+            spent = "learns nothing from the rows, costs nothing"
         else:
             spent = f"epsilon = {self.statement.epsilon:g}, delta = {self.statement.delta:g} alone"
         return f"{self.title}: {spent}"
@@ -972,32 +976,32 @@ class PipelineStatement(Statement):
     functions: Annotated[tuple[StepTitle, ...], LeftOut()] = ()
 
     def check(self) -> None:
-        """Refuse promises of steps that do not go together."""
+        """Refuse statements that cannot be composed."""
         if not self.statements:
-            raise InvalidParameterError("steps: expected one with a statement")
+            raise InvalidParameterError("steps: at least one step needs a statement")
         for step in self.steps:
             if step.statement is not None and step.statement.adjacency != self.adjacency:
                 raise InvalidParameterError(
                     f"steps: {step.title} has adjacency {step.statement.adjacency!r}, expected "
-                    f"{self.adjacency!r} of every step; promises of different relations do not "
+                    f"{self.adjacency!r} in all steps; guarantees of different relations do not "
                     "compose"
                 )
         if len({(s.unit, getattr(s, "group_size", 1)) for s in self.statements}) > 1:
-            raise InvalidParameterError("steps: expected one unit of privacy for all of them")
+            raise InvalidParameterError("steps: all steps need the same unit of privacy")
 
     @property
     def unit(self) -> str:
-        """What neighbouring data sets differ in: that of every step."""
+        """Unit by which neighbouring data sets differ, the same in every step."""
         return self.statements[0].unit
 
     @property
     def protected(self) -> str:
-        """What the data sets that are compared differ in."""
+        """Unit by which neighbouring data sets differ, as text."""
         return self.statements[0].protected
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """The promises of the steps that made one."""
+        """Statements of the steps that have one."""
         return tuple(step.statement for step in self.steps if step.statement is not None)
 
     @property
@@ -1007,13 +1011,13 @@ class PipelineStatement(Statement):
 
     @property
     def not_private_reasons(self) -> tuple[str, ...]:
-        """Reasons why the whole is not private; empty if it is."""
+        """Reasons why the pipeline is not private; empty if it is."""
         reasons = [f"{step.title} {LEARNED_STEP}" for step in self.steps if step.learned]
         return (*reasons, *self._of_steps("not_private_reasons"))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """On what the composition rests, beside what the steps rest on."""
+        """Assumptions of the composition, beyond those of the steps."""
         return (
             words.SAME_ROWS,
             words.STEPS_PUBLIC,
@@ -1022,7 +1026,7 @@ class PipelineStatement(Statement):
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
-        """On what the promise rests and what must not come from the data."""
+        """What the guarantee assumes to be public or chosen without the data."""
         return (*self.assumptions, *self._of_steps("assumed_public"))
 
     @property
@@ -1032,7 +1036,7 @@ class PipelineStatement(Statement):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What the guarantee does not cover."""
+        """Sentences on what the guarantee does not cover."""
         return tuple(dict.fromkeys(text for s in self.statements for text in s.caveats))
 
     def _of_steps(self, field: str) -> tuple[str, ...]:
@@ -1056,7 +1060,7 @@ class PipelineStatement(Statement):
     def __str__(self) -> str:
         middle = (("Steps", tuple(map(str, self.steps))),)
         proof = (f"Proof: {PIPELINE_PROOF}", CHECK)
-        return page("Privacy of a pipeline", self, self._promise(), middle, proof)
+        return page("Privacy statement of a pipeline", self, self._promise(), middle, proof)
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
@@ -1066,8 +1070,8 @@ class PipelineStatement(Statement):
             together = f"All fitted steps together are differentially private with {bound}."
             return f"{together} {odds(self.epsilon, self.delta)} {ALONE}"
         return (
-            "No privacy is promised for the whole. The noise of its private steps has the size "
-            f"that would give {bound}."
+            "This pipeline is not private. The noise of its private steps has the size that would "
+            f"give {bound}."
         )
 
 
@@ -1075,7 +1079,7 @@ class PipelineStatement(Statement):
 
 
 def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statement:
-    """Read a certificate of any kind as the statement that it was written from.
+    """Read a certificate of any kind as the statement that wrote it.
 
     Parameters
     ----------
@@ -1133,7 +1137,7 @@ HEX_DIGEST = Pattern("^[0-9a-f]{64}$")
 
 @dataclass(frozen=True, kw_only=True)
 class BoundCertificate(Record):
-    """A certificate with the digest of the saved model that it is about, signed with a key if any.
+    """A certificate bound to a saved model by its digest, optionally signed.
 
     Parameters
     ----------
@@ -1157,20 +1161,20 @@ class BoundCertificate(Record):
 
 
 def canonical(contents: Mapping[str, Any]) -> bytes:
-    """Return what is digested and signed: the same bytes however a file is laid out."""
+    """Return the bytes that are digested and signed, whatever the layout of the file."""
     text = json.dumps(contents, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.encode("ascii")
 
 
 def digest_of(model: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a model's class, parameters, numbers and certificate."""
+    """Return the SHA-256 of the class, parameters, numbers and certificate of a model."""
     return hashlib.sha256(canonical(model)).hexdigest()
 
 
 def bound_certificate(
     certificate: Mapping[str, Any], document: Mapping[str, Any], key: bytes | None = None
 ) -> dict[str, Any]:
-    """Return a certificate together with the digest of a saved model, signed where there is a key.
+    """Return a certificate with the digest of a saved model, signed if there is a key.
 
     Parameters
     ----------
@@ -1190,7 +1194,7 @@ def bound_certificate(
 
 
 def signature_of(record: Mapping[str, Any], key: bytes) -> str:
-    """Return the HMAC-SHA256 of everything but the signature, hexadecimal."""
+    """Return the HMAC-SHA256 of everything but the signature, in hexadecimal."""
     return hmac.new(key, canonical(record), hashlib.sha256).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""The words of certificates: sentences for people, each of which follows from facts and numbers.
+"""Words of certificates: sentences that follow from facts and numbers.
 
 They are written beside the facts, and compared with them when a certificate is read.
 """
@@ -26,83 +26,82 @@ LOSSES = (
 )
 
 FLOATING_POINT_CAVEAT = (
-    "The noise is drawn and added in floating-point arithmetic. The proof is about real numbers; "
-    "the lowest bits of the released numbers may tell more than epsilon and delta say."
+    "The noise is drawn and added in floating-point arithmetic. The proof is about real numbers, "
+    "so the lowest bits of the released numbers may leak more than epsilon and delta allow."
 )
 
 RUNNING_TIME_CAVEAT = (
-    "How long the training took depends on the data and is not covered. Do not let others time it."
+    "Training time depends on the data and is not covered. Do not let others measure it."
 )
 
 PRECISION_CAVEAT = (
-    "Training can end with CertificationError where double precision cannot certify the minimum. "
-    "Whether it did depends on the data and is not covered by epsilon and delta. Extreme settings "
-    "make it likely, such as a tiny smoothing with a huge C."
+    "Training raises CertificationError if double precision cannot certify the minimum. Whether it "
+    "does depends on the data and is not covered. Extreme settings make it likely, such as a tiny "
+    "smoothing with a huge C."
 )
 
 MAX_ITER_CAVEAT = (
-    "max_iter was set: whether training ended with CertificationError depends on the data, and "
-    "that event is not covered by epsilon and delta."
+    "max_iter was set, so training can raise CertificationError. Whether it does depends on the "
+    "data and is not covered."
 )
 
 MAX_SAMPLES_CAVEAT = (
-    "Training refuses more rows than max_samples. Whether it did depends on the data and is not "
-    "covered by epsilon and delta."
+    "Training refuses more rows than max_samples. Whether it does depends on the data and is not "
+    "covered."
 )
 
 CLUSTER_CAVEAT = (
-    "The rows were summed by a Dask cluster ({protocol}). Its machines, and whoever can read what "
-    "they send each other, are trusted like the owner of the data: sums without noise, and the key "
-    "from which batches are drawn, travel between them. Use TLS."
+    "A Dask cluster ({protocol}) summed the rows. Sums without noise, and the key that draws the "
+    "batches, travel between its machines. The machines, and anyone who can read their traffic, "
+    "are trusted like the owner of the data. Use TLS."
 )
 
 RUNS_CAVEAT = (
-    "How long the search took tells about how many runs it made, which the promise needs to be "
-    "secret, and how long each took depends on the data. Do not let others time it."
+    "The time of a search reveals roughly how many runs it made, which must stay secret, and the "
+    "time of each run depends on the data. Do not let others measure it."
 )
 
 PARTS_CAVEAT = (
-    "A search ends with an error when the rows are too few for its parts, or, with a probability "
-    "below 1e-17, when a part is empty. That it did tells about the number of rows and is not "
+    "A search raises an error if there are too few rows for its parts or, with probability below "
+    "1e-17, if a part is empty. The error reveals something about the number of rows and is not "
     "covered."
 )
 
 PASSIVE_CAVEAT = (
-    "The server and the parties that work with it are assumed to follow the protocol, however much "
-    "they look at. A server that deviates from it, for example one that tells parties of different "
-    "survivors or sends forged public keys, is not covered."
+    "The server and the parties that collude with it are assumed to follow the protocol, whatever "
+    "they look at. A server that deviates is not covered, for example one that names different "
+    "survivors to different parties or forges public keys."
 )
 
 HONEST_CAVEAT = (
-    "A party counts as honest if it neither reveals nor uses its own noise. A party that looks at "
-    "the model and knows its own noise sees the model with one noise less: it has to be counted "
-    "among those that work with the server."
+    "An honest party neither reveals nor uses its own noise. A party that knows its own noise can "
+    "subtract it from the model, so it must be counted among those that collude with the server."
 )
 
 COMPUTATIONAL_CAVEAT = (
-    "The privacy is computational: it holds for observers who cannot break the key agreement, the "
-    "encryption and the masks of the secure sum. Their assumed advantage is part of delta. Whoever "
-    "records the messages and breaks them later has the single parties' noisy models."
+    "The privacy is computational: it holds against observers who cannot break the key agreement, "
+    "the encryption and the masks of the secure sum. Their assumed advantage is part of delta. "
+    "Anyone who records the messages and breaks them later gets the noisy model of each party."
 )
 
 TRUSTED_CAVEAT = (
-    "Whoever adds up sees the noisy contribution of every single party and is trusted not to look "
-    "at them or pass them on. The stated epsilon and delta are about the sum alone."
+    "The aggregator sees the noisy contribution of each party and is trusted not to use it or pass "
+    "it on. Epsilon and delta are for the sum alone."
 )
 
 ABORT_CAVEAT = (
-    "Which parties took part, dropped out or refused, and when, is not covered: a party that fails "
-    "because of what is in its data tells that by failing."
+    "Which parties took part, dropped out or refused, and when, is not covered. A party that fails "
+    "because of its data reveals that by failing."
 )
 
 TIME_CAVEAT = (
-    "How long a party computes depends on its data and is not covered: others see when its "
-    "messages arrive."
+    "A party's computing time depends on its data and is not covered: others see when its messages "
+    "arrive."
 )
 
 SIZES_CAVEAT = (
-    "How many rows a party has counts as public: data sets of the same sizes are compared. The "
-    "number is not hidden by noise."
+    "The number of rows of each party is public: only data sets of the same sizes are compared, "
+    "and no noise hides the number."
 )
 
 # By the names that certificates and policies have for them.
@@ -124,29 +123,26 @@ CAVEATS = {
     "sizes_of_parties": SIZES_CAVEAT,
 }
 
-SEED_REASON = "the noise was drawn from a seed, so whoever knows the seed can subtract it"
+SEED_REASON = "the noise was drawn from a seed, so anyone who knows the seed can subtract it"
 
-LEARNED_REASON = (
-    "learned from the rows without privacy before them; what it learned may repeat them"
-)
+LEARNED_REASON = "an earlier step learned from the rows without privacy, and may reveal them"
 
-CLASSES_REASON = "the list of classes was read from the labels, so a rare class may reveal a row"
+CLASSES_REASON = "the label set was read from the labels, so a rare class may reveal a row"
 
 PARAMETERS = "{parameter} and every other parameter{names}"
 
-FEATURES = "the number and names of the features, and whether the rows came dense or sparse"
+FEATURES = "the number and names of the features, and whether the rows were dense or sparse"
 
 ROWS, PERSONS = "the number of rows", "the number of persons"
 
 PERIODS = (
-    "the one period that each row belongs to; the rows are all of {periods}, whose rows alone the "
-    "ledger was charged for"
+    "the period of each row; all rows are of {periods}, and the ledger was charged for these alone"
 )
-SAME_PERIOD = "; a row is exchanged for one of the same period"
+SAME_PERIOD = "; a replaced row keeps its period"
 
 START = (
-    "where the training starts: at a private release about other rows, whose cost to those rows is "
-    "not in these numbers"
+    "the starting point of the training: a private release about other rows, whose cost to those "
+    "rows is not in these numbers"
 )
 
 CLASSES_READ = "the label set, read from the training labels"
@@ -158,32 +154,32 @@ RANDOM_FEATURES = "the random features, drawn from the seed {seed} without the d
 CLASS_WEIGHTS = "the weights of the classes"
 
 EVALUATED = (
-    "the model, which was made without these rows or by releases that are counted too, and which "
-    "maps every row by itself"
+    "the model, which maps each row by itself and was made without these rows or by releases that "
+    "are also counted"
 )
 
-DECLARED = "what a DeclaredTrainer declares is what its training costs; nobody here can check that"
+DECLARED = "a DeclaredTrainer costs what it declares; this library cannot check that"
 
 # Of these a statement says which ones it needs.
 ASSUMED = {"class_weights": CLASS_WEIGHTS, "declared": DECLARED, "start": START}
 
-FUNCTION = "the function of {step} maps every row by itself"
+FUNCTION = "the function of {step} maps each row by itself"
 
 SAME_ROWS = (
-    "all steps were fitted on the same private rows, each row made from one record by the steps "
-    "before"
+    "all steps were fitted on the same private rows, and the steps before make each row from one "
+    "record"
 )
 
 STEPS_PUBLIC = (
-    "the steps, their order and their parameters were chosen without looking at the rows, nor at "
-    "what other steps released"
+    "the steps, their order and their parameters were chosen without looking at the rows or at the "
+    "releases of other steps"
 )
 
 AGREED = (
-    "every parameter of the specification, data_norm among them",
+    "every parameter of the specification, including data_norm",
     "the number of features and the label set",
     "the number of records of every party",
-    "which parties were asked",
+    "the list of invited parties",
 )
 
 GAUSSIAN = "Balle and Wang 2018, Theorem 8 (analytic Gaussian mechanism), with the sensitivity of "
@@ -271,7 +267,7 @@ FEDERATED_OBJECTIVE = (
 
 HALF = "the sum of the rows and half their number"
 
-PRODUCTS = "the sum of the rows' outer products with themselves"
+PRODUCTS = "the sum of the outer products of the rows"
 
 COLUMNS = "every feature's z in [-1, 1]"
 
@@ -279,13 +275,13 @@ SQUARES = f"{COLUMNS} and 11/8 (z^2 - 49/64)"
 
 NUMBER = ", and the number of rows times the fourth root of the number of features"
 
-CLASSES = "numbers of rows by their class"
+CLASSES = "the number of rows of each class"
 
-CELLS = "numbers of rows by the sign and size of their scores"
+CELLS = "the number of rows by sign and size of the score"
 
 METRICS = (
-    "numbers of rows by labels, predictions and scores, and clipped losses, times weights whose "
-    "squares add up to at most 1"
+    "the number of rows by label, prediction and score, and clipped losses, times weights whose "
+    "squares sum to at most 1"
 )
 
 # Noisy sums of a fit, by name.
@@ -296,19 +292,19 @@ PARTS = (
 
 CLIPPED = "the sum of the rows' clipped gradients"
 # Where the last steps tell the temperature of probabilities.
-CALIBRATED = CLIPPED + ", in the last ones of how sure and how right the weights are"
+CALIBRATED = CLIPPED + ", and in the last steps of confidence and correctness"
 
-GRADIENTS = "clipped gradients of the loss in the weights, for rows divided by data_norm"
+GRADIENTS = "clipped gradients of the loss in the weights, rows divided by data_norm"
 
-PARTIES_GRAM = "the sum of the outer products of the rows with themselves"
+PARTIES_GRAM = "the sum of the outer products of the rows of all parties"
 
-PARTIES_MODEL = "the weights of the parties' models"
+PARTIES_MODEL = "the weights of the models of the parties"
 
-WEIGHTED = ", times their numbers of records"
+WEIGHTED = ", times their number of records"
 
 
 def theorem_of(statement: PrivacyStatement) -> str:
-    """Return the citation and proof page of what a statement's numbers describe."""
+    """Return the citation and proof page of a statement."""
     mechanism, parts = statement.mechanism, statement.parts
     if mechanism in PROVED_IN:
         pure = parts and parts[0].distribution == "gamma"
@@ -341,12 +337,12 @@ def _theorem_of_solver(statement: PrivacyStatement) -> str:
 
 
 def federated_theorem_of(statement: FederatedStatement) -> str:
-    """Return the citation and proof page of what the sums over parties describe."""
+    """Return the citation and proof page of a federated statement."""
     return FEDERATED_OBJECTIVE if statement.sensitivity is None else FEDERATED_MODEL
 
 
 def summed(name: str, adjacency: str, mechanism: str = "") -> str:
-    """Return what is summed over the rows under the name of a part; empty for an unknown name."""
+    """Return the text on what a part sums over the rows; empty for an unknown name."""
     counted = adjacency == "add_remove"
     columns = {"means": COLUMNS, "moments": SQUARES}
     if name in columns:
@@ -365,19 +361,19 @@ def summed(name: str, adjacency: str, mechanism: str = "") -> str:
 
 
 def summed_alike(what: str, stated: str) -> bool:
-    """Whether a text says what is summed; of clipped gradients there are two."""
+    """Return whether a text says what is summed; clipped gradients have two texts."""
     return stated == what or (what, stated) == (CLIPPED, CALIBRATED)
 
 
 def summed_over_parties(name: str, weighting: str) -> str:
-    """Return what parties sum up under a name: ``"model"`` or ``"gram"``."""
+    """Return the text on what parties sum: ``"model"`` or ``"gram"``."""
     if name == "gram":
         return PARTIES_GRAM
     return PARTIES_MODEL + (WEIGHTED if weighting == "records" else "")
 
 
 def stated(statement: Any, title: str = "") -> tuple[str, ...]:
-    """Return every word of a certificate that rests on the maker alone, for people.
+    """Return all words of a certificate that only its maker vouches for.
 
     Parameters
     ----------
@@ -386,9 +382,9 @@ def stated(statement: Any, title: str = "") -> tuple[str, ...]:
     title : str
         What to say before each; of a step of a pipeline.
     """
-    found = [f"release of dpsvm_fast: {statement.library_version}"]
+    found = [f"version of dpsvm_fast: {statement.library_version}"]
     if hasattr(statement, "random_source"):
-        found.append(f"the noise came from: {statement.random_source}")
+        found.append(f"source of the noise: {statement.random_source}")
     if getattr(statement, "mechanism", "") in ("private_linear", "private_kernel"):
         # What one is made of is all that the other needs.
         found.append(f"mechanism: {statement.mechanism}")
@@ -406,7 +402,7 @@ def stated(statement: Any, title: str = "") -> tuple[str, ...]:
     if getattr(statement, "refit", ()):
         found.append(f"refit: {_kinds(statement.refit)}")
     if getattr(statement, "local_events", ()):
-        found.append(f"noise that parties add for themselves: {_kinds(statement.local_events)}")
+        found.append(f"noise that each party adds by itself: {_kinds(statement.local_events)}")
     own = getattr(statement, "assumptions", None)
     assumed = statement.assumed_public if own is None else own
     found += [f"assumed public: {text}" for text in assumed]

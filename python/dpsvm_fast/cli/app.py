@@ -1,4 +1,4 @@
-"""The commands, by the path of whoever answers for the data, and their common entry.
+"""The commands, in the order of use, and their common entry.
 
 A module is imported when a command of it is called or asked about: a new command is a
 `click.Command` called ``<name>_command`` in ``<name>.py``, and a line of ``COMMANDS``.
@@ -25,26 +25,26 @@ PROGRAM = "dpsvm-fast"
 # What each command does, by the path of whoever answers for the data.
 COMMANDS = {
     "To try it": {"demo": "train on real digits at five values of epsilon"},
-    "Before any data are touched": {
-        "plan": "what noise to expect for a budget",
-        "schema": "check what is declared of a table, and that a file fits it",
-        "budget": "make a budget file, or show what was spent",
+    "Before any data is read": {
+        "plan": "show the noise that a budget costs",
+        "schema": "check a schema, and that a file fits it",
+        "budget": "make a budget file, or show what is spent",
     },
     "Train": {
         "fit": "train a private model on the rows of a file",
-        "tune": "choose parameters and train, within one budget",
+        "tune": "choose parameters and train within one budget",
     },
     "Use a model": {
         "predict": "label the rows of a file",
-        "evaluate": "measure a model on private rows, with noise and intervals",
-        "export": "write a model as an ONNX graph, for programs without Python",
+        "evaluate": "measure a model on private rows",
+        "export": "write a model as an ONNX graph",
     },
-    "After: what was promised, and whether it holds": {
-        "statement": "say what a model promises, with a line to sign on",
-        "verify": "recompute the epsilon and delta of a certificate or model",
-        "audit": "try to refute what every mechanism claims",
+    "Statements and checks": {
+        "statement": "print the privacy statement of a model",
+        "verify": "recompute epsilon and delta of a certificate or model",
+        "audit": "try to refute the claims of all mechanisms",
     },
-    "Speed": {"bench": "time fits on this machine, beside scikit-learn without privacy"},
+    "Speed": {"bench": "time private fits against scikit-learn"},
 }
 NAMES = tuple(name for part in COMMANDS.values() for name in part)
 
@@ -58,7 +58,7 @@ HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {
 
 
 class Formatter(click.HelpFormatter):
-    """Help texts whose headings stand out on a terminal; click leaves them plain elsewhere."""
+    """Help texts with highlighted headings on a terminal."""
 
     def write_heading(self, heading: str) -> None:
         """Write a title of some options or commands."""
@@ -67,7 +67,7 @@ class Formatter(click.HelpFormatter):
 
 
 class Context(click.Context):
-    """What click knows about a call; options that are not typed come from outside."""
+    """Context of a call; untyped options come from the environment and the project file."""
 
     formatter_class = Formatter
 
@@ -83,7 +83,7 @@ PROJECT, OTHER_PROJECT, TABLE = Path("dpsvm.toml"), Path("pyproject.toml"), "dps
 
 
 def defaults(command: click.Command, words: list[str]) -> dict[str, Any]:
-    """Return values of options by the environment and by the project file.
+    """Return option values from the environment and the project file.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def _project(words: list[str], options: Iterable[str]) -> dict[str, Any]:
 
 
 class Group(click.Group):
-    """Commands that are found, or told from those that were perhaps meant."""
+    """Commands; an unknown name gets a suggestion."""
 
     context_class = Context
     # Words that other programs have for a command.
@@ -160,7 +160,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or name one that was perhaps meant."""
+        """Find the command, or suggest one."""
         name = args[0]
         known = self.list_commands(ctx)
         if name in known or name.startswith("-") or ctx.resilient_parsing:
@@ -228,8 +228,10 @@ def _told_apart() -> Iterator[None]:
     cls=App,
     subcommand_metavar="COMMAND [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog=f"{PROGRAM} COMMAND --help shows a command with an example. Every command takes --json "
-    "and --quiet. Options have defaults of your own in dpsvm.toml, or DPSVM_FAST_COMMAND_OPTION.",
+    epilog=(
+        f"{PROGRAM} COMMAND --help explains a command, with an example. Every command takes --json "
+        "and --quiet. Set your own defaults in dpsvm.toml or DPSVM_FAST_COMMAND_OPTION."
+    ),
 )
 @click.version_option(
     str(build_info()["version"]), prog_name=PROGRAM, message="%(prog)s %(version)s"

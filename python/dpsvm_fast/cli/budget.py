@@ -1,4 +1,4 @@
-"""``dpsvm-fast budget``: a file that says what may be spent on some rows, and what was spent."""
+"""``dpsvm-fast budget``: files that hold a privacy budget and its spends."""
 
 from __future__ import annotations
 
@@ -50,34 +50,34 @@ def budget_command(ctx: click.Context) -> None:
     ),
 )
 @click.argument("file", type=FILE)
-@option("--epsilon", Real(0.0), "Epsilon of all spends together.", required=True, metavar="E")
+@option("--epsilon", Real(0.0), "Total epsilon.", required=True, metavar="E")
 @option(
     "--delta",
     Real(0.0, includes_low=True),
-    "Delta of all spends together, far below 1 / number of rows; 0 for pure mechanisms only.",
+    "Total delta, far below 1 / number of rows; 0 allows pure mechanisms only.",
     required=True,
     metavar="D",
 )
 @option(
     "--adjacency",
     OneOf(ADJACENCIES),
-    "How neighbouring data sets differ: one more or fewer, or one exchanged.",
+    "Neighbouring relation: one record added or removed, or one replaced.",
     default="add_remove",
 )
 @option(
     "--unit",
     OneOf(UNITS),
-    "What is protected: a row, a person or a party.",
+    "Unit of privacy.",
     default=UNITS[0],
 )
-@option("--adaptive", "Allow sizes of later spends that depend on earlier results.", is_flag=True)
+@option("--adaptive", "Allow later spends whose size depends on earlier results.", is_flag=True)
 @option(
     "--periods",
-    "Periods such as weeks, comma-separated; each row belongs to one, and each period has the "
+    "Periods such as weeks, comma-separated. Each row belongs to one, and each period has the "
     "whole budget.",
     metavar="NAMES",
 )
-@option("--anchor", FILE, "Second file that counts the spends; see 'budget anchor'.")
+@option("--anchor", FILE, "Second file that counts spends; see 'budget anchor'.")
 @pass_screen
 def create(screen: Screen, file: Path, **options: Any) -> None:
     """Make a new budget FILE."""
@@ -85,18 +85,18 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
     adjacency, adaptive = options["adjacency"], options["adaptive"]
     if file.suffix.lower() == ".json":
         raise CommandError(
-            f"{file}: a budget is a database that several programs can write to, and no JSON; "
-            f"name it {file.stem}.budget, and read it with dpsvm-fast budget show --json"
+            f"{file}: a budget file is a database, not JSON; name it {file.stem}.budget and read "
+            "it with dpsvm-fast budget show --json"
         )
     if os.path.lexists(file) and file.is_file() and file.stat().st_size == 0:
-        raise CommandError(f"{file}: is there and empty, and no budget; remove it first")
+        raise CommandError(f"{file}: exists and is empty, which no budget is; remove it first")
     if os.path.lexists(file):
         raise CommandError(
-            f"{file}: exists already and is never replaced; see it with dpsvm-fast budget show "
-            f"{typed(file)}, or choose another name"
+            f"{file}: already exists and is never replaced; choose another name, or see dpsvm-fast "
+            f"budget show {typed(file)}"
         )
     if not file.absolute().parent.is_dir():
-        raise CommandError(f"{file.absolute().parent}: there is no such folder; make it first")
+        raise CommandError(f"{file.absolute().parent}: no such folder; make it first")
     if not os.access(file.absolute().parent, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
     ledger = PrivacyLedger(
@@ -141,7 +141,7 @@ def anchor(screen: Screen, file: Path, anchor: Path) -> None:
         anchor=anchor,
         periods=ledger.periods,
     )
-    screen.say(f"{file}: its spends are counted in {ledger.anchor} too; so far {ledger.mark()}")
+    screen.say(f"{file}: spends are also counted in {ledger.anchor}; mark {ledger.mark()}")
     screen.result(_summary(file, ledger))
 
 
@@ -149,7 +149,7 @@ def anchor(screen: Screen, file: Path, anchor: Path) -> None:
 @click.argument("file", type=FILE)
 @option(
     "--since",
-    "Fail if a spend from before this mark is missing.",
+    "Fail if a spend before this mark is missing.",
     metavar="MARK",
 )
 @pass_screen
@@ -172,9 +172,7 @@ def show(screen: Screen, file: Path, since: str | None) -> None:
         ),
     )
     if ledger.periods:
-        screen.say(
-            "each row is of one period; spent and left are those of the period with most spent"
-        )
+        screen.say("each row has one period; spent and left are for the period with the most spent")
         screen.table(
             "Periods",
             ("period", "spent", "left"),
@@ -244,8 +242,8 @@ def opened_budget(
     """
     if not os.path.lexists(path):
         raise CommandError(
-            f"{path}: there is no such file; make a budget with "
-            f"dpsvm-fast budget create {typed(path)} --epsilon E --delta D"
+            f"{path}: no such file; make a budget with dpsvm-fast budget create {typed(path)} "
+            "--epsilon E --delta D"
         )
     if path.is_file() and not os.access(path, os.R_OK):
         raise CommandError(f"{path}: no permission to read this budget; ask its owner for access")
@@ -256,13 +254,12 @@ def opened_budget(
         and not (os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK))
     ):
         raise CommandError(
-            f"{path}: no permission to write to this budget or to its folder, and every spend is "
-            "written down before training; ask its owner for access"
+            f"{path}: no permission to write this budget or its folder, where every spend is "
+            "recorded before training; ask its owner for access"
         )
     try:
         return kind.open(path, since=since)
     except LedgerError as error:
         raise CommandError(
-            f"{path}: cannot be used as a budget ({error}); expected a file of "
-            "dpsvm-fast budget create"
+            f"{path}: is not a budget ({error}); expected a file made by dpsvm-fast budget create"
         ) from None

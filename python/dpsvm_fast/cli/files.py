@@ -1,4 +1,4 @@
-"""Files of commands: what is written whole or not at all, figures, certificates and models."""
+"""Files of commands: atomic writes, figures, certificates and models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """A file that takes its name once it is complete.
+    """A file that gets its name once it is complete.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Draft:
 def reserved(
     *paths: Path | None, force: bool, inputs: Sequence[Path | None] = ()
 ) -> Iterator[list[Draft]]:
-    """Prove that files can be written, and hold a place beside each; what is not used is removed.
+    """Check that files can be written, and hold a place beside each.
 
     Parameters
     ----------
@@ -96,12 +96,10 @@ def reserved(
     """
     wanted = [path for path in paths if path is not None]
     if len({path.absolute() for path in wanted}) < len(wanted):
-        raise CommandError(f"{wanted[0]}: is named for two outputs; give each a name of its own")
+        raise CommandError(f"{wanted[0]}: is the name of two outputs; give each its own name")
     for path in wanted:
         if any(_same(path, read) for read in inputs if read is not None):
-            raise CommandError(
-                f"{path}: is read by this command and would be lost; give the output another name"
-            )
+            raise CommandError(f"{path}: is an input of this command; give the output another name")
     drafts: list[Draft] = []
     try:
         for path in wanted:
@@ -126,7 +124,9 @@ def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
     if path.is_dir():
         raise CommandError(f"{path}: is a folder; name a file in it")
     if path.exists() and not force:
-        raise CommandError(f"{path}: exists already; choose another name, or replace it: --force")
+        raise CommandError(
+            f"{path}: already exists; choose another name, or replace it with --force"
+        )
     try:
         handle, name = tempfile.mkstemp(
             prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
@@ -293,7 +293,7 @@ def read_document(path: Path, key: Path | None) -> Document:
 
 
 def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedModel:
-    """A saved model whose certificate is not recomputed; told is a signature that nobody checks.
+    """Return a saved model without recomputing its certificate; warn of an unchecked signature.
 
     Raises
     ------
@@ -305,12 +305,12 @@ def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedM
 
     saved = read_model(path, key=key, verify=False)
     if saved.signature == NOT_CHECKED and not quiet:
-        note(f"warning: {path}: is signed, and the signature is not checked; give --key FILE")
+        note(f"warning: {path}: is signed, but the signature is not checked; give --key FILE")
     return saved
 
 
 def certificate_text(statement: Any, model: Path, key: Path | None = None) -> str:
-    """The certificate of a saved model as it is given away: with its digest, signed with a key."""
+    """Return the certificate of a saved model with its digest, signed if there is a key."""
     from dpsvm_fast.certificates.statement import bound_certificate
 
     record = bound_certificate(statement.to_dict(), plain_model(model), checked_key(key))
@@ -343,8 +343,8 @@ def _not_json(error: Exception) -> str:
         # Nothing but the end of the text is wrong: behind a value, or within one.
         rest = error.doc[error.pos :].rstrip()
         if CUT_VALUE.fullmatch(rest) or error.msg.startswith("Unterminated string"):
-            return "its JSON text ends too early; copy or download the whole file again"
+            return "its JSON is cut off; copy or download the file again"
     return (
-        "it is not JSON text; expected a file with what model.privacy_.to_json() returns, or a "
+        "it is not JSON; expected a certificate, as model.privacy_.to_json() returns it, or a "
         "saved model"
     )

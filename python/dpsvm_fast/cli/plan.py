@@ -1,4 +1,4 @@
-"""``dpsvm-fast plan``: noise, before any data are touched."""
+"""``dpsvm-fast plan``: noise of a budget, before any data is read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def model_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., An
     return option(
         "--model",
         OneOf(names),
-        f"Whole pipeline ({whole}), or where noise is added.  [default: linear]",
+        f"Pipeline ({whole}), or one mechanism.  [default: linear]",
     )
 
 
@@ -73,7 +73,7 @@ ADJACENCIES = ("add_remove", "replace_one")
 @option(
     "--epsilon",
     Reals(0.0),
-    "Epsilon; several, comma-separated or repeated, are compared.",
+    "Epsilon; comma-separated or repeated values are compared.",
     multiple=True,
     required=True,
 )
@@ -86,7 +86,7 @@ ADJACENCIES = ("add_remove", "replace_one")
 @option(
     "--schema",
     FILE,
-    "TOML or JSON; gives the numbers of features and classes.",
+    "TOML or JSON; gives the number of features and classes.",
 )
 @option("--features", Whole(1, MOST_FEATURES), "Number of features.")
 @option("--classes", Whole(2, MOST_CLASSES), "Number of classes.")
@@ -94,7 +94,7 @@ ADJACENCIES = ("add_remove", "replace_one")
 @option(
     "--rows-per-person",
     Whole(1, MOST_ROWS),
-    "Also show epsilon and delta for a person with so many rows.",
+    "Also show the guarantee for a person with N rows.",
 )
 @model_option(LINEAR, KERNEL, "objective", "output")
 @option(
@@ -107,11 +107,13 @@ ADJACENCIES = ("add_remove", "replace_one")
 @option(
     "--adjacency",
     OneOf(ADJACENCIES),
-    "Neighbouring data: a row more or fewer, or a row exchanged.",
+    "Neighbouring relation: a row added or removed, or replaced.",
     default=ADJACENCIES[0],
 )
-@option("--C", "C", Real(0.0), "Factor of the losses.  [default: automatic]")
-@option("--data-norm", Real(0.0), "Bound of the rows' L2 norm.", default=1.0, show_default=False)
+@option("--C", "C", Real(0.0), "Weight of the losses.  [default: automatic]")
+@option(
+    "--data-norm", Real(0.0), "Bound on the L2 norm of the rows.", default=1.0, show_default=False
+)
 @option("--plot", FILE, f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
 @pass_screen
 def plan_command(screen: Screen, **options: Any) -> None:
@@ -145,8 +147,8 @@ def plan_command(screen: Screen, **options: Any) -> None:
         screen.say(f"\nPlot: {plot}")
     if samples is not None and options["delta"] * samples >= 1.0:
         screen.note(
-            f"warning: --delta: {options['delta']:g} is not below one over {samples} rows: to "
-            "publish a row as it is would be allowed; choose far less"
+            f"warning: --delta: {options['delta']:g} is not below 1 / {samples} rows, so "
+            "publishing a whole row would be allowed; choose far less"
         )
 
 
@@ -178,8 +180,8 @@ def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
     """
     given, schema = options[name], options["schema"]
     if given is None and declared is None:
-        open_in = "" if schema is None else f", and {schema} leaves it open"
-        hint = ", or --schema FILE where it is declared" if schema is None else ""
+        open_in = "" if schema is None else f", and {schema} does not say"
+        hint = ", or --schema FILE that declares it" if schema is None else ""
         raise CommandError(f"--{name} is missing{open_in}; give --{name} N{hint}")
     if None not in (given, declared) and given != declared:
         raise CommandError(
@@ -193,7 +195,7 @@ def _check_settings(options: dict[str, Any]) -> None:
     kernel = options["kernel"]
     model = options["model"] = options["model"] or (LINEAR if kernel is None else KERNEL)
     if kernel is not None and model != KERNEL:
-        raise CommandError(f"--kernel: got {kernel!r}, expected none but with --model kernel")
+        raise CommandError(f"--kernel: got {kernel!r}, expected only with --model kernel")
     for name, default in (("C", None), ("data_norm", 1.0)):
         if model in (LINEAR, KERNEL) and options[name] != default:
             raise CommandError(
@@ -239,10 +241,10 @@ def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
         [[line, *cells] for line, cells in lines if any(cells)],
     )
     if any(plan.decision is not None and plan.decision.drowned for plan in plans):
-        screen.say("Drowned: so few rows cannot lead by what the noise takes; a larger epsilon is")
-        screen.say("needed, or more rows. Not drowned promises no accuracy.")
+        screen.say("Drowned: noise exceeds the largest lead that so few rows allow. Use a larger")
+        screen.say('epsilon or more rows. "Not drowned" promises no accuracy.')
     if first.decision is None:
-        screen.say("The training depends on the number of rows: give --samples.")
+        screen.say("The plan depends on the number of rows: give --samples.")
 
 
 def _number(plan: NoisePlan, part: str, name: str) -> str:
@@ -262,7 +264,7 @@ def _whitened(plan: NoisePlan) -> str:
 
 # Rows of the table: what they say, the part of a plan, and the number in it.
 ROWS = (
-    ("epsilon of a person with that many rows", "", "epsilon_of_person"),
+    ("epsilon of a person with N rows", "", "epsilon_of_person"),
     ("noise of a sum over the rows", "centre", "sum_deviation"),
     ("rows are whitened", "whitening", ""),
     ("kernel", "kernel", ""),
@@ -271,9 +273,9 @@ ROWS = (
     ("noise inside the objective", "objective", "linear_deviation"),
     ("noise of a weight", "decision", "weight_deviation"),
     ("noise of a score", "decision", "score_deviation"),
-    ("a lead that survives with 95 %", "decision", "lead"),
-    ("the most that the rows can lead by", "decision", "largest_lead"),
-    ("this over that", "decision", "room"),
+    ("lead that survives with 95 %", "decision", "lead"),
+    ("largest lead that the rows allow", "decision", "largest_lead"),
+    ("ratio of the two", "decision", "room"),
     ("drowned", "decision", "drowned"),
 )
 

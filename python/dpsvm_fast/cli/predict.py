@@ -1,4 +1,4 @@
-"""``dpsvm-fast predict``, ``export`` and ``schema``: what is done with tables at no cost."""
+"""``dpsvm-fast predict``, ``export`` and ``schema``: commands that cost no budget."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ format_option = option(
 person_option = option(
     "--person-column",
     "person",
-    "Column of person ids: protects whole persons.  [default: as the schema says]",
+    "Column of person ids: protects persons.  [default: from the schema]",
     metavar="COLUMN",
 )
 
@@ -52,15 +52,13 @@ person_option = option(
 saved_options = together(
     click.argument("model", type=FILE, metavar="MODEL"),
     option("--key", FILE, "File with the key that MODEL was signed with."),
-    option("--force", "Replace a file that exists.", is_flag=True),
+    option("--force", "Replace an existing file.", is_flag=True),
 )
 # MODEL, DATA and how they are read.
 model_options = together(
     saved_options,
     click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
-    option(
-        "--schema", FILE, "Columns of DATA.  [default: the schema that was saved with the model]"
-    ),
+    option("--schema", FILE, "Schema of DATA.  [default: saved with the model]"),
     format_option,
 )
 
@@ -77,14 +75,14 @@ model_options = together(
     "-o",
     "--output",
     FILE_OR_STREAM,
-    "CSV, TSV or Parquet, by its name; - is stdout.",
+    "CSV, TSV or Parquet, by file name; - is stdout.",
     metavar="FILE",
     required=True,
 )
-@option("--scores", "Add a column of scores for each class.", is_flag=True)
-@option("--probabilities", "Add a column of probabilities for each class.", is_flag=True)
+@option("--scores", "Add a score column for each class.", is_flag=True)
+@option("--probabilities", "Add a probability column for each class.", is_flag=True)
 @option(
-    "--digits", Whole(1, 17), "Digits of scores and probabilities in text; 17 for all.", default=6
+    "--digits", Whole(1, 17), "Digits of scores and probabilities in text; 17 is exact.", default=6
 )
 @pass_screen
 def predict_command(screen: Screen, **options: Any) -> None:
@@ -94,7 +92,9 @@ def predict_command(screen: Screen, **options: Any) -> None:
     """
     output = options["output"]
     if output == STREAM and screen.json:
-        raise CommandError("--json: got it with -o -, and both are standard output; name a file")
+        raise CommandError(
+            "--json: got it with -o -, but both write to standard output; name a file"
+        )
     kind = _kind(output)
     model, table = model_and_table(options, labelled=False)
     schema = table.schema
@@ -166,7 +166,7 @@ def _parquet_blocks(path: Path, names: list[str]) -> Iterator[Append]:
 
     yield append
     if writer is None:
-        raise CommandError("there are no rows to write; Parquet needs one, CSV does not")
+        raise CommandError("no rows to write; Parquet needs at least one, CSV does not")
     writer.close()
 
 
@@ -212,20 +212,20 @@ def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Ta
     model, known = saved.estimator, saved.schema
     if not hasattr(model, "predict"):
         raise CommandError(
-            f"{options['model']}: is a saved {type(model).__name__}, which labels no rows; name a "
+            f"{options['model']}: is a saved {type(model).__name__}, which cannot predict; name a "
             "classifier"
         )
     if options.get("probabilities") and not hasattr(model, "predict_proba"):
         raise CommandError(
-            "--probabilities: this model has none, because its loss is no likelihood; take --scores"
+            "--probabilities: the loss of this model is not a likelihood; use --scores"
         )
     encoder = leading_encoder(model)
     if encoder is not None:
         model, known = getattr(model, "best_estimator_", model)[1:], known_schema(encoder)
     if options["schema"] is None and known is None:
         raise CommandError(
-            f"{options['model']}: was saved without a schema, so that the columns of DATA are not "
-            "known; give the one that it was trained with: --schema FILE"
+            f"{options['model']}: was saved without a schema; give the one it was trained with: "
+            "--schema FILE"
         )
     schema: Any = known if options["schema"] is None else TableSchema.load(options["schema"])
     schema = replace(schema, person=options.get("person") or schema.person)
@@ -285,7 +285,7 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
 @option("--dtype", OneOf(("float64", "float32")), "", default="float64")
 @option(
     "--features",
-    "One input X of encoded rows instead of one input for each column.",
+    "One input X of encoded rows instead of one input per column.",
     is_flag=True,
 )
 @pass_screen
@@ -344,7 +344,7 @@ def schema_command(ctx: click.Context) -> None:
 )
 @click.argument("schema", type=FILE, metavar="SCHEMA")
 @click.argument("data", type=FILE_OR_STREAM, metavar="[DATA]", required=False)
-@option("--rows", "Check all rows of DATA too.", is_flag=True)
+@option("--rows", "Also check all rows of DATA.", is_flag=True)
 @format_option
 @pass_screen
 def schema_check(
@@ -356,7 +356,7 @@ def schema_check(
     who may see the data.
     """
     if rows and data is None:
-        raise CommandError("--rows: expected it with DATA")
+        raise CommandError("--rows: needs DATA")
     declared, n_rows = TableSchema.load(schema), None
     if data is not None:
         labelled = declared.target is not None and declared.classes is not None

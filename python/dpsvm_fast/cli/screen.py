@@ -46,24 +46,24 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 # What the system says about files, as something to do.
 FILE_TROUBLE = {
-    errno.ENOENT: "there is no such file or folder; check the path",
+    errno.ENOENT: "no such file or folder; check the path",
     errno.EISDIR: "is a folder; name a file in it",
-    errno.ENOTDIR: "a part of this path is a file and no folder; check the path",
+    errno.ENOTDIR: "part of this path is a file, not a folder; check the path",
     errno.EACCES: "no permission; choose another place or ask its owner for access",
     errno.EPERM: "no permission; choose another place or ask its owner for access",
-    errno.EROFS: "this place cannot be written to; choose another one",
+    errno.EROFS: "read-only; choose another place",
     errno.ENOSPC: "the disk is full; free some space and run the command again",
-    errno.EEXIST: "exists already; choose another name",
+    errno.EEXIST: "already exists; choose another name",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
 }
 
 
 # What the library says of its argument, about the option.
-SEEDED = "--seed: whoever knows it can remove the noise; leave it out for a private release"
+SEEDED = "--seed: anyone who knows it can remove the noise; leave it out for a private release"
 
 
 class CommandError(Exception):
-    """A command cannot go on; the text is one sentence that says what to do."""
+    """A command cannot continue; the text is one sentence with a remedy."""
 
     def __init__(self, sentence: str, exit_code: int = FAILED) -> None:
         super().__init__(sentence)
@@ -79,7 +79,7 @@ class ReaderLeft(Exception):
 
 
 def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
-    """Run a command and turn whatever stops it into one sentence.
+    """Run a command and turn each error into one sentence.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def printable(text: str) -> str:
 def under_its_option(
     error: exceptions.InvalidParameterError, command: click.Command
 ) -> exceptions.InvalidParameterError:
-    """The error of a library argument under the name of the option that the user typed."""
+    """Return an argument error of the library under the name of the typed option."""
     name, colon, rest = str(error).partition(": ")
     if (name, colon) == ("path", ": "):
         # Of a table: DATA or another one.
@@ -140,15 +140,15 @@ def under_its_option(
 
 
 def unexpected(error: Exception) -> str:
-    """The sentence for an error whose text could hold a value from the data."""
+    """Return a sentence for an error whose text may quote the data."""
     if os.environ.get(TRACEBACK):
         traceback.print_tb(error.__traceback__)
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
     place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
     return (
-        f"unexpected {type(error).__name__}{place}; please report it with what "
-        f"{TRACEBACK}=1 dpsvm-fast ... prints"
+        f"unexpected {type(error).__name__}{place}; please report it with the output of "
+        f"{TRACEBACK}=1 dpsvm-fast ..."
     )
 
 
@@ -192,7 +192,7 @@ def _judged(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         return _about_a_file(error), FAILED
     if isinstance(error, MemoryError):
-        return "out of memory; use a machine with more of it, or fewer columns or rows", FAILED
+        return "out of memory; use a larger machine, or fewer columns or rows", FAILED
     if type(error).__module__ == exceptions.__name__ or isinstance(error, ImportError | Warning):
         return str(error), FAILED
     return unexpected(error), FAILED
@@ -222,7 +222,7 @@ def _complaint(error: click.ClickException) -> str:
         # The beginning of a name is meant for it before one that looks alike.
         near = sorted(error.possibilities or (), key=lambda one: not one.startswith(name))
         if error.ctx is not None and error.ctx.parent is None and not _alike(name, near):
-            return f"{name}: no such option here; those of a command are written after it"
+            return f"{name}: no such option here; write options after the command"
         return f"{name}: no such option" + (f"; did you mean {near[0]}?" if near else "")
     if isinstance(error, click.BadParameter) and error.param is not None:
         name = _shown_name(error.param)
@@ -250,7 +250,7 @@ def _shown_name(param: click.Parameter) -> str:
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]
-    """Values that a function reads; what it raises says that they are none."""
+    """Option value that a function reads; its error means "not accepted"."""
 
     accepted: str
 
@@ -267,7 +267,7 @@ class Value(click.ParamType):  # type: ignore[type-arg]
 
 
 class Real(Value):
-    """A finite number above, or from, ``low``.
+    """A finite number above, or at least, ``low``.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ class Real(Value):
 
 
 class Reals(Real):
-    """Numbers with commas between them."""
+    """Comma-separated numbers."""
 
     name = "numbers"
 
@@ -303,7 +303,7 @@ class Reals(Real):
 
 
 class Whole(Value):
-    """A whole number from ``low`` on, to ``high`` where there is one."""
+    """An integer from ``low`` to ``high``, if given."""
 
     name = "integer"
 
@@ -334,7 +334,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
 
 
 class FileName(click.Path):
-    """A path. Whether it can be read or written is found out where that is done.
+    """A path; whether it is readable is found when it is opened.
 
     Parameters
     ----------

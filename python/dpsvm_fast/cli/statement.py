@@ -1,4 +1,4 @@
-"""``dpsvm-fast statement`` and ``verify``: what a model promises, and whether it holds."""
+"""``dpsvm-fast statement`` and ``verify``: the guarantee of a model, and its check."""
 
 from __future__ import annotations
 
@@ -101,26 +101,26 @@ def _standing(document: Document) -> Any:
     result = verify(document.text, key=document.key)
     if result.undecided:
         raise CommandError(
-            f"{document.path}: this release cannot recompute what it promises for everything "
-            "together; take the statements of its parts one by one"
+            f"{document.path}: this version cannot recompute the total; take the statement of each "
+            "part"
         )
     if result.epsilon is None:
         raise CommandError(
-            f"{document.path}: is no certificate or model that this release reads; dpsvm-fast "
+            f"{document.path}: is not a certificate or model that this version reads; dpsvm-fast "
             "verify says why"
         )
     statement = read_certificate(document.certificate)
     if statement.private and not result.ok:
         raise CommandError(
-            f"{document.path}: its numbers do not follow from each other, so that it promises "
-            "nothing; dpsvm-fast verify says which",
+            f"{document.path}: its numbers are inconsistent, so it guarantees nothing; dpsvm-fast "
+            "verify says which",
             DOES_NOT_HOLD,
         )
     return statement
 
 
 def tell(screen: Screen, statement: Any) -> None:
-    """Print the prose; its first line in a colour that says the same as its words."""
+    """Print a statement with a coloured first line."""
     head, _, rest = str(statement).partition("\n")
     screen.say(head, style="bold green" if statement.private else "bold red")
     for number, block in enumerate(rest.split("\n\n")):
@@ -140,19 +140,18 @@ def _checks(statement: Any) -> list[str]:
     if not statement.private:
         return []
     delta = (
-        "delta is 0: there is no exception to the promise."
+        "delta is 0: the guarantee has no exception."
         if statement.delta == 0.0
         else f"delta is well below one over the number of people: {statement.delta:g} suits far "
         f"fewer than {1.0 / statement.delta:,.0f} of them."
     )
     return [
-        f"epsilon = {statement.epsilon:g} is what was agreed for these data.",
+        f"epsilon = {statement.epsilon:g} was agreed for these data.",
         delta,
-        "Nobody who is to be protected has more in the data than the promise counts: "
-        f"{statement.protected}.",
+        f"Nobody has more data in it than the unit that is protected: {statement.protected}.",
         "Everything assumed public was known, or chosen, without looking at the data.",
-        "What is not covered is acceptable here.",
-        "Other results from the same data are added up: dpsvm-fast budget show FILE.",
+        'The items under "Not covered" are acceptable here.',
+        "Other releases from the same data are counted: dpsvm-fast budget show FILE.",
         "Somebody else has run dpsvm-fast verify on this file.",
     ]
 
@@ -162,8 +161,8 @@ def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:
     if not checks:
         screen.say("\nNothing to sign: this model is not private.", style="bold")
         return
-    screen.heading("For whoever signs")
-    screen.say("The numbers follow from each other: recomputed just now.")
+    screen.heading("To be signed")
+    screen.say("The numbers are consistent: recomputed just now.")
     for check in checks:
         screen.say(f"  {BOX} {check}")
     kind = "model" if document.is_model else "certificate"
@@ -175,8 +174,8 @@ def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:
 
 
 UNDECIDED_ADVICE = (
-    "Nothing wrong was found in it. Verify the certificate of each release by itself, where it is\n"
-    "about several: their epsilons added up, and their deltas, are a promise about all of them."
+    "No error was found. If it covers several releases, verify the certificate of each: the "
+    "sums\nof their epsilons and of their deltas are a guarantee for all of them."
 )
 
 
@@ -188,7 +187,7 @@ UNDECIDED_ADVICE = (
     ),
 )
 @click.argument("file", type=FILE, metavar="CERTIFICATE|MODEL")
-@option("--model", FILE, "Saved model that the certificate must be about.")
+@option("--model", FILE, "Saved model that the certificate must match.")
 @option("--key", FILE, "File with the key that it was signed with.")
 @option("--policy", FILE, "TOML or JSON with the rules; see docs/command_line.md.")
 @pass_screen
@@ -243,7 +242,7 @@ def verify_command(
         screen.say(_advice(record, unread=result.epsilon is None))
         return DOES_NOT_HOLD
     screen.say(
-        f"It promises epsilon = {record['epsilon']:g}, delta = {record['delta']:g} "
+        f"Guarantee: epsilon = {record['epsilon']:g}, delta = {record['delta']:g} "
         f"({record['adjacency']}) for {_subject(record)}."
     )
     if policy is not None:
@@ -278,17 +277,15 @@ def _advice(record: Any, *, unread: bool) -> str:
     """What to do about a certificate that does not hold."""
     name = record.get("format") if isinstance(record, dict) else None
     if not (isinstance(name, str) and name.startswith("dpsvm_fast.")):
-        return (
-            "This is no certificate of dpsvm_fast: expected what model.privacy_.to_json() returns."
-        )
+        return "Not a certificate of dpsvm_fast: expected what model.privacy_.to_json() returns."
     if unread:
         return (
-            "It could not be read. Ask whoever made the model for the certificate as it was\n"
-            "written, or install the release of dpsvm_fast that wrote it, and verify again."
+            "It could not be read. Ask the maker of the model for the original certificate, "
+            "or\nverify with the version of dpsvm_fast that wrote it."
         )
     return (
-        "Do not rely on it. Ask whoever made the model for the certificate as it was written;\n"
-        "a release that is not private says so in not_private_reasons."
+        "Do not rely on it. Ask the maker of the model for the original certificate; a "
+        "release\nthat is not private says so in not_private_reasons."
     )
 
 

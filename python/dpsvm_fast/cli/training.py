@@ -1,4 +1,4 @@
-"""``dpsvm-fast fit``, ``tune`` and ``evaluate``: what spends on the rows of a file."""
+"""``dpsvm-fast fit``, ``tune`` and ``evaluate``: commands that spend budget on rows."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **set
     for name, advice in ADVICE.items():
         if name in settings and name not in known:
             option = f"--{name.replace('_', '-')}"
-            raise CommandError(f"{option}: --model {model} has none of it; {advice}")
+            raise CommandError(f"{option}: does not apply to --model {model}; {advice}")
     settings |= {"delta": spending.delta, "adjacency": spending.adjacency}
     settings |= {"classes": list(schema.classes or ()), "n_threads": options["n_threads"]}
     if model in PIPELINES:
@@ -159,7 +159,7 @@ def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **set
 
 # What to do where a model does not have a setting.
 ADVICE = {
-    "mechanism": "leave it out, or take --model linear or kernel",
+    "mechanism": "leave it out, or use --model linear or kernel",
     "kernel": "take --model kernel",
     "class_weight": "take --model linear",
     "max_weight": "take --model linear",
@@ -212,7 +212,7 @@ for _power, _letter in enumerate("KMGT", start=1):
     UNITS |= {f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power, _letter: 1024**_power}
 
 DECLARE_CLASSES = (
-    "{path}: the classes are not declared, and are not read from private data; write a line such "
+    "{path}: the classes are not declared, and are never read from private data; write a line such "
     'as classes = ["no", "yes"] at the top of the file'
 )
 
@@ -251,13 +251,13 @@ map_options = together(
     option(
         "--splines",
         Whole(2),
-        "Replace each column with bounds by K piecewise linear functions.",
+        "Replace each bounded column by K piecewise linear functions.",
         metavar="K",
     ),
     option(
         "--image",
         Shape(),
-        "Rows are images, HxW or HxWxC; train on edge directions.",
+        "Rows are images, HxW or HxWxC; train on histograms of edges.",
         metavar="HxW",
     ),
 )
@@ -265,36 +265,36 @@ map_options = together(
 table_options = together(
     click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
     option(
-        "--schema", FILE, "TOML or JSON: columns with public bounds or categories, labels, classes."
+        "--schema", FILE, "TOML or JSON: public bounds or categories of columns, labels, classes."
     ),
-    option("--target", "Column of the labels, if the schema does not name it.", metavar="COLUMN"),
+    option("--target", "Label column, if the schema names none.", metavar="COLUMN"),
     person_option,
     option("--weight-column", "weight", "Column of row weights.", metavar="COLUMN"),
     option(
         "--max-weight",
         Real(0.0),
-        "Largest weight, public: larger ones are clipped, and a row of this weight counts as one."
-        "  [default: 1]",
+        "Public maximal weight: larger weights are clipped, and a row of this weight counts as "
+        "one.  [default: 1]",
         metavar="W",
     ),
     option(
         "--class-weight",
-        "Public weights of classes, 1 if not named; or 'balanced', by noisy counts.",
+        "Public class weights, 1 if not named; or 'balanced', from noisy counts.",
         metavar="CLASS=W,...",
     ),
     format_option,
     option(
         "--max-memory",
         MemorySize(),
-        "Memory limit; rows beyond it go to a temporary folder.",
+        "Memory limit; other rows go to a temporary folder.",
         default="2GiB",
         metavar="SIZE",
     ),
-    option("--temp", FILE, "Where to make that folder.  [default: TMPDIR]", metavar="DIR"),
+    option("--temp", FILE, "Place of the temporary folder.  [default: TMPDIR]", metavar="DIR"),
 )
 # What may be spent, and where that is written down.
 budget_options = together(
-    option("--epsilon", Real(0.0), "Epsilon of everything that is released.", metavar="E"),
+    option("--epsilon", Real(0.0), "Epsilon of all that is released.", metavar="E"),
     option(
         "--delta",
         Real(0.0, includes_low=True),
@@ -306,12 +306,12 @@ budget_options = together(
     option(
         "--adjacency",
         OneOf(ADJACENCIES),
-        "How neighbouring data sets differ.  [default: that of the budget, or add_remove]",
+        "Neighbouring relation.  [default: as in the budget, or add_remove]",
     ),
     option("--budget", FILE, "Budget file to charge; make one with 'budget create'."),
     option(
         "--periods",
-        "Periods of the rows, comma-separated; only these are charged.",
+        "Periods of the rows, comma-separated; only they are charged.",
         metavar="NAMES",
     ),
     option("--seed", "random_state", Whole(0), "Seed of the noise: NOT PRIVATE."),
@@ -324,9 +324,9 @@ model_file_options = together(
     option(
         "--test-data",
         FILE,
-        "PUBLIC rows to measure accuracy on; the number has no noise.",
+        "PUBLIC rows for an accuracy without noise.",
     ),
-    option("--force", "Replace files that exist.", is_flag=True),
+    option("--force", "Replace existing files.", is_flag=True),
 )
 
 
@@ -342,7 +342,7 @@ def declared_schema(options: dict[str, Any]) -> TableSchema:
     if path is None:
         raise CommandError(
             "--schema is missing: bounds and classes are declared, never read from private data; "
-            "write a template with --write-schema FILE, fill it in and give it with --schema FILE"
+            "write a template with --write-schema FILE, fill it in, and pass it as --schema FILE"
         )
     roles = {role: options[role] for role in ROLES if options[role] is not None}
     schema = dataclasses.replace(TableSchema.load(path), **roles)
@@ -395,8 +395,8 @@ class Room:
         if self.left < LEAST_ROOM:
             least = -(-(max_memory - self.left + LEAST_ROOM) // MIB)
             raise CommandError(
-                f"--max-memory: got {max_memory // MIB} MiB, expected at least {least} MiB: the "
-                "program itself takes most of that"
+                f"--max-memory: got {max_memory // MIB} MiB, expected at least {least} MiB, most "
+                "of it for the program itself"
             )
 
     @property
@@ -497,9 +497,9 @@ def _about_folder(error: OSError, place: Path, table: Any) -> CommandError:
     """What to do where rows could not be decoded."""
     free = shutil.disk_usage(place).free
     return CommandError(
-        f"{place}: rows could not be decoded there ({error.strerror or error}): about "
-        f"{_megabytes(_usual_size(table))} are needed and {_megabytes(free)} are free; name "
-        "another folder with --temp, or give more --max-memory"
+        f"{place}: cannot hold the decoded rows ({error.strerror or error}): about "
+        f"{_megabytes(_usual_size(table))} needed, {_megabytes(free)} free; name another folder "
+        "with --temp, or raise --max-memory"
     )
 
 
@@ -522,8 +522,8 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix="dpsvm_fast-rows-", dir=place))
     except OSError as error:
         raise CommandError(
-            f"{place}: no temporary folder can be made there ({error.strerror}); name another one "
-            "with --temp"
+            f"{place}: cannot make a temporary folder ({error.strerror}); name another place with "
+            "--temp"
         ) from None
     try:
         if shutil.disk_usage(folder).free < _usual_size(table) / 4:
@@ -532,7 +532,7 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if folder.exists():
-            note(f"warning: {folder}: could not be removed; it holds private rows, remove it")
+            note(f"warning: {folder}: could not be removed; delete it, as it holds private rows")
 
 
 def _resident_size() -> int:
@@ -563,7 +563,7 @@ OURS = (
     CertificationError,
     LedgerError,
 )
-LESS_MEMORY = "; give a smaller --max-memory or use a machine with more of it"
+LESS_MEMORY = "; give a smaller --max-memory or use a larger machine"
 # What is wrong with options and parameters, before there are rows that a text could quote.
 TOLD = (*OURS, ValueError, TypeError)
 
@@ -601,13 +601,13 @@ class Spending:
         path, periods, adjacency = (options[name] for name in ("budget", "periods", "adjacency"))
         if options["random_state"] is not None and path is not None:
             raise CommandError(
-                "--seed: whoever knows it can remove the noise, so that --budget would be spent on "
-                "nothing; leave out one of the two"
+                "--seed: not private, so --budget would be spent for nothing; leave out one of the "
+                "two"
             )
         if options["epsilon"] is None:
-            raise CommandError("--epsilon is missing; give the privacy parameter, such as 1")
+            raise CommandError("--epsilon is missing; give one, such as 1")
         if periods is not None and path is None:
-            raise CommandError("--periods: they are those of a budget; give it with --budget")
+            raise CommandError("--periods: needs a --budget that declares them")
         self.epsilon = check.check_epsilon(options["epsilon"])
         self.delta = check.check_delta(options["delta"])
         self.path, self.unit = path, "row" if schema.person is None else "person"
@@ -622,14 +622,13 @@ class Spending:
         self.adjacency = self.ledger.adjacency
         if adjacency not in (None, self.adjacency):
             raise CommandError(
-                f"--adjacency: got {adjacency!r}, expected {self.adjacency!r}, the relation of "
-                f"{path}; leave it out"
+                f"--adjacency: got {adjacency!r}, expected {self.adjacency!r}, as in {path}; leave "
+                "it out"
             )
         if self.unit != self.ledger.unit:
             raise CommandError(
-                f"--budget: {path} is for one {self.ledger.unit} as the unit, and this command "
-                f"protects a {self.unit}; make another one: dpsvm-fast budget create --unit "
-                f"{self.unit}"
+                f"--budget: the unit of {path} is a {self.ledger.unit}, this command protects a "
+                f"{self.unit}; make another budget: dpsvm-fast budget create --unit {self.unit}"
             )
         self._before = len(self.ledger.history)
         # Set once there is a model.
@@ -705,9 +704,9 @@ class Spending:
         for role, name in zip(table.schema.owners, table.owners, strict=False):
             if name not in taken:
                 raise CommandError(
-                    f"--{role}-column: {type(estimator).__name__} with these options protects "
-                    "single rows of equal weight; take --model linear, or leave the column out "
-                    "(ignore = true in the schema)"
+                    f"--{role}-column: {type(estimator).__name__} with these options protects rows "
+                    "of equal weight only; use --model linear, or drop the column (ignore = true "
+                    "in the schema)"
                 )
 
     def what_is_spent(self) -> str:
@@ -716,7 +715,7 @@ class Spending:
             return "nothing was spent"
         amount = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
         where = "" if self.path is None else f" of {self.path}"
-        end = "" if self.saved else ", though there is no model"
+        end = "" if self.saved else ", but there is no model"
         return f"the budget{where} is spent ({amount}){end}"
 
     def record(self) -> dict[str, Any] | None:
@@ -737,15 +736,15 @@ class Spending:
         if self.path is None:
             return str(error)
         have = (
-            f"{self.path}: epsilon = {left:g} is left of {ledger.epsilon:g} at delta = "
-            f"{ledger.delta:g}, and this command asks for epsilon = {self.epsilon:g}, delta = "
+            f"{self.path}: epsilon = {left:g} of {ledger.epsilon:g} is left at delta = "
+            f"{ledger.delta:g}, this command needs epsilon = {self.epsilon:g}, delta = "
             f"{self.delta:g}; nothing was spent"
         )
         if self.delta > ledger.delta:
             return f"{have}; give --delta {ledger.delta:g} or less"
         if left > 0.0:
             return f"{have}; give --epsilon {left:g} or less"
-        return f"{have}; these data cannot be used again within this budget"
+        return f"{have}; this budget allows no further use of the data"
 
 
 @contextmanager
@@ -844,7 +843,7 @@ class Task:
                 with reading as bar:
                     X, y, *own = table.read(on_bytes=bar.advance_to)
                 if X.shape[0] == 0:
-                    raise CommandError(f"{table.path}: has no rows; name a file with rows")
+                    raise CommandError(f"{table.path}: has no rows")
                 owners = own[0] if own else {}
                 parts = Partitions.from_arrays(X, y, rows_per_partition=step, **owners)
                 yield TrainingRows(parts, X=X, y=y, owners=owners)
@@ -891,9 +890,9 @@ class Task:
                 certificate.write(certificate_text(statement, draft.path))
             except OSError as error:
                 raise CommandError(
-                    f"{certificate.path}: the certificate cannot be written ({_reason(error)}); "
-                    f"the model is saved as {draft.path}, and dpsvm-fast statement "
-                    f"{typed(draft.path)} --certificate FILE writes it"
+                    f"{certificate.path}: cannot write the certificate ({_reason(error)}); the "
+                    f"model is saved as {draft.path}: write it with dpsvm-fast statement "
+                    f"{typed(draft.path)} --certificate FILE"
                 ) from None
         scored = None if self.tested is None else self._accuracy(model, self.tested)
         self._report(type(trainer_of(model)).__name__, statement, scored, more)
@@ -939,8 +938,8 @@ class Task:
             screen.say(f"{title.replace('_', ' ')}: {facts}")
         if scored is not None:
             screen.say(
-                f"accuracy on the rows of {options['test_data']}: {scored:.4f} (these rows count "
-                "as public: nothing protects them)"
+                f"accuracy on the rows of {options['test_data']}: {scored:.4f} (without privacy: "
+                "these rows must be public)"
             )
         if budget is not None:
             _say_left(screen, budget)
@@ -976,7 +975,7 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
         spent.
     """
     if options["output"] is None:
-        raise CommandError("--output is missing; name the model's file, such as -o model.json")
+        raise CommandError("--output is missing; name the model file, such as -o model.json")
     schema = declared_schema(options)
     spending = Spending(options, schema)
     outputs = (options["output"], options["certificate"])
@@ -988,18 +987,18 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
         table = open_table(options["data"], schema, owners=True, **how)
         if table.sparse and options["model"] in DENSE_ONLY:
             raise CommandError(
-                f"--model: got {options['model']!r}, which takes dense rows only, expected another "
-                "one for a LIBSVM file"
+                f"--model: got {options['model']!r}, which needs dense rows; a LIBSVM file needs "
+                "another model"
             )
         if table.sparse and options["splines"] is not None:
-            raise CommandError("--splines: expected dense rows, no LIBSVM file and no text")
+            raise CommandError("--splines: need dense rows, not a LIBSVM file or text")
         tested = None
         if options["test_data"] is not None:
             tested = open_table(options["test_data"], table.schema)
             if options["test_data"].samefile(options["data"]):
                 raise CommandError(
-                    f"--test-data: got {options['test_data']}, whose rows are private as they are "
-                    "trained on, expected a file of public rows"
+                    f"--test-data: got {options['test_data']}, whose rows are trained on and "
+                    "private, expected a file of public rows"
                 )
         yield Task(
             screen=screen,
@@ -1060,9 +1059,8 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
             rows.n_bytes, copies_of(estimator, n_features)
         ):
             raise CommandError(
-                "--max-memory: this training needs all rows in memory, several times; give it more "
-                "(see dpsvm-fast fit --help), or train by sums over parts of the rows: --model "
-                "linear --mechanism gradient"
+                "--max-memory: this training needs several copies of all rows in memory; raise it, "
+                "or train in parts with --model linear --mechanism gradient"
             )
         X, y = rows.whole()
         # Iterations of a solver depend on the rows: there is nothing to show but that it works.
@@ -1114,16 +1112,16 @@ EXAMPLE = example(
 @option(
     "--write-schema",
     FILE,
-    "Write a schema to fill in, from the column names alone, and stop.",
+    "Write a schema to fill in, from column names only, and stop.",
 )
 @budget_options
 @option(
     "--model",
     OneOf(MODELS),
-    "Whole pipeline (linear, kernel), or one training of rows of norm 1.",
+    "Pipeline (linear, kernel), or one mechanism on rows of norm 1.",
     default="linear",
 )
-@option("--mechanism", OneOf(MECHANISMS), "Where noise is added.  [default: auto]")
+@option("--mechanism", OneOf(MECHANISMS), "Mechanism of the pipeline.  [default: auto]")
 @option("--kernel", OneOf(KERNELS), "Kernel of --model kernel.  [default: auto]")
 @map_options
 @model_file_options
@@ -1189,8 +1187,7 @@ def _write_schema(screen: Screen, options: dict[str, Any]) -> None:
     with reserved(path, force=options["force"], inputs=[data]) as (draft,):
         if path.suffix.lower() != ".toml":
             raise CommandError(
-                f"--write-schema: got {path.name!r}, expected a name that ends in .toml; "
-                "the end says how a schema is read"
+                f"--write-schema: got {path.name!r}, expected a name that ends in .toml"
             )
         draft.write(text)
     screen.say(
@@ -1220,18 +1217,18 @@ TUNE_EXAMPLE = example(
 @option(
     "--grid",
     "param_grid",
-    "Values of one parameter, not taken from the data; may be repeated.",
+    "Values of one parameter, chosen without the data; may be repeated.",
     multiple=True,
     metavar="NAME=A,B,...",
 )
-@option("--grid-file", FILE, "The same as a file: TOML or JSON, NAME = [A, B].")
+@option("--grid-file", FILE, "The grid as a file: TOML or JSON, NAME = [A, B].")
 @option("--strategy", OneOf(STRATEGIES), "", default="partition")
 @option("--selection", OneOf(CHOICES), "", default="permute_and_flip")
 @option("--stopping", OneOf(STOPPING_LAWS), "", default="geometric")
 @option(
     "--refit-fraction",
     Real(0.0, includes_low=True),
-    "Share of the budget for retraining the winner on all rows.",
+    "Budget share for retraining the winner on all rows.",
     default=0.8,
 )
 @model_file_options
@@ -1262,7 +1259,7 @@ def tune_command(screen: Screen, **options: Any) -> None:
         with task.rows(COPIES) as rows:
             if rows.folder is not None and not task.room.holds(rows.n_bytes, COPIES):
                 raise CommandError(
-                    "--max-memory: a search needs all rows in memory, several times; give it more, "
+                    "--max-memory: a search needs several copies of all rows in memory; raise it, "
                     "or train without a search: dpsvm-fast fit"
                 )
             X, y = rows.whole()
@@ -1285,7 +1282,7 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
         name, values = _parsed(text)
         if name in given:
             raise CommandError(
-                f"--grid: {name!r} comes twice; write all its values at once: {name}=A,B,..."
+                f"--grid: {name!r} is given twice; write all its values at once: {name}=A,B,..."
             )
         given[name] = values
     path = options["grid_file"]
@@ -1295,18 +1292,18 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
             raise CommandError(f"{path}: expected a line NAME = [A, B] for each parameter")
         given = dict(found) | given
     if not given:
-        raise CommandError("--grid is missing; give the values to choose from, such as C=0.1,1,10")
+        raise CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
     for name, values in given.items():
         if len(set(map(repr, values))) < len(values):
-            raise CommandError(f"--grid: {name!r} has a value twice, and each costs budget")
+            raise CommandError(f"--grid: {name!r} repeats a value, and each value costs budget")
     trainer = trainer_of(estimator)
     known = sorted(set(trainer.get_params(deep=False)) - RESERVED)
     prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
     for name in given:
         if name in RESERVED:
             raise CommandError(
-                f"--grid: {name!r} is the same for all candidates; give it as an option of its own "
-                "where there is one (see dpsvm-fast tune --help)"
+                f"--grid: {name!r} must be the same for all candidates; give it as an option (see "
+                "dpsvm-fast tune --help)"
             )
         if name not in known:
             raise CommandError(_unknown(name, type(trainer).__name__, known))
@@ -1358,7 +1355,7 @@ def _value(word: str) -> Any:
     "--metric",
     "metrics",
     OneOf(tuple(TABLES)),
-    "May be repeated; fewer metrics mean less noise.  [default: all that MODEL allows]",
+    "May be repeated; fewer metrics have less noise.  [default: all that MODEL allows]",
     multiple=True,
 )
 @option(
@@ -1366,7 +1363,7 @@ def _value(word: str) -> Any:
 )
 @person_option
 @budget_options
-@option("--certificate", FILE, "Write what is promised.")
+@option("--certificate", FILE, "Write the certificate.")
 @pass_screen
 def evaluate_command(screen: Screen, **options: Any) -> None:
     """Measure a saved MODEL on the private rows of DATA, with noise that --epsilon pays for.

@@ -1,4 +1,4 @@
-"""``dpsvm-fast demo``, ``bench`` and ``audit``: what this machine shows without anyone's data."""
+"""``dpsvm-fast demo``, ``bench`` and ``audit``: commands that need no data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 WIDTH = 79
 
-threads_option = option("--threads", Whole(1), "Threads; all cores when left out.")
+threads_option = option("--threads", Whole(1), "Threads.  [default: all cores]")
 
 # ``dpsvm-fast demo``: private models of scikit-learn's handwritten digits.
 
@@ -103,11 +103,11 @@ def demo_command(
         screen.say(f"scikit-learn's handwritten digits, privately\n{TITLES[name]}", style="bold")
         about = (
             f"{len(y)} training rows of {X.shape[1]} pixels, 10 classes; accuracy on {len(y_test)} "
-            f"test rows; delta = {DELTA:g}. Each line is about {repeats} models: a demonstration "
-            "and not one budget, as on private data every model would cost its own epsilon."
+            f"test rows; delta = {DELTA:g}. Each line is the result of {repeats} models. On "
+            "private data each model would cost its own epsilon."
         )
         if seed is not None:
-            about += " Seeded noise (--seed) is repeatable and therefore not private."
+            about += " Seeded noise (--seed) is repeatable, so it is not private."
         screen.say(f"\n{textwrap.fill(about, WIDTH)}\n")
         svc = _digit_model(name, seed)
         with screen.progress("training", None), warnings.catch_warnings():
@@ -123,7 +123,9 @@ def demo_command(
         ]
         rows.append(("not private", f"{ceiling:.3f}", _bar(ceiling)))
         screen.table(None, ("epsilon", "accuracy", f"0 %{'100 %':>{BAR_WIDTH - 3}}"), rows, left=3)
-        screen.say(f"\nWhat one more such model promises, at epsilon = {STATEMENT_EPSILON:g}:\n")
+        screen.say(
+            f"\nPrivacy statement of one more such model, at epsilon = {STATEMENT_EPSILON:g}:\n"
+        )
         tell(screen, statement)
         display = PrivacyUtilityDisplay(
             epsilons=EPSILONS, scores=scores, non_private_score=ceiling, delta=DELTA
@@ -138,7 +140,7 @@ def demo_command(
     if plot is not None:
         screen.say(f"\nPlot: {plot}")
     elif not no_plot:
-        screen.say('\nPlot: not drawn; pip install "dpsvm-fast[plot]" installs matplotlib')
+        screen.say('\nPlot: not drawn; it needs pip install "dpsvm-fast[plot]"')
     screen.result(
         {
             "model": name,
@@ -296,7 +298,7 @@ class Contestant:
     show_default=False,
 )
 @option("--epsilon", Real(0.0), "Budget.", default=1.0)
-@option("--delta", Real(0.0), "Budget, above 0 here.", default=1e-6)
+@option("--delta", Real(0.0), "Delta, above 0 here.", default=1e-6)
 @option("--repeats", Whole(1), "Runs of each.", default=5)
 @threads_option
 @pass_screen
@@ -353,13 +355,12 @@ def bench_command(
     notes = (
         f"Median of {repeats} runs. Models of scikit-learn are not private; the others have "
         f"epsilon = {epsilon:g}, delta = {delta:g}. The problems differ: private training adds "
-        "noise, and stops at other places than scikit-learn's solvers do with their defaults. Rows "
-        f"are synthetic Gaussian clusters of norm 1; accuracy on {len(test[1])} others tells "
-        "little about your data."
+        "noise, and its stopping rule is not scikit-learn's default. Rows are synthetic Gaussian "
+        f"clusters of norm 1; accuracy on {len(test[1])} test rows says little about your data."
     )
     screen.say("\n" + textwrap.fill(notes, WIDTH))
     if not all(each.converged for each in contestants):
-        screen.say("*: stopped at its default number of iterations before it had converged.")
+        screen.say("*: stopped at its default number of iterations before convergence.")
 
 
 def clusters(n_samples: int, n_features: int, n_classes: int) -> tuple[Rows, Rows]:
@@ -462,12 +463,12 @@ Found = tuple[str, "AuditReport"]
 @option(
     "--epsilon",
     Reals(0.0),
-    "Claimed epsilons, comma-separated or repeated.",
+    "Claimed epsilon; comma-separated or repeated.",
     multiple=True,
     default=((1.0, 4.0),),
     show_default="1,4",
 )
-@option("--mechanism", "Only mechanisms whose name contains this.", metavar="WORD")
+@option("--mechanism", "Only mechanisms whose name contains TEXT.", metavar="WORD")
 @threads_option
 @pass_screen
 def audit_command(
@@ -489,7 +490,7 @@ def audit_command(
     rows = selected(mechanism)
     if not rows:
         raise InvalidParameterError.of(
-            "mechanism", got=mechanism, accepted="a part of a name in the table"
+            "mechanism", got=mechanism, accepted="part of a name in the table"
         )
     epsilons = tuple(each for several in epsilon for each in several)
     length: dict[str, Any] = {"n_trials": trials} if trials else {"seconds": seconds}
@@ -504,7 +505,8 @@ def audit_command(
     first = found[0][1]
     screen.say(
         f"\nNo claim is refuted, each at confidence 1 - {1.0 - first.confidence:.2g} and delta "
-        f"{first.delta:g} (0 for Gamma noise).\nA lower bound proves no privacy; the proofs do."
+        f"{first.delta:g} (0 for Gamma noise).\nA lower bound does not prove privacy; the proofs "
+        "do."
     )
     return DONE
 

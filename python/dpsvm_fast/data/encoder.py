@@ -1,4 +1,4 @@
-"""Tables of pandas, polars, pyarrow and dicts of arrays as rows of features, by a schema."""
+"""Encoding of frames and dicts of arrays as rows of features, by a schema."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_LIMIT = 2**62
 
 @dataclass(eq=False, repr=False)
 class SchemaEncoder(PublicTransformer):
-    """Encode a table by its schema: learns nothing from the rows and spends no budget.
+    """Encode a table by its schema. Learns nothing from the rows and costs no budget.
 
     Numbers stay as they are, categories become indicators or places on a scale, truth values 1 and
     0, dates the days since the first declared one, texts hashed words. Missing values are replaced
@@ -85,7 +85,7 @@ class SchemaEncoder(PublicTransformer):
     schema_: TableSchema = field(init=False)
 
     def fit(self, X: Any, y: Any = None) -> SchemaEncoder:
-        """Check that the columns fit the schema; no cell is read.
+        """Check that the columns fit the schema; read no cell.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class SchemaEncoder(PublicTransformer):
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Encode rows; works without ``fit`` where the schema names all columns.
+        """Encode rows; works without ``fit`` if the schema names all columns.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class SchemaEncoder(PublicTransformer):
             for number, one in enumerate(schema.features)
         ]
         if len({len(column) for column in cells}) > 1:
-            raise TableError("X: columns have different lengths, expected one cell of each a row")
+            raise TableError("X: columns have different lengths")
         rows: NDArray[np.float32] = decoder.rows(cells, 0)[0]
         return rows
 
@@ -211,8 +211,8 @@ def checked_schema(value: Any) -> TableSchema:
         return value
     if not isinstance(value, Mapping):
         raise TypeError(
-            f"schema: got {type(value).__name__}, expected a TableSchema or its plain values, such "
-            'as {"columns": {"age": {"bounds": [0, 100]}}}; TableSchema.load reads a file'
+            f"schema: got {type(value).__name__}, expected a TableSchema or a dict such as "
+            '{"columns": {"age": {"bounds": [0, 100]}}}; TableSchema.load reads a file'
         )
     return TableSchema.from_dict(value)
 
@@ -223,7 +223,7 @@ def frame_template(
     """Implement ``TableSchema.from_frame``."""
     columns, named = _columns(frame), filter(None, (target, person))
     if unknown := [name for name in (*public, *named) if name not in columns]:
-        raise TableError(f"X: it has no column {quoted(str(unknown[0]))}")
+        raise TableError(f"X: no column {quoted(str(unknown[0]))}")
     facts = {name: _facts(column, known=name in public) for name, column in columns.items()}
     classes = []
     if target is not None:
@@ -270,7 +270,7 @@ def _columns(X: Any) -> dict[str, Any]:
         )
     names = list(X) if table is None else column_names(table)
     if not all(isinstance(name, str) for name in names):
-        raise TypeError("X: expected columns whose names are text")
+        raise TypeError("X: expected text as column names")
     if twice := repeated(names):
         raise TableError(f"X: duplicate column name {twice}")
     return {name: X[name] for name in names} if table is None else {n: table[n] for n in names}
@@ -337,13 +337,13 @@ def _of_objects(cells: list[Any], column: Column) -> Any:
         try:
             hash(tuple(cells))
         except TypeError:
-            raise _not_of(column, "a list or another value that is no cell") from None
+            raise _not_of(column, "a list or another value that is not a cell") from None
         return cells
     found = np.full(len(cells), np.nan)
     for place, cell in enumerate(cells):
         if not is_missing(cell):
             if not isinstance(cell, (int, float, Decimal, np.number, np.bool_)):
-                raise _not_of(column, "text or another value that is no number")
+                raise _not_of(column, "text or another value that is not a number")
             try:
                 found[place] = float(cell)
             except OverflowError:

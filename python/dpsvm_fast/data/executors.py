@@ -1,4 +1,4 @@
-"""What is done where the rows are, and who does it: this process, or a Dask cluster."""
+"""Sums over partitions, and their executors: this process or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -197,13 +197,10 @@ Loader = Callable[[], Any]
 
 STOPPED = "the fit was cancelled"
 
-NO_MEMORY = "there is not enough memory for it"
+NO_MEMORY = "there is not enough memory"
 
 BAD_LABELS = "expected one label for each row, each of them in `classes`"
-BAD_OWNERS = (
-    "expected an id of a person and a finite weight that is not negative for each row, as far as "
-    "they were declared"
-)
+BAD_OWNERS = "expected a person id and a finite, non-negative weight for each row, if declared"
 # Fits whose records one process keeps at a time; one that was not told to end is dropped then.
 MOST_FITS = 4
 # Numbers of ended fits that are remembered, so that a late task keeps nothing for them.
@@ -828,8 +825,8 @@ class ClusterExecutor:
                 return share
             _release(futures)
         raise ClusterError(
-            f"workers were lost in each of {ATTEMPTS} attempts; smaller partitions, or "
-            "resident=False, need less memory"
+            f"workers were lost in all {ATTEMPTS} attempts; smaller partitions or resident=False "
+            "need less memory"
         )
 
     def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
@@ -984,7 +981,7 @@ def _check_client(client: Any) -> str:
             )
     if getattr(client, "asynchronous", False):
         raise InvalidParameterError(
-            "client: got an asynchronous one, expected a Client made with asynchronous=False"
+            "client: got an asynchronous Client, expected asynchronous=False"
         )
     if not client.nthreads():
         raise ClusterError("client: the cluster has no workers; nothing was spent")
@@ -1002,8 +999,8 @@ def _one_build(builds: frozenset[str], spent: str) -> str:
     """Refuse a mixture: what one record adds must not depend on who happens to sum it."""
     if len(builds) != 1:
         raise ClusterError(
-            f"client: the workers run {', '.join(sorted(builds))}; expected one version, and one "
-            f"kind of processor, on all of them; {spent}"
+            f"client: the workers run {', '.join(sorted(builds))}; expected the same version and "
+            f"kind of processor on all; {spent}"
         )
     return next(iter(builds))
 
@@ -1015,8 +1012,8 @@ def _protocol(client: Any) -> str:
     near = place.startswith(("127.", "localhost", "[::1]"))
     if protocol in ("tcp", "ws") and not near:
         warnings.warn(
-            f"client: the cluster talks over {protocol} without encryption; sums without noise "
-            "cross the network in clear. Start it with distributed.Security (tls://)",
+            f"client: the cluster uses {protocol} without encryption, so sums without noise cross "
+            "the network in clear; start it with distributed.Security (tls://)",
             PrivacyLeakWarning,
             stacklevel=5,
         )

@@ -1,4 +1,4 @@
-"""One fit over partitions: the estimator's own, with its rows elsewhere."""
+"""Fits over partitions: the estimator's own fit, with rows elsewhere."""
 
 from __future__ import annotations
 
@@ -156,9 +156,9 @@ class ShardedRows:
             digests = np.sort(np.concatenate(self._looked_at(Persons(key, part, n_parts)).digests))
             if (digests[1:] == digests[:-1]).any():
                 raise InvalidParameterError(
-                    "groups: expected all rows of a person in one partition, got some in several; "
-                    "Partitions.from_arrays puts them together, and so does sorting the rows by "
-                    "person before they are cut. Nothing was spent"
+                    "groups: got a person in several partitions, expected one; use "
+                    "Partitions.from_arrays, or sort rows by person before cutting. Nothing was "
+                    "spent"
                 )
 
     def _looked_at(self, operation: Operation) -> Share:
@@ -181,9 +181,9 @@ class ShardedRows:
         if self._n_rows is None:
             if self._records is None:
                 raise InvalidParameterError(
-                    "n_rows: got partitions of unknown size, expected their number of rows "
-                    "(Partitions.from_loaders(..., n_rows=...)): with adjacency='replace_one' it "
-                    "is public, and accountant='last_iterate' needs it before the budget is spent"
+                    "n_rows: got None, expected the number of rows (Partitions.from_loaders(..., "
+                    "n_rows=...)): adjacency='replace_one' and accountant='last_iterate' need it "
+                    "before the budget is spent"
                 )
             self.parts(self._records.recipe, Sums())
         assert self._n_rows is not None
@@ -273,7 +273,7 @@ class ShardedRows:
             known = "before" if self._counted else "declared"
             raise ValueError(
                 f"partitions: expected as many rows as {known}; a loader must return the same rows "
-                f"each time. {spent}"
+                f"at every call. {spent}"
             )
         self._n_rows, self._n_persons, self._counted = share.n_rows, share.n_persons, True
 
@@ -321,9 +321,8 @@ CLASSIFIERS = (PrivateLinearSVC, PrivateKernelSVC, GradientPerturbationSVC)
 TRANSFORMERS = (PrivatePCA, PrivateCenter, PrivateWhitener, PrivateStandardScaler)
 
 WHOLE = (
-    "its solver needs all rows in one process. Take a descent (PrivateLinearSVC, PrivateKernelSVC, "
-    "GradientPerturbationSVC), or average models of parts, which gives another model "
-    "(dpsvm_fast.federated)"
+    "its solver needs all rows in one process. Use gradient descent (PrivateLinearSVC, "
+    "PrivateKernelSVC, GradientPerturbationSVC), or average models of parts (dpsvm_fast.federated)"
 )
 
 Fitted = TypeVar("Fitted")
@@ -340,7 +339,7 @@ def fit(
     scratch: str | os.PathLike[str] | None = None,
     on_step: OnStep | None = None,
 ) -> Fitted:
-    """Fit an estimator on rows that are never in one place, and release what its own fit would.
+    """Fit an estimator on partitions; releases what ``estimator.fit`` on all rows would release.
 
     Parameters
     ----------
@@ -453,7 +452,7 @@ def fit(
 
 
 def sums_suffice(estimator: Any) -> bool:
-    """Return whether an estimator learns from rows by sums over parts of them."""
+    """Return whether an estimator can learn from sums over parts of the rows."""
     if not isinstance(estimator, CLASSIFIERS):
         return isinstance(estimator, TRANSFORMERS)
     mechanism = getattr(estimator, "mechanism", "gradient")
@@ -480,7 +479,7 @@ def _check_settings(estimator: Any, partitions: Partitions) -> None:
         return
     if estimator.classes is None:
         raise InvalidParameterError(
-            "classes: got None, expected the public label set; it is not read from partitions"
+            "classes: got None, expected the public label set, which is not read from partitions"
         )
     if not sums_suffice(estimator):
         got = estimator.mechanism

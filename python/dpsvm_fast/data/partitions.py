@@ -1,4 +1,4 @@
-"""Where the rows are: partitions that are loaded one at a time."""
+"""Partitions: rows that are loaded one part at a time."""
 
 from __future__ import annotations
 
@@ -323,8 +323,7 @@ def columns_of(
             raise InvalidParameterError(f"{name}: expected one column of this name in each file")
     if not names or len({*names, *others}) < len(names) + len(others):
         raise InvalidParameterError(
-            "features: expected at least one column, none of them the label, the person or the "
-            "weight"
+            "features: expected at least one column other than the label, person and weight"
         )
     kinds = [schema.field(name).type for name in names]
     for name, kind in zip(names, kinds, strict=True):
@@ -369,7 +368,7 @@ MOST_PARTITIONS = 2**31 - 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Partitions:
-    """Rows in parts, each of which fits into memory; nothing is loaded before a fit has paid.
+    """Rows in parts that each fit into memory; nothing is loaded before the budget is charged.
 
     Made by :meth:`from_arrays`, :meth:`from_parquet`, :meth:`from_arrow`, :meth:`from_dask` or
     :meth:`from_loaders`. Everything here is a public fact but for ``n_rows`` with
@@ -433,9 +432,8 @@ class Partitions:
         wrong = learned_steps([("transformer", transformer)])
         if wrong or not callable(getattr(transformer, "transform", None)):
             raise InvalidParameterError(
-                f"transformer: got {type(transformer).__name__}, expected one that this library "
-                "has fitted, or one that learns nothing from rows: otherwise what is released "
-                "next is not private"
+                f"transformer: got {type(transformer).__name__}, expected a private transformer, "
+                "or one that learns nothing from rows: otherwise later releases are not private"
             )
         probe = np.zeros((1, self.n_features))
         mapped = transformer.transform(sparse.csr_matrix(probe) if self.sparse else probe)
@@ -459,7 +457,7 @@ class Partitions:
         groups: bool = False,
         sample_weight: bool = False,
     ) -> Partitions:
-        """Partitions that functions load or generate.
+        """Return partitions that functions load or generate.
 
         Parameters
         ----------
@@ -508,7 +506,7 @@ class Partitions:
         sample_weight: Any = None,
         rows_per_partition: int = 65536,
     ) -> Partitions:
-        """Rows of an array, a memory map or a CSR matrix, a few at a time.
+        """Return partitions of an array, a memory map or a CSR matrix.
 
         Parameters
         ----------
@@ -571,7 +569,7 @@ class Partitions:
         person: str | None = None,
         weight: str | None = None,
     ) -> Partitions:
-        """Row groups of Parquet files. A row group is what has to fit into memory.
+        """Return the row groups of Parquet files; each must fit into memory.
 
         Parameters
         ----------
@@ -614,7 +612,7 @@ class Partitions:
         rows_per_partition: int = 65536,
         n_rows: int | None = None,
     ) -> Partitions:
-        """Rows of an Arrow table, or record batches of Arrow files.
+        """Return partitions of an Arrow table, or the record batches of Arrow files.
 
         Parameters
         ----------
@@ -649,8 +647,8 @@ class Partitions:
             return dataclasses.replace(found, feature_names=chosen.features)
         if not is_path(source) and not isinstance(source, (list, tuple)):
             raise TypeError(
-                f"source: got {type(source).__name__}, expected a Table or paths of Arrow files; a "
-                "stream is read once, and training reads rows many times: write it to a file"
+                f"source: got {type(source).__name__}, expected a Table or paths of Arrow files; "
+                "write a stream to a file first, as training reads rows many times"
             )
         loaders: list[ArrowBatch] = []
         columns: Columns | None = None
@@ -671,7 +669,7 @@ class Partitions:
         sample_weight: Any = None,
         n_rows: int | None = None,
     ) -> Partitions:
-        """Blocks of rows of a Dask array or DataFrame.
+        """Return the blocks of a Dask array or DataFrame.
 
         Parameters
         ----------
@@ -698,8 +696,8 @@ class Partitions:
                 raise TypeError(f"{name}: got {type(value).__name__}, expected a Dask collection")
             if is_persisted(value):
                 raise InvalidParameterError(
-                    f"{name}: got a persisted collection, expected one that is computed from its "
-                    "source; fit(..., resident=True) keeps what is needed of it in memory"
+                    f"{name}: got a persisted collection, expected one computed from its source; "
+                    "use fit(..., resident=True) to keep rows in memory"
                 )
         names, blocks, known = blocks_of(X)
         columns: list[list[Any]] = [[None] * len(blocks)] if y is None else []

@@ -132,8 +132,8 @@ def is_compressed(path: str) -> bool:
 def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
     """Return an error for a row that is longer than the room for it."""
     return TableError(
-        f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}. Longer rows need more "
-        "memory: max_memory= of open_table, --max-memory of a command"
+        f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}. Longer rows need a "
+        "higher memory limit: max_memory= of open_table, --max-memory of a command"
     )
 
 
@@ -151,8 +151,8 @@ OWNERS = {"person": "groups", "weight": "sample_weight"}
 ROWS_SHARE, ROW_SHARE = 32, 16
 
 UNDECLARED_CATEGORY = (
-    "a value that is not one of the declared categories; add it to categories if it is public, or "
-    'write unknown = "none" in the schema'
+    "a value outside the declared categories; add it to categories if it is public, or write "
+    'unknown = "none" in the schema'
 )
 
 
@@ -221,7 +221,7 @@ class PersonDecoder:
         """Digests with these codes, behind so many rows."""
         wrong = np.flatnonzero(codes < 0)
         if wrong.size:
-            reason = "no id of a person; every row needs one"
+            reason = "no person id; every row needs one"
             raise cell_error(self._file, before + int(wrong[0]) + 1, self._name, reason)
         return self._ids.digests(codes)
 
@@ -248,7 +248,7 @@ class WeightDecoder:
         found = cells.view(np.float32).astype(np.float64)
         wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0.0)))
         if wrong.size:
-            reason = "no weight: a finite number that is not negative"
+            reason = "not a weight, that is a finite, non-negative number"
             raise cell_error(self._file, before + int(wrong[0]) + 1, self._name, reason)
         return found
 
@@ -295,9 +295,9 @@ class RowDecoder:
         self._width = schema.n_features
         if 4 * self._width > room // ROW_SHARE:
             raise TableError(
-                f"{file}: a row has {self._width} features, and {room // ROW_SHARE // 4} are "
-                "expected at most; write so wide a table as LIBSVM text, or give more memory: "
-                "max_memory= of open_table, --max-memory of a command"
+                f"{file}: a row has {self._width} features, expected at most "
+                f"{room // ROW_SHARE // 4}; save wider tables as LIBSVM text, or raise the memory "
+                "limit: max_memory= of open_table, --max-memory of a command"
             )
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
@@ -464,7 +464,7 @@ class RowDecoder:
         return cell_error(self._file, row + 1 if self._tells_rows else None, column.name, reason)
 
 
-NO_DATE = "not a date; one is written like 2024-12-31 or 2024-12-31 23:59:59"
+NO_DATE = "not a date such as 2024-12-31 or 2024-12-31 23:59:59"
 
 
 def _missing_reason(column: Column) -> str:
@@ -475,8 +475,8 @@ def _missing_reason(column: Column) -> str:
     elif column.dates is not None or column.ordered:
         example = f'missing = "{(column.dates or column.categories or ("",))[0]}"'
     return (
-        "a missing value; remove the row, or write a public value that takes its place, for "
-        f"example {example}, in the schema"
+        "a missing value; remove the row, or declare a public replacement in the schema, for "
+        f"example {example}"
     )
 
 
@@ -540,10 +540,10 @@ BLOCK_SHARE, RECORD_SHARE = 64, 32
 MAX_BLANK_LINES = 1000
 # How files begin that are not what their name says.
 OTHER_FILES = {
-    b"\x1f\x8b": "the file is compressed: give it a name that ends in .gz",
+    b"\x1f\x8b": "the file is compressed: rename it to end in .gz",
     b"PK\x03\x04": "the file is a spreadsheet or an archive: save it as CSV",
-    b"PAR1": "the file is Parquet: give it a name that ends in .parquet",
-    b"ARRO": "the file is Arrow: give it a name that ends in .arrow",
+    b"PAR1": "the file is Parquet: rename it to end in .parquet",
+    b"ARRO": "the file is Arrow: rename it to end in .arrow",
 }
 
 UTF_8 = ("utf-8", "utf8")
@@ -605,8 +605,8 @@ class CsvSource:
             return schema.of_names(self._names, labelled=labelled, file=self._file, owned=owned)
         if labelled and not (isinstance(target, int) and -n_cells <= target < n_cells):
             raise TableError(
-                f"{self._file}: target: expected its place, 0 to {n_cells - 1}, or -1 for the last "
-                "column, as the file has no header"
+                f"{self._file}: target: expected a position from 0 to {n_cells - 1}, or -1 for the "
+                "last column, as the file has no header"
             )
         has_target = isinstance(target, int)
         width = schema.declared_width
@@ -679,8 +679,7 @@ class CsvSource:
                 raise too_long(self._file, row(), longest, "a quote may not be closed")
         if records.end_inside():
             raise TableError(
-                f"{self._file}: the file ends within a quoted cell: it is cut off, or a quote is "
-                "not closed"
+                f"{self._file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
             )
         if length and not is_header:
             yield b"".join(parts)
@@ -742,7 +741,7 @@ class CsvSource:
         if reason == "cells":
             return TableError(
                 f"{self._file}: row {row} has {n_cells} cells, expected {len(self._names)}; the "
-                "file may be cut off, or a cell that contains the delimiter may need quotes"
+                "file may be cut off, or a cell with the delimiter may need quotes"
             )
         if reason == "text":
             reason = (
@@ -751,9 +750,9 @@ class CsvSource:
             )
         else:
             reason = (
-                f"not a number; one is written like 1234{self._text.decimal}5, without marks "
-                "between thousands; for true and false the schema must say boolean = true, for "
-                "other text categories = [...] or ignore = true"
+                f"not a number such as 1234{self._text.decimal}5, without thousands separators; "
+                "declare boolean = true for true and false, and categories = [...] or ignore = "
+                "true for other text"
             )
         return cell_error(self._file, row, self._names[place], reason)
 
@@ -770,8 +769,8 @@ def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM
     found = _first_record(path, text, delimiter, room // RECORD_SHARE)
     if len(found) > MAX_COLUMNS:
         raise TableError(
-            f"{file}: got {len(found)} columns, expected at most {MAX_COLUMNS}; write so wide a "
-            "table as LIBSVM text or .npz"
+            f"{file}: got {len(found)} columns, expected at most {MAX_COLUMNS}; save wider tables "
+            "as LIBSVM text or .npz"
         )
     if text.header is not True:
         return found
@@ -822,7 +821,7 @@ def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
         line = stream.readline(left + 1)
         left -= len(line)
         if left < 0:
-            raise too_long(file, 1, longest, "it has no line ends, or a quote is not closed")
+            raise too_long(file, 1, longest, "it has no line breaks, or a quote is not closed")
         if not line:
             return
         if n_blank == MAX_BLANK_LINES and left >= longest - 2 * MAX_BLANK_LINES:
@@ -873,7 +872,7 @@ def check_type(file: str, column: Column, kind: Any) -> None:
         return
     raise TableError(
         f"{file}: column {quoted(column.name)} has type {str(kind)[:60]}, expected {expected}; "
-        "correct the file, or what the schema says of the column"
+        "correct the file or the schema"
     )
 
 
@@ -1043,8 +1042,8 @@ class ParquetSource(_Columnar):
             persons = n_rows if "groups" in self._decoder.owners else 0
             if texts or persons * PERSON_BYTES > room:
                 raise TableError(
-                    f"{self._file}: row groups are too large for texts and persons; write smaller "
-                    "ones (row_group_size=), or give more memory: max_memory= of open_table, "
+                    f"{self._file}: row groups are too large for text and persons; write smaller "
+                    "ones (row_group_size=), or raise the memory limit: max_memory= of open_table, "
                     "--max-memory of a command"
                 )
             self._decoder.forget()
@@ -1166,9 +1165,7 @@ class ArrowSource(_Columnar):
         with reading(self._file):
             schema = _opened(memoryview(data), data, None).schema
         if all(_is_null(schema.field(name).type) for name in self._names):
-            raise TableError(
-                f"{self._file}: every column that is read has the type null, expected values"
-            )
+            raise TableError(f"{self._file}: all columns have the type null, expected values")
         wanted = _places_of_buffers(schema, set(self._names))
         room, dictionaries = self._room // UNPACKED_SHARE, dict[int, int]()
         n_batches = largest = 0
@@ -1206,8 +1203,8 @@ def parquet_types(path: str) -> tuple[dict[str, Any], int]:
         size, mark = end.read(4), end.read(4)
     if mark == b"PAR1" and int.from_bytes(size, "little") > LARGEST_FOOTER:
         raise TableError(
-            f"{file}: the description at its end takes {int.from_bytes(size, 'little')} bytes, "
-            f"expected at most {LARGEST_FOOTER}; write fewer, larger row groups"
+            f"{file}: its footer takes {int.from_bytes(size, 'little')} bytes, expected at most "
+            f"{LARGEST_FOOTER}; write fewer, larger row groups"
         )
     with reading(file), parquet.ParquetFile(path) as opened:
         return column_types(file, opened.schema_arrow), opened.metadata.num_rows
@@ -1321,8 +1318,8 @@ def _too_large(file: str, what: str, n_bytes: int, room: int, smaller: str) -> T
     """Return an error for what would take too much memory once it is unpacked."""
     return TableError(
         f"{file}: {what} take {n_bytes} bytes unpacked, expected at most {room}; write the file "
-        f"with smaller {smaller}, or give more memory: max_memory= of open_table, --max-memory of "
-        "a command"
+        f"with smaller {smaller}, or raise the memory limit: max_memory= of open_table, "
+        "--max-memory of a command"
     )
 
 
@@ -1394,7 +1391,7 @@ def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
         at += 1
         if data[at - 1] < 128:
             return value, at
-    raise ValueError("no number is so long")
+    raise ValueError("the number is too long")
 
 
 def _whole(data: mmap.mmap, at: int) -> tuple[int, int]:
@@ -1554,8 +1551,8 @@ class NpzSource:
             if self._row_bytes > room // NPZ_ROW_SHARE:
                 raise TableError(
                     f"{self._file}: X: a row takes {self._row_bytes} bytes, expected at most "
-                    f"{room // NPZ_ROW_SHARE}; write so wide a table as LIBSVM text, or give more "
-                    "memory: max_memory= of open_table, --max-memory of a command"
+                    f"{room // NPZ_ROW_SHARE}; save wider tables as LIBSVM text, or raise the "
+                    "memory limit: max_memory= of open_table, --max-memory of a command"
                 )
             self.schema = schema.of_width(rows.shape[1], file=self._file, owned=owned)
         self._decoder = RowDecoder(
@@ -1607,7 +1604,7 @@ def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _
     for name in wanted:
         if name not in found:
             has = ", ".join(map(quoted, list(found)[:10])) or "none"
-            raise TableError(f"{file}: it has no array {name!r}; it has {has}")
+            raise TableError(f"{file}: no array {name!r}; it has {has}")
     opened = []
     for name in wanted:
         kinds, rank, expected = ARRAYS[name]
@@ -1660,7 +1657,7 @@ class _Member:
         size = stream.read(2 if version == (1, 0) else 4)
         length = int.from_bytes(size, "little")
         if length > LONGEST_HEADER:
-            raise ValueError("no header is so long")
+            raise ValueError("the header is too long")
         header = io.BytesIO(size + stream.read(length))
         read = np.lib.format.read_array_header_1_0
         if version != (1, 0):
@@ -1790,7 +1787,7 @@ class LibsvmSource:
                 rest = []
             rest.append(text[cut:])
             if sum(map(len, rest)) > longest:
-                raise too_long(self._file, row(), longest, "a line end may be missing")
+                raise too_long(self._file, row(), longest, "a line break may be missing")
         if any(rest):
             yield b"".join(rest)
 
@@ -1860,6 +1857,6 @@ class LibsvmSource:
                     f"{self.schema.origin} declares"
                 )
             if place in seen:
-                return "an index comes twice"
+                return "an index is repeated"
             seen.add(place)
         return None

@@ -1,4 +1,4 @@
-"""Public facts of a table: its label, its classes, its columns and their bounds or categories."""
+"""Schemas: public facts of a table, such as label, classes, columns and their bounds."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ CLASSES = "classes = []   # its public values"
 HINTS = (
     "# bounds = [low, high], categories = [...] (ordered = true: one feature), boolean = true,",
     "# dates = [first, last], text = N (features of hashed words) or ignore = true.",
-    "# Write what is publicly known, not what the values happen to be.",
+    "# Write what is publicly known, not the range of the values.",
 )
 
 
@@ -109,7 +109,7 @@ Category = str | int
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Exactly one of the first six facts is given.
+    """A column of a table, with exactly one of the first six facts.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class Column:
         for key in details:
             owner = DETAILS[key]
             if kinds[0] != owner and record[key] != DEFAULTS.get(key):
-                raise SchemaError(f"{where}.{key}: got it without {owner}, expected it with")
+                raise SchemaError(f"{where}.{key}: needs {owner},")
         column = cls(
             name,
             **{
@@ -241,8 +241,8 @@ class Column:
             raise SchemaError(f"{where}.ordered: expected at least two categories")
         if column.ordered and column.unknown != "refuse":
             raise SchemaError(
-                f"{where}.unknown: got 'none', expected 'refuse' with ordered = true: no place on "
-                "the scale stands for it"
+                f"{where}.unknown: got 'none', expected 'refuse' with ordered = true, whose scale "
+                "has no place for it"
             )
         missing = record.get("missing")
         if missing is None:
@@ -251,7 +251,7 @@ class Column:
 
 
 def check_keys(where: str, record: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
-    """Refuse a key that means nothing: a slip of the pen must not switch a setting off."""
+    """Refuse an unknown key, so that no misspelling switches a setting off."""
     for key in record:
         if key not in accepted:
             place = ".".join(filter(None, [where, toml_key(str(key)[:60])]))
@@ -458,7 +458,7 @@ def _missing(where: str, value: Any, column: Column) -> Any:
     elif column.boolean:
         key = Key("true or false", lambda value: isinstance(value, bool))
     else:
-        key = Key("no such key for a column that is ignored", lambda _: False)
+        key = Key("no such key for an ignored column", lambda _: False)
     return key.read(where, value)
 
 
@@ -745,8 +745,8 @@ MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "null", "NULL", 
 NUMBER = re.compile(r"[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 NO_NAMES = (
-    "names that are numbers and not shown here: where they are the cells of a first row, write "
-    "header = false in the [csv] table of the schema"
+    "numbers as names (not shown); if they are cells of a first row, write header = false in the "
+    "[csv] table of the schema"
 )
 
 
@@ -788,9 +788,9 @@ class TextFormat:
         check_keys("csv", record, tuple(TEXT))
         text = cls(**{key: TEXT[key].read(f"csv.{key}", one) for key, one in record.items()})
         if text.delimiter is None and text.decimal == ",":
-            raise SchemaError("csv.decimal: got ',', which needs a delimiter such as \";\" too")
+            raise SchemaError("csv.decimal: got ',', which needs another delimiter, such as \";\"")
         if len({text.delimiter, text.decimal, text.quote}) != 3:
-            raise SchemaError("csv: delimiter, decimal and quote: expected three different ones")
+            raise SchemaError("csv: delimiter, decimal and quote must differ")
         return text
 
 
@@ -822,12 +822,14 @@ def _is_header(value: Any) -> bool:
 
 # What may be said of how a CSV file is written.
 TEXT = {
-    "delimiter": Key("one ASCII character, no letter, digit or line end", lambda v: _is_mark(v)),
+    "delimiter": Key(
+        "one ASCII character other than a letter, digit or line break", lambda v: _is_mark(v)
+    ),
     "decimal": Key("'.' or ','", lambda value: _is_text(value) and value in (".", ",")),
     "quote": Key("one ASCII character or ''", lambda value: value == "" or _is_mark(value)),
     "encoding": Key("the name of a text encoding such as 'latin-1'", _is_encoding),
     "header": Key(
-        "true, false or the list of the columns' names, each once",
+        "true, false or the list of column names, each once",
         _is_header,
         lambda value: value if isinstance(value, bool) else tuple(value),
     ),
@@ -938,17 +940,17 @@ NAMES = {"n_features": "declared_width", "csv": "text"}
 
 TABLE = {
     "target": Key(
-        "the name of the column of labels, or its place (0 is the first column, -1 the last)",
+        "the name of the label column, or its position (0 is the first column, -1 the last)",
         lambda value: _is_whole(value) or _is_name(value),
         lambda value: value.strip() if _is_text(value) else value,
     ),
     "classes": Key(
-        "a list of two or more different strings, or of different integers, of at most "
-        f"{LONGEST_CLASS} characters; true and false are written as strings",
+        f"a list of two or more different strings or integers of at most {LONGEST_CLASS} "
+        "characters; write true and false as strings",
         _are_classes,
         tuple,
     ),
-    "person": Key("the name of the column of persons", _is_name, str.strip),
+    "person": Key("the name of the column of person ids", _is_name, str.strip),
     "weight": Key("the name of the column of weights of rows", _is_name, str.strip),
     "n_features": Key(
         "an integer >= 1", lambda value: _is_whole(value) and 1 <= value <= MAX_FEATURES
@@ -986,13 +988,12 @@ def schema_values(record: Any) -> dict[str, Any]:
         )
     elif not columns:
         raise SchemaError(
-            "columns: missing; say what each column is, for example:\n"
-            "[columns]\n  age = { bounds = [0, 100] }"
+            "columns: missing; declare each column, for example:\n[columns]\n  age = { bounds = "
+            "[0, 100] }"
         )
     if other is not None and values.get("extra_columns") == "ignore":
         raise SchemaError(
-            "extra_columns: got 'ignore', expected it only without all_other_columns, which "
-            "leaves no column over"
+            "extra_columns: got 'ignore' with all_other_columns, expected only one of them"
         )
     values["columns"] = tuple(columns.values())
     check_roles({role: values.get(role) for role in ROLES}, columns)
@@ -1006,7 +1007,7 @@ def check_roles(names: Mapping[str, Any], features: Iterable[str], origin: str =
         if isinstance(name, str):
             if name in known:
                 raise SchemaError(
-                    f"{where}columns.{toml_key(name[:60])}: it is the {role} and cannot be "
+                    f"{where}columns.{toml_key(name[:60])}: is the {role} and cannot be "
                     f"{known[name]}: remove it"
                 )
             known[name] = f"the {role}"
@@ -1035,8 +1036,8 @@ def _named_columns(records: list[Any]) -> dict[str, Any]:
         name = one.get("name") if isinstance(one, Mapping) else None
         if not isinstance(name, str) or name in found:
             raise SchemaError(
-                f"columns[{place}]: got {shown(one)}, expected a table with a name of its own, "
-                'such as { name = "age", bounds = [0, 100] }'
+                f"columns[{place}]: got {shown(one)}, expected a table with a name, such as {{ "
+                'name = "age", bounds = [0, 100] }'
             )
         found[name] = {key: value for key, value in one.items() if key != "name"}
     return found
@@ -1056,7 +1057,7 @@ def _other_columns(record: Any) -> Column:
     column = Column.from_dict("", record, "all_other_columns")
     if column is None or column.bounds is None:
         raise SchemaError(
-            f"all_other_columns: got {shown(record)}, expected bounds = [low, high] and perhaps "
+            f"all_other_columns: got {shown(record)}, expected bounds = [low, high] and optionally "
             "missing"
         )
     return column
@@ -1137,7 +1138,7 @@ class TableSchema:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, origin: str = "the schema") -> TableSchema:
-        """Build a schema from the plain values of its file.
+        """Build a schema from plain values, as in its file.
 
         Parameters
         ----------
@@ -1160,7 +1161,7 @@ class TableSchema:
             raise SchemaError(f"{origin}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values from which :meth:`from_dict` builds the same schema."""
+        """Return plain JSON values, as :meth:`from_dict` takes them."""
         own = {key: getattr(self, NAMES.get(key, key)) for key in TABLE}
         usual = {"zero_based": False, "extra_columns": "refuse", "csv": {}}
         record = _without_defaults(own | {"csv": self.text.to_dict()}, usual)
@@ -1179,7 +1180,7 @@ class TableSchema:
         person: str | None = None,
         format: str | None = None,
     ) -> str:
-        """Return a schema file to be filled in, from the names of a file's columns.
+        """Return a schema file to fill in, from the column names of a file.
 
         Parameters
         ----------
@@ -1209,7 +1210,7 @@ class TableSchema:
         person: str | None = None,
         public: Sequence[str] = (),
     ) -> str:
-        r"""Return a schema file to be filled in, from the names and types of a table's columns.
+        r"""Return a schema file to fill in, from the names and types of columns.
 
         Parameters
         ----------
@@ -1257,11 +1258,11 @@ class TableSchema:
         if self.all_other_columns is None:
             found = tuple(column for column in self.columns if not column.ignore)
             if not found:
-                raise SchemaError(f"{self.origin}: columns: expected one that is not ignored")
+                raise SchemaError(f"{self.origin}: columns: all are ignored")
             return found
         if self.declared_width is None:
             raise SchemaError(
-                f"{self.origin}: all_other_columns: the columns are known once a file is opened; "
+                f"{self.origin}: all_other_columns: columns are known only once a file is opened; "
                 "use open_table(path, schema).schema, or declare n_features"
             )
         self._check_places()
@@ -1309,7 +1310,7 @@ class TableSchema:
     def of_names(
         self, names: Sequence[str], *, labelled: bool, file: str, owned: bool = False
     ) -> TableSchema:
-        """Return the schema of a file with these columns: all named, none left over.
+        """Return the schema of a file with these column names.
 
         Parameters
         ----------
@@ -1342,14 +1343,14 @@ class TableSchema:
         for role, name in self.owners.items() if owned else ():
             if name not in found:
                 raise TableError(
-                    f"{file}: {role}: it has no column {quoted(name)}; it has {_found(names)}"
+                    f"{file}: {role}: no column {quoted(name)}; it has {_found(names)}"
                 )
         outside = self.owners.values()
         absent = [c.name for c in self.columns if not c.ignore and c.name not in found]
         if absent:
             raise TableError(
-                f"{file}: {_columns(absent)} {'is' if len(absent) == 1 else 'are'} missing, which "
-                f"{self.origin} asks for; the file has {_found(names)}"
+                f"{file}: {_columns(absent)} {('is' if len(absent) == 1 else 'are')} missing, but "
+                f"declared in {self.origin}; the file has {_found(names)}"
             )
         others = [name for name in names if name not in known and name not in (target, *outside)]
         columns = self.columns
@@ -1378,7 +1379,7 @@ class TableSchema:
         return {role: name for role, name in given.items() if name is not None}
 
     def of_width(self, width: int | None, *, file: str, owned: bool = False) -> TableSchema:
-        """Return the schema of a file without names of columns, of this width where it is known.
+        """Return the schema of a file without column names, of this width if known.
 
         Parameters
         ----------
@@ -1404,22 +1405,22 @@ class TableSchema:
         found = self
         for role in self.owners if owned else ():
             raise SchemaError(
-                f"{self.origin}: {role}: expected a file that names its columns, which {file} does "
-                "not: CSV, Parquet or Arrow"
+                f"{self.origin}: {role}: expected a file with column names (CSV, Parquet or "
+                f"Arrow), which {file} lacks"
             )
         if width == 0:
-            raise TableError(f"{file}: it has no columns of features")
+            raise TableError(f"{file}: has no feature columns")
         if self.all_other_columns is not None and self.declared_width is None:
             if width is None:
                 raise SchemaError(
-                    f"{self.origin}: n_features: missing; {file} does not say how many features "
-                    "there are, write for example n_features = 100"
+                    f"{self.origin}: n_features: missing, and {file} does not say; write for "
+                    "example n_features = 100"
                 )
             found = replace(self, declared_width=width)
         if found.is_positional and any(column.ignore for column in self.columns):
             raise SchemaError(
-                f"{self.origin}: columns: got ignore = true, expected it only for a file that "
-                f"names its columns, which {file} does not"
+                f"{self.origin}: columns: got ignore = true, expected only for a file with column "
+                f"names, which {file} lacks"
             )
         expected = found.declared_width if found.is_positional else len(found.features)
         if width is not None and width != expected:
@@ -1456,19 +1457,19 @@ class TableSchema:
         target = self.target
         if target is None and labelled:
             raise SchemaError(
-                f"{self.origin}: target: missing; write the name of the column of labels, for "
-                f'example target = "label"; {file} has {_found(names)}'
+                f"{self.origin}: target: missing; name the label column, for example target = "
+                f'"label"; {file} has {_found(names)}'
             )
         if isinstance(target, int):
             if -len(names) <= target < len(names):
                 return names[target]
             if labelled:
                 raise TableError(
-                    f"{file}: target: got {shown(target)}, but it has {len(names)} columns"
+                    f"{file}: target: got {shown(target)}, but there are {len(names)} columns"
                 )
         elif labelled and target not in names:
             raise TableError(
-                f"{file}: target: it has no column {quoted(str(target))}; it has {_found(names)}"
+                f"{file}: target: no column {quoted(str(target))}; it has {_found(names)}"
             )
         return target if isinstance(target, str) else None
 
@@ -1476,18 +1477,18 @@ class TableSchema:
         """Say which lines are missing, or that a model cannot take these columns."""
         one = len(names) == 1
         if may_be_a_row(names):
-            return TableError(f"{file}: {self.origin} does not describe it; it has {NO_NAMES}")
+            return TableError(f"{file}: {self.origin} does not declare it; it has {NO_NAMES}")
         if self.origin == OF_MODEL:
             return TableError(
-                f"{file}: {_columns(names)} {'is' if one else 'are'} none of those that the model "
-                f"was trained with: remove {'it' if one else 'them'} from the file, or give a "
-                'schema with extra_columns = "ignore"'
+                f"{file}: {_columns(names)} {('is' if one else 'are')} unknown to the model: "
+                f"remove {('it' if one else 'them')} from the file, or give a schema with "
+                'extra_columns = "ignore"'
             )
         return SchemaError(
-            f"{file}: {self.origin} says nothing of {_columns(names)}: add "
-            f"{'this line' if one else 'these lines'} with public bounds (or "
-            'categories = [...], or ignore = true), or write extra_columns = "ignore":\n'
-            f"[columns]\n{column_lines(names)}"
+            f"{file}: {self.origin} does not declare {_columns(names)}: add "
+            f"{('this line' if one else 'these lines')} with public bounds (or categories = [...], "
+            "or ignore = true), or write extra_columns = "
+            f'"ignore":\n[columns]\n{column_lines(names)}'
         )
 
 
@@ -1495,7 +1496,7 @@ def _found(names: Sequence[str]) -> str:
     """Names that a file has for its columns, in a sentence."""
     if mark := other_delimiter(names):
         return (
-            f"one column, in whose name is {mark!r}: where that separates cells, write delimiter = "
+            f"one column whose name contains {mark!r}: if that separates cells, write delimiter = "
             f"{toml_string(mark)} in the [csv] table of the schema"
         )
     return NO_NAMES if may_be_a_row(names) else _columns(names)

@@ -1,4 +1,4 @@
-"""Tables in files: rows as blocks, at once, or as memory maps."""
+"""Tables in files: rows as blocks, as arrays or as memory maps."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def template(
     for role, name in (("target", target), ("person", person)):
         if name is not None and name not in columns:
             raise TableError(
-                f"{os.path.basename(path)}: {role}: it has no column {name!r}; it has columns "
+                f"{os.path.basename(path)}: {role}: no column {name!r}; it has columns "
                 f"{', '.join(map(quoted, list(columns)[:50]))}{', ...' * (len(columns) > 50)}"
             )
     text = template_lines(target, columns, person=person)
@@ -257,7 +257,7 @@ def _by_persons(paths: dict[str, str], step: int) -> list[int]:
 
 
 class Table:
-    """A file whose header has been read and fits a schema. Made by :func:`open_table`.
+    """A file whose header fits a schema; made by :func:`open_table`.
 
     Every pass over the rows reads the file again, in bounded memory.
 
@@ -305,7 +305,7 @@ class Table:
         return f"Table({os.path.basename(self.path)}: {kind} rows of {self.n_features} features)"
 
     def batches(self, on_bytes: OnBytes | None = None) -> Iterator[tuple[Any, ...]]:
-        """Rows in order, some at a time.
+        """Yield rows in order, a block at a time.
 
         Parameters
         ----------
@@ -382,7 +382,7 @@ class Table:
         *,
         rows_per_partition: int | None = None,
     ) -> Partitions:
-        """Decode the rows into files once, so that training can read them many times.
+        """Decode the rows into files once, for training that reads them many times.
 
         Parameters
         ----------
@@ -510,7 +510,7 @@ def open_table(
     owners: bool = False,
     max_memory: int = ROOM,
 ) -> Table:
-    r"""Open a file and check that its columns fit a schema. No row is read.
+    r"""Open a file and check its columns against a schema. No row is read.
 
     Parameters
     ----------
@@ -598,8 +598,8 @@ def _check_file(path: str) -> None:
         return
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
         raise TableError(
-            f"{path}: is a pipe or a device, and a table is read more than once; write it to a "
-            "file first"
+            f"{path}: is a pipe or a device; write it to a file first, as a table is read more "
+            "than once"
         )
 
 

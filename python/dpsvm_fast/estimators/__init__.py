@@ -1,4 +1,4 @@
-"""Scikit-learn estimators: each is a recipe of loss, solver, mechanism and event."""
+"""Estimators: each combines a loss, a solver, a mechanism and an event."""
 
 from __future__ import annotations
 

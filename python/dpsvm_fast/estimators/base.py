@@ -1,4 +1,4 @@
-"""What every private linear classifier shares: scores, predictions, tags, and forgetting."""
+"""Base of the private linear classifiers: scores, predictions and tags."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
     _fitted_loss: Loss
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Score of every class, or of the second of two classes.
+        """Return the score of every class, or of the second of two.
 
         `PrivateLinearSVC` and `PrivateKernelSVC` map raw rows as in training. Others score rows as
         they are: unlike in training, long ones are not clipped.
@@ -76,7 +76,7 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
         return np.asarray(scores.ravel() if scores.shape[1] == 1 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Label of the class with the largest score.
+        """Return the label of the class with the largest score.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class Probabilities(PrivateLinearClassifier):
 
     @available_if(_is_likelihood)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        r"""Probabilities of the classes, where the loss is a likelihood.
+        r"""Return class probabilities, if the loss is a likelihood.
 
         Softmax of the scores over the temperature for ``softmax_margin`` with margin 0, the
         logistic function of the one score of two classes, and for one-vs-rest losses the logistic

@@ -55,10 +55,10 @@ WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes
 # Numbers beyond these are hardly a promise.
 LARGEST_EPSILON, LARGEST_DELTA = 10.0, 1e-3
 
-STRICT = ". Nothing was spent: the ledger is strict; PrivacyLedger(..., strict=False) lets it pass"
+STRICT = ". Nothing was spent: the ledger is strict; PrivacyLedger(..., strict=False) allows it"
 # Something leaves with less noise than was paid for, so that at least what the noise costs, whose
 # key may still be secret, is gone from the budget. Less would let later fits have it once more.
-CHARGED = "; the ledger is charged all the same, and lists the spend as NOT PRIVATE"
+CHARGED = "; the ledger is charged nevertheless and lists the spend as NOT PRIVATE"
 
 Fitted = TypeVar("Fitted", bound="PrivateEstimator")
 
@@ -66,7 +66,7 @@ Fitted = TypeVar("Fitted", bound="PrivateEstimator")
 def private_fit(
     estimator: PrivateEstimator, rows: FitRows, *, stacklevel: int = 5
 ) -> dict[str, Any]:
-    """Plan, spend, run: the only place where a fit spends budget.
+    """Plan, spend and run a fit: the only place where a fit spends budget.
 
     Parameters
     ----------
@@ -94,9 +94,7 @@ def private_fit(
         ledger.check(plan.events, **how)
     rows.read()
     if rows.facts != facts:
-        raise ValueError(
-            "X: got other rows when they were read than when their shape was asked for"
-        )
+        raise ValueError("X: changed between two reads")
     plan.check_rows(rows)
     check_room(plan.n_learned, rows.n_here * plan.n_kept)
     occasion = {
@@ -172,8 +170,8 @@ class PrivateEstimator(Released):
             needed = name if name == "groups" else "sample_weight"
             if there and needed not in self._takes:
                 raise InvalidParameterError(
-                    f"{name}: {type(self).__name__} protects single rows of equal weight; "
-                    "classifiers protect persons and take weights"
+                    f"{name}: {type(self).__name__} protects rows of equal weight only; "
+                    "classifiers protect persons and accept weights"
                 )
         return facts
 
@@ -259,7 +257,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         sample_weight: Any = None,
         on_step: Any = None,
     ) -> Trained:
-        """Train on private rows, spend the budget and publish noisy weights.
+        """Train on private rows: spend the budget, then release noisy weights.
 
         Parameters
         ----------
@@ -335,15 +333,16 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
         refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=above)
     if ledger is not None and ledger.strict and _is_limited(estimator):
         raise InvalidParameterError(
-            "max_iter: training that ends without a model for want of steps spends the budget, and "
-            f"that it did tells about the data; use None, which goes on until it is done{STRICT}"
+            "max_iter: training that stops too early spends the budget without a model and so "
+            f"reveals something about the data; use None, which trains until it is done{STRICT}"
         )
     for weak in weaknesses(estimator.epsilon, estimator.delta):
         warnings.warn(weak, WeakPrivacyWarning, stacklevel=stacklevel)
 
 
 SEEDED = (
-    "random_state is a seed: whoever knows it can remove the noise; use None for a private release"
+    "random_state is a seed: anyone who knows it can remove the noise; use None for a private "
+    "release"
 )
 
 
@@ -378,17 +377,17 @@ def refuse_or_warn(
 
 
 def weaknesses(epsilon: float, delta: float) -> list[str]:
-    """Say what is vacuous about the numbers of a promise."""
+    """Return sentences on vacuous values of epsilon or delta."""
     found = []
     if epsilon > LARGEST_EPSILON:
         found.append(
-            f"epsilon={epsilon:g} promises next to nothing: what one record changes may be up to "
-            f"e^{epsilon:g} times as likely with it. Take at most {LARGEST_EPSILON:g}, better 1"
+            f"epsilon={epsilon:g} guarantees almost nothing: one record may make an outcome "
+            f"e^{epsilon:g} times as likely. Use at most {LARGEST_EPSILON:g}, better 1"
         )
     if delta > LARGEST_DELTA:
         found.append(
-            f"delta={delta:g} promises next to nothing: with that probability anything at all may "
-            "be told of a record. Take a delta below one over the number of records"
+            f"delta={delta:g} guarantees almost nothing: with that probability a record may be "
+            "revealed. Use a delta below 1 / number of records"
         )
     return found
 
@@ -403,7 +402,7 @@ def _is_limited(estimator: Any) -> bool:
 
 
 def is_private(estimator: Any) -> bool:
-    """Whether a fit with these parameters is private; reads no data."""
+    """Return whether a fit with these parameters is private; reads no data."""
     read, learned = (getattr(estimator, name, ()) for name in ("classes", "learned"))
     return not (read is None or estimator.random_state is not None or learned)
 
@@ -421,7 +420,7 @@ def spend_label(estimator: Any, *, private: bool) -> str:
 
 
 def occasion_of(estimator: Any, names: Iterable[str], labels: str | None, **facts: Any) -> Occasion:
-    """Return the facts about a fit on which its promise rests.
+    """Return the facts about a fit that its guarantee needs.
 
     Parameters
     ----------

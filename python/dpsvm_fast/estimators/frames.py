@@ -25,7 +25,7 @@ BLOCK = 1024
 _PUBLIC_CATEGORIES = "encode it, for example by OneHotEncoder(categories=...)"
 
 _REMEDIES = (
-    (("date", "time", "duration", "period"), "turn it into a number first"),
+    (("date", "time", "duration", "period"), "convert it to a number first"),
     (("object",), f"convert it to numbers first, or {_PUBLIC_CATEGORIES}"),
     (("cat", "enum", "dictionary", "string", "utf8"), f"first {_PUBLIC_CATEGORIES}"),
 )
@@ -86,8 +86,8 @@ def refuse_columns(table: Any) -> None:
         for name, dtype in table.dtypes.items():
             if dtype.fill_value != 0:
                 raise ValueError(
-                    f"X: sparse column {name!r} has another fill value than 0; convert it by "
-                    f"astype(pandas.SparseDtype(float, 0))"
+                    f"X: sparse column {name!r} has a fill value other than 0; convert it by "
+                    "astype(pandas.SparseDtype(float, 0))"
                 )
 
 
@@ -167,7 +167,7 @@ def label_values(y: Any) -> Any:
     else:
         return y
     if labels.dtype.kind == "O" and any(map(_is_missing, labels.ravel())):
-        raise ValueError("y: a label is missing; leave out rows without a label")
+        raise ValueError("y: a label is missing; drop rows without a label")
     return labels
 
 

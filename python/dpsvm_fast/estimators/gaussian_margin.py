@@ -113,7 +113,7 @@ def quadratic_forms(rows: Array, ellipsoids: Array) -> Array:
 
 
 class EllipsoidClassifier(PrivatelyTrained):
-    """Base of classifiers whose classes are ellipsoids; everything here is post-processing."""
+    """Base of classifiers whose classes are ellipsoids; all of it is post-processing."""
 
     ellipsoids_: Array
     precisions_: Array
@@ -140,7 +140,7 @@ class EllipsoidClassifier(PrivatelyTrained):
         }
 
     def decision_function(self, X: Any) -> Array:
-        """Score of every class, or of the second of two classes less that of the first.
+        """Return the score of every class, or the difference of two.
 
         The score of a class is minus its smallest form, ``-(distance + offset)``. Rows longer than
         the bound of the fit are scaled down to it first, as in training.
@@ -157,7 +157,7 @@ class EllipsoidClassifier(PrivatelyTrained):
         return np.asarray(scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Label of the class with the smallest distance plus offset.
+        """Return the label of the class with the smallest distance plus offset.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class EllipsoidClassifier(PrivatelyTrained):
         return np.asarray(self.classes_[forms.argmin(axis=1)])
 
     def mahalanobis(self, X: Any) -> Array:
-        """Squared Mahalanobis distances to the classes, without offsets.
+        """Return squared Mahalanobis distances to the classes, without offsets.
 
         Of several ellipsoids of a class, to the one that decides. Long rows as in
         ``decision_function``.
@@ -215,8 +215,8 @@ class EllipsoidClassifier(PrivatelyTrained):
 def refused_sparse() -> TypeError:
     """Return the error about sparse rows: the model has a number for every pair of features."""
     return TypeError(
-        "X: got a sparse matrix, expected a dense array: this model has a weight for every "
-        "pair of features; reduce sparse rows to a few dense features first"
+        "X: got a sparse matrix, expected a dense array, as this model has a weight for every pair "
+        "of features; reduce sparse rows to a few dense features first"
     )
 
 
@@ -234,7 +234,7 @@ MARGIN_IN_SMOOTHINGS = {"softmax_margin": 1.5, "huber_ww": 2.0}
 
 @dataclass(eq=False, repr=False)
 class PrivateGaussianMarginClassifier(EllipsoidClassifier):
-    r"""Large-margin Gaussian classifier: every class is an ellipsoid, or several.
+    r"""Large-margin Gaussian classifier: one or more ellipsoids per class.
 
     A row belongs to the class with the smallest squared Mahalanobis distance plus offset,
 
@@ -423,7 +423,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     verbose: param.Verbose = 0
 
     def plan(self, facts: Facts) -> GaussianMargin:
-        """The releases for rows with these public facts."""
+        """Return the plan for rows with these public facts."""
         smoothing, margin = number_or_none(self.smoothing), number_or_none(self.margin)
         if smoothing is None:
             smoothing = SMOOTHING[self.loss]
@@ -435,9 +435,9 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         entries = n_matrices * n_coordinates(facts.n_columns)
         if entries > MOST_ENTRIES:
             raise ValueError(
-                f"X: got {facts.n_columns} features, expected so few that {entries} numbers, "
-                f"those of {n_matrices} symmetric matrices, are at most {MOST_ENTRIES}; "
-                "reduce them first, by PrivatePCA"
+                f"X: got {facts.n_columns} features, which need {entries} numbers in {n_matrices} "
+                f"symmetric matrices, expected at most {MOST_ENTRIES}; reduce the features first, "
+                "by PrivatePCA"
             )
         return GaussianMargin(
             epsilon=self.epsilon,

@@ -84,8 +84,8 @@ def may_continue(estimator: Any) -> bool:
     """Check that a model with these parameters can be continued."""
     if estimator.accountant == "last_iterate":
         raise AttributeError(
-            "partial_fit goes on from what all steps have told, which accountant='last_iterate' "
-            "does not account for; accountant='composition' does"
+            "partial_fit continues from all steps, which accountant='last_iterate' does not "
+            "account for; use accountant='composition'"
         )
     return True
 
@@ -112,8 +112,8 @@ def seen_apart(estimator: Any) -> bool:
         return before.apart or bool(estimator.privacy_.private)
     if before.apart:
         raise InvalidParameterError(
-            "ledger: expected ledger.for_periods() of periods that were in no earlier call, as in "
-            "the calls before, or a new fit"
+            "ledger: expected ledger.for_periods() with periods that no earlier call used, or a "
+            "new fit"
         )
     return False
 
@@ -124,16 +124,15 @@ def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | N
     if before is None:
         if "privacy_" in vars(estimator):
             raise InvalidParameterError(
-                "accountant: this model keeps nothing to go on from, as its fit released the last "
-                "iterate alone, or it was loaded by load_model or chosen by a search; expected one "
-                "fitted with accountant='composition', in this process or unpickled"
+                "accountant: this model cannot be continued: its fit released the last iterate "
+                "alone, or it comes from load_model or a search; expected one fitted with "
+                "accountant='composition', in this process or unpickled"
             )
         return None
     for name, value in parameters.items():
         if not np.array_equal(value, before.parameters[name]):
             raise InvalidParameterError(
-                f"{name}: expected the value of the call before; parameters must not change "
-                "between calls of partial_fit"
+                f"{name}: parameters must not change between calls of partial_fit"
             )
     if estimator.schedule == "linear":
         raise InvalidParameterError.of(
@@ -161,7 +160,7 @@ def declared_classes(
     given = public_classes(argument)
     known = parameter if before is None else estimator.classes_
     if known is not None and not np.array_equal(given, known):
-        raise InvalidParameterError("classes: expected the label set known already, or None")
+        raise InvalidParameterError("classes: expected the label set of the first call, or None")
     return given if before is None else before.classes
 
 
@@ -177,7 +176,7 @@ Fitted = TypeVar("Fitted", bound="GradientPerturbationSVC")
 
 @dataclass(eq=False, repr=False)
 class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
-    r"""Multi-class linear SVM made private by noise on the gradients it descends along.
+    r"""Multi-class linear SVM trained by noisy gradient descent (DP-SGD and DP-GD).
 
     All classes are trained together. With rows :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|),
     s)`, clipped to the norm ``data_norm`` with the constant feature ``intercept_scaling``, it goes
@@ -402,7 +401,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         sample_weight: Any = None,
         on_step: Any = None,
     ) -> Fitted:
-        """Take ``n_steps`` more steps on the given rows, and spend epsilon and delta again.
+        """Take ``n_steps`` more steps, and spend epsilon and delta again.
 
         It goes on from where the last ``fit`` or ``partial_fit`` ended, moments included; without
         one it begins. ``privacy_`` is about all calls together, as if the same rows were given each
@@ -461,7 +460,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         return {name: getattr(self, name) for name in tests_of(type(self)) if name not in FREE}
 
     def plan(self, facts: Facts) -> GradientPerturbation:
-        """The run for rows with these public facts; goes on from an earlier one if there is one."""
+        """Return the plan for rows with these public facts."""
         self._refuse_unused()
         scaling = number_or_none(self.intercept_scaling)
         if scaling is None:
@@ -474,7 +473,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         before = before_of(self)
         if before is not None and before.unit != facts.unit:
             raise InvalidParameterError(
-                f"groups: the calls before protected each {before.unit}, expected the same"
+                f"groups: earlier calls protected each {before.unit}, expected the same"
             )
         return GradientPerturbation(
             epsilon=self.epsilon,
@@ -514,8 +513,10 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             raise InvalidParameterError.of(
                 "accountant",
                 got=self.accountant,
-                accepted="'auto' or 'composition' with groups or weights, as rounding in sums of a "
-                "person's rows has no bound that is public",
+                accepted=(
+                    "'auto' or 'composition' with groups or weights, as rounding in sums of a "
+                    "person's rows has no public bound"
+                ),
             )
         return "composition" if owned else self.accountant
 

@@ -130,7 +130,9 @@ def check_room(n_learned: int, n_kept: int = 0) -> None:
             return
     except MemoryError:
         pass
-    raise MemoryError(f"X: a fit of this shape needs {wanted} bytes beside X; nothing was spent")
+    raise MemoryError(
+        f"X: a fit of this shape needs {wanted} bytes in addition to X; nothing was spent"
+    )
 
 
 def checked_numbers(X: Any) -> NDArray[np.float64]:
@@ -182,7 +184,7 @@ def classes_from_labels(y: NDArray[Any]) -> NDArray[Any]:
         raise ValueError("Unknown label type: expected ints, strings, bools or whole floats")
     labels = np.asarray(np.unique(y))
     if labels.size < 2:
-        raise ValueError("y: holds one class only; name the label set with classes=")
+        raise ValueError("y: has one class only; pass the label set as classes=")
     return labels
 
 
@@ -202,13 +204,11 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
             return np.asarray(codes, dtype=np.int64)
     if classes.dtype.kind == "U" and y.dtype.kind in "iu":
         raise ValueError(
-            "y: holds integers and `classes` strings, expected labels of `classes`; a "
-            "VotingClassifier, StackingClassifier or BaggingClassifier passes their codes: give "
-            "classes=range(n_classes) to what is inside it"
+            "y: has integers and `classes` strings; inside a VotingClassifier, StackingClassifier "
+            "or BaggingClassifier, which pass codes, use classes=range(n_classes)"
         )
     raise ValueError(
-        "y: holds a label that is not in `classes`; add it there if it is public, or leave such "
-        "rows out"
+        "y: has a label that is not in `classes`; add it there if it is public, or drop such rows"
     )
 
 
@@ -273,7 +273,7 @@ def _without_quotes(validate: Any, X: Any) -> Any:
     if message.startswith("could not convert"):
         message = f"X: expected numbers; {message}"
     elif message.startswith("Input y contains"):
-        message = "y: a label is missing or infinite; leave out rows without a label"
+        message = "y: a label is missing or infinite; drop rows without a label"
     elif message.startswith(("Input X contains", "Input contains")):
         message = _not_finite(X, missing="contains NaN" in message)
     raise (kind if kind in (ValueError, TypeError) else ValueError)(_COUNTS.sub("", message))
@@ -287,8 +287,8 @@ def _not_finite(X: Any, *, missing: bool) -> str:
     column = _first_column(X, np.isnan if missing else np.isinf)
     if missing:
         return (
-            f"X: {column}contains NaN or a missing value; fill it with a public value or leave "
-            "such rows out"
+            f"X: {column}contains NaN or a missing value; fill it with a public value or drop such "
+            "rows"
         )
     return (
         f"X: {column}contains infinity or a number too large for its type; clip it to public bounds"
@@ -496,7 +496,7 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
     if ids.ndim != 1 or not usual:
         raise InvalidParameterError(f"groups: expected one id for each row: {kinds}")
     if ids.size != n_rows:
-        raise InvalidParameterError("groups: expected one id for each row, got another number")
+        raise InvalidParameterError("groups: expected one id for each row")
     return ids
 
 
@@ -516,7 +516,7 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
         raise InvalidParameterError("sample_weight: expected one number for each row")
     if not (np.isfinite(found).all() and (found >= 0.0).all() and found.any()):
         raise InvalidParameterError(
-            "sample_weight: expected finite numbers that are not negative, and not all zero"
+            "sample_weight: expected finite non-negative numbers, not all zero"
         )
     return found
 
@@ -820,8 +820,8 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
         """
         if names is None:
             raise InvalidParameterError(
-                "bounds: got bounds by name, expected (low, high) with an array for each side, or "
-                "rows whose columns have names: a frame of pandas, polars or pyarrow"
+                "bounds: got bounds by name for rows without column names; expected (low, high) "
+                "arrays, or a frame of pandas, polars or pyarrow"
             )
         places = {name: place for place, name in enumerate(self.names)}
         for missing, reason in (
@@ -829,7 +829,7 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
             ([name for name in self.names if name not in set(names)], "bounds for"),
         ):
             if missing:
-                expected = "bounds for every column of X, and for no other"
+                expected = "bounds for every column of X and no other"
                 raise InvalidParameterError(
                     f"bounds: got {reason} column {str(missing[0])[:60]!r}, expected {expected}"
                 )
@@ -862,10 +862,7 @@ def checked_bounds(value: Any) -> Bounds:
     try:
         low, high = (np.array(side, dtype=np.float64) for side in value)
     except (OverflowError, TypeError, ValueError):
-        raise TypeError(
-            "bounds: got something else than numbers, expected a tuple (low, high) of numbers or "
-            "arrays"
-        ) from None
+        raise TypeError("bounds: expected a tuple (low, high) of numbers or arrays") from None
     if max(low.ndim, high.ndim) > 1 or (low.ndim == high.ndim and low.shape != high.shape):
         raise InvalidParameterError(
             f"bounds: got shapes {low.shape} and {high.shape}, expected numbers or one-dimensional "
@@ -880,7 +877,7 @@ def checked_bounds(value: Any) -> Bounds:
         ends = [float(np.broadcast_to(side, width.shape).flat[place]) for side in (low, high)]
         raise InvalidParameterError(
             f"bounds: got low = {ends[0]:g} and high = {ends[1]:g} for feature {place}, expected "
-            "low < high for every feature; bounds are (lows, highs), not a pair for each feature"
+            "low < high for every feature; bounds are (lows, highs), not one pair per feature"
         )
     return low, high
 
@@ -896,7 +893,7 @@ def broadcast_bounds(
     for side in bounds:
         if side.ndim == 1 and side.size != n_features:
             raise InvalidParameterError(
-                f"bounds: got {side.size} of them, expected numbers or one for each of the "
+                f"bounds: got {side.size}, expected one number, or one for each of the "
                 f"{n_features} features"
             )
     low, high = (np.array(np.broadcast_to(side, (n_features,))) for side in bounds)
@@ -932,8 +929,8 @@ def public_map(
     public = of_bounds(*bounds)
     if sparse_rows and public.offset is not None:
         raise InvalidParameterError(
-            "bounds: expected low = 0, or low = -high, for sparse rows: other bounds map zeros to "
-            "other numbers; pass such bounds or dense rows"
+            "bounds: expected low = 0 or low = -high for sparse rows, so that zeros stay zero; "
+            "pass such bounds or dense rows"
         )
     return public
 

@@ -1,4 +1,4 @@
-"""The private pipeline with a kernel, by public random features."""
+"""Private pipeline with a kernel, by public random features."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ N_COMPONENTS, PURE_N_COMPONENTS = 1000, 100
 
 @dataclass(eq=False, repr=False)
 class PrivateKernelSVC(PipelineClassifier):
-    r"""Private kernel SVM: `PrivateLinearSVC`, trained on random features where that will help.
+    r"""Private kernel SVM: `PrivateLinearSVC` on random features where they help.
 
     One fit does, in this order and within one budget:
 
@@ -226,7 +226,7 @@ class PrivateKernelSVC(PipelineClassifier):
         return "bounds" if self.normalize else "data_norm"
 
     def plan(self, facts: Facts) -> PrivateKernel:
-        """Plan all releases for rows with these public facts."""
+        """Return the plan for rows with these public facts."""
         self._check_norm()
         shared = self._shared(facts)
         n_components = self.n_components
@@ -245,7 +245,7 @@ class PrivateKernelSVC(PipelineClassifier):
 
     def _check_norm(self) -> None:
         """Refuse what does not go together with ``normalize``."""
-        check_range("data_norm", self.data_norm, "the bound of the rows' norm")
+        check_range("data_norm", self.data_norm, "the bound on the norm of rows")
         if self.normalize and self.data_norm != 1.0:
             raise InvalidParameterError.of(
                 "data_norm",
@@ -256,8 +256,8 @@ class PrivateKernelSVC(PipelineClassifier):
             return
         if self.bounds is not None:
             raise InvalidParameterError(
-                "bounds: expected None with normalize=False, which takes rows as they are; "
-                "data_norm is their public bound"
+                "bounds: expected None with normalize=False, which uses rows as they are with the "
+                "public bound data_norm"
             )
         if self.whiten is True:
             raise InvalidParameterError.of(
@@ -271,7 +271,7 @@ class PrivateKernelSVC(PipelineClassifier):
         return PublicMap(unit=False, data_norm=self.data_norm)
 
     def fitted_map(self, *, sparse_rows: bool) -> PublicMap:
-        """The map of raw rows that the fit took."""
+        """Return the map of raw rows that the fit used."""
         if self.data_norm_ is None:
             return super().fitted_map(sparse_rows=sparse_rows)
         return PublicMap(unit=False, data_norm=self.data_norm_)

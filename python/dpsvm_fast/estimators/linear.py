@@ -1,4 +1,4 @@
-"""The estimator to start with: a whole private pipeline, with nothing to tune."""
+"""The estimator to start with: a private pipeline without tuning."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Trainer = Annotated[str, one_of("auto", *TRAINERS)]
 
 
 class PipelineClassifier(Probabilities, PrivatelyTrained):
-    """Base of classifiers that map rows by released numbers before they train on them."""
+    """Base of classifiers that map rows by released numbers before training."""
 
     # What a fit publishes.
     coef_: NDArray[np.float64]
@@ -89,9 +89,11 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
             raise InvalidParameterError.of(
                 "class_weight",
                 got="balanced",
-                accepted="None or a dict of public weights with delta=0, as noisy numbers of rows "
-                "of each class have a price in Gaussian noise, and without mechanism='gradient' "
-                "for rows that are not centred, such as sparse ones",
+                accepted=(
+                    "None or a dict of public weights with delta=0, where noisy class counts "
+                    "cannot be released, and without mechanism='gradient' for rows that are not "
+                    "centred, such as sparse rows"
+                ),
             )
         if self.whiten is True and not centred:
             raise InvalidParameterError.of(
@@ -168,7 +170,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         }
 
     def fitted_map(self, *, sparse_rows: bool) -> PublicMap:
-        """The map of raw rows that the fit took."""
+        """Return the map of raw rows that the fit used."""
         public = lifted_map(self.bounds_, sparse_rows=sparse_rows)
         return replace(public, constant=self.lift_)
 
@@ -207,7 +209,7 @@ def _loss(trainer: str, delta: float, n_classes: int, margin: float | str) -> Lo
 
 @dataclass(eq=False, repr=False)
 class PrivateLinearSVC(PipelineClassifier):
-    r"""Private multi-class linear SVM: centring, whitening and training in one, nothing to tune.
+    r"""Private multi-class linear SVM: centring, whitening and training, without tuning.
 
     One fit does, in this order and within one budget:
 
@@ -396,7 +398,7 @@ class PrivateLinearSVC(PipelineClassifier):
     verbose: param.Verbose = 0
 
     def plan(self, facts: Facts) -> PrivateLinear:
-        """Plan all releases for rows with these public facts."""
+        """Return the plan for rows with these public facts."""
         return PrivateLinear(**self._shared(facts))
 
     def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

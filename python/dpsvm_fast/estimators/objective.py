@@ -15,7 +15,7 @@ from dpsvm_fast.mechanisms.plan import Facts
 
 @dataclass(eq=False, repr=False)
 class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
-    r"""Multi-class linear SVM made private by noise inside its objective.
+    r"""Multi-class linear SVM with noise inside its objective.
 
     All classes are trained together, in one noisy convex problem and one access to the data:
 
@@ -197,7 +197,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     verbose: param.Verbose = 0
 
     def plan(self, facts: Facts) -> ObjectivePerturbation:
-        """The release for rows with these public facts."""
+        """Return the plan for rows with these public facts."""
         scaling = number_or_none(self.intercept_scaling)
         if scaling is None:
             scaling = automatic_intercept_scaling(self.data_norm, self.noise)

@@ -40,7 +40,7 @@ EXACT_ONLY = {"tol": 1e-3, "max_iter": None}
 
 @dataclass(eq=False, repr=False)
 class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
-    r"""Multi-class linear SVM made private by noise on its trained weights.
+    r"""Multi-class linear SVM with noise on its trained weights.
 
     All classes are trained and released together, in one access to the data:
 
@@ -234,7 +234,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     verbose: param.Verbose = 0
 
     def plan(self, facts: Facts) -> OutputPerturbation:
-        """The release for rows with these public facts."""
+        """Return the plan for rows with these public facts."""
         for name, default in (EXACT_ONLY if self.solver == "psgd" else PSGD_ONLY).items():
             if getattr(self, name) != default:
                 raise InvalidParameterError.of(

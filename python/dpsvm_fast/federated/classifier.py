@@ -25,7 +25,7 @@ from dpsvm_fast.rounding import add_up
 
 
 class FederatedLinearSVC(PrivateLinearClassifier):
-    """Linear classifier out of sums over parties; made by ``finalize`` or ``simulate``.
+    """Linear classifier from sums over parties; see ``finalize`` and ``simulate``.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
         from dpsvm_fast.federated.simulate import simulate
 
         if self.spec is None:
-            raise InvalidParameterError("spec: expected what the parties agreed on")
+            raise InvalidParameterError("spec: expected the specification of the parties")
         fitted = simulate(self.spec, parties)
         self._forget()
         self.__dict__.update(vars(fitted))
@@ -179,7 +179,7 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
         raise SecureSumAborted("finalize", survivors, spec.survivors_needed)
     total = centred(whole_numbers(result.total))
     if total.size != plan.length or survivors > spec.n_users:
-        raise InconsistentSumError("sum: another length than was agreed on, or too many parties")
+        raise InconsistentSumError("sum: wrong length, or too many parties")
     n_records = int(total[-2])
     if spec.weighting == "records":
         least, most = spec.min_records, spec.max_records
@@ -187,8 +187,8 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
         least = most = 0
     if total[-1] != survivors or not least * survivors <= n_records <= most * survivors:
         raise InconsistentSumError(
-            "sum: its check numbers are wrong: a party with another version of the protocol, or a "
-            "sum of other parties than said"
+            "sum: wrong check numbers: a party runs another version of the protocol, or the sum is "
+            "of other parties"
         )
     return plan.codec.decode_sum(total[:-2], survivors), n_records
 
@@ -248,7 +248,7 @@ def finalize(
     random_source: str = "operating_system",
     not_private_reasons: tuple[str, ...] = (),
 ) -> FederatedLinearSVC:
-    """The classifier out of the sums of all rounds.
+    """Return the classifier from the sums of all rounds.
 
     Parameters
     ----------

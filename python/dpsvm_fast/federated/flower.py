@@ -96,7 +96,7 @@ def _unwrapped(message: Message) -> bytes:
 
 
 def make_party_app(party_of: Callable[[Context], Party]) -> ClientApp:
-    """Make the client app that hands every message to a party.
+    """Return the client app that passes each message to a party.
 
     Parameters
     ----------
@@ -118,8 +118,8 @@ def make_party_app(party_of: Callable[[Context], Party]) -> ClientApp:
 
 
 UNCOUNTED = (
-    "ledger: none given, and no journal; every run that the server starts is answered, at the full "
-    "privacy cost each time. Give a ledger that is kept in a file, or a journal."
+    "ledger: got neither a ledger nor a journal, so this party answers every run of the server at "
+    "the full privacy cost; give a ledger in a file, or a journal"
 )
 
 
@@ -130,7 +130,7 @@ def make_client_app(
     ledger: PrivacyLedger | Callable[[Context], PrivacyLedger] | None = None,
     journal: Place | Callable[[Context], Place] | None = None,
 ) -> Any:
-    """Make the client app with which a party takes part in a training.
+    """Return the client app of a party.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def make_server_app(
     wait: Seconds = 300.0,
     attempts: int = 2,
 ) -> Any:
-    """Make the server app of a training.
+    """Return the server app of a training.
 
     Parameters
     ----------
@@ -368,7 +368,7 @@ def _parties(grid: Any, spec: FederatedSpec, wait: float) -> list[int]:
         time.sleep(min(POLL_SECONDS, max(0.0, end - time.monotonic())))
     if len(present) > spec.n_users:
         raise InvalidParameterError.of(
-            "parties", got=len(present), accepted=f"at most {spec.n_users}, as agreed on"
+            "parties", got=len(present), accepted=f"at most {spec.n_users}, as in the specification"
         )
     if len(present) < spec.survivors_needed:
         raise SecureSumAborted("waiting", len(present), spec.survivors_needed)

@@ -1,4 +1,4 @@
-"""What one party does in a round: pays, fits, rounds, adds its noise; once."""
+"""One round of one party: charge the ledger, fit, round and add noise, once."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec) -> Records:
     """
     numbers = _numbers(X)
     if numbers.shape[1] != spec.n_features:
-        raise PartyRefusedError("records: another number of features was agreed on")
+        raise PartyRefusedError("records: the specification has another number of features")
     codes = _codes(y, spec)
     if codes.size != numbers.shape[0]:
         raise PartyRefusedError("records: expected one label for each row")
@@ -201,7 +201,7 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec) -> Records:
     if not spec.min_records <= n <= spec.max_records:
         raise PartyRefusedError("records: fewer than min_records, or more than max_records")
     if spec.training is not None and spec.training.by_sgd and not spec.training.accurate(n):
-        raise PartyRefusedError("records: rounding errors of SGD on so many are too large")
+        raise PartyRefusedError("records: too many for the rounding errors of SGD")
     return Records(numbers, codes, np.array([0, n], dtype=np.int64))
 
 
@@ -375,7 +375,7 @@ TRUSTS = ("secure_sum", "trusted_curator")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalUpdate:
-    """A party's contribution to a sum; only the sum may see it.
+    """Contribution of a party to a sum; only the sum may read it.
 
     Parameters
     ----------
@@ -389,7 +389,7 @@ class LocalUpdate:
 
 @dataclass(eq=False, repr=False)
 class PartyState:
-    """What a party has paid and released under one specification, so nothing happens twice.
+    """What a party has paid and released under one specification.
 
     Before its vector has been sent, a round that is restarted gets the same noisy vector again;
     another question under the same name gets none. Once it has been sent, say so by
@@ -438,12 +438,12 @@ class PartyState:
             raise PartyRefusedError("state: belongs to another specification")
         self.digest = digest
         if round_name in self.sent:
-            raise PartyRefusedError("round: was answered before")
+            raise PartyRefusedError("round: already answered")
         if round_name not in self.released:
             return None
         made_from, vector = self.released[round_name]
         if made_from != mark:
-            raise PartyRefusedError("round: was answered before, from other public numbers")
+            raise PartyRefusedError("round: already answered, with other public numbers")
         return vector
 
     def mark_sent(self, round_name: str) -> None:
@@ -453,13 +453,13 @@ class PartyState:
             self.sent.append(round_name)
 
     def to_bytes(self) -> bytes:
-        """The state, to be stored."""
+        """Return the state as bytes."""
         released = {name: [mark, vector.tolist()] for name, (mark, vector) in self.released.items()}
         return json.dumps({"format": FORMAT} | vars(self) | {"released": released}).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartyState:
-        """Read what :meth:`to_bytes` wrote.
+        """Read a state that :meth:`to_bytes` wrote.
 
         Raises
         ------
@@ -501,7 +501,7 @@ def local_update(
     trust: str = "secure_sum",
     n_threads: int = 1,
 ) -> LocalUpdate:
-    """Compute one party's vector for one round.
+    """Compute the vector of one party for one round.
 
     Parameters
     ----------
@@ -589,12 +589,12 @@ def checked_public(
     """
     if not isinstance(spec, DpdrSpec) or round_name == spec.rounds[0].name:
         if public is not None:
-            raise PartyRefusedError("public: this round takes no numbers")
+            raise PartyRefusedError("public: expected none in this round")
         return None
     shape = (spec.n_components, spec.n_features)
     fits = isinstance(public, np.ndarray) and public.shape == shape
     if not fits or public is None or public.dtype != np.float64:
-        raise PartyRefusedError("public: expected components of the shape agreed on")
+        raise PartyRefusedError("public: expected components of the specified shape")
     if not (np.abs(public) <= 2.0).all():
         raise PartyRefusedError("public: expected finite components of norm about 1")
     return np.require(public, requirements=["C_CONTIGUOUS", "ALIGNED"])

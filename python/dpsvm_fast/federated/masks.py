@@ -184,7 +184,7 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
     padded = found.to_bytes(SHARE_BYTES, "little")
     secret, rest = padded[:KEY_BYTES], padded[KEY_BYTES:]
     if rest != _check(secret) + bytes(SHARE_BYTES - KEY_BYTES - CHECK_BYTES):
-        raise ValueError("shares: not all of one secret, or damaged")
+        raise ValueError("shares: of different secrets, or damaged")
     return secret
 
 

@@ -44,7 +44,7 @@ Contribution: TypeAlias = Callable[[RoundTerms, NDArray[np.float64] | None], NDA
 
 
 class FileJournal:
-    """Rounds that a party has answered, in a directory of its own; shared by all its processes.
+    """Rounds that a party has answered, in a folder that all its processes share.
 
     A vector that is in two sums of different parties is as good as public: the difference of the
     sums is a sum of few. So a party claims a round before it makes its vector, and a claim is never
@@ -60,11 +60,11 @@ class FileJournal:
         self._directory = Path(directory)
 
     def holds(self, name: str) -> bool:
-        """Tell whether the round was claimed in any run."""
+        """Return whether the round was claimed in any run."""
         return self._entry(name).exists()
 
     def claim(self, name: str) -> bool:
-        """Claim the round for all times; it is on the disk when this returns."""
+        """Claim the round for ever; it is on disk when this returns."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The file system lets one of several processes win.
         return put_new(self._entry(name), f"{name}\n".encode(), lasting=True)
@@ -118,7 +118,7 @@ class _Kept:
 
 @dataclass(frozen=True)
 class Party:
-    """A party in secure sums.
+    """A party of secure sums.
 
     Parameters
     ----------

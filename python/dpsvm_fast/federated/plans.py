@@ -1,4 +1,4 @@
-"""Plans of the rounds: what is fitted, its noise, its events. All of it is public."""
+"""Plans of the rounds: the training, its noise, its events. All of it is public."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class LocalTraining:
                 if not self.accurate(n):
                     raise InvalidParameterError(
                         f"tol: the rounding errors of projected SGD on {n} records exceed "
-                        f"{self.spec.tol:g} of what one record moves; expected a larger tol or "
-                        "fewer updates"
+                        f"{self.spec.tol:g} of the sensitivity; expected a larger tol or fewer "
+                        "updates"
                     )
 
     @property
@@ -390,9 +390,8 @@ def plan_noise(
         if noise.fits:
             return noise
     raise InvalidParameterError(
-        "radius: contributions and noise find no room on a common grid of 30 bits: contributions "
-        "are too large for the noise; expected a smaller radius or max_records, fewer weights or a "
-        "smaller epsilon"
+        "radius: contributions are too large for the noise on a common grid of 30 bits; expected a "
+        "smaller radius or max_records, fewer weights or a smaller epsilon"
     )
 
 
@@ -413,14 +412,18 @@ def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
             raise InvalidParameterError.of(
                 "epsilon",
                 got=epsilon,
-                accepted=f"at most {most} with this delta: what the sum's cryptography may fail "
-                "by counts (1 + e^epsilon)-fold",
+                accepted=(
+                    f"at most {most} with this delta: the failure probability of the cryptography "
+                    "counts (1 + e^epsilon)-fold"
+                ),
             )
         raise InvalidParameterError.of(
             "delta",
             got=delta,
-            accepted=f"at least {needed:.3g} with this epsilon: what the sum's cryptography may "
-            "fail by counts (1 + e^epsilon)-fold",
+            accepted=(
+                f"at least {needed:.3g} with this epsilon: the failure probability of the "
+                "cryptography counts (1 + e^epsilon)-fold"
+            ),
         )
     return left
 

@@ -43,10 +43,10 @@ SEALED_BYTES = 2 * SHARE_BYTES + 16
 # party had for not contributing is not told: it may depend on its records.
 
 ANOTHER_SPECIFICATION = "another specification"
-ANSWERED_BEFORE = "this round was answered before"
+ANSWERED_BEFORE = "this round was already answered"
 OUT_OF_ORDER = "a message out of order"
 UNKNOWN_MESSAGE = "a message of an unknown kind"
-WRONG_PARTIES = "a list of parties that is not as agreed on"
+WRONG_PARTIES = "a wrong list of parties"
 TOO_FEW_PARTIES = "too few parties for this sum"
 NO_CONTRIBUTION = "this party could not contribute"
 
@@ -66,7 +66,7 @@ MAX_LENGTH = 2**27
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTerms:
-    """Terms of one round. A party refuses whatever differs from its own copy.
+    """Terms of one round. A party refuses anything that differs from its own copy.
 
     Parameters
     ----------

@@ -101,15 +101,15 @@ class PartyCounts:
             check_integer("min_survivors", self.min_survivors, 1, most)
         if self.honest_survivors < 1:
             raise InvalidParameterError(
-                f"honest_fraction: of {self.survivors_needed} parties that are left all may be "
-                f"among the {self.colluders} that are not honest; expected a larger "
-                "honest_fraction, a larger min_survivors or a smaller max_dropout"
+                f"honest_fraction: all {self.survivors_needed} survivors may be among the "
+                f"{self.colluders} colluding parties; expected a larger honest_fraction, a larger "
+                "min_survivors or a smaller max_dropout"
             )
         if self.threshold > self.survivors_needed:
             raise InvalidParameterError(
                 f"min_survivors: got {self.survivors_needed}, expected at least {self.threshold}: "
-                f"shares that {self.colluders} colluding parties, or half of all, could open "
-                "protect nothing"
+                f"fewer could let {self.colluders} colluding parties, or half of all, open the "
+                "shares"
             )
 
     @property
@@ -194,7 +194,7 @@ class FixedPointCodec:
         with np.errstate(over="ignore", under="ignore"):
             steps = np.rint(x / self.step)
         if not (np.abs(steps) < LIMIT).all():
-            raise PartyRefusedError("contribution: expected numbers within the range agreed on")
+            raise PartyRefusedError("contribution: expected numbers in the agreed range")
         return np.asarray(steps.astype(np.int64))
 
     def add_noise(self, steps: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -236,7 +236,7 @@ class FixedPointCodec:
         check_integer("survivors", survivors, 1, MOST_PARTIES)
         whole = centred(whole_numbers(total))
         if not (np.abs(whole) < survivors * LIMIT).all():
-            raise InconsistentSumError("sum: larger than the parties could have contributed")
+            raise InconsistentSumError("sum: larger than the parties can contribute")
         # Below 2**47: exact as floats.
         return np.asarray(whole.astype(np.float64) * self.step)
 

@@ -40,7 +40,7 @@ Exchange: TypeAlias = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 
 OTHER_FAILURE = "another failure"
 NO_REPLY = "no reply"
-WRONG_REPLY = "a reply not as agreed on"
+WRONG_REPLY = "a reply against the protocol"
 
 # Stages before any party has sent its vector: an attempt that ends there may be made again.
 BEFORE_VECTORS = (stages.ADVERTISE, stages.SHARE)
@@ -194,16 +194,16 @@ class ServerRound:
             for party in self._packets:
                 words -= self._mask_of(party)
         except ValueError:
-            self.reasons["shares that do not fit together"] += 1
+            self.reasons["inconsistent shares"] += 1
             self.stage = stages.UNMASK
             raise self._aborted(terms.threshold) from None
         total = centred(words.astype(np.int64))
         if not (np.abs(total) <= survivors * LIMIT).all():
-            raise InconsistentSumError("sum: larger than the parties could have contributed")
+            raise InconsistentSumError("sum: larger than the parties can contribute")
         # Every vector ends with a 1. A party with other masks, or a sum of other parties than those
         # that were counted, leaves something else here.
         if total[-1] != survivors:
-            raise InconsistentSumError("sum: not of the parties that were counted")
+            raise InconsistentSumError("sum: of other parties than were counted")
         if self.reasons:
             _LOG.warning("round %r: %d of %d parties in the sum", terms.name, survivors, n_asked)
             for text in self._told():

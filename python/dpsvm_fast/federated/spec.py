@@ -481,11 +481,13 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
             raise InvalidParameterError.of(
                 "unit",
                 got=self.unit,
-                accepted="'row' where parties add noise of their own: local='output' and "
-                "aggregation='gram' protect more",
+                accepted=(
+                    "'row' where each party adds its own noise; local='output' with "
+                    "aggregation='gram' protects more"
+                ),
             )
         if self._first_size > MOST_NUMBERS:
-            accepted = "fewer: products of pairs are summed"
+            accepted = "fewer, as products of pairs are summed"
             raise InvalidParameterError.of("n_features", got=self.n_features, accepted=accepted)
         super()._settle()
         if self.local == "objective" and self.objective_epsilon is None:
@@ -542,10 +544,10 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
         if self.components is None:
             return self._gram
         weight = self.most_weight
-        times = ", times their numbers of records" if weight > 1 else ""
+        times = ", times their number of records" if weight > 1 else ""
         return RoundPlan(
             name="components",
-            what=f"the parties' own noisy {self.aggregation}{times}",
+            what=f"the noisy {self.aggregation} of the parties{times}",
             size=self._first_size,
             codec=FixedPointCodec(step=round_up(1.001 * weight / PLAIN_STEPS)),
             local_events=(self.components.event,),
@@ -586,10 +588,10 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
         training = self.objective
         if training is None:
             return plans.averaged_models(self, div_up(1.0, self.mu_of(1.0 - self.first_share)))
-        times = ", times their numbers of records" if self.weighting == "records" else ""
+        times = ", times their number of records" if self.weighting == "records" else ""
         return RoundPlan(
             name="model",
-            what=f"the weights of the parties' own noisy models{times}",
+            what=f"the weights of the noisy models of the parties{times}",
             size=training.mechanism.n_weights,
             codec=FixedPointCodec(step=round_up(training.bound / PLAIN_STEPS)),
             local_events=training.mechanism.events,
@@ -643,6 +645,6 @@ def _left_for_objective(spec: DpdrSpec) -> float:
         raise InvalidParameterError.of(
             "first_share",
             got=spec.first_share,
-            accepted="less: the first round leaves nothing to noise in the objective",
+            accepted="less, as the first round leaves no budget for the noise in the objective",
         )
     return own

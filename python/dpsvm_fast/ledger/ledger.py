@@ -337,7 +337,7 @@ class PrivacyLedger:
         (1.0, 0.0)
         """
         if not all(isinstance(name, str) for name in periods):
-            raise TypeError("periods: expected strings, each an argument of its own")
+            raise TypeError("periods: expected strings as separate arguments")
         # In the order in which they were declared.
         asked = set(periods)
         own = tuple(name for name in self.periods if name in asked)
@@ -348,8 +348,10 @@ class PrivacyLedger:
                 got=periods,
                 accepted=f"some of the declared ones: {declared}"
                 if self.periods
-                else "none: this ledger declares none; PrivacyLedger(..., periods=[...]) does, of "
-                "rows alone, as persons can return",
+                else (
+                    "none: this ledger declares none; PrivacyLedger(..., periods=[...]) does, for "
+                    "unit='row' only"
+                ),
             )
         handle = object.__new__(type(self))
         handle._whole, handle._charged = self._whole, own
@@ -456,7 +458,7 @@ class PrivacyLedger:
             raise InvalidParameterError.of(
                 "ledger",
                 got=f"a ledger of unit={self.unit!r}",
-                accepted=f"one of unit={unit!r}, which this release protects",
+                accepted=f"one of unit={unit!r}, as in this release",
             )
 
     def total(self) -> tuple[float, float]:
@@ -560,8 +562,8 @@ class PrivacyLedger:
             if all(other.within(own) for other in totals):
                 return dp_accounting_event(events)
         raise InvalidParameterError(
-            "periods: none of them was charged at least as much of everything as every other; "
-            "export each by itself, ledger.for_periods(name).to_dp_accounting()"
+            "periods: no single period has the largest spends of all; export each, "
+            "ledger.for_periods(name).to_dp_accounting()"
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -654,15 +656,15 @@ class PrivacyLedger:
             raise InvalidParameterError.of("since", got=since, accepted="what mark() returns")
         if not os.path.lexists(path):
             raise LedgerError(
-                f"{path}: there is no such file; PrivacyLedger(epsilon, delta, path=...) makes one"
+                f"{path}: no such file; PrivacyLedger(epsilon, delta, path=...) makes one"
             )
         store = SpendStore(Path(path), lasting=True)
         with store.transaction() as session:
             records = session.news
         if since is not None and not store.continues(since):
             raise LedgerError(
-                f"{path}: spends that were there at {since} are not in it: this is an older copy "
-                "of the budget, or another one"
+                f"{path}: spends up to {since} are missing: this is an older copy of the budget, "
+                "or another budget"
             )
         ledger = cls.__new__(cls)
         ledger._strict = check_bool("strict", strict)
@@ -699,7 +701,9 @@ class PrivacyLedger:
         ]
         if self.periods:
             shown = ", ".join(self.periods[:3]) + (", ..." if len(self.periods) > 3 else "")
-            lines.append(f"  numbers of the period with most spent, of {shown}; a row is of one")
+            lines.append(
+                f"  of the period with the most spent, of {shown}; each row has one period"
+            )
         lines += [f"  {i:>4}  {record}" for i, record in enumerate(history[:20], 1)]
         if len(history) > 20:
             lines.append(f"        ... and {len(history) - 20} more")
@@ -717,8 +721,8 @@ class PrivacyLedger:
         if self._store is None:
             if os.getpid() != self._process:
                 raise LedgerError(
-                    "this process was forked while the ledger could not be moved to a file; "
-                    "nothing can be spent here. Give path= to the ledger"
+                    "this process was forked and the ledger could not move to a file, so nothing "
+                    "can be spent here; give the ledger a path="
                 )
             yield None
             return
@@ -798,13 +802,13 @@ class PrivacyLedger:
             alone.add(event)
         asked = alone.epsilon(self.delta)
         if math.isinf(asked) and self.delta == 0.0:
-            return text + "a budget with delta=0 admits pure events only, and this one is not"
+            return text + "a budget with delta=0 accepts pure events only, and this one is not pure"
         if math.isinf(asked) and self.adaptive:
             return text + (
-                "nothing is known of this release at the small delta that an adaptive ledger has "
-                "for it, so it cannot be charged. Nothing was recorded"
+                "this release has no known epsilon at the small delta that an adaptive ledger "
+                "allows for it. Nothing was recorded"
             )
-        return text + f"this release alone asks for epsilon={asked:.6g}. Nothing was recorded"
+        return text + f"this release alone needs epsilon={asked:.6g}. Nothing was recorded"
 
 
 def _reopened(
@@ -823,7 +827,7 @@ def _reopened(
     with store.transaction() as session:
         records = session.news
     if (store.identity, store.budget) != (identity, budget):
-        raise LedgerError(f"{path} holds another ledger than the one that was pickled")
+        raise LedgerError(f"{path} is not the ledger that was pickled")
     ledger = object.__new__(PrivacyLedger)
     ledger._strict = strict
     ledger._begin(identity, store.budget, store, records)
@@ -897,6 +901,6 @@ def check_ledger(value: object, adjacency: str, name: str = "ledger") -> Privacy
         raise InvalidParameterError.of(
             name,
             got=f"a ledger for {ledger.adjacency}",
-            accepted=f"one for {adjacency}, the relation of this guarantee",
+            accepted=f"one for {adjacency}, as in this guarantee",
         )
     return ledger

@@ -110,8 +110,8 @@ class Budget(Record):
             )
         if self.periods and self.unit != "row":
             raise InvalidParameterError(
-                f"periods: a {self.unit} can have rows in several periods, and each would have the "
-                "whole budget; expected unit='row', or no periods"
+                f"periods: a {self.unit} can have rows in several periods, each with the whole "
+                "budget; expected unit='row', or no periods"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -129,9 +129,9 @@ class Budget(Record):
     def check_spend(self, spend: SpendRecord, path: Path) -> None:
         """Refuse a spend in a file that is of another relation, or of an unknown period."""
         if spend.event.adjacency != self.adjacency:
-            raise LedgerError(f"{path}: a spend is of another neighbouring relation")
+            raise LedgerError(f"{path}: a spend has another neighbouring relation")
         if not set(spend.periods) <= set(self.periods):
-            raise LedgerError(f"{path}: a spend is of a period that was not declared")
+            raise LedgerError(f"{path}: a spend has an undeclared period")
 
 
 @dataclass(frozen=True)
@@ -236,13 +236,13 @@ class SpendStore:
                 put_new(store.path, _new_file(identity, budget), lasting=lasting)
             except (OSError, sqlite3.Error) as error:
                 reason = getattr(error, "strerror", None) or error
-                raise LedgerError(f"cannot create the ledger's file {path}: {reason}") from error
+                raise LedgerError(f"cannot create the ledger file {path}: {reason}") from error
         with store.transaction() as session:
             spends = session.news
         if store.budget != budget:
             raise LedgerError(
                 f"the ledger in {path} has the budget ({store.budget}), not ({budget}); open it "
-                "with its own, or use another file"
+                "with its own budget, or use another file"
             )
         return store, spends
 
@@ -289,7 +289,7 @@ class SpendStore:
 
     def _useless(self, error: BaseException) -> LedgerError:
         """What SQLite says about the file."""
-        return LedgerError(f"the ledger's file {self.path} cannot be used: {_brief(error)}")
+        return LedgerError(f"the ledger file {self.path} cannot be used: {_brief(error)}")
 
     def _look(self) -> None:
         """Look at the file and at what SQLite keeps beside it, without opening any.
@@ -302,24 +302,23 @@ class SpendStore:
         found = _looked_at(self.path)
         if found is None:
             raise LedgerError(
-                f"the ledger's file {self.path} is gone; spends can no longer be counted, so "
-                "nothing more can be spent. A temporary ledger ends with the process that made "
-                "it: give path= for one that stays"
+                f"the ledger file {self.path} is gone, so nothing more can be spent. A temporary "
+                "ledger ends with its process: give path= to keep it"
             )
         if found.st_nlink == 2 and _drop_draft(self.path, found):
             found = os.stat(self.path)
         if found.st_nlink > 1:
             raise LedgerError(
-                f"{self.path}: the file has {found.st_nlink} names (hard links), and whoever "
-                "copies or replaces one of them has two budgets; remove all names but one"
+                f"{self.path}: the file has {found.st_nlink} hard links, and replacing one would "
+                "make two budgets; remove all but one"
             )
         for beside in ("-journal", "-wal", "-shm"):
             _looked_at(Path(f"{self.path}{beside}"))
         place = (found.st_dev, found.st_ino)
         if self._file not in (None, place):
             raise LedgerError(
-                f"{self.path}: the file was replaced while the ledger was open, and spends may be "
-                "missing; nothing can be spent here. If it was meant, open the ledger again"
+                f"{self.path}: the file was replaced while the ledger was open, so spends may be "
+                "missing and nothing can be spent; if intended, open the ledger again"
             )
         self._file = place
 
@@ -340,8 +339,8 @@ class SpendStore:
         session = Session(connection, self, known)
         if self.anchor is not None and not self.continues(_anchored(self.anchor, self.identity)):
             raise LedgerError(
-                f"{self.path}: its anchor {self.anchor} knows of spends that are not in it: this "
-                "is an older copy of the budget. Put the last one back"
+                f"{self.path}: its anchor {self.anchor} counts spends that are missing here: this "
+                "is an older copy of the budget; restore the latest"
             )
         return session
 
@@ -360,15 +359,13 @@ class SpendStore:
         if not isinstance(identity, str) or not re.fullmatch("[0-9a-f]{32}", identity):
             raise LedgerError(f"{self.path}: the ledger has no identity")
         if not isinstance(anchor, str | None):
-            raise LedgerError(f"{self.path}: the ledger's header is damaged")
+            raise LedgerError(f"{self.path}: the header of the ledger is damaged")
         budget = _read(Budget, header, "the ledger")
         if self._header is None:
             self.identity, self.budget = identity, budget
             self._chain = [_digest(identity.encode(), b"")]
         elif (identity, budget) != (self.identity, self.budget):
-            raise LedgerError(
-                f"{self.path}: there is another ledger now; nothing can be spent here"
-            )
+            raise LedgerError(f"{self.path}: is another ledger now; nothing can be spent here")
         self.anchor = None if anchor is None else Path(anchor)
         self._header = text
 
@@ -420,8 +417,8 @@ class Session:
         texts = [json.dumps(record.to_dict()) for record in records]
         if any(len(text) > LONGEST_TEXT for text in texts):
             raise InvalidParameterError(
-                f"label: got a spend of more than {LONGEST_TEXT} characters, label included; "
-                "expected a shorter one"
+                f"label: got a spend of more than {LONGEST_TEXT} characters with its label; "
+                "expected a shorter label"
             )
         size = self._store.path.stat().st_size + 2 * sum(map(len, texts))
         if number + len(texts) - 1 > MOST_SPENDS or size > LARGEST_STORE - LONGEST_TEXT:
@@ -468,7 +465,7 @@ class Session:
         # There may be one of a call that was cut off.
         if not store.continues(_anchored(anchor, store.identity)):
             raise LedgerError(
-                f"{anchor} knows of spends that are not in {store.path}: this is an older copy"
+                f"{anchor} counts spends that are missing in {store.path}: this is an older copy"
             )
         header = _header(store.identity, store.budget) | {"anchor": os.fspath(anchor)}
         self.written = True
@@ -489,7 +486,7 @@ class Session:
         )
         for found, text in rows:
             if found != number or type(text) is not str or found > MOST_SPENDS:
-                raise LedgerError(f"{store.path}: the ledger's spends are damaged")
+                raise LedgerError(f"{store.path}: the spends of the ledger are damaged")
             digest = _digest(chain[number - 1], text.encode("utf-8", "surrogatepass"))
             if number > known:
                 record = _read(SpendRecord, _json(text), "a spend")
@@ -497,10 +494,10 @@ class Session:
                 self.news.append(record)
                 chain.append(digest)
             elif digest != chain[number]:
-                raise LedgerError(f"{store.path}: spends have vanished from the ledger's file")
+                raise LedgerError(f"{store.path}: spends have vanished from the ledger file")
             number += 1
         if number <= known:
-            raise LedgerError(f"{store.path}: spends have vanished from the ledger's file")
+            raise LedgerError(f"{store.path}: spends have vanished from the ledger file")
 
 
 def is_mark(text: object) -> bool:
@@ -541,15 +538,15 @@ def _check_tables(path: Path, connection: sqlite3.Connection) -> None:
     found = set(connection.execute(query))
     if not found:
         raise LedgerError(
-            f"the file {path} is there and empty: a ledger that was cut off must not become a "
-            "new budget; remove the file to begin one"
+            f"the file {path} is empty: a ledger that was cut off must not become a new budget; "
+            "remove the file to begin a new one"
         )
     if found != {("table", name, name, text) for name, text in _TABLES.items()}:
-        raise LedgerError(f"{path} is no ledger: it has other tables, views or triggers")
+        raise LedgerError(f"{path} is not a ledger: it has other tables, views or triggers")
     if connection.execute("PRAGMA journal_mode").fetchone() != ("delete",):
         raise LedgerError(
-            f"{path}: another program has changed the file's journal_mode, so that a copy of it "
-            "lacks the last spends; expected delete"
+            f"{path}: another program changed journal_mode, so a copy of the file may lack the "
+            "last spends; expected delete"
         )
 
 
@@ -667,14 +664,14 @@ def _anchored(path: Path, identity: str) -> str:
         head, *lines = _contents(path, LARGEST_ANCHOR).decode("ascii").split("\n")[:-1]
     except OSError as error:
         raise LedgerError(
-            f"the anchor {path} cannot be read ({error.strerror}), and without it an older copy of "
-            "the budget cannot be told; nothing can be spent. Put it back"
+            f"the anchor {path} cannot be read ({error.strerror}), so an older copy of the budget "
+            "cannot be detected and nothing can be spent; restore the anchor"
         ) from error
     except ValueError as error:
-        raise LedgerError(f"{path} is no anchor") from error
+        raise LedgerError(f"{path} is not an anchor") from error
     marks = [line for line in lines[-3:] if _MARK.fullmatch(line)]
     if head != _anchor_head(identity) or not marks:
-        raise LedgerError(f"{path} is no anchor of this ledger")
+        raise LedgerError(f"{path} is not the anchor of this ledger")
     return marks[-1]
 
 
@@ -706,11 +703,11 @@ def _brief(error: BaseException) -> str:
 def _json(text: Any) -> Any:
     """Return parsed JSON; damage is a ``LedgerError``."""
     if type(text) is not str or len(text) > LONGEST_TEXT:
-        raise LedgerError("the ledger's file is damaged: a line is no text, or too long")
+        raise LedgerError("the ledger file is damaged: a line is not text, or too long")
     try:
         return read_json(text)
     except (*_UNREADABLE, TypeError) as error:
-        raise LedgerError("the ledger's file is damaged: a line is not JSON") from error
+        raise LedgerError("the ledger file is damaged: a line is not JSON") from error
 
 
 def write_snapshot(path: Path, budget: Budget, records: Iterable[SpendRecord]) -> None:
@@ -719,8 +716,8 @@ def write_snapshot(path: Path, budget: Budget, records: Iterable[SpendRecord]) -
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     if len(text) > LARGEST_SNAPSHOT:
         raise LedgerError(
-            f"a snapshot of this history has more than {LARGEST_SNAPSHOT >> 20} MB, which nobody "
-            "reads; keep the ledger with path="
+            f"a snapshot of this history exceeds {LARGEST_SNAPSHOT >> 20} MB; keep the ledger in a "
+            "file with path="
         )
     _looked_at(path)
     write_bytes(path, text.encode("utf-8"))
@@ -737,14 +734,12 @@ def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
     try:
         document = read_json(_contents(path, LARGEST_SNAPSHOT).decode("utf-8"))
     except (ValueError, RecursionError, MemoryError) as error:
-        raise LedgerError(
-            f"{path} is not JSON; a ledger made with path= is opened with path="
-        ) from error
+        raise LedgerError(f"{path} is not JSON; open a ledger made with path= by path=") from error
     if not isinstance(document, dict):
-        raise LedgerError(f"{path} is no ledger")
+        raise LedgerError(f"{path} is not a ledger")
     spends = document.pop("spends", None)
     if not isinstance(spends, list):
-        raise LedgerError(f"{path}: the spends are no list")
+        raise LedgerError(f"{path}: the spends are not a list")
     budget = _read(Budget, document, str(path))
     records = [_read(SpendRecord, record, "a spend") for record in spends]
     for record in records:

@@ -325,12 +325,12 @@ class GaussianMargin(Plan):
         if not self.pure:
             check_delta_of_gaussian(self.delta)
         # What the solver takes, before anything is spent.
-        check_range("data_norm", self.data_norm, "the bound of the rows' norm", 1e-15, 1e15)
+        check_range("data_norm", self.data_norm, "the bound on the norm of rows", 1e-15, 1e15)
         if self.trace_weight:
             check_range("trace_weight", self.trace_weight, "the value given")
         # Building it refuses what it cannot do.
         grid = self._with_budget(self.epsilon, self.delta).inside.grid
-        check_range("C", self.regularization, "the whole regularisation", 1e-30, 1e30)
+        check_range("C", self.regularization, "the total regularisation", 1e-30, 1e30)
         if grid is not None and self.trace_weight > MOST_STEPS * grid:
             raise InvalidParameterError.of(
                 "trace_weight",
@@ -424,7 +424,7 @@ class GaussianMargin(Plan):
         if C is None and not self.pure:
             loss = of_unit(self.score_loss, self.unit)
             automatic = automatic_regularization(loss, own, delta, self.adjacency, 1.0)
-            check_range("C", automatic, "the whole regularisation")
+            check_range("C", automatic, "the total regularisation")
             C = 1.0 / (REGULARIZATION_SHARE[self.loss] * automatic)
         return MatrixPerturbation(C=C, **settings)
 
@@ -560,8 +560,8 @@ def _composed_solver(mechanism: GaussianMargin) -> MatrixPerturbation:
         own = _where(log_delta, log_delta(own) + step, epsilon)
     if best is None:
         raise InvalidParameterError(
-            f"n_ellipsoids: the centres of {mechanism.n_ellipsoids} ellipsoids a class leave too "
-            f"little of epsilon = {epsilon!r}, delta = {delta!r} to the training; use 1"
+            f"n_ellipsoids: the centres of {mechanism.n_ellipsoids} ellipsoids per class leave too "
+            f"little of epsilon = {epsilon!r}, delta = {delta!r} for training; use 1"
         )
     return best
 

@@ -388,13 +388,13 @@ class LastIterateSums(DescentSums):
         if not self._on_grid:
             return (
                 f"learning_rate: got {self.step!r}, expected 'auto' or a power of two times "
-                f"expected_batch_size {asked}, as iterates in floats would tell the noise of every "
+                f"expected_batch_size {asked}, as rounded iterates would reveal the noise of every "
                 "step"
             )
         if self.contribution > 2.0 * self.clip:
             return (
                 f"max_samples: got {self.n_records!r}, expected fewer, as rounding errors of their "
-                f"sums would cost more than a gradient {asked}"
+                f"sums would exceed one gradient {asked}"
             )
         return ""
 
@@ -749,7 +749,11 @@ class GradientPerturbation(LinearPlan):
             ("schedule", self.schedule == "constant", "'constant'"),
             ("average", self.share == 0.0, "0"),
             ("C", self.C is not None, "a number"),
-            ("n_records", self.n_records is not None, "max_samples, a bound of the rows"),
+            (
+                "n_records",
+                self.n_records is not None,
+                "max_samples, an upper bound on the number of rows",
+            ),
         ):
             if not holds:
                 shown = "max_samples" if name == "n_records" else name
@@ -812,8 +816,8 @@ class GradientPerturbation(LinearPlan):
         self.descent()
         if not self.keeps_state and rows.n_rows > (self.n_records or 0):
             raise InvalidParameterError(
-                f"max_samples: got {self.n_records} and more rows than that, expected a bound of "
-                "their number with accountant='last_iterate'"
+                f"max_samples: got {self.n_records} and more rows, expected an upper bound with "
+                "accountant='last_iterate'"
             )
 
     def descent(self) -> _core.Descent:
@@ -836,8 +840,8 @@ class GradientPerturbation(LinearPlan):
         if not np.isfinite(weights).all():
             # A fact about noisy numbers, which may be told.
             raise InvalidParameterError(
-                "learning_rate: the steps were too long and the weights left the floating-point "
-                "numbers; nothing is released and the budget is spent; a smaller one avoids it"
+                "learning_rate: too large, the weights overflowed; nothing is released and the "
+                "budget is spent; use a smaller one"
             )
         return ReleasedIterate(weights, descent.state() if self.keeps_state else None)
 

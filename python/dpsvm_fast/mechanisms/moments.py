@@ -251,8 +251,8 @@ class NoisyColumnMoments(SumRelease):
         )
         if self.factor and noise.grid not in (None, unit):
             raise InvalidParameterError(
-                "epsilon: expected a larger one, or a larger delta: the noise of running sums is "
-                "drawn on a fixed grid, which is too fine for so much of it"
+                "epsilon: expected a larger epsilon or delta, as the fixed grid of the running "
+                "sums is too fine for this much noise"
             )
         return noise
 

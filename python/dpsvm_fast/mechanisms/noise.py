@@ -64,7 +64,7 @@ def check_range(
 
 def check_solvable(regularization: float, row_norm: float) -> None:
     """Refuse what the smooth solver would refuse once the budget is spent."""
-    check_range("C", regularization, "the whole regularisation", SMALLEST_RATIO, LARGEST_RATIO)
+    check_range("C", regularization, "the total regularisation", SMALLEST_RATIO, LARGEST_RATIO)
     ratio = regularization / row_norm / row_norm
     check_range("C", ratio, "regularisation / data_norm^2", SMALLEST_RATIO, LARGEST_RATIO)
 
@@ -80,7 +80,7 @@ def check_delta_of_gaussian(delta: float) -> None:
 
 def check_row_norm(data_norm: float, intercept_scaling: float, row_norm: float) -> None:
     """Refuse row bounds whose squares, or whose constant feature, would underflow."""
-    check_range("data_norm", data_norm, "the bound of the rows' norm")
+    check_range("data_norm", data_norm, "the bound on the norm of rows")
     check_range("data_norm", row_norm, "sqrt(data_norm^2 + intercept_scaling^2)")
     if 0.0 < intercept_scaling < SMALLEST_INTERCEPT * data_norm:
         raise InvalidParameterError(
@@ -409,9 +409,8 @@ class NoisySum:
             return
         if self.scale > MOST_NOISE_STEPS * self.grid:
             raise InvalidParameterError(
-                f"epsilon: the Gaussian parameter of the noise in {self.what} is {self.mu!r}, "
-                "expected a budget whose noise can be drawn on a grid finer than what one record "
-                "contributes; use larger values of epsilon and delta, or noise_grid='float'"
+                f"epsilon: the Gaussian parameter of the noise in {self.what} is {self.mu!r}, too "
+                "small for the exact sampler; use a larger epsilon and delta, or noise_grid='float'"
             )
 
     @classmethod

@@ -115,7 +115,7 @@ class LinearNoise(CalibratedNoise):
             check_range("C", ratio, "C (data_norm^2 + intercept_scaling^2) / temperature")
         if self.extra:
             check_range("extra_regularization", self.extra, "the value given")
-        check_range("C", self.regularization, "the whole regularisation")
+        check_range("C", self.regularization, "the total regularisation")
         check_range("C", self.curvature_ratio, "the ratio of curvature to regularisation")
         if not 0.0 < self.scale < math.inf:
             raise InvalidParameterError(self._refusal())
@@ -127,13 +127,13 @@ class LinearNoise(CalibratedNoise):
         extra = self.extra or 0.0
         needed = smallest_regularization(self.loss, self.epsilon, self.row_norm) - extra
         if not needed > 0.0:
-            return f"epsilon: got {self.epsilon!r}, for which no scale of the noise was found"
+            return f"epsilon: got {self.epsilon!r}, for which no noise scale was found"
         # Six digits, and never above the exact value.
         largest = float(f"{0.999999 / needed:.6g}")
         return (
             f"C: got {self.C!r} with extra_regularization {self.extra!r}, expected at most "
-            f"{largest!r}: with less regularisation the change of variables alone may cost all of "
-            f"epsilon = {self.epsilon!r}; extra_regularization='auto' adds what is best"
+            f"{largest!r}: a larger C may spend all of epsilon = {self.epsilon!r} on the change of "
+            "variables; extra_regularization='auto' avoids it"
         )
 
     @property
@@ -686,9 +686,8 @@ class ObjectivePerturbation(WeightsPlan):
         check_solvable(self.regularization, self.row_norm)
         if self.output.total > 1.01 * self.output.distance:
             raise InvalidParameterError(
-                f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, expected a budget whose "
-                "noise can be drawn on a grid finer than the distance that it covers; use larger "
-                "values or noise_grid='float'"
+                f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, too small for the exact "
+                "sampler; use larger values or noise_grid='float'"
             )
 
     @property

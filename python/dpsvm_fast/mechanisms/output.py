@@ -382,8 +382,7 @@ class OutputPerturbation(WeightsPlan):
             raise InvalidParameterError.of(
                 "adjacency",
                 got=self.adjacency,
-                accepted="'replace_one' with solver='psgd', whose steps depend on the number of "
-                "rows: it must be public",
+                accepted="'replace_one' with solver='psgd', which needs a public number of rows",
             )
         if self.sgd is not None and math.isinf(self.loss.curvature):
             raise InvalidParameterError.of(
@@ -397,9 +396,8 @@ class OutputPerturbation(WeightsPlan):
         check_range("C", self.exact_sensitivity, "the sensitivity")
         if self.noise == "gaussian" and self.sensitivity > 1.01 * self.weight_noise.distance:
             raise InvalidParameterError(
-                f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, expected a budget whose "
-                "noise can be drawn on a grid finer than the sensitivity; use larger values or "
-                "noise_grid='float'"
+                f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, too small for the exact "
+                "sampler; use larger values or noise_grid='float'"
             )
 
     @cached_property

@@ -937,7 +937,7 @@ def _objective_epsilon(mechanism: PrivateLinear) -> float:
     )
     if own is None:
         raise InvalidParameterError(
-            "epsilon: the pre-processing leaves less than half of it to the training; use "
+            "epsilon: the preprocessing leaves less than half of it for training; use "
             "mechanism='gradient'"
         )
     return own

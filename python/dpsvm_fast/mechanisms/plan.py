@@ -218,7 +218,7 @@ def certified(
 def refused_certificate(*, limited: bool) -> CertificationError:
     """Return the error that says that nothing is released, and what would avoid it."""
     reason, remedy = (
-        ("max_iter: the minimum was not certified in the steps allowed", "max_iter=None avoids it")
+        ("max_iter: the minimum was not certified in time", "max_iter=None avoids it")
         if limited
         else (
             "tol: the minimum could not be certified in double precision",
@@ -226,8 +226,8 @@ def refused_certificate(*, limited: bool) -> CertificationError:
         )
     )
     return CertificationError(
-        f"{reason}; nothing is released and the budget is spent. That this happened depends on the "
-        f"data and is not covered by the guarantee; {remedy}"
+        f"{reason}; nothing is released and the budget is spent. This error depends on the data "
+        f"and is not covered by the guarantee; {remedy}"
     )
 
 

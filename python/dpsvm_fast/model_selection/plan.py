@@ -225,7 +225,7 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
             return largest_epsilon(allowed, left, budget.epsilon, cheap=cheap)
         if not allowed(left):
             raise InvalidParameterError(
-                "estimator: a candidate declares events beyond the budget that there is for it"
+                "estimator: a candidate declares events beyond its share of the budget"
             )
         return left
 
@@ -300,8 +300,7 @@ def _score_noise(
         rate = few_bits_down(Fraction(epsilon) * Fraction(score_fraction) / sensitivity)
         if rate < SMALLEST_RATE:
             raise InvalidParameterError(
-                "epsilon: expected more of it: with this budget the noise of a score would be "
-                "beyond the range of the sampler"
+                "epsilon: expected more, as the noise of a score exceeds the range of the sampler"
             )
         return SelectionNoise(
             mechanism="discrete_laplace", sensitivity=sensitivity, relation_factor=1, rate=rate
@@ -370,8 +369,8 @@ def largest_epsilon(
             low, step = high / step, step * step
             if low < SMALLEST_SHARE * most:
                 raise InvalidParameterError(
-                    "epsilon: expected more of it, or of delta: with this budget no candidate can "
-                    "be paid for"
+                    "epsilon: expected a larger epsilon or delta, as this budget pays for no "
+                    "candidate"
                 )
             if allowed(low):
                 break
@@ -405,8 +404,8 @@ class CandidateLedger(PrivacyLedger):
             plan = self._planned[self._paid :][: len(events)]
             if len(plan) < len(events) or not all(map(covers, plan, events)):
                 raise BudgetExceededError(
-                    "this fit asks for another release than the search has paid for, because an "
-                    "estimator has other parameters than when the search was planned"
+                    "this fit differs from the release that the search paid for: the parameters of "
+                    "an estimator changed after planning"
                 )
             super().spend(events, label, **how)
             self._paid += len(events)

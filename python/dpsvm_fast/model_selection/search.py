@@ -97,8 +97,8 @@ def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
     for name in sorted(names):
         if name.rpartition("__")[2] in RESERVED:
             raise InvalidParameterError(
-                f"param_grid: {name} is not for the grid; the search has one budget, relation, "
-                "label set, ledger and source of randomness for all candidates"
+                f"param_grid: {name} cannot vary; all candidates share the budget, relation, label "
+                "set, ledger and source of randomness"
             )
     return parameters
 
@@ -566,7 +566,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         if checked.learned:
             leak = (
                 "candidates have steps that learn from the rows without privacy: "
-                f"{', '.join(checked.learned)}; what is released is not private. "
+                f"{', '.join(checked.learned)}; the release is not private. "
                 + private_steps_instead(checked.learned)
             )
             refuse_or_warn(checked.ledger, "estimator", leak, PrivacyLeakWarning, stacklevel=4)
@@ -627,7 +627,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         if runs and self.refit_fraction == 0.0 and not self.labelled:
             raise InvalidParameterError(
                 "stopping: expected 'geometric' or 'logarithmic', or refit_fraction > 0, for "
-                "candidates without a public label set: with 'poisson' there may be no run"
+                "candidates without a public label set, as 'poisson' may make no run"
             )
 
     def owned(self, facts: Facts) -> Facts:

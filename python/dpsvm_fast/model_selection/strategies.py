@@ -205,9 +205,9 @@ class PartitionPlan(SearchPlan):
             smallest = min(part_sizes(n, m, v))
         if smallest < SMALLEST_PART:
             raise InvalidParameterError(
-                f"param_grid: got {m} candidates and too few rows, or persons, for that, expected "
-                f"at least {SMALLEST_PART} in each of {m + 1} parts, of which that to choose by is "
-                f"a share of {v:g}; fewer candidates or strategy='random_stopping' avoid it"
+                f"param_grid: got too few rows, or persons, for {m} candidates, expected at least "
+                f"{SMALLEST_PART} in each of {m + 1} parts, one with the share {v:g}; use fewer "
+                "candidates or strategy='random_stopping'"
             )
 
     def choose(self, rows: Any, sources: Sources) -> Chosen:
@@ -222,8 +222,8 @@ class PartitionPlan(SearchPlan):
         )
         if any(part.size == 0 for part in parts):
             raise RuntimeError(
-                "a part of the rows is empty, which has a probability below 1e-17 with as many "
-                "rows as are expected; nothing is released and the budget is spent"
+                "a part of the rows is empty, which has probability below 1e-17 with the expected "
+                "number of rows; nothing is released and the budget is spent"
             )
         scored = rows.some(parts[0])
         tasks = [
@@ -526,7 +526,7 @@ class Scoring:
         if not isinstance(class_weight, Mapping):
             raise TypeError(
                 f"class_weight: got {type(class_weight).__name__}, expected a dict with a public "
-                "weight for every class; those of the data are private"
+                "weight for every class, as class frequencies are private"
             )
         try:
             self.classes = public_classes(list(class_weight))

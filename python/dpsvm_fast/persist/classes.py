@@ -507,7 +507,7 @@ class SavedClass:
             return
         model.fit(self.rows(model, facts))
         if model.n_features_in_ != facts["n_features_in_"]:
-            raise ModelFormatError("the parameters are for another number of features")
+            raise ModelFormatError("the parameters have another number of features")
         if "categories_" in facts:
             facts["categories_"] = [
                 np.array(values, dtype=kind)
@@ -893,7 +893,7 @@ def statement_from(where: str, record: object) -> Any:
         return read_certificate(record)
     except (ValueError, TypeError, OverflowError) as error:
         raise ModelFormatError(
-            f"{where}: no certificate that this release reads: {error}"
+            f"{where}: not a certificate that this version reads: {error}"
         ) from None
 
 
@@ -909,8 +909,8 @@ def check_holds(where: str, statement: Statement) -> None:
     if not found:
         verdict = "cannot be confirmed" if found.undecided else "does not hold"
         raise ModelFormatError(
-            f"{where}: the certificate {verdict}: {found.problems[0]}; do not rely on this model's "
-            "epsilon and delta"
+            f"{where}: the certificate {verdict}: {found.problems[0]}; do not rely on the epsilon "
+            "and delta of this model"
         )
 
 
@@ -945,7 +945,7 @@ def check_promise(where: str, mechanism: str, model: Any, statement: Statement) 
     known = {mechanism} | (SINGLE_RELEASES if mechanism in PIPELINES else set())
     if not isinstance(statement, PrivacyStatement) or statement.mechanism not in known:
         raise ModelFormatError(
-            f"{where}: the certificate is about another mechanism than {type(model).__name__} has"
+            f"{where}: the certificate has another mechanism than {type(model).__name__}"
         )
     more = mechanism == "gradient_perturbation" and statement.epsilon > model.epsilon
     if not more:
@@ -1023,8 +1023,8 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
         n_weights = loss.n_scores * (facts["coef_"].shape[1] + added)
     if noise is not None and noise.n_weights != n_weights:
         raise ModelFormatError(
-            f"{where}: the certificate is about {noise.n_weights} noisy numbers, expected as many "
-            "as the model has"
+            f"{where}: the certificate has {noise.n_weights} noisy numbers, expected as many as "
+            "the model"
         )
 
 

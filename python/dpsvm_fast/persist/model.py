@@ -280,7 +280,7 @@ def _join_columns(model: Any, facts: Mapping[str, Any], where: str) -> None:
     try:
         blank.fit(rows)
     except (TypeError, ValueError) as error:
-        raise ModelFormatError(f"{where}: columns that do not go together ({error})") from None
+        raise ModelFormatError(f"{where}: inconsistent columns ({error})") from None
     found = {name: value for name, value in vars(blank).items() if name not in blank.get_params()}
     found["transformers_"] = [
         (name, step if isinstance(fitted[name], str) else fitted[name], columns)
@@ -306,7 +306,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
     saved = saved_classes().get(name) if isinstance(name, str) else None
     if saved is None:
         raise ModelFormatError(
-            f"{where}: got the class {shown(name)}, which this release cannot load"
+            f"{where}: got the class {shown(name)}, which this version cannot load"
         )
     assert isinstance(record, dict)
     refused(exactly, where, record, _fields(saved, record, fitted=fitted))
@@ -541,7 +541,7 @@ def save_model(
         if schema is not None:
             _check_table(made, schema)
     except ModelFormatError as error:
-        raise InvalidParameterError(f"{error}; set it back or fit again before saving") from None
+        raise InvalidParameterError(f"{error}; restore it or fit again before saving") from None
     contents = {
         "library_version": _core.build_info()["version"],
         "model": record,
@@ -706,7 +706,7 @@ def read_model(
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         # Checks of one value that meet another one: whatever they say, it is no model.
         raise ModelFormatError(
-            f"{str(where)!r} cannot be loaded: what is in it does not go together"
+            f"{str(where)!r} cannot be loaded: its contents are inconsistent"
         ) from None
 
 
@@ -760,7 +760,7 @@ def model_schema() -> dict[str, Any]:
         known[name]["required"] = needed
     digest = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
     document = _object(
-        "A fitted model of dpsvm_fast with its certificate. Nothing in it is code.",
+        "A fitted model of dpsvm_fast with its certificate. It contains no code.",
         {
             "format": {"const": FORMAT},
             "version": {"type": "integer", "const": VERSION},
@@ -821,10 +821,10 @@ def _check_table(estimator: Any, schema: Any) -> None:
     n_features = n_features if encoder is None else len(encoder.get_feature_names_out())
     if n_features not in (None, schema.n_features):
         raise ModelFormatError(
-            f"schema: the table has {schema.n_features} features and the model {n_features}"
+            f"schema: the table has {schema.n_features} features, the model {n_features}"
         )
     classes = getattr(estimator, "classes_", None)
     if classes is None or schema.classes is None:
         return
     if not same_labels(schema.classes, classes):
-        raise ModelFormatError("schema: the table declares other classes than the model has")
+        raise ModelFormatError("schema: the table and the model have different classes")

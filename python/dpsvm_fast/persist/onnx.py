@@ -90,8 +90,7 @@ class Graph:
         """Rows, or one column of a table."""
         if name in self.inputs or MADE_UP.fullmatch(name):
             raise InvalidParameterError(
-                f"model: a column is called {name!r}, which is the name of something else in the "
-                "graph; rename it"
+                f"model: the column name {name!r} is taken in the graph; rename the column"
             )
         shape = ["n", n_columns]
         self.inputs[name] = self.onnx.helper.make_tensor_value_info(name, kind, shape)
@@ -109,8 +108,8 @@ class Graph:
         self.n_bytes += array.nbytes
         if self.n_bytes > MOST_BYTES:
             raise InvalidParameterError(
-                f"model: got more than {MOST_BYTES} bytes of weights, expected fewer: random "
-                "features are written out as a matrix; fewer of them, or load_model, avoid it"
+                f"model: got more than {MOST_BYTES} bytes of weights, as random features are "
+                "written out as a matrix; use fewer of them, or load_model"
             )
         name = f"constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
@@ -492,8 +491,8 @@ def _encoded(graph: Graph, step: Any, rows: str) -> str:
     for column in schema.features:
         if column.text is not None:
             raise InvalidParameterError(
-                f"model: column {column.name!r} is text, and its hashed words cannot be written in "
-                "ONNX; leave it out of the schema, or load the model in Python"
+                f"model: column {column.name!r} is text, whose hashed words ONNX cannot express; "
+                "drop it from the schema, or load the model in Python"
             )
         if column.categories is not None:
             parts.append(_categories(graph, column, schema.text.missing_values))
@@ -530,7 +529,7 @@ def _joined(graph: Graph, step: Any, rows: str) -> str:
             kind = graph.onnx.TensorProto.STRING if text else graph.kind
             if inputs.setdefault(label, kind) != kind:
                 raise InvalidParameterError(
-                    f"model: column {label!r} is taken as numbers and as text, expected one of them"
+                    f"model: column {label!r} is used both as numbers and as text"
                 )
             values.append(label if label in graph.inputs else graph.input(label, kind, 1))
         parts.append(_through(graph, inner, values))
@@ -572,9 +571,7 @@ def _indicated(graph: Graph, step: Any, columns: list[str], fill: Any = None) ->
     for number, (value, known) in enumerate(zip(columns, step.categories_, strict=True)):
         categories = known.tolist()
         if any(one is None or one != one for one in categories):
-            raise InvalidParameterError(
-                "model: a declared category is a missing value, expected others in ONNX"
-            )
+            raise InvalidParameterError("model: ONNX cannot express a missing value as a category")
         if _is_text(known):
             words = {str(one): place for place, one in enumerate(categories)}
             words |= {"": words.get(str(fill), -1)} if "" not in words else {}
@@ -598,8 +595,8 @@ def _coded(graph: Graph, step: Any, rows: str) -> str:
     """Of an encoder of numbers."""
     if any(map(_is_text, step.categories_)):
         raise InvalidParameterError(
-            "model: an encoder of text has to take columns by name, in a ColumnTransformer that "
-            "comes first; expected that in ONNX"
+            "model: an encoder of text must take columns by name, in a ColumnTransformer as the "
+            "first step"
         )
     columns = [graph.op("Gather", rows, [j], axis=1) for j in range(step.n_features_in_)]
     return _indicated(graph, step, columns)
@@ -629,8 +626,7 @@ def _splines(graph: Graph, step: Any, rows: str) -> str:
     """Of ``SplineTransformer``: the recursion of Cox and de Boor on declared knots."""
     if step.extrapolation not in ("constant", "error") or step.degree < 1:
         raise InvalidParameterError(
-            "model: got SplineTransformer with another extrapolation than 'constant', or of degree "
-            "0, expected others in ONNX"
+            "model: SplineTransformer needs extrapolation='constant' and a degree above 0 in ONNX"
         )
     parts, k = [], step.degree
     for number, spline in enumerate(step.bsplines_):
@@ -766,9 +762,7 @@ def to_onnx(
     check_is_fitted(model)
     n_features = getattr(model, "n_features_in_", None)
     if n_features is None:
-        raise InvalidParameterError(
-            "model: expected one that knows its number of features; call fit before to_onnx"
-        )
+        raise InvalidParameterError("model: not fitted; call fit before to_onnx")
     graph = Graph(dtype, int(n_features))
     if hasattr(model, "predict"):
         _write_classifier(graph, model)

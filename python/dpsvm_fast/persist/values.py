@@ -130,7 +130,7 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
     try:
         labels = np.array(values, dtype=None if kind == "str" else kind)
     except (OverflowError, ValueError):
-        raise ModelFormatError(f"{where}: a label is outside its type") from None
+        raise ModelFormatError(f"{where}: a label is out of range of its type") from None
     if labels.tolist() != values or not (labels[1:] > labels[:-1]).all():
         raise ModelFormatError(f"{where}: expected sorted labels without repetitions")
     if labels.size < 2 or (expected is float and not (labels == np.floor(labels)).all()):
@@ -163,7 +163,7 @@ def plain_to(where: str, value: Any) -> Any:
         return {"numbers": numbers_to(value)}
     raise InvalidParameterError(
         f"{where}: got {type(value).__name__}, expected finite numbers, strings, lists, tuples, "
-        "dicts or arrays of them: only those can be saved"
+        "dicts or arrays of them, as only those can be saved"
     )
 
 
@@ -195,7 +195,7 @@ def plain_from(where: str, record: Any) -> Any:
 
 FORMAT = "dpsvm_fast.model"
 
-VERSION = 4
+VERSION = 5
 
 
 # Of a file that is not all ASCII, of which each character may take four bytes, several times over.
@@ -247,7 +247,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ModelFormatError("is no text; expected a file that save_model wrote") from None
+        raise ModelFormatError("is not text; expected a file that save_model wrote") from None
     if not text.strip():
         raise ModelFormatError("is empty; expected a file that save_model wrote")
     try:
@@ -257,7 +257,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise ModelFormatError(f"{error}; no model does") from None
     if not isinstance(document, dict):
-        raise ModelFormatError("holds no JSON object; expected a file that save_model wrote")
+        raise ModelFormatError("has no JSON object; expected a file that save_model wrote")
     return document
 
 
@@ -282,13 +282,13 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
         raise ModelFormatError(f"has the version {shown(version)}, expected a whole number from 1")
     if version > VERSION:
         raise ModelFormatError(
-            f"was written by a newer dpsvm_fast (format {shown(version)}; this release reads "
+            f"was written by a newer dpsvm_fast (format {shown(version)}; this version reads "
             f"{VERSION}): pip install --upgrade dpsvm-fast"
         )
     if version < VERSION:
         raise ModelFormatError(
-            f"was written by an older dpsvm_fast (format {version}; this release reads {VERSION}): "
-            "load it with the release that wrote it, or fit again"
+            f"was written by an older dpsvm_fast (format {version}; this version reads {VERSION}): "
+            "load it with the version that wrote it, or fit again"
         )
     wrong = set(document) ^ {*FIELDS, DIGEST, SIGNATURE}
     wrong -= {SIGNATURE} - set(document)
@@ -298,8 +298,8 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
     contents = {name: document[name] for name in FIELDS}
     if not _same(document[DIGEST], digest_of(contents)):
         raise ModelFormatError(
-            "was changed or damaged after it was saved: its contents do not have the SHA-256 that "
-            "it states; take the file from where it was saved"
+            "was changed or damaged after saving: its SHA-256 does not match; copy the original "
+            "file again"
         )
     if key is None:
         return NOT_CHECKED if SIGNATURE in document else UNSIGNED
@@ -307,8 +307,7 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
         raise ModelFormatError("is not signed; load it without key, or save it with the key")
     if not _same(document[SIGNATURE], signature_of(contents, key)):
         raise ModelFormatError(
-            "was not signed with this key, or was changed after that; expected the key that it was "
-            "saved with"
+            "was not signed with this key, or was changed since; expected the key it was saved with"
         )
     return CHECKED
 
@@ -332,7 +331,7 @@ def _same(stated: object, computed: str) -> bool:
 def _no_json(text: str, error: json.JSONDecodeError) -> str:
     """What is wrong with the text, as far as one can tell."""
     if not text.lstrip().startswith("{"):
-        return "is no JSON; expected a file that save_model wrote"
+        return "is not JSON; expected a file that save_model wrote"
     if not text.rstrip().endswith("}") or error.pos >= len(text.rstrip()):
-        return "ends in the middle of the model: the file was cut off; copy or save it again"
-    return f"is no JSON from line {error.lineno} on; take the file from where it was saved"
+        return "is cut off; copy or save it again"
+    return f"is not JSON from line {error.lineno} on; copy the original file again"

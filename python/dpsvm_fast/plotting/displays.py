@@ -250,8 +250,8 @@ def _public_bounds(estimator: Any) -> Any:
         if found is not None:
             return found if name.startswith("bounds") else (-found, found)
     raise InvalidParameterError(
-        "bounds: got None, expected public limits (low, high) of the figure: the estimator was "
-        "made without bounds or data_norm, and limits from rows would not be private"
+        "bounds: got None, expected public limits (low, high) of the figure, as the estimator has "
+        "neither bounds nor data_norm and limits from rows would not be private"
     )
 
 
@@ -1040,7 +1040,7 @@ class NoisePlanDisplay(Display):
                     edgecolor="#777777",
                     hatch="///",
                     linewidth=0.0,
-                    label="noise drowns every decision",
+                    label="noise dominates every decision",
                 )
         ax.set_yscale("log")
         epsilon_axis(ax, epsilons)
@@ -1175,7 +1175,7 @@ class EvaluationDisplay(Display):
         """
         check_option("kind", kind, EVALUATIONS)
         if kind not in self.evaluation.metrics:
-            accepted = f"one of the metrics that were asked for: {self.evaluation.metrics}"
+            accepted = f"one of the requested metrics: {self.evaluation.metrics}"
             raise InvalidParameterError.of("kind", got=kind, accepted=accepted)
         matplotlib_module("figure")
         return self._drawn(ax, kind)

@@ -197,7 +197,7 @@ def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
         elif isinstance(event, DistanceEvent):
             choice.distances.append(event.distance)
         else:
-            raise TypeError(f"event: got {type(event).__name__}, which nothing is known about")
+            raise TypeError(f"event: got {type(event).__name__}, which has no accounting")
     return choice
 
 

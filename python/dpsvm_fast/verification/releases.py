@@ -123,22 +123,24 @@ def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
         return []
     row = _row(statement, o)
     if row is None:
-        return [f"loss {statement.loss!r} with {o.n_classes} classes has not {o.shape[0]} scores"]
+        return [
+            f"loss {statement.loss!r} with {o.n_classes} classes does not have {o.shape[0]} scores"
+        ]
     law, own = (o.law, o.n_scores), (row.law, scores_of(statement, o.shape[0]))
     more = o.epsilon > statement.epsilon or o.delta > statement.delta
     problems = _ellipsoid_problems(statement, o) + failures(
-        (law != own, f"law and n_scores are not those of {statement.loss!r}"),
-        (o.shape != noise.shape, "the two noises are of different shapes"),
-        (o.distribution != noise.distribution, "the two noises are of different kinds"),
+        (law != own, f"law and n_scores do not fit {statement.loss!r}"),
+        (o.shape != noise.shape, "the two noises have different shapes"),
+        (o.distribution != noise.distribution, "the two noises have different distributions"),
         (statement.loss == "logistic" and o.smoothing != 1.0, NOT_ONE),
-        (more, "the noise in the objective has more than the whole budget"),
+        (more, "the noise in the objective exceeds the budget"),
         (off_grid(o.grid), NO_POWER),
     )
     reach = s.relation_factor * row.lipschitz * o.row_norm / (o.sigma or math.inf)
     of_person = statement.unit == "person"
     if o.sigma is not None:
         problems += failures(
-            (of_person != (o.jacobian is not None), "the law is that of another unit"),
+            (of_person != (o.jacobian is not None), "the law is for another unit"),
             (of_person and reach > LARGEST_REACH, "too little noise for a person"),
         )
     step = o.grid if o.grid is not None else 0.0
@@ -167,9 +169,9 @@ def follows(
 ) -> list[str]:
     """Report a problem if ``stated`` is less than it must be, or much more."""
     if not stated >= recomputed * (1.0 - slack):
-        return [f"{name} is {stated!r}, less than the {recomputed!r} that follows"]
+        return [f"{name} is {stated!r}, below the recomputed {recomputed!r}"]
     if stated > recomputed * (1.0 + EXCESS):
-        return [f"{name} is {stated!r}, more than the {recomputed!r} that follows"]
+        return [f"{name} is {stated!r}, above the recomputed {recomputed!r}"]
     return []
 
 
@@ -269,7 +271,7 @@ def _ellipsoid_problems(statement: PrivacyStatement, o: ObjectiveNoise) -> list[
     ellipsoids = o.shape[0] - o.n_classes + 1
     fits = ellipsoids > 1 and o.shape[0] % ellipsoids == 0 and o.shape[0] > ellipsoids
     if not (fits and statement.parts):
-        return [f"{o.n_classes} scores in the loss of a record do not belong to {o.shape[0]}"]
+        return [f"{o.n_classes} scores in the loss of a record do not match {o.shape[0]}"]
     return []
 
 
@@ -380,9 +382,9 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
     twice |= names.count("whitening") > WHITENINGS.get(statement.mechanism, 1)
     twice |= names.count("means") + names.count("moments") > 1
     problems += failures(
-        (lacking, f"{statement.mechanism!r} without the noisy sum that it is made of"),
-        (mixed, "the noisy sums are not in their order"),
-        (twice, "a noisy sum is there twice"),
+        (lacking, f"{statement.mechanism!r} without its noisy sum"),
+        (mixed, "the noisy sums are out of order"),
+        (twice, "a noisy sum is repeated"),
     )
     for part in (*parts, *statement.reserved):
         problems += [f"{part.name}: {problem}" for problem in _check_part(statement, part)]
@@ -403,7 +405,7 @@ def _reserved_problems(statement: PrivacyStatement) -> list[str]:
     skips = statement.mechanism in WHITENINGS and statement.objective is not None
     if not names or (names == ["whitening"] and skips and not whitened):
         return []
-    return [f"noisy sums {names} cannot have been reserved"]
+    return [f"noisy sums {names} cannot be reserved"]
 
 
 def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
@@ -419,11 +421,11 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     grid = 0.0 if part.grid is None or part.grid <= free else part.grid
     moved = grid * math.sqrt(part.n_numbers) * (1.0 - ROUNDING_SLACK)
     problems = failures(
-        (not _has_form(part, known.form), "shape is not that of such a sum"),
+        (not _has_form(part, known.form), "shape does not fit the sum"),
         (not close, "contribution is not clip_norm + rounding, rounded up"),
-        (not right, f"relation_factor is not that of {statement.adjacency}"),
+        (not right, f"relation_factor does not fit {statement.adjacency}"),
         (off_grid(part.grid), NO_POWER),
-        (part.relation_factor * part.rounding < moved, "rounding is less than that to the grid"),
+        (part.relation_factor * part.rounding < moved, "rounding is below that of the grid"),
     )
     if part.beta is not None and part.epsilon is not None:
         moved = part.relation_factor * part.contribution
@@ -437,7 +439,7 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
         or part.factor[0] != 1.0
         or any(weight % FACTOR_GRID for weight in part.factor)
     ):
-        problems.append("factor is not one of running sums of columns")
+        problems.append("factor does not fit running sums")
     if part.last_iterate is not None:
         problems += _check_last_iterate(statement, part, part.last_iterate)
     return problems
@@ -456,7 +458,7 @@ def _check_columns(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     square, numbers = COLUMN_SQUARES[part.name]
     features, odd = divmod(part.n_numbers - counts, numbers)
     if odd or features < 1:
-        return ["shape is not that of so many features"]
+        return ["shape does not fit the number of features"]
     total = features * square
     if counts:
         # The weight of the number of rows, the fourth root of that of features to 10 binary places.
@@ -486,7 +488,7 @@ def _check_last_iterate(
     problems += failures(
         (statement.loss == "logistic" and last.smoothing != 1.0, NOT_ONE),
         (far, "learning_rate is above 2 / (strong convexity + smoothness)"),
-        (not close, "contraction is not that of a step"),
+        (not close, "contraction does not follow from the step"),
     )
     problems += follows("effective_steps", last.effective_steps, _counted(last, part.n_steps))
     return problems
@@ -549,7 +551,7 @@ def _event_problems(statement: PrivacyStatement) -> list[str]:
     for event, (tag, due, *facts) in zip(statement.events, expected, strict=True):
         cost, *stated = _event_cost(event)
         if (event.tag, event.adjacency, stated) != (tag, statement.adjacency, facts):
-            problems.append(f"the {event.tag} event is not that of its noise")
+            problems.append(f"the {event.tag} event does not follow from its noise")
         else:
             problems += follows(f"cost of the {tag} event", cost, due)
     return problems
@@ -599,7 +601,7 @@ def _mechanism_problems(statement: PrivacyStatement) -> list[str]:
     elif (mechanism == "objective_perturbation") != (statement.objective is not None):
         return ["noise in the objective belongs to objective_perturbation alone"]
     elif (mechanism in PARTS) != (statement.noise is None):
-        return [f"noise on the weights does not belong to {mechanism}"]
+        return [f"{mechanism} has no noise on the weights"]
     return []
 
 
@@ -619,7 +621,7 @@ def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: No
         return [f"unknown loss {statement.loss!r}"]
     wrong = s.relation_factor != RELATION_FACTOR[statement.adjacency]
     problems = failures(
-        (wrong, f"relation_factor is not that of {statement.adjacency}"),
+        (wrong, f"relation_factor does not fit {statement.adjacency}"),
         (off_grid(noise.grid), NO_POWER),
     )
     # Each from the certificate's own earlier numbers, so one lie is reported once.
@@ -631,7 +633,7 @@ def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: No
         exact = s.relation_factor * s.C * s.lipschitz * s.row_norm
         problems += follows("exact", s.exact, exact)
     elif s.exact != 0.0:
-        problems.append("exact is not 0, the distance of minimisers that coincide")
+        problems.append("exact is not 0, but the minimisers coincide")
     problems += follows("rounding", s.rounding, _rounding(noise))
     return problems + follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
 
@@ -659,12 +661,12 @@ def _noise_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
     """Whether noise on the weights costs what it says, as often as it was added."""
     # Behind noisy sums weights may be released several times, always with the same noise.
     if noise.n_releases > 1 and (statement.objective is not None or not statement.parts):
-        return ["weights are released several times behind noisy sums alone"]
+        return ["several releases of weights need noisy sums before them"]
     if noise.epsilon is None:
         return []
     problems = follows("epsilon", noise.epsilon, _pure_epsilon_of(s, noise), EPSILON_SLACK)
     if noise.epsilon > statement.epsilon:
-        problems.append("the noise on the weights has more than the whole budget")
+        problems.append("the noise on the weights exceeds the budget")
     return problems
 
 
@@ -717,7 +719,7 @@ def check_selection(statement: SelectionStatement) -> list[str]:
     if chosen.relation_factor == factor:
         return []
     return [
-        f"relation_factor of the selection is not that of {statement.adjacency} with "
+        f"relation_factor of the selection does not fit {statement.adjacency} with "
         f"{chosen.mechanism}"
     ]
 
@@ -762,12 +764,12 @@ def _count_problems(statement: FederatedStatement) -> list[str]:
     least, most = statement.min_records, statement.max_records
     return failures(
         (left > users - lost, "min_survivors is more than max_dropout leaves"),
-        (not counted, "honest_survivors is not what is left without all that are not honest"),
-        (users * 2 * ENCODABLE > MODULUS, "n_users is more than sums have room for"),
-        (few, "threshold lets those who are not honest open the sum"),
-        (half, "threshold lets no more than half of the parties open the sum"),
-        (opens > left, "threshold is more than min_survivors: the sum could not be opened"),
-        (least and most and least > most, "min_records is more than max_records"),
+        (not counted, "honest_survivors is not min_survivors without the colluding parties"),
+        (users * 2 * ENCODABLE > MODULUS, "n_users exceeds the range of the sums"),
+        (few, "threshold lets colluding parties open the sum"),
+        (half, "threshold lets half of the parties open the sum"),
+        (opens > left, "threshold is above min_survivors, so the sum could not be opened"),
+        (least and most and least > most, "min_records is above max_records"),
     )
 
 
@@ -785,7 +787,7 @@ def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[st
     """Numbers of what one row moves that do not follow from the ones before them."""
     assert statement.n_scores is not None
     lipschitz = lipschitz_of(statement.loss, statement.n_scores)
-    problems = failures((s.relation_factor != 2, "relation_factor is not that of replace_one"))
+    problems = failures((s.relation_factor != 2, "relation_factor does not fit replace_one"))
     least = 1 if statement.weighting == "records" else statement.min_records
     if statement.regularization is None or least is None:
         problems.append("C does not follow: expected a regularization and min_records")
@@ -839,12 +841,12 @@ def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[st
     enough = square * (1 - Fraction(EXCESS)) <= stated <= square
     other, touched = statement.honest_survivors, _touched(statement)
     problems += failures(
-        (part.honest_survivors != other, "honest_survivors is not that of the statement"),
-        (part.parties != touched, "parties is not in how many of them neighbours can differ"),
-        (moved is None, "exact does not follow: nothing bounds what a unit moves"),
+        (part.honest_survivors != other, "honest_survivors differs from the statement"),
+        (part.parties != touched, "parties is not the number in which neighbours can differ"),
+        (moved is None, "exact does not follow: the sensitivity of a unit is unbounded"),
         (not added, "total is not exact + rounding, rounded up"),
         (part.sigma_steps & (part.sigma_steps - 1), "sigma_steps is not a power of two"),
-        (not enough, "sigma is not that of the noises that count, rounded down"),
+        (not enough, "sigma is not that of the honest noise, rounded down"),
     )
     return problems + _distance_problems(statement, part) + _range_problems(statement, part)
 
@@ -888,10 +890,10 @@ def _distance_problems(statement: FederatedStatement, part: SecureRound) -> list
     plain = statement.trust == "trusted_curator"
     unbroken = not plain and part.computational < LEAST_ASSUMED
     return failures(
-        (not close, "discreteness is less than the distance from noise on real numbers"),
-        (not inside, "overflow is less than the probability of leaving the range"),
-        (plain and part.computational, "computational is not 0, though nothing is encrypted"),
-        (unbroken, "computational says that the cryptography cannot be broken at all"),
+        (not close, "discreteness is below the distance to continuous noise"),
+        (not inside, "overflow is below the probability of leaving the range"),
+        (plain and part.computational, "computational is not 0, but nothing is encrypted"),
+        (unbroken, "computational is 0, but no cryptography is unbreakable"),
     )
 
 
@@ -912,9 +914,9 @@ def _range_problems(statement: FederatedStatement, part: SecureRound) -> list[st
         weight, radius = _weight(statement), statement.radius
         largest = None if weight is None or radius is None else weight * radius
     if largest is None:
-        return ["range_steps does not follow: nothing bounds what a party contributes"]
+        return ["range_steps does not follow: the contribution of a party is unbounded"]
     if part.range_steps < (largest / part.grid) * (1.0 - ROUNDING_SLACK) + 0.5:
-        return ["range_steps is less than what a party can contribute"]
+        return ["range_steps is below what a party can contribute"]
     return []
 
 
@@ -926,11 +928,11 @@ def _arrangement_problems(statement: FederatedStatement) -> list[str]:
     bare = not helmet and len(names) + bool(own) < 2 and len(own) < 2
     distant = any(event.tag == "distance" for event in own)
     return failures(
-        (helmet and names != ["model"], "dp_helmet sums up models with noise, once"),
-        (helmet and own, "dp_helmet has no noise beside that of its sum"),
-        (not helmet and names not in known, "fed_dpdr sums up matrices, then models"),
+        (helmet and names != ["model"], "dp_helmet has exactly one noisy sum, of models"),
+        (helmet and own, "dp_helmet has no noise other than that of its sum"),
+        (not helmet and names not in known, "fed_dpdr sums matrices, then models"),
         (bare, "fed_dpdr has noise in each of its two rounds"),
-        (own and statement.unit != "row", "noise that parties add for themselves is about one row"),
+        (own and statement.unit != "row", "noise that each party adds protects one row"),
         (distant, "local_events contain a distance"),
     )
 
@@ -946,7 +948,7 @@ def _local_problems(statement: FederatedStatement) -> list[str]:
         holds = zcdp_log_delta(math.fsum(rhos), stated) <= math.log(statement.delta) + EXCESS
     else:
         holds = bool(recomputed_events(events, stated, statement.delta)[2])
-    return [] if holds else ["local_epsilon is less than what one party's own noise gives"]
+    return [] if holds else ["local_epsilon is below that of one party's own noise"]
 
 
 def zcdp_log_delta(rho: float, epsilon: float) -> float:

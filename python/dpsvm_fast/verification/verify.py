@@ -55,22 +55,20 @@ from dpsvm_fast.verification.releases import (
 
 
 UNDECIDED = (
-    "epsilon and delta of all releases together are not recomputed: this check composes at most "
-    "eight losses that are known as curves (noise in objectives, best of several runs), to a few "
-    "ten-thousandths of delta, and these are more, or the claim leaves no room for that"
+    "the total epsilon and delta are not recomputed: this check composes at most eight numerical "
+    "privacy profiles (noise in objectives, best of several runs), to a few ten-thousandths of "
+    "delta; here there are more, or the claim leaves no such margin"
 )
 
-TOO_MUCH_WORK = (
-    "it is not recomputed: that would take far longer than for any certificate of one fit"
-)
+TOO_MUCH_WORK = "it is not recomputed: that takes far longer than for any certificate of one fit"
 
 NOT_SHOWN = (
-    "No recomputation can show that the noise was drawn as stated and from no seed, that nothing "
+    "Recomputation cannot show that the noise was drawn as stated and without a seed, that nothing "
     "else was released from these rows, that rows were clipped as stated, or that what is assumed "
-    "public was."
+    "public is public."
 )
 
-NO_ARITHMETIC = "its numbers are too large, or too small, to compute with"
+NO_ARITHMETIC = "its numbers are too large or too small to compute with"
 
 
 @dataclass(frozen=True)
@@ -118,16 +116,16 @@ class Verification:
             else f" Recomputed: epsilon = {self.epsilon:.6g}, delta = {self.delta:.6g}."
         )
         if self.ok:
-            lines = [f"The certificate holds: every number follows from the others.{numbers}"]
+            lines = [f"The certificate holds: its numbers are consistent.{numbers}"]
             if self.matches:
-                lines += ["Compared with the model, and the same there:"]
+                lines += ["Compared with the model and equal:"]
                 lines += bullets(self.matches)
             if self.stated:
                 lines += ["Stated by the maker, not checked:"]
                 lines += bullets(self.stated)
             return "\n".join([*lines, *paragraphs(NOT_SHOWN)])
         if self.forbidden:
-            told = [f"The certificate holds, and the policy does NOT allow it.{numbers}"]
+            told = [f"The certificate holds, but the policy does NOT allow it.{numbers}"]
             return "\n".join([*told, *bullets(self.forbidden)])
         verdict = (
             "The certificate cannot be confirmed."
@@ -272,7 +270,7 @@ class Comparison:
             self.matches.append(what)
         else:
             self.problems.append(
-                f"the model has another {what}: {found!r}, in the certificate {stated!r}"
+                f"the model has another {what}: {found!r}, the certificate {stated!r}"
             )
 
     def seal(
@@ -284,7 +282,7 @@ class Comparison:
         """Compare signature and digest."""
         if bound is None:
             if key is not None:
-                self.problems.append("a key was given, and the certificate is not signed")
+                self.problems.append("a key was given, but the certificate is not signed")
             if document is not None:
                 self.unchecked.append(
                     "the numbers of the model: the certificate has no digest of them"
@@ -292,9 +290,9 @@ class Comparison:
             return
         signature = bound["hmac_sha256"]
         if signature is None:
-            self.unchecked.append("the digest of the model: it is unsigned, anyone can write one")
+            self.unchecked.append("the digest of the model: unsigned, so anyone can write one")
             if key is not None:
-                self.problems.append("a key was given, and the certificate is not signed")
+                self.problems.append("a key was given, but the certificate is not signed")
         elif key is None:
             self.unchecked.append("the signature of the certificate: no key was given")
         else:
@@ -303,11 +301,11 @@ class Comparison:
                 signature.encode("utf-8", "surrogatepass"), signature_of(unsigned, key).encode()
             )
             if good:
-                self.matches.append("the signature of the certificate is that of the key")
+                self.matches.append("the certificate is signed with the key")
             else:
                 self.problems.append("the certificate was not signed with this key")
         if document is None:
-            self.unchecked.append(f"which model it is about: SHA-256 {bound['model_sha256'][:64]}")
+            self.unchecked.append(f"the model: SHA-256 {bound['model_sha256'][:64]}")
         else:
             what = "SHA-256 of the class, parameters, numbers and certificate of the model"
             self._compare(what, bound["model_sha256"], digest_of(document["model"]))
@@ -317,7 +315,7 @@ class Comparison:
         try:
             self._model(statement, certificate, record)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
-            self.problems.append("the model has not the form that save_model writes")
+            self.problems.append("the model does not have the form that save_model writes")
 
     def _model(self, statement: Any, certificate: Mapping[str, Any], record: Any) -> None:
         leaves = list(_leaves(record, ""))
@@ -344,9 +342,7 @@ class Comparison:
             elif isinstance(each, FederatedStatement):
                 self._parties(each, leaf)
             elif each is not None:
-                self.unchecked.append(
-                    "what single runs of the search released: only the winner is in the model"
-                )
+                self.unchecked.append("the runs of the search: only the winner is in the model")
 
     def _releases(self, s: PrivacyStatement, leaf: Mapping[str, Any]) -> None:
         """Compare what a fit published with the releases that its certificate lists."""
@@ -548,7 +544,7 @@ def _verified(statement: Statement) -> Verification:
     """One release, or several: what does not follow by itself, and what all cost together."""
     problems = [f"not private: {reason}" for reason in statement.not_private_reasons]
     if getattr(statement, "random_source", "operating_system") != "operating_system":
-        problems.append("the noise does not come from the operating system's entropy")
+        problems.append("the noise does not come from the entropy of the operating system")
     problems += CHECKS[type(statement)](statement)
     for step in getattr(statement, "steps", ()):
         if step.statement is not None:
