@@ -158,5 +158,5 @@ def test_random_state() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_generators_are_refused_with_the_reason(value: object) -> None:
-    with pytest.raises(TypeError, match=r"^random_state: got .*cryptographic stream"):
+    with pytest.raises(TypeError, match=r"^random_state: got .*cryptographic generator"):
         check_random_state(value)

@@ -18,7 +18,7 @@ START = 1 << 20
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file as a whole, or leave what was there.
+    """Write a file as a whole, or leave the old one.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) -> bytes:
-    """The contents of a file that is not too large and begins like text.
+    """Return the contents of a file that is not too large and begins like text.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def _at_once(path: str, flags: int) -> int:
 
 
 def checked_key(key: object) -> bytes | None:
-    """The bytes of a key, given as such or as the path of a file that holds them."""
+    """Return the bytes of a key, given as such or as the path of its file."""
     if key is None or isinstance(key, (bytes, bytearray)):
         found = None if key is None else bytes(key)
     elif isinstance(key, (str, os.PathLike)):

@@ -40,7 +40,7 @@ _PAIRWISE = ("crammer_singer", "margin_distance", *_WESTON_WATKINS)
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    r"""A loss with its parameters.
+    r"""A loss with its parameters and the constants that guarantees need.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Private evaluation: how good a model is on private rows, with noise and intervals.
+"""Private evaluation: metrics of a model on private rows, with noise and intervals.
 
 Everything that is asked of some rows is released in one noisy sum: a row is counted in one cell of
 each table, and adds one clipped loss; with groups a person counts with the mean of its rows. All
@@ -68,7 +68,7 @@ USABLE = 4.0
 
 
 class Estimate(NamedTuple):
-    """A number with noise, and an interval for what the model would do on any number of such rows.
+    """A noisy number with a confidence interval for noise and sampling.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class RocCurve(NamedTuple):
 
 
 class CalibrationCurve(NamedTuple):
-    """Shares of outcomes among rows of similar probabilities.
+    """Shares of positive rows among rows of similar probability.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _estimate(value: Any, low: Any, high: Any) -> Estimate:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evaluation:
-    """What was released about a model on private rows; everything else follows from it.
+    """Result of a private evaluation; all metrics follow from its noisy numbers.
 
     A metric that was not asked for raises ``AttributeError``. ``str`` gives a table and what was
     promised; ``privacy_.to_json()`` the certificate, which `verify` checks.
@@ -238,19 +238,19 @@ class Evaluation:
 
     @cached_property
     def recall(self) -> dict[Any, Estimate]:
-        """Share of right predictions among the rows of each class, by its label."""
+        """Share of correct predictions among the rows of each class, by label."""
         self._table("recall")
         return self._by_class(1)
 
     @cached_property
     def precision(self) -> dict[Any, Estimate]:
-        """Share of right predictions among the rows predicted as each class, by its label."""
+        """Share of correct predictions among the rows predicted as each class, by label."""
         self._table("precision")
         return self._by_class(0)
 
     @cached_property
     def confusion_matrix(self) -> Estimate:
-        """Numbers of rows by true label (down) and predicted one (across).
+        """Number of rows by true label (down) and predicted label (across).
 
         The interval is that of the mean number in samples of this size. With groups each person
         counts 1, shared out among its rows.
@@ -313,7 +313,7 @@ class Evaluation:
 
     @cached_property
     def log_loss(self) -> Estimate:
-        """Mean of ``-log p`` of the true labels, cut at ``largest_loss``.
+        """Mean of ``-log p`` of the true labels, clipped at ``largest_loss``.
 
         The interval holds for all losses of that mean in the range, and is wide.
         """
@@ -325,7 +325,7 @@ class Evaluation:
         return Estimate(*(self.largest_loss * x for x in found))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all estimates and the certificate, as plain numbers for JSON."""
+        """Return all estimates and the certificate as plain JSON values."""
         found: dict[str, Any] = {}
         for name in self.metrics:
             found[name] = _plain(getattr(self, name))
@@ -648,7 +648,7 @@ def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
 
 @dataclass(eq=False, repr=False)
 class PrivateEvaluation(PrivateEstimator):
-    """An evaluation that spends like a fit; its parameters are those of `evaluate`."""
+    """An evaluation as a private fit; parameters as of `evaluate`."""
 
     _takes = ("groups",)
 

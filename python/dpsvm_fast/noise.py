@@ -80,7 +80,7 @@ MAX_SIGMA = 2**40 - 1
 def discrete_gaussian(
     shape: int | Sequence[int], sigma: int, random_state: int | None = None
 ) -> NDArray[np.int64]:
-    """Discrete Gaussian noise, sampled exactly, ndarray of shape ``shape``.
+    """Draw exact discrete Gaussian noise, ndarray of shape ``shape``.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def discrete_gaussian(
 def discrete_laplace(
     shape: int | Sequence[int], scale: float, random_state: int | None = None
 ) -> NDArray[np.int64]:
-    """Discrete Laplace noise, sampled exactly, ndarray of shape ``shape``.
+    """Draw exact discrete Laplace noise, ndarray of shape ``shape``.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def discrete_laplace(
 def gaussian(
     shape: int | Sequence[int], sigma: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
-    """Gaussian noise in floating point, ndarray of shape ``shape``.
+    """Draw Gaussian noise in floating point, ndarray of shape ``shape``.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def gaussian(
 def gaussian_on_grid(
     shape: int | Sequence[int], sigma: float, grid: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
-    """Gaussian noise rounded to a grid, sampled exactly, ndarray of shape ``shape``.
+    """Draw Gaussian noise rounded to a grid, exactly, ndarray of shape ``shape``.
 
     Parameters
     ----------
@@ -356,7 +356,7 @@ def gamma_ball(
 def symmetric_gaussian(
     d: int, sigma: float, random_state: int | None = None
 ) -> NDArray[np.float64]:
-    """Symmetric Gaussian matrix, ndarray of shape (d, d).
+    """Draw a symmetric Gaussian matrix, ndarray of shape (d, d).
 
     Parameters
     ----------
@@ -416,7 +416,7 @@ def exponential_mechanism(
     monotonic: bool = False,
     random_state: int | None = None,
 ) -> int:
-    """Choose an index at random, a low score with more probability.
+    """Draw an index by the exponential mechanism; low scores are likely.
 
     Parameters
     ----------
@@ -478,7 +478,7 @@ def permute_and_flip(
     monotonic: bool = False,
     random_state: int | None = None,
 ) -> int:
-    """Choose an index at random, a low score with more probability, by permute-and-flip.
+    """Draw an index by permute-and-flip; low scores are likely.
 
     Candidates are visited in random order; candidate i is taken with probability
     ``exp(-r (scores[i] - min(scores)))``, r the rate that epsilon allows.

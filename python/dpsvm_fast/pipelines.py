@@ -1,4 +1,4 @@
-"""Pipelines: which steps learn from private rows, at what price, and what all promise together."""
+"""Pipelines: their private, public and learned steps, and their total privacy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def private_steps_instead(steps: Iterable[object]) -> str:
 
 
 def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineStatement:
-    r"""Privacy of all fitted steps of a pipeline together.
+    r"""Return the privacy statement of all fitted steps of a pipeline together.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
 
 
 class PrivatePipeline(Pipeline):
-    """A scikit-learn Pipeline whose steps are private or public, or which is not fitted.
+    """A scikit-learn Pipeline of private and public steps only.
 
     scikit-learn does not tell an estimator that it is a step of a Pipeline. So the statement of one
     step covers the fit of that step alone. This Pipeline looks at its steps before it fits any of
@@ -192,7 +192,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
     """
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
-        """Check all steps, then fit them one after the other.
+        """Check all steps, then fit them in order.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
 
     @available_if(Pipeline._can_fit_transform)  # type: ignore[untyped-decorator]
     def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
-        """Check all steps, fit them, and transform the rows.
+        """Check all steps, fit them and transform the rows.
 
         Parameters
         ----------
@@ -287,7 +287,7 @@ def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
     if leaks:
         warnings.warn(
             f"steps learned from the rows without privacy: {leaks}; the whole pipeline is not "
-            f"private. {private_steps_instead((step.title for step in steps if step.learned))}",
+            f"private. {private_steps_instead(step.title for step in steps if step.learned)}",
             PrivacyLeakWarning,
             stacklevel=3,
         )
@@ -473,7 +473,7 @@ def _plans(step: Any) -> bool:
 
 
 def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
-    """Events of one fit of an estimator or of all steps of a Pipeline.
+    """Return the events of one fit of an estimator or of a Pipeline.
 
     Parameters
     ----------

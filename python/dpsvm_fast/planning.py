@@ -1,4 +1,4 @@
-"""Plans of noise, computed by the mechanisms that will add it."""
+"""Noise plans, computed by the mechanisms that add the noise."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class CentreNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class Whitening:
-    """Release of second moments, where rows are enough for it.
+    """Noise of the second moments, if there are enough rows for whitening.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Whitening:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFeatures:
-    """Choices of the rule of `PrivateKernelSVC`.
+    """Random features that `PrivateKernelSVC` chooses.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class KernelFeatures:
 
 @dataclass(frozen=True, kw_only=True)
 class DescentNoise:
-    """The private descent.
+    """Noise of the gradient descent.
 
     Attributes
     ----------
@@ -294,7 +294,7 @@ class NoisePlan:
     decision: Decision | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers as plain values, for JSON."""
+        """Return all numbers as plain JSON values."""
         record = dataclasses.asdict(self)
         if self.decision is not None:
             record["decision"] |= {"room": self.decision.room, "drowned": self.decision.drowned}
@@ -491,7 +491,7 @@ def plan_noise(
     n_samples: int | None = None,
     rows_per_person: int | None = None,
 ) -> NoisePlan:
-    """Say what noise ``fit`` will add, from public facts alone.
+    """Return the noise that ``fit`` will add, from public facts alone.
 
     Parameters
     ----------

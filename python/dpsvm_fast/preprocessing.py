@@ -93,7 +93,7 @@ Fitted = TypeVar("Fitted", bound="PrivateTransformer")
 
 
 class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
-    """Base of transformers whose fitted attributes follow from one noisy sum over the rows."""
+    """Base of transformers that release one noisy sum over the rows."""
 
     epsilon: float
     delta: float
@@ -105,7 +105,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
 
     @in_usual_arithmetic
     def fit(self: Fitted, X: Any, y: Any = None, groups: Any = None) -> Fitted:
-        """Spend the budget on private rows and publish what came out.
+        """Spend the budget on private rows and release noisy numbers.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ def clipped_rows(X: Any, data_norm: float) -> Any:
 
 @dataclass(eq=False, repr=False)
 class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
-    r"""Centring by a noisy mean.
+    r"""Centre rows by a noisy mean.
 
     The sum of the rows, clipped to norm ``data_norm``, and their number are released together with
     noise; the mean is their quotient, shrunk towards zero by the share of noise in its length.
@@ -261,7 +261,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     data_norm_: float = field(init=False)
 
     def plan(self, facts: Facts) -> SumPlan:
-        """The whole budget for the mean."""
+        """Return the plan of the release."""
         public = _public_map(self.data_norm)
         return self._sum_plan("private_center", NoisyMean, public, n_features=facts.n_columns)
 
@@ -274,7 +274,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         }
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Rows, clipped to the bound of the fit, minus the noisy mean.
+        """Return rows clipped to the bound of the fit, minus the noisy mean.
 
         Parameters
         ----------
@@ -305,7 +305,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
 
 @dataclass(eq=False, repr=False)
 class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
-    r"""Whitening by a noisy matrix of second moments.
+    r"""Whiten rows by a noisy matrix of second moments.
 
     With A the sum of :math:`u u^\top` over the rows, divided by and clipped to norm ``data_norm``,
     plus symmetric Gaussian noise, negative eigenvalues set to 0, rows become M u with
@@ -383,7 +383,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     data_norm_: float = field(init=False)
 
     def plan(self, facts: Facts) -> SumPlan:
-        """The whole budget for the second moments."""
+        """Return the plan of the release."""
         public = _public_map(self.data_norm)
         return self._sum_plan("private_whitener", NoisyMoments, public, n_features=facts.n_columns)
 
@@ -392,7 +392,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         return {"whitening_": released, "data_norm_": self.data_norm}
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Rows, clipped to the bound of the fit, times the whitening matrix.
+        """Return rows clipped to the bound of the fit, times the whitening matrix.
 
         Every row is a function of itself and of fitted attributes alone, to the last bit.
 
@@ -449,7 +449,7 @@ def checked_n_components(name: str, value: object) -> int | None:
 
 @dataclass(eq=False, repr=False)
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
-    r"""Principal components of a noisy matrix of second moments.
+    r"""Project rows on principal components of a noisy matrix of second moments.
 
     With :math:`u_i` the rows minus the public ``centre`` c, clipped to norm :math:`\kappa` =
     ``data_norm`` and divided by it, the components are the leading eigenvectors of
@@ -567,7 +567,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     data_norm_: float = field(init=False)
 
     def plan(self, facts: Facts) -> SumPlan:
-        """The whole budget for the second moments."""
+        """Return the plan of the release."""
         known, k = facts.n_features, self.n_components
         if known is not None and k is not None:
             check.check_integer("n_components", k, 1, known)
@@ -599,7 +599,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         return Projection(self.components_, self.scales_, self.centre_, self.data_norm_)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Coordinates of rows, minus the centre and clipped, along the components.
+        """Return coordinates of centred and clipped rows along the components.
 
         Every row is a function of itself and of fitted attributes alone, to the last bit.
 
@@ -617,7 +617,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         return self._projection().apply(checked_rows(self, X), n_threads)
 
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
-        """Rows in the features' space with these coordinates along the components.
+        """Return the rows that have these coordinates along the components.
 
         What lies across the components, and beyond ``data_norm``, is gone.
 
@@ -645,14 +645,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
 
 class PublicTransformer(TransformerMixin, BaseEstimator):
-    """Base of transformers that map every row by itself, by public numbers."""
+    """Base of transformers that map each row by itself, by public numbers."""
 
     # Nothing that they do depends on more than one row.
     _learns_from_rows = False
     n_features_in_: int
 
     def fit(self: PublicFitted, X: Any, y: Any = None) -> PublicFitted:
-        """Check the parameters and remember the number and names of the features.
+        """Check the parameters; store the number and names of the features.
 
         Parameters
         ----------
@@ -708,7 +708,7 @@ Array = NDArray[np.float64]
 
 @dataclass(eq=False, repr=False)
 class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
-    r"""Scaling by public bounds: learns nothing from the rows and spends no budget.
+    r"""Scale by public bounds. Learns nothing from the rows and costs no budget.
 
     Bounds :math:`[-b, b]` are mapped to [-1, 1], all others to [0, 1]; entries outside are clipped.
 
@@ -748,7 +748,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         return {}
 
     def transform(self, X: Any) -> Any:
-        """Rows under the map of the bounds; works without ``fit``.
+        """Return rows scaled by the bounds; works without ``fit``.
 
         Parameters
         ----------
@@ -764,7 +764,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         return self._map(X, names).entries(X)
 
     def inverse_transform(self, X: Any) -> Any:
-        """Entries back in their bounds; what was clipped stays at its bound.
+        """Return entries in their bounds; clipped entries stay clipped.
 
         Parameters
         ----------
@@ -798,7 +798,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
 @dataclass(eq=False, repr=False)
 class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
-    r"""Standardisation by noisy means and variances, from public bounds.
+    r"""Standardise by noisy means and variances, from public bounds.
 
     Every entry is mapped from its bounds to z in [-1, 1]. The sums of z and of
     :math:`\tfrac{11}{8} (z^2 - \tfrac{49}{64})` over the records, for all features, are released
@@ -911,7 +911,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         return "bounds"
 
     def plan(self, facts: Facts) -> SumPlan:
-        """The whole budget for one release."""
+        """Return the plan of one release."""
         low, high = self._bounds_of(facts.n_features)
         middle, half = middle_and_half(low, high)
         own: dict[str, Any] = {"n_features": facts.n_columns, "with_std": self.with_std}
@@ -926,7 +926,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
 
     @in_usual_arithmetic
     def fit_periods(self: Scaler, X: Any, periods: Any, *, n_periods: int | None = None) -> Scaler:
-        """Release the moments of all rows so far, once a period, for one (epsilon, delta).
+        """Release the moments of all rows so far once per period, at one total cost.
 
         The noise of the releases is correlated, so that it hardly grows: after 52 periods it is 2.3
         times that of one ``fit`` on all rows, where independent noise is 7.2 times that. Noise and
@@ -1007,7 +1007,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         }
 
     def transform(self, X: Any) -> Array:
-        """Rows, clipped to the bounds of the fit, less the means and over the scales.
+        """Return rows clipped to the bounds, minus the means, over the scales.
 
         Parameters
         ----------
@@ -1025,7 +1025,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         return np.asarray(rows if self.scale_ is None else rows / self.scale_)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Rows times the scales, plus the means; what was clipped stays at its bound.
+        """Return rows times the scales plus the means; clipped entries stay so.
 
         Parameters
         ----------
@@ -1160,7 +1160,7 @@ def checked_columns(name: str, value: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
-    r"""Piecewise linear functions of each column, by public knots: spends no budget.
+    r"""Map each column to piecewise linear functions of public knots; costs no budget.
 
     A column with k knots becomes k hat functions, each 1 at its knot and 0 at all others. They add
     up to 1, and a linear model of them is any piecewise linear function of the column.
@@ -1219,7 +1219,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         return {}
 
     def transform(self, X: Any) -> Any:
-        """Values of the functions; works without ``fit``.
+        """Return the values of the functions; works without ``fit``.
 
         Parameters
         ----------
@@ -1236,7 +1236,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         return found if self.sparse_output else found.toarray()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of columns with the number of the knot; a column of one function keeps its own.
+        """Return names of columns with the number of the knot.
 
         Parameters
         ----------
@@ -1354,7 +1354,7 @@ def checked_cells(value: Any) -> int | tuple[int, int]:
 
 @dataclass(eq=False, repr=False)
 class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
-    r"""Histograms of the directions of edges over cells of an image: spends no budget.
+    r"""Map images to histograms of edge directions over cells; costs no budget.
 
     At each pixel, with the differences of its neighbours along width and height as a vector of
     length m and direction v, orientation k of K has :math:`m \max(0, \langle v, u_k \rangle)^8`, u
@@ -1419,7 +1419,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         return {}
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Features of images; works without ``fit``.
+        """Return the features of images; works without ``fit``.
 
         Parameters
         ----------
@@ -1478,7 +1478,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
 
 @dataclass(eq=False, repr=False)
 class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
-    r"""Random Fourier features with rows of norm exactly 1.
+    r"""Map rows to random Fourier features of norm exactly 1.
 
     .. math:: \phi(x) = D^{-1/2} (\cos\langle w_1, x\rangle, \dots, \cos\langle w_D, x\rangle,
         \sin\langle w_1, x\rangle, \dots, \sin\langle w_D, x\rangle)
@@ -1576,7 +1576,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         return {"_features": features, "seed_": features.seed, "structure_": features.structure}
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Features of rows.
+        """Return the features of rows.
 
         Parameters
         ----------
@@ -1596,7 +1596,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
 
     @property
     def random_weights_(self) -> NDArray[np.float64]:
-        """The frequencies, shape (n_components, n_features)."""
+        """Frequencies, ndarray of shape (n_components, n_features)."""
         check_is_fitted(self, "seed_")
         return self._features.map().weights()
 

@@ -149,7 +149,7 @@ def check_n_threads(value: object, name: str = "n_threads") -> int:
 
 
 def check_random_state(value: object, name: str = "random_state") -> int | None:
-    """None (entropy of the operating system) or a seed in ``0..2**64 - 1``.
+    """Accept None (entropy of the operating system) or a seed in ``0..2**64 - 1``.
 
     Generators are refused: their streams are predictable from their output, and noise that can
     be predicted can be subtracted.
@@ -166,7 +166,7 @@ def check_random_state(value: object, name: str = "random_state") -> int | None:
 
 
 def check_arithmetic() -> None:
-    """Refuse a thread whose floating-point unit was set to compute otherwise than by default.
+    """Refuse a thread whose floating-point unit is not in its default mode.
 
     Bounds of roundings, and exact sums made of rounded ones, are proved for rounding to nearest
     with subnormal numbers. Libraries compiled with ``-ffast-math``, and calls of ``fesetround``,
@@ -224,7 +224,7 @@ def _described(value: object) -> str:
 
 
 def optional_module(module: str, who: str, extra: str) -> Any:
-    """Return a module of a package that need not be installed.
+    """Import an optional module, or say how to install it.
 
     Parameters
     ----------

@@ -438,7 +438,7 @@ def test_statements_tell_the_price_of_a_person() -> None:
     assert (round(epsilon, 2), delta) == (14.43, 1e-5)
     assert statement.for_group(10, epsilon=10.0)[1] == pytest.approx(0.0040547, rel=1e-4)
     assert statement.for_group(10, delta=1e-3)[0] < epsilon
-    assert "with 10 of them epsilon = 14.4" in " ".join(str(statement).split())
+    assert "10 rows is protected at epsilon = 14.4" in " ".join(str(statement).split())
     pure = OutputPerturbationSVC(1.0, 0.0, noise="gamma", data_norm=1.0, classes=[0, 1])
     assert pure.fit(X, np.arange(50) % 2).privacy_.for_group(7) == (pytest.approx(7.0), 0.0)
     for wrong in ({"size": 0}, {"size": 2**20 + 1}, {"size": 2, "epsilon": 1.0, "delta": 0.1}):

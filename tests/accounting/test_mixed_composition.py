@@ -166,7 +166,7 @@ def test_a_calibrated_event_fills_a_ledger(adjacency: str) -> None:
     ledger.spend(sampled(z, 0.02, 400, adjacency), label="DP-SGD")
     assert ledger.total()[0] == pytest.approx(1.0, rel=2e-3)
     assert "subsampled_gaussian" in str(ledger)
-    with pytest.raises(BudgetExceededError, match="asks for"):
+    with pytest.raises(BudgetExceededError, match="needs"):
         ledger.spend(sampled(z, 0.02, 40, adjacency))
     # What remains is admitted.
     more = PrivacyLedger(1.5, 1e-5, adjacency)

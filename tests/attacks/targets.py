@@ -140,7 +140,7 @@ def confirmed(point: Point) -> Look:
     true = truth_of(list(events), point["epsilon"])
     _, claimed, holds = recomputed_events(events, point["epsilon"], 0.999999)
     if holds is None:
-        raise ArithmeticError("cannot be told")
+        raise ArithmeticError("cannot be read")
     # The claim that is a little below the truth is what counts.
     below = 0.999 * true
     if recomputed_events(events, point["epsilon"], below)[2]:

@@ -233,4 +233,4 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "shape of the weights" in found["matches"]
     assert main(["verify", str(certificate), "--model", str(model), *signed]) == 0
     out = capsys.readouterr().out
-    assert "Compared with the model, and the same there:" in out
+    assert "Compared with the model and equal:" in out

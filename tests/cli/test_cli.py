@@ -113,7 +113,7 @@ class TestVerify:
         assert not shown.out
         assert shown.err.startswith(f"dpsvm-fast: {path} cannot be read: ")
         assert shown.err.count("\n") == 1
-        assert ("ends too early" in shown.err) == (content == b"{")
+        assert ("is cut off" in shown.err) == (content == b"{")
 
     def test_what_cannot_be_opened(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -152,7 +152,7 @@ class TestPlan:
     ) -> None:
         shown = planned(capsys, *as_options(settings))
         statement = fitted(**settings).privacy_
-        assert f"standard deviation {statement.noise.sigma:.6g} on every weight" in shown
+        assert f"standard deviation {statement.noise.sigma:.6g} on each weight" in shown
         assert re.search(rf"C +{statement.sensitivity.C:.6g} ", shown)
         assert re.search(rf"sensitivity +{statement.sensitivity.total:.6g}\n", shown)
         assert re.search(rf"= {statement.noise.n_weights}\n", shown)
@@ -165,7 +165,7 @@ class TestPlan:
         inside = fitted("objective", **settings).privacy_.objective
         origin = "1 / C" if "C" in settings else "automatic"
         assert re.search(rf"lambda +{inside.regularization:.6g} \({origin}", shown)
-        assert f"standard deviation {inside.sigma:.6g} on every component" in shown
+        assert f"standard deviation {inside.sigma:.6g} on each component" in shown
         deviation = number(r"one weight +standard deviation at most (\S+);", shown)
         assert deviation == pytest.approx(inside.sigma / inside.regularization, rel=0.01)
         score = number(r"one score +standard deviation at most (\S+) ", shown)
@@ -221,10 +221,10 @@ class TestPlan:
     def test_few_rows_are_called_hopeless_and_many_are_not(
         self, capsys: pytest.CaptureFixture[str], mechanism: str
     ) -> None:
-        assert "drowns" in planned(capsys, "--samples=1", mechanism=mechanism)
+        assert "dominates" in planned(capsys, "--samples=1", mechanism=mechanism)
         shown = planned(capsys, "--samples=100000", mechanism=mechanism)
         assert "that 100000 rows can lead by" in shown
-        assert "drowns" not in shown
+        assert "dominates" not in shown
 
     @either
     @pytest.mark.parametrize("n_classes", [2, 3])

@@ -125,7 +125,7 @@ class TestUsage:
         shown = capsys.readouterr()
         found = json.loads(shown.out)
         assert found == {"error": shown.err[len("dpsvm-fast: ") : -1], "exit_code": 2}
-        assert "nowhere.json cannot be read: there is no such file" in found["error"]
+        assert "nowhere.json cannot be read: no such file" in found["error"]
 
     @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
     def test_the_help_follows_the_path_of_a_model(
@@ -135,7 +135,7 @@ class TestUsage:
         shown = capsys.readouterr().out
         places = [shown.index(f"\n  {name} ") for name in NAMES]
         assert places == sorted(places)
-        parts = ["Before any data", "After: what was promised"]
+        parts = ["Before any data", "Statements and checks"]
         assert shown.index(parts[0]) < shown.index("\n  plan ") < shown.index(parts[1])
         assert shown.index(parts[1]) < shown.index("\n  verify ")
 
@@ -174,8 +174,8 @@ class TestFailures:
             (BudgetExceededError("the ledger allows 1"), 3, "the ledger allows 1"),
             (InvalidParameterError("delta: got 2"), 2, "delta: got 2"),
             (ImportError('arrow: pip install "dpsvm-fast[arrow]"'), 2, "pip install"),
-            (MemoryError(), 2, "out of memory; use a machine with more"),
-            (FileNotFoundError(errno.ENOENT, "x", "a.csv"), 2, "a.csv: there is no such file"),
+            (MemoryError(), 2, "out of memory; use a larger machine"),
+            (FileNotFoundError(errno.ENOENT, "x", "a.csv"), 2, "a.csv: no such file"),
             (PermissionError(errno.EACCES, "x", "a.csv"), 2, "a.csv: no permission; choose"),
             (IsADirectoryError(errno.EISDIR, "x", "a"), 2, "a: is a folder; name a file in it"),
             (OSError(errno.ENOSPC, "x", "a"), 2, "a: the disk is full; free some space"),
@@ -255,7 +255,7 @@ class TestFailures:
         assert main([*PLAN, "--epsilon=1e9"]) == 2
         assert capsys.readouterr().err.startswith("dpsvm-fast: --epsilon: got 1000000000.0, ")
         assert main([*PLAN, "--epsilon=1", "--model=output", "--data-norm=1e300"]) == 2
-        assert capsys.readouterr().err.startswith("dpsvm-fast: --data-norm: the bound of ")
+        assert capsys.readouterr().err.startswith("dpsvm-fast: --data-norm: the bound on ")
 
 
 class TestImports:
@@ -345,7 +345,7 @@ class TestScreen:
         text = re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue())
         assert max(map(len, text.splitlines())) <= width
         words = " ".join(text.split())
-        assert "this over that" in words
+        assert "ratio of the two" in words
         assert "a lead of 2.95" in words or "survives the noise with probability" in words
 
     @pytest.mark.parametrize("colours", [False, True])

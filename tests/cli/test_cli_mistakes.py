@@ -140,15 +140,15 @@ def refused(place: Place, outcome: tuple[int, str], *parts: str, code: int = 2) 
         (["--seed", "x"], ["--seed: got 'x'"]),
         (["--adjacency", "replace_one"], ["--adjacency", "'add_remove'", "people.budget"]),
         (["--schema", "absent.toml"], ["absent.toml", "no such file"]),
-        (["--budget", "absent"], ["absent: there is no such file", "budget create absent"]),
-        (["--budget", "people.csv"], ["people.csv: cannot be used as a budget"]),
-        (["--certificate", "model.json"], ["model.json: is named for two outputs"]),
+        (["--budget", "absent"], ["absent: no such file", "budget create absent"]),
+        (["--budget", "people.csv"], ["people.csv: is not a budget"]),
+        (["--certificate", "model.json"], ["model.json: is the name of two outputs"]),
         (["-o", "absent/model.json"], ["absent/model.json", "no such file or folder"]),
         (["-o", "temp"], ["temp: is a folder"]),
-        (["-o", "people.csv"], ["people.csv: is read by this command", "another name"]),
-        (["-o", "people.csv", "--force"], ["people.csv: is read by this command"]),
-        (["--certificate", "schema.toml", "--force"], ["schema.toml: is read by this command"]),
-        (["--certificate", "people.budget", "--force"], ["people.budget: is read by this"]),
+        (["-o", "people.csv"], ["people.csv: is an input of this command", "another name"]),
+        (["-o", "people.csv", "--force"], ["people.csv: is an input of this command"]),
+        (["--certificate", "schema.toml", "--force"], ["schema.toml: is an input of this command"]),
+        (["--certificate", "people.budget", "--force"], ["people.budget: is an input of this"]),
         (["--test-data", "absent.csv"], ["absent.csv", "no such file"]),
         (["--format", "excel"], ["--format: got 'excel'", "csv"]),
     ],
@@ -308,7 +308,7 @@ def test_a_temporary_folder_that_cannot_be_made(
     place: Place, monkeypatch: pytest.MonkeyPatch, temp: str
 ) -> None:
     _through_files(monkeypatch)
-    refused(place, place.fit("--temp", temp), f"{temp}: no temporary folder", "--temp")
+    refused(place, place.fit("--temp", temp), f"{temp}: cannot make a temporary folder", "--temp")
 
 
 def test_a_full_disk_says_how_much_is_needed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +319,7 @@ def test_a_full_disk_says_how_much_is_needed(place: Place, monkeypatch: pytest.M
 
     _through_files(monkeypatch)
     monkeypatch.setattr(Table, "to_partitions", full)
-    refused(place, place.fit(), "temp: rows could not be decoded", "MB are needed", "--max-memory")
+    refused(place, place.fit(), "temp: cannot hold the decoded rows", "MB needed", "--max-memory")
 
 
 def test_rows_that_do_not_fit_are_told_of_sums(
@@ -336,28 +336,28 @@ def test_rows_that_do_not_fit_are_told_of_sums(
 def test_an_overspent_budget(place: Place) -> None:
     path = place.folder / "people.budget"
     outcome = place.fit(epsilon="2.5")
-    refused(place, outcome, "epsilon = 2 is left of 2", "--epsilon 2 or less", code=3)
+    refused(place, outcome, "epsilon = 2 of 2 is left", "--epsilon 2 or less", code=3)
     refused(place, place.fit("--delta", "0.1", epsilon="2"), "--delta 1e-05 or less", code=3)
     # Refused before any data are read: there need not be any.
     (place.folder / "people.csv").unlink()
     place.write("people.csv", "age,hours,work,income\n")
-    refused(place, place.fit(epsilon="2.5"), "is left of 2", code=3)
+    refused(place, place.fit(epsilon="2.5"), "of 2 is left", code=3)
     PrivacyLedger.open(path).spend(PureEvent(2.0, "add_remove"))
     code, told = place.fit(epsilon="0.1")
     assert code == 3
-    assert "epsilon = 0 is left of 2" in told
-    assert "cannot be used again" in told
+    assert "epsilon = 0 of 2 is left" in told
+    assert "no further use" in told
     assert len(PrivacyLedger.open(path).history) == 1
 
 
 def test_a_budget_is_made_once(place: Place) -> None:
     create = ("budget", "create")
     numbers = ("--epsilon", "4", "--delta", "1e-5")
-    refused(place, place.run(*create, "people.budget", *numbers), "exists already", "budget show")
+    refused(place, place.run(*create, "people.budget", *numbers), "already exists", "budget show")
     refused(place, place.run(*create, "b.json", *numbers), "b.json", "b.budget")
     refused(place, place.run(*create, "absent/b", *numbers), "no such folder")
     refused(place, place.run(*create, "b", "--epsilon", "4"), "--delta is missing")
-    refused(place, place.run("budget", "show", "absent"), "absent: there is no such file")
+    refused(place, place.run("budget", "show", "absent"), "absent: no such file")
     assert not (place.folder / "b").exists()
 
 
@@ -365,7 +365,7 @@ def test_json_says_the_same(place: Place) -> None:
     code, _ = place.fit("--json", epsilon="2.5")
     record = json.loads(place.printed)
     assert code == record["exit_code"] == 3
-    assert "is left of 2" in record["error"]
+    assert "of 2 is left" in record["error"]
 
 
 class TestPredict:
@@ -414,7 +414,7 @@ class TestPredict:
         lines = (ready.folder / "people.csv").read_text(encoding="utf-8").splitlines()
         wide = [lines[0] + ",iq", *(line + ",1" for line in lines[1:])]
         ready.write("people.csv", "\n".join(wide))
-        self.told(ready, self.predict(ready), "'iq' is none of those", "remove it")
+        self.told(ready, self.predict(ready), "'iq' is unknown", "remove it")
         ready.write("people.csv", "\n".join(line.split(",", 1)[1] for line in lines))
         self.told(ready, self.predict(ready), "'age'")
         ready.write("other.toml", SCHEMA.replace('"Gov"', '"Gov", "Self"'))
@@ -430,26 +430,26 @@ class TestPredict:
         self.told(ready, self.predict(ready, "-o", "-", "--json"), "--json", "standard output")
         self.told(ready, self.predict(ready, "-o", "absent/out.csv"), "absent/out.csv")
         ready.write("there.csv", "")
-        self.told(ready, self.predict(ready, "-o", "there.csv"), "exists already", "--force")
+        self.told(ready, self.predict(ready, "-o", "there.csv"), "already exists", "--force")
 
     def test_what_is_read_is_not_replaced(self, ready: Place) -> None:
         (ready.folder / "link.csv").symlink_to("model.json")
         for name in ("people.csv", "link.csv"):
             before = (ready.folder / name).read_bytes()
             outcome = self.predict(ready, "-o", name, "--force")
-            self.told(ready, outcome, f"{name}: is read by this command", "another name")
+            self.told(ready, outcome, f"{name}: is an input of this command", "another name")
             assert (ready.folder / name).read_bytes() == before
         outcome = ready.run("statement", "model.json", "--certificate", "model.json", "--force")
-        self.told(ready, outcome, "model.json: is read by this command")
+        self.told(ready, outcome, "model.json: is an input of this command")
         words = ("--write-schema", "people.csv", "--force")
-        self.told(ready, ready.run("fit", "people.csv", *words), "people.csv: is read by this")
+        self.told(ready, ready.run("fit", "people.csv", *words), "people.csv: is an input of this")
 
     def test_a_transformer_labels_nothing(self, place: Place) -> None:
         schema = TableSchema.load(place.folder / "schema.toml")
         scaler = PublicScaler(schema.bounds).fit(np.zeros((1, schema.n_features)))
         save_model(scaler, place.folder / "scaler.json", schema=schema)
         outcome = place.run("predict", "scaler.json", "people.csv", "-o", "p.csv")
-        refused(place, outcome, "scaler.json: is a saved PublicScaler, which labels no rows")
+        refused(place, outcome, "scaler.json: is a saved PublicScaler, which cannot predict")
         assert not (place.folder / "p.csv").exists()
 
     def test_a_model_without_schema_or_probabilities(self, place: Place) -> None:
@@ -470,10 +470,10 @@ class TestTune:
             (["--grid", "C=1,,2"], ["expected NAME=A,B"]),
             (["--grid", "marginn=0,1"], ["no parameter 'marginn'", "did you mean 'margin'?"]),
             (["--grid", "C=1,2"], ["PrivateLinearSVC has no parameter 'C'", "--model"]),
-            (["--grid", "epsilon=1,2"], ["--grid: 'epsilon' is the same for all"]),
+            (["--grid", "epsilon=1,2"], ["--grid: 'epsilon' must be the same for all"]),
             (["--grid", "margin=0,wide"], ["margin", "wide"]),
             (["--grid-file", "people.csv"], ["people.csv", ".toml"]),
-            (["--grid", "margin=0,1", "--epsilon", "3"], ["is left of 2"]),
+            (["--grid", "margin=0,1", "--epsilon", "3"], ["of 2 is left"]),
         ],
         ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
     )
@@ -485,4 +485,6 @@ class TestTune:
     def test_too_few_rows_for_the_parts_spend_nothing(self, place: Place) -> None:
         words = ["people.csv", "--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
         grid = ["--grid", "margin=0,0.5,1,2", "--budget", "people.budget"]
-        refused(place, place.run("tune", *words, *grid), "--grid: got 4", "fewer candidates")
+        refused(
+            place, place.run("tune", *words, *grid), "--grid: got too few rows", "fewer candidates"
+        )

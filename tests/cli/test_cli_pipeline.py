@@ -47,7 +47,7 @@ class TestPlanOfThePipeline:
         model = PrivateLinearSVC(1.0, 1e-5, adjacency=adjacency, classes=range(n_classes))
         model.fit(X, np.arange(n_samples) % n_classes)
         centre, *_, training = model.privacy_.parts
-        assert f"standard deviation {centre.sigma:.6g} on every sum" in shown
+        assert f"standard deviation {centre.sigma:.6g} on each sum" in shown
         assert (f"{2.0 * centre.sigma:.6g} on their number" in shown) == (
             adjacency != "replace_one"
         )
@@ -61,7 +61,7 @@ class TestPlanOfThePipeline:
         assert number(r"clipped to norm (\S+)", shown) == pytest.approx(
             training.clip_norm, rel=0.02
         )
-        sigma = number(r"standard deviation (\S+) on every number of a step", shown)
+        sigma = number(r"standard deviation (\S+) on each number of the sum of a step", shown)
         assert sigma == pytest.approx(training.sigma, rel=0.02)
         # Clip, c and lambda know the number of rows, which the fit sees with noise.
         lam = number(r"lambda +(\S+) ", shown)
@@ -85,7 +85,7 @@ class TestPlanOfThePipeline:
         assert "centre         epsilon = 0.1: " in shown
         model = PrivateLinearSVC(1.0, 0.0, classes=[0, 1]).fit(np.eye(2, 5), [0, 1])
         inside = model.privacy_.objective
-        deviation = number(r"noise +standard deviation (\S+) on every component", shown)
+        deviation = number(r"noise +standard deviation (\S+) on each component", shown)
         assert deviation == pytest.approx(np.sqrt(7.0) / inside.beta, rel=1e-4)
         assert number(r"lambda +(\S+) ", shown) == pytest.approx(inside.regularization, rel=1e-5)
 
@@ -98,7 +98,7 @@ class TestPlanOfThePipeline:
         model = PrivateLinearSVC(1e4, 1e-5, classes=range(3), whiten=False).fit(X, np.zeros(50))
         lead = float(np.ptp(model.decision_function(X[:1])))
         assert lead <= 1.02 * bound
-        assert "drowns" in planned(capsys, "--samples=1")
+        assert "dominates" in planned(capsys, "--samples=1")
 
     @pytest.mark.parametrize(
         ("option", "named"),
@@ -148,7 +148,7 @@ class TestPlanOfAKernel:
         assert f"{model.n_steps_} steps over all rows" in shown
         if chosen == "linear":
             assert "gamma" not in shown
-            assert ("a kernel takes" in shown) == (kernel == "auto")
+            assert ("a kernel needs" in shown) == (kernel == "auto")
         else:
             gamma = number(r"gamma = ([\d.e-]+)", shown)
             assert gamma == pytest.approx(model.gamma_, rel=0.03)

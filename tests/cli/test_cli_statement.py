@@ -70,7 +70,7 @@ def test_it_prints_the_prose_and_what_remains_to_be_checked(
     if kind == "trainer":
         assert str(model[-1].privacy_) in out
     assert "PRIVATE" in out.splitlines()[0]
-    assert "For whoever signs" in out
+    assert "To be signed" in out
     assert out.count("[ ] ") == 7
     assert "Name ____" in out
     assert "Date ____" in out
@@ -90,7 +90,7 @@ def test_json_has_the_same_facts(
     assert expected is None or found["epsilon"] == expected
     assert kind != "pipeline" or 1.0 < found["epsilon"] <= 1.5
     assert len(found["to_check"]) == 7
-    assert f"epsilon = {found['epsilon']:g} is what was agreed" in found["to_check"][0]
+    assert f"epsilon = {found['epsilon']:g} was agreed" in found["to_check"][0]
 
 
 @every_kind
@@ -122,7 +122,7 @@ def test_an_existing_certificate_is_replaced_only_when_asked(
     arguments = ("statement", models["linear"], "--certificate", certificate)
     code, out, err = said(capsys, *arguments)
     assert (code, out) == (2, "")
-    assert "exists already" in err
+    assert "already exists" in err
     assert certificate.read_text(encoding="utf-8") == "mine"
     assert said(capsys, *arguments, "--force")[0] == 0
     assert json.loads(certificate.read_text(encoding="utf-8"))["certificate"]["private"] is True
@@ -166,7 +166,7 @@ def test_numbers_that_do_not_follow_are_not_shown_as_a_statement(
     path.write_text(json.dumps(record | {"epsilon": record["epsilon"] / 2}), encoding="utf-8")
     code, out, err = said(capsys, "statement", path)
     assert (code, out) == (1, "")
-    assert "its numbers do not follow from each other" in err
+    assert "its numbers are inconsistent" in err
     assert err.count("\n") == 1
 
 
@@ -178,7 +178,7 @@ def test_json_of_another_kind(
     path.write_text(text, encoding="utf-8")
     code, out, err = said(capsys, "statement", path)
     assert (code, out) == (2, "")
-    assert "no certificate or model that this release reads" in err
+    assert "not a certificate or model that this version reads" in err
 
 
 def test_a_changed_model_is_refused(
@@ -211,7 +211,7 @@ def test_a_signed_model_is_checked_with_its_key(
         assert "signed.json" in err
         code, out, err = said(capsys, command, models["signed"], "--json")
         assert (code, json.loads(out)["signature"]) == (0, "not checked")
-        assert "is signed, and the signature is not checked; give --key FILE" in err
+        assert "is signed, but the signature is not checked; give --key FILE" in err
         code, out, err = said(capsys, command, models["linear"], "--json")
         assert (code, json.loads(out)["signature"], err) == (0, "none", "")
     rows, labels = tmp_path / "rows.csv", tmp_path / "labels.csv"
@@ -248,5 +248,5 @@ def test_certificates_of_every_kind_have_a_statement(
     assert str(made) in out
     found = json.loads(said(capsys, "statement", path, "--json")[1])
     assert found["to_check"][2].endswith(f": {unit}.")
-    assert ("there is no exception" in found["to_check"][1]) == (made.delta == 0.0)
+    assert ("the guarantee has no exception" in found["to_check"][1]) == (made.delta == 0.0)
     assert (made.delta == 0.0) == (name != "helmet")

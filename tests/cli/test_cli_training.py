@@ -195,7 +195,7 @@ class TestPersons:
         ("words", "told"),
         [
             (("--budget", "rows.budget"), "--unit person"),
-            (("--person-column", "nobody"), "it has no column"),
+            (("--person-column", "nobody"), "no column"),
             (("--person-column", "x0"), "cannot be a feature"),
             (("--class-weight", "z=1"), "--class-weight"),
             (("--class-weight", "a=-1"), "class-weight"),
@@ -397,7 +397,7 @@ class TestFit:
         (folder / "sparse.toml").write_text(schema)
         asked = ("fit", "rows.svm", "--schema", "sparse.toml", "--epsilon", "4", "-o", "m.json")
         assert main([*asked, "--model", "gaussian"]) == 2
-        assert "got 'gaussian', which takes dense rows only" in capsys.readouterr().err
+        assert "got 'gaussian', which needs dense rows" in capsys.readouterr().err
 
     @pytest.mark.parametrize("model", ["output", "objective", "gaussian"])
     @pytest.mark.parametrize("delta", ["1e-5", "0"])
@@ -492,7 +492,7 @@ class TestFit:
         for command in (("fit",), ("tune", "--grid", "margin=0,1")):
             words = [command[0], "rows.csv", *command[1:], *FIT, "-o", "m.json"]
             assert main([*words, "--test-data", "link.csv"]) == 2
-            assert "--test-data: got link.csv, whose rows are private" in capsys.readouterr().err
+            assert "--test-data: got link.csv, whose rows are trained on" in capsys.readouterr().err
             assert not (folder / "m.json").exists()
 
     def test_a_file_that_appears_meanwhile_is_not_replaced(
@@ -518,7 +518,7 @@ class TestFit:
         (folder / "c.json").unlink()
         assert main(["fit", "rows.csv", *FIT, "-o", "n.json", "--certificate", "c.json"]) == 2
         told = capsys.readouterr().err
-        assert "c.json: the certificate cannot be written (File exists)" in told
+        assert "c.json: cannot write the certificate (File exists)" in told
         assert "the model is saved as n.json" in told
         assert "the budget is spent" in told
         assert load_model(folder / "n.json").privacy_.private
@@ -636,7 +636,7 @@ class TestBudget:
         codes = [int(code) for code in ended.stdout.splitlines()[-1].split()]
         told = [(folder / f"told{k}").read_text(encoding="utf-8") for k in range(3)]
         assert sorted(codes) == [0, 0, 3], told
-        assert "is left of 1.7" in told[codes.index(3)]
+        assert "of 1.7 is left" in told[codes.index(3)]
         ledger = PrivacyLedger.open(folder / "budget")
         assert ledger.total()[0] <= 1.7
         assert len({record.process for record in ledger.history}) == 2

@@ -48,7 +48,7 @@ def test_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: s
     assert (code, err) == (0, "")
     assert "The certificate holds" in out
     assert f"for {CERTIFICATES[name][1]}." in out
-    assert "No recomputation can show" in out
+    assert "Recomputation cannot show" in out
 
 
 @every_certificate
@@ -67,7 +67,7 @@ def test_a_truncated_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], na
     for end in (1, len(text) // 2, len(text) - 1):
         code, out, err = said(tmp_path, capsys, text[:end].rstrip(' "abcdefghijklmnopqrstuvwxyz_'))
         assert (code, out) == (2, "")
-        assert "ends too early" in err
+        assert "is cut off" in err
         assert "again" in err
 
 
@@ -78,7 +78,7 @@ def test_a_file_of_the_future(
     code, out, _ = said(tmp_path, capsys, json.dumps(document(name) | {"version": 6}))
     assert code == 1
     assert "version: got 6, expected 5" in out
-    assert "release of dpsvm_fast" in out
+    assert "version of dpsvm_fast" in out
 
 
 def test_a_file_that_ends_within_a_string(
@@ -86,7 +86,7 @@ def test_a_file_that_ends_within_a_string(
 ) -> None:
     code, out, err = said(tmp_path, capsys, '{"format": "dpsvm_fast.mod')
     assert (code, out) == (2, "")
-    assert "ends too early; copy or download the whole file again" in err
+    assert "is cut off; copy or download the file again" in err
 
 
 @pytest.mark.parametrize("text", ["not JSON", "<html></html>", "epsilon = 1", "\x00"])
@@ -95,7 +95,7 @@ def test_a_file_of_another_kind(
 ) -> None:
     code, out, err = said(tmp_path, capsys, text)
     assert (code, out) == (2, "")
-    assert "not JSON text; expected a file with what model.privacy_.to_json() returns" in err
+    assert "not JSON; expected a certificate, as model.privacy_.to_json() returns it" in err
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "3", '{"format": 3}', '{"format": "other"}'])
@@ -104,7 +104,7 @@ def test_json_of_another_kind(
 ) -> None:
     code, out, _ = said(tmp_path, capsys, text)
     assert code == 1
-    assert "no certificate of dpsvm_fast" in out
+    assert "ot a certificate of dpsvm_fast" in out
     assert "to_json()" in out
 
 

@@ -154,7 +154,7 @@ def test_sparse_columns_of_pandas() -> None:
         mixed = checked_training_rows(BaseEstimator(), frame.assign(dense=1.0))
     np.testing.assert_array_equal(mixed[:, :3], numbers)
     filled = pd.DataFrame({"x": pd.arrays.SparseArray([1.0, np.nan] * 6, fill_value=np.nan)})
-    with pytest.raises(ValueError, match=r"^X: sparse column 'x' has another fill value than 0"):
+    with pytest.raises(ValueError, match=r"^X: sparse column 'x' has a fill value other than 0"):
         checked_training_rows(BaseEstimator(), filled)
 
 
@@ -174,9 +174,9 @@ def bad_columns(library: str) -> dict[str, tuple[Any, str]]:
             "missing objects": (pd.Series([1.5, pd.NA] * 6, dtype=object), "dtype object"),
             "categories": (pd.Categorical(words), "dtype category.*OneHotEncoder"),
             "codes": (pd.Categorical([1, 2] * 6), "dtype category"),
-            "dates": (pd.date_range("2020", periods=12), "datetime64.*into a number"),
+            "dates": (pd.date_range("2020", periods=12), "datetime64.*to a number"),
             "dates in a zone": (pd.date_range("2020", periods=12, tz="UTC"), "UTC"),
-            "durations": (pd.to_timedelta(range(12), unit="D"), "timedelta64.*into a number"),
+            "durations": (pd.to_timedelta(range(12), unit="D"), "timedelta64.*to a number"),
             "periods": (pd.period_range("2020", periods=12, freq="D"), "period"),
             "intervals": (pd.interval_range(0, 12), "interval.*leave it out"),
         }
@@ -188,7 +188,7 @@ def bad_columns(library: str) -> dict[str, tuple[Any, str]]:
             "numbers as strings": (["1.5"] * 12, "has dtype String"),
             "categories": (package.Series(words, dtype=package.Categorical), "Categorical"),
             "enum": (package.Series(words, dtype=package.Enum([SECRET, "b"])), "dtype Enum,"),
-            "dates": (stamps, "Datetime.*into a number"),
+            "dates": (stamps, "Datetime.*to a number"),
             "durations": (np.arange(12).astype("timedelta64[ms]"), "Duration"),
             "lists": ([[1.0, 2.0]] * 12, "List"),
             "nothing": ([None] * 12, "Null"),
@@ -197,7 +197,7 @@ def bad_columns(library: str) -> dict[str, tuple[Any, str]]:
         "strings": (words, "has dtype string.*OneHotEncoder"),
         "numbers as strings": (["1.5"] * 12, "has dtype string"),
         "dictionary": (package.array(words).dictionary_encode(), "dictionary.*OneHotEncoder"),
-        "dates": (package.array(stamps), "timestamp.*into a number"),
+        "dates": (package.array(stamps), "timestamp.*to a number"),
         "lists": ([[1.0, 2.0]] * 12, "list"),
     }
 

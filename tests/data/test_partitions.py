@@ -156,7 +156,7 @@ def test_tables_and_arrow_files(tmp_path: Path) -> None:
     assert (len(parts), parts.n_rows) == (4, None)
     check(parts)
     check(Partitions.from_arrow(table.to_batches()[0], label="y"))
-    with pytest.raises(TypeError, match="read once"):
+    with pytest.raises(TypeError, match="write a stream"):
         Partitions.from_arrow(table.to_reader(), label="y")
 
 

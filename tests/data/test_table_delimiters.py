@@ -28,7 +28,7 @@ def test_another_delimiter_is_told_and_written(tmp_path: Path, mark: str, writte
     with pytest.raises(TableError) as caught:
         open_table(path, replace(schema, text=TextFormat()))
     told = str(caught.value)
-    assert "it has one column, in whose name is " in told
+    assert "it has one column whose name contains " in told
     assert told.endswith(f"write delimiter = {written} in the [csv] table of the schema")
 
 

@@ -157,7 +157,7 @@ def test_files_without_header(write: Any) -> None:
     ordered = schema(csv={"header": False}, target=0)
     for text in ("no,1.5,p\nyes,2,q\n", "1.5,p\n2,q\n"):
         assert open_table(write(text), ordered, labelled=False).read()[0].tolist() == ROWS
-    assert "expected its place, 0 to 2" in error_of(
+    assert "expected a position from 0 to 2" in error_of(
         write("1,2,3\n"), TableSchema.from_dict({**WIDE, "csv": {"header": False}, "target": 5})
     )
 
@@ -170,7 +170,7 @@ def test_a_blank_line_in_one_column_is_a_row(write: Any) -> None:
 
 def test_a_label_is_no_feature(write: Any) -> None:
     path = write(TEXT)
-    expected = "s.toml: columns.age: it is the target and cannot be a feature: remove it"
+    expected = "s.toml: columns.age: is the target and cannot be a feature: remove it"
     assert error_of(path, replace(schema(), target="age")) == expected
     assert error_of(path, schema(target=1)) == expected
 
@@ -221,7 +221,7 @@ def test_wrong_text(write: Any, content: bytes | str, place: str) -> None:
 def test_a_quote_that_is_never_closed_does_not_swallow_rows(write: Any) -> None:
     of = columns(note={"ignore": True})
     text = 'y,age,work,note\nno,1,p,"\nno,1,p,x\nno,1,p,x\n'
-    assert "the file ends within a quoted cell" in error_of(write(text), of)
+    assert "ends inside a quoted cell" in error_of(write(text), of)
     # A quote inside a cell is a character, and two of them are none.
     for cell in ('5" pipe', '"a ""b"" c"', '"two\nlines"', '"a\r\n""'):
         text = f"y,age,work,note\nno,1.5,p,{cell}\nyes,2,q,x\n"
@@ -275,7 +275,7 @@ def test_a_first_row_in_place_of_a_header_is_not_quoted(
 def test_a_cell_of_thousands_of_digits(write: Any) -> None:
     coded = schema(columns={"age": {"bounds": [0, 100]}, "work": {"categories": [1, 2]}})
     text = f"y,age,work\nno,1,{'7' * 5000}\n"
-    assert "row 1, column 'work': a value that is not one of" in error_of(write(text), coded)
+    assert "row 1, column 'work': a value outside the declared" in error_of(write(text), coded)
 
 
 def test_only_a_header(write: Any) -> None:

@@ -62,8 +62,8 @@ def test_npz(tmp_path: Path) -> None:
     ("arrays", "place"),
     [
         *(
-            ({"X": np.zeros((2, 3))}, "it has no array"),
-            ({"data": [0.0]}, "it has no array"),
+            ({"X": np.zeros((2, 3))}, "no array"),
+            ({"data": [0.0]}, "no array"),
         ),
         *(({"X": np.zeros(3), "y": [0]}, "X"), ({"X": np.zeros((2, 3)), "y": [0, 1, 0]}, "y")),
         *(({"X": [["s3cr3t"]], "y": [0]}, "X"), ({"X": [[object()]], "y": [0]}, "X")),
@@ -171,12 +171,12 @@ def test_wrong_cells_of_typed_columns(tmp_path: Path, name: str) -> None:
     assert "row 2, column 'age': a missing value" in refused(age=[1.0, None])
     assert "row 1, column 'age': a missing value" in refused(age=[float("nan"), 1.0])
     assert "row 2, column 'age': not a finite number" in refused(age=[1.0, 1e200])
-    assert "row 2, column 'work': a value that is not one" in refused(work=["p", "s3cr3t"])
+    assert "row 2, column 'work': a value outside" in refused(work=["p", "s3cr3t"])
     assert "row 1, column 'work': a missing value" in refused(work=[None, "p"])
     assert "row 2, column 'y': a label that is not one" in refused(y=["no", "s3cr3t"])
     assert "row 1, column 'y': no label" in refused(y=[None, "no"])
     text = refused(extra=[1, 2])
-    assert "s.toml says nothing of column 'extra'" in text
+    assert "s.toml does not declare column 'extra'" in text
 
 
 @columnar

@@ -71,7 +71,7 @@ def test_features_without_names_are_counted() -> None:
 
 def test_all_other_columns_wait_for_a_file() -> None:
     schema = TableSchema.from_dict({"all_other_columns": {"bounds": [0, 1]}})
-    with pytest.raises(SchemaError, match=r"^the schema: all_other_columns: the columns are known"):
+    with pytest.raises(SchemaError, match=r"^the schema: all_other_columns: columns are known"):
         _ = schema.n_features
     found = schema.of_names(["b", "a"], labelled=False, file="f.csv")
     assert found.feature_names == ("b", "a")
@@ -276,7 +276,7 @@ def test_the_order_of_features_survives_whoever_sorts_keys() -> None:
     assert TableSchema.from_dict(stored).feature_names == ("b", "a")
     for wrong in ([1], [{"bounds": [0, 1]}], [{"name": "a", "bounds": [0, 1]}] * 2):
         with pytest.raises(
-            SchemaError, match=r"^the schema: columns\[[01]\]: got .* a name of its"
+            SchemaError, match=r"^the schema: columns\[[01]\]: got .* a table with a name"
         ):
             TableSchema.from_dict({"columns": wrong})
 

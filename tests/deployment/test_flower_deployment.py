@@ -106,7 +106,7 @@ def test_as_the_readme_says(study: Study, tmp_path: Path) -> None:
         again = deployment.run(study.app, study.settings())
         note(again, deployment)
         assert_nothing_released(study, again)
-        assert documented("3 of the parties: this round was answered before") in again.log
+        assert documented("3 of the parties: this round was already answered") in again.log
         assert (
             documented("aborted at stage 'advertise_keys': 0 of 2 needed parties left")
             in again.details

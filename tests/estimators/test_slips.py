@@ -119,14 +119,14 @@ class TestFilesOfAnotherKind:
     def test_pipes_are_no_files(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "t.csv")
         assert stat.S_ISFIFO((tmp_path / "t.csv").stat().st_mode)
-        with pytest.raises(TableError, match=r"is a pipe or a device, .* write it to a file first"):
+        with pytest.raises(TableError, match=r"is a pipe or a device; write it to a file first"):
             open_table(tmp_path / "t.csv", SCHEMA)
 
 
 class TestHabits:
     def test_codes_of_meta_estimators_are_explained(self) -> None:
         ledger = PrivacyLedger(4.0, 1e-5)
-        with pytest.raises(ValueError, match=r"VotingClassifier.*give classes=range"):
+        with pytest.raises(ValueError, match=r"VotingClassifier.*use classes=range"):
             VotingClassifier([("one", svc(ledger=ledger))]).fit(X, Y)
         assert not ledger.history
         inside = svc(ledger=ledger, classes=range(2))

@@ -296,18 +296,18 @@ FORGERIES: list[tuple[str, Callable[[FederatedStatement], FederatedStatement], s
     ("helmet users", weights_forgotten, "C"),
     ("dpdr output", no_sqrt_two, "exact"),
     ("helmet", no_smoothing, "sigma is not"),
-    ("helmet", no_distance, "discreteness is less"),
-    ("helmet", a_range_too_small, "range_steps is less"),
-    ("helmet", noise_beyond_the_range, "overflow is less"),
-    ("helmet", unbreakable, "cannot be broken at all"),
-    ("helmet", a_low_threshold, "threshold lets those"),
-    ("helmet", half_opens, "threshold lets no more than half"),
-    ("helmet", nobody_opens, "threshold is more"),
+    ("helmet", no_distance, "discreteness is below"),
+    ("helmet", a_range_too_small, "range_steps is below"),
+    ("helmet", noise_beyond_the_range, "overflow is below"),
+    ("helmet", unbreakable, "no cryptography is unbreakable"),
+    ("helmet", a_low_threshold, "threshold lets colluding"),
+    ("helmet", half_opens, "threshold lets half"),
+    ("helmet", nobody_opens, "threshold is above"),
     ("dpdr output user", a_smaller_lambda, "C"),
     ("helmet user", fewer_rows_than_there_may_be, "exact"),
-    ("dpdr output user", noise_within_an_objective_for_a_user, "about one row"),
+    ("dpdr output user", noise_within_an_objective_for_a_user, "protects one row"),
     ("dpdr output", a_second_sum_forgotten, "each of its two rounds"),
-    ("helmet", own_noise_overstated, "local_epsilon is less"),
+    ("helmet", own_noise_overstated, "local_epsilon is below"),
     ("dpdr output", sequence_of_sums_swapped, "matrices, then models"),
 ]
 
@@ -370,7 +370,7 @@ def test_shares_of_parties_are_the_decimal_numbers_that_were_written(
     )
     for h in (honest, honest + 1):
         problems = verify(replace(statement, honest_survivors=h)).problems
-        wrong = any("honest_survivors is not what is left" in each for each in problems)
+        wrong = any("honest_survivors is not min_survivors" in each for each in problems)
         assert wrong == (h != honest)
 
 

@@ -197,7 +197,7 @@ def test_a_second_question_under_the_same_name_gets_no_answer() -> None:
         local_update(X, y, spec, "model", public=np.eye(6)[2:4], state=state, ledger=ledger)
     state.mark_sent("gram")
     stored = PartyState.from_bytes(state.to_bytes())
-    with pytest.raises(PartyRefusedError, match="answered before"):
+    with pytest.raises(PartyRefusedError, match="already answered"):
         local_update(X, y, spec, "gram", state=stored, ledger=ledger)
     assert ledger.total()[0] <= 1.0
 

@@ -70,7 +70,7 @@ def test_with_equal_weights_nobody_tells_how_many_records_there_are() -> None:
     assert total.total[-2] == 0
     fitted = finalize({"model": total}, spec)
     assert fitted.n_records_ is None
-    assert "How many rows" not in str(fitted.privacy_.caveats)
+    assert "The number of rows" not in str(fitted.privacy_.caveats)
 
 
 @pytest.mark.parametrize("local", LOCALS)

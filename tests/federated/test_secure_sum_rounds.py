@@ -165,7 +165,7 @@ def test_once_vectors_are_sent_no_party_sends_another(stage: str) -> None:
     with pytest.raises(SecureSumAborted) as caught:
         sum_of_parties(room, terms(20), room.numbers, attempts=1)
     assert caught.value.stage == ADVERTISE
-    assert caught.value.__notes__ == ["7 of the parties: this round was answered before"]
+    assert caught.value.__notes__ == ["7 of the parties: this round was already answered"]
     assert room.times == [1] * N
 
 

@@ -194,7 +194,7 @@ def test_a_pure_budget_admits_pure_events_only(event: PrivacyEvent) -> None:
 
 
 def test_a_release_of_which_nothing_is_known_is_refused_in_words() -> None:
-    with pytest.raises(BudgetExceededError, match="nothing is known"):
+    with pytest.raises(BudgetExceededError, match="no known epsilon"):
         ledger().spend(ZCDPEvent(1e9, A))
 
 

@@ -50,7 +50,7 @@ def test_a_store_that_could_not_be_begun_leaves_no_file(
     PrivacyLedger(1.0, 0.0, path=path).spend(TENTH)
     # A file of somebody else is never removed.
     path.write_bytes(b"")
-    with pytest.raises(LedgerError, match="there and empty"):
+    with pytest.raises(LedgerError, match="is empty"):
         PrivacyLedger(1.0, 0.0, path=path)
     assert path.exists()
 

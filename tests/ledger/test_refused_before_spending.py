@@ -56,7 +56,7 @@ def test_a_centre_beyond_the_range_of_rows() -> None:
 def test_more_features_than_matrices_can_have() -> None:
     ledger = PrivacyLedger(1.0, 1e-6)
     model = PrivateGaussianMarginClassifier(classes=[0, 1], ledger=ledger)
-    with pytest.raises(ValueError, match=r"^X: got 4095 features, expected so few that"):
+    with pytest.raises(ValueError, match=r"^X: got 4095 features, expected fewer"):
         fit(model, np.zeros((2, 4095)))
     assert ledger.history == ()
 

@@ -96,7 +96,7 @@ def test_events_of_one_release_are_recorded_together_or_not_at_all(
     ledger = PrivacyLedger(epsilon=1.0, delta=0.0, path=path)
     half, more = (PureEvent(epsilon=e, adjacency="add_remove") for e in (0.5, 0.6))
     for refused in (ledger.check, ledger.spend):
-        with pytest.raises(BudgetExceededError, match=r"asks for epsilon=1\.1"):
+        with pytest.raises(BudgetExceededError, match=r"needs epsilon=1\.1"):
             refused((half, more))
     assert ledger.history == ()
     ledger.spend((half, half), "two parts")

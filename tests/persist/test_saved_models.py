@@ -153,7 +153,7 @@ def test_a_loaded_model_is_an_estimator_like_any_other(tmp_path: Path) -> None:
 
 def test_a_loaded_model_cannot_be_continued_and_says_so(tmp_path: Path) -> None:
     again = there_and_back(fitted("gradient"), tmp_path)
-    with pytest.raises(InvalidParameterError, match="loaded by load_model"):
+    with pytest.raises(InvalidParameterError, match="comes from load_model"):
         again.partial_fit(ROWS, LABELS)
     assert np.array_equal(again.coef_, fitted("gradient").coef_)
     assert again.fit(ROWS, LABELS).partial_fit(ROWS, LABELS).privacy_.epsilon > again.epsilon

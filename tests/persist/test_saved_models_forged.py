@@ -105,7 +105,7 @@ def test_what_is_taken_out_or_added_is_missed(tmp_path: Path, kind: str) -> None
 def test_no_other_class_is_made(tmp_path: Path, name: Any) -> None:
     document = document_of("output", tmp_path)
     forged = changed(document, ("model", "class"), name)
-    assert_refused(rewritten(tmp_path / "forged.json", forged), "which this release cannot load")
+    assert_refused(rewritten(tmp_path / "forged.json", forged), "which this version cannot load")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
     (
         "output",
         {("privacy", "noise", "shape"): [3, 40], ("privacy", "noise", "n_weights"): 120},
-        "about 120 noisy numbers",
+        "120 noisy numbers",
     ),
     ("output", {("attributes", "fitted_loss", "n_classes"): 4}, "another number of classes"),
     ("output", {("attributes", "fitted_loss", "name"): "huber"}, "loss is 'crammer_singer'"),
@@ -172,7 +172,7 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
     (
         "output",
         {("attributes", "classes_"): {"dtype": "uint8", "values": [0, 1, 256]}},
-        "outside its type|sorted labels",
+        "out of range of its type|sorted labels",
     ),
     ("linear", {("attributes", "mechanism_"): "gradient", ("attributes", "n_steps_"): None},
      "mechanism_ does not go with n_steps_"),

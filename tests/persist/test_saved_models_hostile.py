@@ -65,7 +65,7 @@ def test_a_file_that_was_cut_off_says_so(tmp_path: Path, kind: str) -> None:
     data = path.read_bytes().rstrip()
     for end in range(1, len(data), max(1, len(data) // 40)):
         path.write_bytes(data[:end])
-        assert_refused(path, "the file was cut off; copy or save it again")
+        assert_refused(path, "is cut off; copy or save it again")
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_a_model_that_is_not_private_says_so() -> None:
     ("changes", "words"),
     [
         ({"bounds": (1, 0)}, "bounds: got low"),
-        ({"bounds": ([0, 0, 0], [1, 1, 1])}, "bounds: got 3 of them"),
+        ({"bounds": ([0, 0, 0], [1, 1, 1])}, "bounds: got 3, expected"),
         ({"grid_resolution": 1}, "grid_resolution"),
         ({"X": X[:, :1]}, "X: got"),
         ({"X": X, "y": Y[:-1]}, "y: expected one of the model's labels"),

@@ -56,7 +56,7 @@ def test_where_noise_drowns_decisions_is_hatched() -> None:
     assert texts == [
         "survives the noise with at least 95 %",
         "largest that 1,347 rows allow",
-        "noise drowns every decision",
+        "noise dominates every decision",
     ]
     assert NoisePlanDisplay.from_plans(plans(10**6)).drowned_ is None
 

@@ -181,9 +181,9 @@ def test_three_noisy_objectives_are_confirmed_and_of_too_many_nothing_is_told(
     shown = json.loads(capsys.readouterr().out)
     assert (shown["holds"], shown["undecided"], shown["promised"]) == (False, True, None)
     assert main(["verify", str(file)]) == 2
-    assert "each release by itself" in capsys.readouterr().out
+    assert "the certificate of each" in capsys.readouterr().out
     assert main(["statement", str(file)]) == 2
-    assert "one by one" in capsys.readouterr().err
+    assert "of each part" in capsys.readouterr().err
 
 
 def test_what_two_of_three_noisy_objectives_refute_is_refuted(
@@ -277,7 +277,7 @@ def test_what_learns_nothing_is_free() -> None:
     assert verify(total)
     assert total.epsilon == composed_epsilon(model[-1].privacy_.events, 1e-6)
     # A function cannot be looked into.
-    assert sum("maps every row by itself" in text for text in total.assumed_public) == 1
+    assert sum("maps each row by itself" in text for text in total.assumed_public) == 1
 
 
 def test_what_cannot_be_stated_is_refused() -> None:

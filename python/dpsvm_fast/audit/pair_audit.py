@@ -66,7 +66,7 @@ METHOD_NAMES = {
     "profile": "the claimed mechanism with unknown noise (Clopper and Pearson)",
     "one_run": "one run with many canaries (Steinke et al. 2023, Mahloujifar et al. 2025)",
     "one_run_gaussian": "one run, Gaussian trade-off curve (Mahloujifar et al. 2025)",
-    "one_run_profile": "one run, the claimed mechanism with unknown noise (Mahloujifar et al. 2025)",
+    "one_run_profile": "one run, claimed mechanism with unknown noise (Mahloujifar et al. 2025)",
     "density": "exact densities, no sampling",
 }
 

@@ -1233,7 +1233,7 @@ class TableSchema:
         --------
         >>> from dpsvm_fast.data import TableSchema
         >>> people = {"age": [31, 52], "work": ["a", "b"]}
-        >>> print(TableSchema.from_frame(people, public=["work"]).partition("to be.\n")[2])
+        >>> print(TableSchema.from_frame(people, public=["work"]).partition("the values.\n")[2])
         age = { bounds = [] }
         work = { categories = ["a", "b"] }
         <BLANKLINE>

@@ -435,9 +435,9 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         entries = n_matrices * n_coordinates(facts.n_columns)
         if entries > MOST_ENTRIES:
             raise ValueError(
-                f"X: got {facts.n_columns} features, which need {entries} numbers in {n_matrices} "
-                f"symmetric matrices, expected at most {MOST_ENTRIES}; reduce the features first, "
-                "by PrivatePCA"
+                f"X: got {facts.n_columns} features, expected fewer, as {n_matrices} symmetric "
+                f"matrices would have {entries} numbers, at most {MOST_ENTRIES} are supported; "
+                "reduce the features first, by PrivatePCA"
             )
         return GaussianMargin(
             epsilon=self.epsilon,

@@ -65,7 +65,7 @@ def most_number(share: float, n: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class PartyCounts:
-    """Parties, and what is assumed about them.
+    """Number of parties, and the assumptions about them.
 
     Parameters
     ----------
@@ -114,24 +114,24 @@ class PartyCounts:
 
     @property
     def colluders(self) -> int:
-        """Most parties that may tell each other and the server everything."""
+        """Largest number of parties that may collude with each other and the server."""
         return self.n_users - least_number(self.honest_fraction, self.n_users)
 
     @property
     def survivors_needed(self) -> int:
-        """Fewest parties with which a sum is released."""
+        """Smallest number of parties for which a sum is released."""
         if self.min_survivors is not None:
             return self.min_survivors
         return self.n_users - most_number(self.max_dropout, self.n_users)
 
     @property
     def honest_survivors(self) -> int:
-        """Honest parties in every sum that is released: h of the proof."""
+        """Number of honest parties in every released sum: h of the proof."""
         return self.survivors_needed - self.colluders
 
     @property
     def threshold(self) -> int:
-        """Shares that open a mask: more than the colluders, and than half of all, together have."""
+        """Number of shares that open a mask: more than the colluders have, and than half of all."""
         return max(self.colluders, self.n_users // 2) + 1
 
 
@@ -152,7 +152,7 @@ ROUNDED_STEPS = 1.0 + 2.0**-20
 
 @dataclass(frozen=True, kw_only=True)
 class FixedPointCodec:
-    """Numbers as multiples of a step, below 2**29 of them in size, summed modulo 2**48.
+    """Codec from numbers to multiples of a step, below 2**29 in size, modulo 2**48.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class FixedPointCodec:
         object.__setattr__(self, "step", check_positive("step", self.step))
 
     def encode(self, x: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Nearest multiples of the step.
+        """Return the nearest multiples of the step.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ def whole_numbers(total: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class SumResult:
-    """A sum over the parties that were left.
+    """Sum over the surviving parties.
 
     Parameters
     ----------
@@ -280,14 +280,14 @@ class SumResult:
 
 @runtime_checkable
 class SecureSum(Protocol):
-    """Adds vectors of several parties and reveals only the sum."""
+    """Protocol that adds vectors of several parties and reveals only the sum."""
 
     @property
     def trust(self) -> str:
         """Word of the statement: ``"secure_sum"`` or ``"trusted_curator"``."""
 
     def sum(self, vectors: Iterable[NDArray[np.int64]]) -> SumResult:
-        """The sum of one vector of each party.
+        """Return the sum of one vector of each party.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class SecureSum(Protocol):
 
 @dataclass(frozen=True)
 class TrustedSum:
-    """The sum by a curator who sees every vector, and is trusted to keep them.
+    """Sum by a curator who sees every vector and is trusted with it.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ class TrustedSum:
         return "trusted_curator"
 
     def sum(self, vectors: Iterable[NDArray[np.int64]]) -> SumResult:
-        """Sum modulo 2**48, by the representatives nearest to 0.
+        """Return the sum modulo 2**48, as the representatives nearest to 0.
 
         Raises
         ------

@@ -54,7 +54,7 @@ def sum_of_parties(
     public: NDArray[np.float64] | None = None,
     attempts: int = 2,
 ) -> SumResult:
-    """Sum one vector of each party, exactly, and learn nothing else about them.
+    """Sum one vector of each party exactly, and learn nothing else.
 
     Parameters
     ----------

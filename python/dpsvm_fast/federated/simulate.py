@@ -1,4 +1,4 @@
-"""All parties in one process: for experiments, and for one owner of data in many places."""
+"""Simulation of all parties in one process."""
 
 from __future__ import annotations
 

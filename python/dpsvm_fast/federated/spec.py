@@ -84,7 +84,7 @@ Settled = Annotated[Any, param.or_word(None, param.auto_or(check.check_positive)
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedSpec(PartyCounts):
-    """A training across parties, in full. Use ``dp_helmet`` or ``fed_dpdr``.
+    """Specification of a federated training. Use ``dp_helmet`` or ``fed_dpdr``.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ class FederatedSpec(PartyCounts):
 
     @classmethod
     def dp_helmet(cls, **settings: Any) -> HelmetSpec:
-        """Blind averaging: every party fits a model, one sum averages them.
+        """Return a specification of DP-Helmet: each party fits a model, one sum averages them.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class FederatedSpec(PartyCounts):
 
     @classmethod
     def fed_dpdr(cls, **settings: Any) -> DpdrSpec:
-        """Principal components in a first round, models in their space in a second.
+        """Return a specification of FedDPDR: first principal components, then models on them.
 
         Parameters
         ----------
@@ -288,7 +288,7 @@ class FederatedSpec(PartyCounts):
 
     @cached_property
     def trained_loss(self) -> Loss:
-        """The loss of a party's training."""
+        """Loss of the training of a party."""
         return param.chosen_loss(self.loss, len(self.classes), self.smoothing, self.margin)
 
     @property
@@ -297,7 +297,7 @@ class FederatedSpec(PartyCounts):
         return self.n_features
 
     def weight(self, n_records: int) -> int:
-        """Factor of a party's model in its contribution."""
+        """Return the factor of the model of a party in its contribution."""
         return n_records if self.weighting == "records" else 1
 
     @property
@@ -316,7 +316,7 @@ class FederatedSpec(PartyCounts):
         raise NotImplementedError
 
     def round(self, name: str) -> RoundPlan:
-        """The round of this name.
+        """Return the round of this name.
 
         Raises
         ------
@@ -327,7 +327,7 @@ class FederatedSpec(PartyCounts):
         return self.rounds[names.index(check.check_option("round_name", name, names))]
 
     def events(self, trust: str = "secure_sum") -> tuple[PrivacyEvent, ...]:
-        """What the whole training charges to a ledger."""
+        """Events that the whole training charges to a ledger."""
         return tuple(event for part in self.rounds for event in part.events(trust))
 
     def public_seed(self, round_name: str) -> int:
@@ -336,12 +336,12 @@ class FederatedSpec(PartyCounts):
         return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"algorithm": self.algorithm} | record | {"classes": list(self.classes)}
 
     def to_json(self, indent: int | None = None) -> str:
-        """JSON text, always the same for the same specification; floats survive it exactly."""
+        """Return canonical JSON text; floats survive it exactly."""
         return json.dumps(self.to_dict(), indent=indent, sort_keys=True, allow_nan=False)
 
     @classmethod
@@ -367,7 +367,7 @@ class FederatedSpec(PartyCounts):
         return cls.from_dict(read_json(text))
 
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON text, hexadecimal: parties compare it first."""
+        """SHA-256 of the canonical JSON text, in hexadecimal; parties compare it first."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 

@@ -115,7 +115,7 @@ Charges = list[tuple[PrivacyEvent, tuple[str, ...]]]
 
 
 class PrivacyLedger:
-    """Privacy budget, and the list of what was spent from it.
+    """Privacy budget and the history of its spends.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ class PrivacyLedger:
 
     @property
     def unit(self) -> str:
-        """What neighbouring data sets of the budget differ in."""
+        """Unit of privacy: "row", "person" or "party"."""
         return self._budget.unit
 
     @property
@@ -279,17 +279,17 @@ class PrivacyLedger:
 
     @property
     def periods(self) -> tuple[str, ...]:
-        """Declared periods; of what ``for_periods`` returns, those that it charges."""
+        """Declared periods; after ``for_periods``, the periods that are charged."""
         return self._charged or self._budget.periods
 
     @property
     def charged(self) -> tuple[str, ...]:
-        """Periods whose rows alone are charged; empty for all rows."""
+        """Periods whose rows are charged; empty for all rows."""
         return self._charged
 
     @property
     def anchor(self) -> Path | None:
-        """The second file that counts the spends, if there is one."""
+        """Second file that counts the spends, if there is one."""
         store = self._whole._store
         return None if store is None else store.anchor
 
@@ -366,7 +366,7 @@ class PrivacyLedger:
         unit: str | None = None,
         by_age: bool = False,
     ) -> None:
-        """Record an event, or refuse it; atomic among all threads and processes.
+        """Record an event or refuse it; atomic across threads and processes.
 
         Parameters
         ----------
@@ -462,7 +462,7 @@ class PrivacyLedger:
             )
 
     def total(self) -> tuple[float, float]:
-        """Return the smallest known epsilon at the budget's delta, and that delta.
+        """Return the smallest known epsilon at the delta of the budget, and that delta.
 
         Of several periods, that of the one on whose rows most was spent. Rounded up: of a budget
         that is spent to the last, up to a relative 1e-9 more. It is about events whose sizes were
@@ -481,7 +481,7 @@ class PrivacyLedger:
         return spent, self.delta
 
     def remaining(self) -> float:
-        """Epsilon left at the budget's delta: a pure event of this size is still admitted."""
+        """Return the epsilon left at the delta of the budget, for a pure event."""
         with self._whole._lock:
             composed = self._current()
         return min(map(self._left, different(composed).values()))
@@ -497,7 +497,7 @@ class PrivacyLedger:
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None
     ) -> tuple[float, float]:
-        r"""What has been spent so far, valid at any moment and for any ledger.
+        r"""Return epsilon and delta of all spends so far, valid at any time.
 
         Also where sizes of events, and the moment of asking, were chosen by looking at results.
 
@@ -543,7 +543,7 @@ class PrivacyLedger:
         return max(epsilon for epsilon, _ in read), max(delta for _, delta in read)
 
     def to_dp_accounting(self) -> Any:
-        """Return all spends as one event of the ``dp-accounting`` library.
+        """Return all spends as one event of ``dp-accounting``.
 
         As :func:`dp_accounting_event` and, without that library, :func:`dp_accounting_tree`. Of
         several periods those of the one on which at least as much of everything was spent as on any
@@ -567,7 +567,7 @@ class PrivacyLedger:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write budget and history as JSON: a snapshot, which does not follow later spends.
+        """Write budget and history as JSON: a snapshot, which later spends do not change.
 
         Raises
         ------
@@ -585,7 +585,7 @@ class PrivacyLedger:
         write_snapshot(Path(path), self._budget, self._whole.history)
 
     def mark(self) -> str:
-        """The number of spends and a digest of them, to be kept elsewhere.
+        """Return the number and a digest of the spends, to be kept elsewhere.
 
         ``open(path, since=mark)`` refuses a file that lacks one of these spends, such as an older
         copy. An ``anchor`` does the same by itself.
@@ -604,7 +604,7 @@ class PrivacyLedger:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
-        """Ledger with the budget and the history of a file written by ``save``.
+        """Return the ledger of a snapshot that ``save`` wrote.
 
         Each call gives a ledger of its own. Only one of them should go on spending; for a budget
         that several runs share, use the constructor's ``path``.
@@ -634,7 +634,7 @@ class PrivacyLedger:
         since: str | None = None,
         strict: bool = True,
     ) -> Opened:
-        """Continue the ledger in a file that the constructor's ``path`` made, with its own budget.
+        """Open a ledger file that the constructor made with ``path``, with its own budget.
 
         Parameters
         ----------
@@ -868,7 +868,7 @@ def composition_for(budget: Budget) -> AnyComposition:
 
 
 def check_ledger(value: object, adjacency: str, name: str = "ledger") -> PrivacyLedger | None:
-    """``value`` if it is None or a ledger of the given neighbouring relation.
+    """Return ``value`` if it is None or a ledger of the given neighbouring relation.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ _UNREADABLE = (sqlite3.Error, ValueError, ArithmeticError, RecursionError, Memor
 
 @dataclass(frozen=True)
 class Budget(Record):
-    """What may be spent: (epsilon, delta) for one relation and unit, and by which rule."""
+    """A budget: (epsilon, delta), relation, unit and composition rule."""
 
     tag_field: ClassVar[str] = "format"
     tag: ClassVar[str] = "dpsvm_fast.ledger"

@@ -1,4 +1,4 @@
-"""Search over parameters whose price is the price of everything that it looked at."""
+"""Private search over parameters: it pays for all the fits that it compares."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ def _best_has(name: str) -> Any:
 
 @dataclass(eq=False, repr=False)
 class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    r"""Private search over a grid of parameters, within one budget.
+    r"""Private search over a grid of parameters, under one budget.
 
     A grid search that reports the best of many private models at the price of one is not private.
     Here the choice is paid for, in one of two ways:
@@ -526,7 +526,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     def fit(
         self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None
     ) -> PrivateGridSearch:
-        """Search, spend the budget and publish the winner.
+        """Search, spend the budget and release the winner.
 
         Parameters
         ----------
@@ -635,7 +635,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         return facts
 
     def plan(self, facts: Facts) -> SearchPlan:
-        """Budgets of all fits and of the choice."""
+        """Return the plan of all fits and of the choice."""
         if facts.unit == "person" or facts.weighted:
             self.counted = self.counted.of_persons(self.max_weight)
         partition = self.strategy == "partition"
@@ -719,27 +719,27 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
 
     @_best_has("predict")  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:
-        """Label of every row by the released model, ndarray of shape (n_samples,)."""
+        """Return labels by the released model, ndarray of shape (n_samples,)."""
         return np.asarray(self._model().predict(X))
 
     @_best_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Scores by the released model, ndarray of shape (n_samples, n_classes) or (n_samples,)."""
+        """Return scores by the released model, one per class, or one for two."""
         return np.asarray(self._model().decision_function(X))
 
     @_best_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities by the released model, ndarray of shape (n_samples, n_classes)."""
+        """Return probabilities, ndarray of shape (n_samples, n_classes)."""
         return np.asarray(self._model().predict_proba(X))
 
     @_best_has("predict_log_proba")  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Logarithms of probabilities, ndarray of shape (n_samples, n_classes)."""
+        """Return log probabilities, ndarray of shape (n_samples, n_classes)."""
         return np.asarray(self._model().predict_log_proba(X))
 
     @_best_has("transform")  # type: ignore[untyped-decorator]
     def transform(self, X: Any) -> Any:
-        """Rows as the released model maps them."""
+        """Return rows as the released model transforms them."""
         return self._model().transform(X)
 
     def _model(self) -> Any:
@@ -790,7 +790,7 @@ def _arguments(name: str, value: Any) -> dict[str, Any]:
 
 @dataclass(eq=False, repr=False)
 class DeclaredTrainer(ClassifierMixin, BaseEstimator):
-    """A training function of one's own, with the privacy events that it is declared to have.
+    """Your own training function, with the privacy events that you declare for it.
 
     Parameters
     ----------
@@ -853,7 +853,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
     events_: tuple[PrivacyEvent, ...] = field(init=False)
 
     def set_params(self, **params: Any) -> DeclaredTrainer:
-        """Set arguments of the constructor, and by any other name parameters of ``train``."""
+        """Set constructor arguments, or parameters of ``train`` by any other name."""
         own = self.get_params(deep=False)
         others = {name: value for name, value in params.items() if name not in own}
         super().set_params(**{name: value for name, value in params.items() if name in own})
@@ -896,7 +896,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predict labels, ndarray of shape (n_samples,)."""
+        """Return labels, ndarray of shape (n_samples,)."""
         check_is_fitted(self)
         return np.asarray(self.model_.predict(X))
 
@@ -907,7 +907,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return checked
 
     def plan(self, facts: Facts | None = None) -> Declared:
-        """Plan one call; the parameters have been checked."""
+        """Return the plan of one call; the parameters are checked."""
         events = self.events
         if callable(events):
             events = events(**self._arguments(budget=True))

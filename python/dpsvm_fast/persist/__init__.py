@@ -1,4 +1,4 @@
-"""Persistence: saved models as JSON files, and as ONNX graphs."""
+"""Persistence: models as JSON files and as ONNX graphs."""
 
 from __future__ import annotations
 

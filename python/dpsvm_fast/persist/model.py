@@ -553,7 +553,7 @@ def save_model(
 def save_certificate(
     model: PathLike, path: PathLike, *, key: bytes | PathLike | None = None
 ) -> None:
-    """Save the certificate of a saved model, bound to the model by a digest of it.
+    """Save the certificate of a saved model, bound to it by a digest.
 
     Parameters
     ----------
@@ -602,7 +602,7 @@ def save_certificate(
 
 
 def statement_of(model: Any) -> Any:
-    """Return the promise of a fitted estimator, or of all steps of a pipeline together."""
+    """Return the privacy statement of a fitted estimator or pipeline."""
     if hasattr(model, "privacy_"):
         return model.privacy_
     steps = [step for _, step in getattr(model, "steps", ()) if hasattr(step, "privacy_")]
@@ -664,7 +664,7 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
 def read_model(
     path: PathLike, *, key: bytes | PathLike | None = None, verify: bool = True
 ) -> SavedModel:
-    """Load everything that a file of :func:`save_model` holds.
+    """Load a saved model with its schema, statement and format.
 
     Parameters
     ----------
@@ -693,7 +693,7 @@ def read_model(
     ...     save_model(scaler, f"{folder}/scaler.json", schema=schema)
     ...     saved = read_model(f"{folder}/scaler.json")
     >>> saved.schema.feature_names, saved.format_version
-    (('age',), 4)
+    (('age',), 5)
     """
     secret = checked_key(key)
     where = Path(path)

@@ -64,7 +64,7 @@ Array = NDArray[np.float64]
 
 
 class BoundaryDisplay(PlaneDisplay):
-    """Regions of two features in which each class is predicted.
+    """Predicted class at every point of the plane of two features.
 
     Made of predictions on a grid between public bounds. It knows no row of the data.
 
@@ -136,7 +136,7 @@ class BoundaryDisplay(PlaneDisplay):
         grid_resolution: int = 300,
         ax: Axes | None = None,
     ) -> BoundaryDisplay:
-        """Ask a fitted classifier about a grid, and draw.
+        """Draw the predictions of a fitted classifier on a grid.
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ REACH = 1.1
 
 
 class EllipsoidDisplay(PlaneDisplay):
-    """Regions and ellipses of the classes of two features, from the released matrices alone.
+    """Ellipses and regions of the classes of two features, from released matrices.
 
     Regions follow from squared distances plus offsets, ellipses from distances alone: a region need
     not look like the ellipse of its class.
@@ -427,7 +427,7 @@ def _ellipse(centre: Array, precision: Array, level: float) -> Array:
 
 
 class AuditDisplay(Display):
-    """The statistic of an audit in both worlds, where it was cut, the claim and the bound.
+    """Statistic of an audit on both data sets, with cut, claim and bound.
 
     One world is filled, the other an outline, so that they are told apart without colours.
 
@@ -524,7 +524,7 @@ PROFILE_DEPTH = 1e-4
 
 
 class PrivacyProfileDisplay(Display):
-    """Delta against epsilon: every guarantee that one release gives, with the claimed one marked.
+    """Delta against epsilon for one release, with the claim marked.
 
     Parameters
     ----------
@@ -570,7 +570,7 @@ class PrivacyProfileDisplay(Display):
     def from_statement(
         cls, statement: Statement, *, ax: Axes | None = None
     ) -> PrivacyProfileDisplay:
-        """Draw the profile of a statement's events; costs no budget.
+        """Draw the profile of a statement; costs no budget.
 
         Parameters
         ----------
@@ -738,7 +738,7 @@ def _seeds(random_state: int | None, place: int, shape: tuple[int, int]) -> NDAr
 
 
 class PrivacyUtilityDisplay(Display):
-    """Accuracy against epsilon: mean and spread over noise draws, under the non-private ceiling.
+    """Accuracy against epsilon: mean and spread over noise draws, and without privacy.
 
     Parameters
     ----------
@@ -1096,7 +1096,7 @@ EVALUATIONS = ("roc", "calibration", "confusion_matrix")
 
 
 class EvaluationDisplay(Display):
-    """Curves and counts of a private evaluation, with the intervals that count their noise.
+    """Curves and counts of a private evaluation, with intervals.
 
     Parameters
     ----------
@@ -1133,7 +1133,7 @@ class EvaluationDisplay(Display):
     def from_evaluation(
         cls, evaluation: Evaluation, *, kind: str = "roc", ax: Axes | None = None
     ) -> EvaluationDisplay:
-        """Draw one of its metrics; costs no budget.
+        """Draw one metric of an evaluation; costs no budget.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Verification: recompute the promise of a certificate from its numbers alone.
+"""Verification: recompute the guarantee of a certificate from its numbers alone.
 
 Imports certificates, NumPy and SciPy and nothing else: no compiled module, no accountant.
 """

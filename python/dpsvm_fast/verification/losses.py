@@ -37,12 +37,12 @@ _left: ContextVar[float] = ContextVar("work that is left", default=math.inf)
 
 
 class TooMuchWorkError(Exception):
-    """A recomputation takes more than any certificate that a fit makes."""
+    """A recomputation takes more work than any certificate of a fit."""
 
 
 @contextmanager
 def limited_work() -> Iterator[None]:
-    """Let what is inside do no more than ``MOST_WORK``: the same everywhere, unlike a time."""
+    """Limit the work of the body to ``MOST_WORK``, counted and not timed."""
     token = _left.set(MOST_WORK)
     try:
         yield
@@ -51,7 +51,7 @@ def limited_work() -> Iterator[None]:
 
 
 def work(amount: float) -> None:
-    """Say, before doing it, how much is about to be done.
+    """Declare an amount of work before doing it.
 
     Raises
     ------

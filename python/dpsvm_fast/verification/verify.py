@@ -73,7 +73,7 @@ NO_ARITHMETIC = "its numbers are too large or too small to compute with"
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of a recomputation; true when every number follows and the promise holds.
+    """Outcome of a recomputation; true if the certificate is consistent and its guarantee holds.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Verification:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(Record):
-    """What a promise has to be to be accepted, as of an environment that lets models out.
+    """Rules that a guarantee must meet to be accepted.
 
     Parameters
     ----------
@@ -172,13 +172,13 @@ class Policy(Record):
 
     @classmethod
     def read(cls, record: object) -> Policy:
-        """Read a policy from plain values, as a TOML file holds them; unknown names are refused."""
+        """Read a policy from plain values, as in a TOML file; refuse unknown names."""
         if isinstance(record, Mapping) and record.get("exact_noise") is False:
             record = {name: value for name, value in record.items() if name != "exact_noise"}
         return super().read(record)
 
     def violations(self, statement: Statement) -> list[str]:
-        """Say what of a statement it does not allow."""
+        """Return what the policy does not allow in a statement."""
         found = [
             f"{name} is {getattr(statement, name):g}, at most {getattr(self, name):g} is allowed"
             for name in ("epsilon", "delta")
@@ -219,7 +219,7 @@ PAIRWISE = ("crammer_singer", "margin_distance", "m3", "huber_ww")
 
 
 def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, Any]:
-    """Return what the file of a model holds.
+    """Return the contents of a model file.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
 
 
 class Comparison:
-    """A certificate held against a model.
+    """Comparison of a certificate with a model.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ class Comparison:
                 signature.encode("utf-8", "surrogatepass"), signature_of(unsigned, key).encode()
             )
             if good:
-                self.matches.append("the certificate is signed with the key")
+                self.matches.append("the signature of the certificate matches the key")
             else:
                 self.problems.append("the certificate was not signed with this key")
         if document is None:
