@@ -2,7 +2,7 @@
 # Everything that can be judged without running the package's own tests. Runs all checks, then
 # names the ones that failed.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 . tools/find_cargo.sh
 
 failed=""

@@ -1,4 +1,5 @@
 # Sourced by the other scripts: puts cargo on the path, or says what is missing and stops.
+# shellcheck shell=bash
 
 # A shell opened before rustup ran does not have this folder on its path.
 PATH="$PATH:$HOME/.cargo/bin"

@@ -78,7 +78,7 @@ unset PYTHONPATH
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 doing="installing it with what the tutorial uses"
 # shellcheck disable=SC2086 # several arguments
-python -m pip install "$wheel[cli,plot]" ${PIP_ARGS:-}
+python -m pip install "${wheel}[cli,plot]" ${PIP_ARGS:-}
 
 cd "$folder"
 doing="importing it"

@@ -82,7 +82,7 @@ def test_figures_in_the_text_of_the_lawyers_page() -> None:
     for epsilon in (0.1, 1.0, 4.0):
         assert f"{math.exp(epsilon):.3g}" in page.partition("\n### What ε")[0]
     won = [100.0 * (math.e + delta) / (math.e + 1.0) for delta in (1e-5, 0.0)]
-    assert f"that is {won[0]:.4f} %, where δ = 0 gives {won[1]:.4f} %" in page
+    assert f"{won[0]:.4f} % for ε = 1 and δ = 0.00001, against {won[1]:.4f} % for δ = 0" in page
     assert f"{won[1]:.1f} % of the games" in page
     assert f"is {1797 * 1e-5:.3f}." in page
     assert f"come to think it {100.0 * posterior(0.01, math.e):.1f} % likely" in page

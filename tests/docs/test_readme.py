@@ -51,6 +51,13 @@ def test_the_first_example_is_ten_lines() -> None:
     assert len([line for line in first.splitlines() if line.strip()]) <= 12
 
 
+def test_the_page_of_a_package_index_has_the_first_example_and_no_relative_link() -> None:
+    page = (ROOT / "packaging" / "README.md").read_text(encoding="utf-8")
+    assert python_blocks(page) == python_blocks(README.read_text(encoding="utf-8"))
+    assert not re.findall(r"\]\((?!https://)", page)
+    assert 'readme = "packaging/README.md"' in (ROOT / "pyproject.toml").read_text("utf-8")
+
+
 def test_the_summary_names_the_accuracy_of_the_kernel() -> None:
     lines = (ROOT / "benches" / "results" / "papers_kernel.csv").read_text("utf-8").splitlines()
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
