@@ -178,7 +178,7 @@ def _estimate(value: Any, low: Any, high: Any) -> Estimate:
 class Evaluation:
     """Result of a private evaluation; all metrics follow from its noisy numbers.
 
-    A metric that was not asked for raises ``AttributeError``. ``str`` gives a table and what was
+    A metric that was not requested raises ``AttributeError``. ``str`` gives a table and what was
     promised; ``privacy_.to_json()`` the certificate, which `verify` checks.
 
     Parameters

@@ -87,7 +87,7 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     InvalidParameterError
         Steps of different relations, no private step at all, or delta = 0 with Gaussian noise.
     TypeError
-        Something that is no estimator.
+        A step that is not an estimator.
 
     Warns
     -----

@@ -251,7 +251,7 @@ class NoisePlan:
     n_samples : int or None
         Expected number of rows.
     rows_per_person : int or None
-        How many rows one person owns, at most; None where it was not said.
+        Largest number of rows of one person; None if not given.
     epsilon_of_person : float or None
         The epsilon of such a person at the same delta, rounded up.
     n_scores : int
@@ -505,8 +505,7 @@ def plan_noise(
         Expected number of training rows, if it is public. With None, what depends on it is left
         open.
     rows_per_person : int in 1..2**20 or None, default=None
-        How many rows one person owns, at most: what the noise, which is made for one row, is worth
-        for such a person.
+        Largest number of rows of one person; adds the guarantee of such a person to the plan.
 
     Returns
     -------

@@ -1501,7 +1501,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         which are faster. Those of "laplacian" are always independent.
     random_state : int or None, default=None
         Seed of the frequencies, 0 <= random_state < 2**64; None draws one. It is public either way
-        and kept in ``seed_``: there is no noise that it could reveal.
+        and kept in ``seed_``: it is public, as it draws no noise.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
 
@@ -1512,7 +1512,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     structure_ : {"independent", "orthogonal", "fast"}
         How the frequencies were drawn.
     random_weights_ : ndarray of shape (n_components, n_features)
-        The frequencies; computed anew by every access.
+        The frequencies; recomputed by every access.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 

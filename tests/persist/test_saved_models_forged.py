@@ -181,7 +181,7 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
     ("linear", {("attributes", "bounds_"): [1.0, 0.0]}, "low < high"),
     ("pca", {("parameters", "centre"): coefficients([0.0] * 3)}, "bounds, or a centre"),
     ("pca", {("attributes", "scales_"): coefficients([1.0, 1.0, 1.0, 0.0])}, "numbers > 0"),
-    ("kernel", {("attributes", "gamma_"): 0.123}, "is not that of features_"),
+    ("kernel", {("attributes", "gamma_"): 0.123}, "differs from features_"),
     ("kernel", {("attributes", "features_", "n_features"): 5}, "as many features"),
     ("kernel", {("attributes", "features_", "structure"): "slow"}, "expected one of"),
     ("features", {("attributes", "features", "kernel"): "laplacian"}, "frequencies of 'rbf'"),
@@ -198,7 +198,7 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
             ("attributes", "features_", "n_features"): HUGE,
             ("attributes", "bounds_"): [0.0, 1.0],
         },
-        "expected an array for so many features",
+        "expected an array for that number of features",
     ),
 ]  # fmt: skip
 
@@ -226,7 +226,7 @@ def test_a_pipeline_has_the_certificate_of_its_own_trainer(tmp_path: Path) -> No
     assert load_model(path).privacy_.mechanism == "output_perturbation"
     document = json.loads(path.read_text())
     other = changed(document, ("model", "attributes", "mechanism_"), "objective")
-    assert_refused(rewritten(tmp_path / "forged.json", other), "mechanism_ is not that of")
+    assert_refused(rewritten(tmp_path / "forged.json", other), "mechanism_ differs from")
 
 
 def test_names_are_as_many_as_features(tmp_path: Path) -> None:

@@ -215,8 +215,8 @@ def audit_one_run(
     n_canaries : int >= 2, default=1000
         Also the number of features.
     confidence : float in (0, 1), default=0.95
-        Of the bound. A program may tell all in one of many runs: with a high confidence only
-        what it tells in nearly all runs counts.
+        Of the bound. A program may leak everything in one of many runs: high confidence counts only
+        leaks in nearly all runs.
     method : {"auto", "gaussian", "profile", "clopper_pearson"}, default="auto"
         What is taken to be known of the law, as of ``audit``.
     n_guesses : int or None, default=None

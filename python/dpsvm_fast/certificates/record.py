@@ -60,7 +60,7 @@ def loads(text: str) -> Any:
     Raises
     ------
     json.JSONDecodeError
-        It is no JSON.
+        Not JSON.
     ValueError
         It is not accepted; the text ends the sentence "the file ...".
     """

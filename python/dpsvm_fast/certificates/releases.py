@@ -425,7 +425,7 @@ def _check_law(what: str, noise: Noise | ObjectiveNoise | ReleasePart) -> None:
             f"{what}: expected sigma alone with 'gaussian' and beta alone with 'gamma'"
         )
     if (noise.epsilon is None) != (noise.beta is None) and not isinstance(noise, ObjectiveNoise):
-        raise InvalidParameterError(f"{what}: expected epsilon beside beta alone")
+        raise InvalidParameterError(f"{what}: expected epsilon only with beta")
     if noise.sampler == "exact_grid" and (noise.distribution != "gaussian" or noise.grid is None):
         raise InvalidParameterError(f"{what}: 'exact_grid' needs 'gaussian' and a grid")
 

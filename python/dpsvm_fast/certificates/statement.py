@@ -1093,7 +1093,7 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
     Raises
     ------
     InvalidParameterError, TypeError
-        It is no certificate that this release reads.
+        Not a certificate that this version reads.
 
     Examples
     --------

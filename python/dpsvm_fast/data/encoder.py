@@ -103,7 +103,7 @@ class SchemaEncoder(PublicTransformer):
         SchemaError, TableError
             The schema is wrong, or a column is missing or not described.
         TypeError
-            X is no table.
+            X is not a table.
         """
         named = _named(checked_schema(self.schema), list(_columns(X)))
         self.__dict__.update(schema_=named, **read_columns(named))
@@ -126,7 +126,7 @@ class SchemaEncoder(PublicTransformer):
         SchemaError, TableError
             A column is missing or not described, or a cell is not what the schema says.
         TypeError
-            X is no table.
+            X is not a table.
         """
         columns = _columns(X)
         schema = _named(known_schema(self), list(columns))

@@ -1130,7 +1130,7 @@ class TableSchema:
         Raises
         ------
         SchemaError
-            The file is no schema; the message names the key, what came and what is accepted.
+            The file is not a schema; the message names the key, its value and what is accepted.
         OSError
             The file cannot be opened.
         """
@@ -1196,7 +1196,7 @@ class TableSchema:
         Returns
         -------
         str
-            TOML. Loading it as it is fails, and says what is missing.
+            TOML text. Loading it unchanged fails, and says what is missing.
         """
         from dpsvm_fast.data.tables import template
 
@@ -1219,7 +1219,7 @@ class TableSchema:
         target : str or None, default=None
             The column of the labels.
         person : str or None, default=None
-            The column of persons, which is no feature.
+            The column of person ids, which is not a feature.
         public : sequence of str, default=()
             Columns whose values are public, perhaps the target: bounds, categories, dates or
             classes are the values that occur. Of all others no cell is read.
@@ -1227,7 +1227,7 @@ class TableSchema:
         Returns
         -------
         str
-            TOML. Loading it fails, and says what is missing, unless all columns were public.
+            TOML text. Loading it fails, and says what is missing, unless all columns are public.
 
         Examples
         --------

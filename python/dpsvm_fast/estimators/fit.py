@@ -209,7 +209,7 @@ class PrivateEstimator(Released):
         Raises
         ------
         InvalidParameterError
-            Parameters that do not go together, or for which no finite noise can be stated.
+            Inconsistent parameters, or no finite noise for them.
         """
 
     @abstractmethod
@@ -274,8 +274,8 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
             is not there.
         on_step : callable, optional
             Called now and then with the number of steps taken and the number of all, both public:
-            for a progress bar. What it raises ends the fit as Ctrl-C does. Training that is no
-            descent has no steps.
+            for a progress bar. If it raises, the fit ends as by Ctrl-C. Training that is no descent
+            has no steps.
 
         Returns
         -------

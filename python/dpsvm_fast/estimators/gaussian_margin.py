@@ -349,7 +349,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features where X has string names.
     privacy_ : PrivacyStatement
-        What was promised, and every number needed to recompute it.
+        Privacy statement of the fit, with every number needed to recompute it.
 
     Notes
     -----
@@ -358,8 +358,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     ``classes``, the feature names and every other parameter were chosen without looking at the
     data. Proof: docs/proofs/gaussian_margin.md. Not covered: running time; the event that
     ``CertificationError`` is raised; with ``noise="gamma"`` or ``noise_grid="float"``,
-    floating-point effects. An error about invalid data tells that they are invalid, and never
-    quotes them.
+    floating-point effects. Errors about invalid data reveal that they are invalid, but quote none.
 
     There are (d + 1)(d + 2)/2 numbers a matrix, all of them noisy: reduce many features first, by
     a private projection. Time and memory grow with d squared; the products of features are never

@@ -193,7 +193,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     where every row is in B with probability q = ``sampling_rate``, independently of all others, b =
     ``expected_batch_size`` is a declared number, R = ``max_grad_norm``, and the gradients are in W
     times kappa, that is for rows divided by ``data_norm``. On average g is q / b times the gradient
-    of the objective divided by C. The penalty is no row's and is neither clipped nor noisy.
+    of the objective divided by C. The penalty does not depend on rows, so it is neither clipped nor
+    noisy.
 
     Parameters
     ----------
@@ -260,22 +261,21 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         Share of the iterates, from the last one back, whose mean is released; 0 is the last
         iterate. "auto" is 0.25, or 0 with ``accountant="last_iterate"``.
     accountant : {"auto", "composition", "last_iterate"}, default="auto"
-        "composition" accounts for all iterates. "last_iterate" accounts for the last one alone,
-        which is what is released: less noise for many steps on a strongly convex objective. It
-        needs ``optimizer="gd"`` without momentum, a constant schedule, ``average=0``, a C, no
-        clipping, ``max_samples`` or ``replace_one``, and a learning rate of at most 2 / (m + M), m
-        and M the least and the largest curvature, that is a power of two times b on an exact grid.
-        "auto" takes it where all that holds, ``average=0`` and ``max_grad_norm`` are given, and it
-        needs less noise.
+        "composition" accounts for all iterates. "last_iterate" accounts for the released last one
+        alone: less noise for many steps on a strongly convex objective. It needs ``optimizer="gd"``
+        without momentum, a constant schedule, ``average=0``, a C, no clipping, ``max_samples`` or
+        ``replace_one``, and a learning rate of at most 2 / (m + M), m and M the least and the
+        largest curvature, that is a power of two times b on an exact grid. "auto" uses it if all
+        this holds, ``average=0`` and ``max_grad_norm`` are given, and it needs less noise.
     max_samples : int or None, default=None
         Public bound of the number of rows, for the rules in Notes and ``"last_iterate"``, which
         refuses more. Must be None with ``replace_one``, where the number of rows takes its place.
     class_weight : dict or None, default=None
-        Public weights of the losses, one a label; 1 for labels that are not named. Only their
-        ratios count: the largest is 1, and the noise is for that.
+        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
+        becomes 1.
     max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person add up to one at most.
+        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
+        person add up to at most one.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -315,7 +315,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     ``noise_grid="float"``, floating-point effects. The state that ``partial_fit`` continues from
     (iterate, moments, number of steps) is kept in the estimator and its pickles: it is made of
     noisy sums and as private as the weights. With ``accountant="last_iterate"`` it is not, and not
-    kept. An error about invalid data tells that they are invalid, and never quotes them.
+    kept. Errors about invalid data reveal that they are invalid, but quote none.
 
     Every "auto" is a rule of public numbers. With n = ``max_samples`` (the number of rows under
     ``replace_one``), d features, kt the norm of a divided row with its constant feature and mu the
@@ -403,11 +403,11 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     ) -> Fitted:
         """Take ``n_steps`` more steps, and spend epsilon and delta again.
 
-        It goes on from where the last ``fit`` or ``partial_fit`` ended, moments included; without
-        one it begins. ``privacy_`` is about all calls together, as if the same rows were given each
-        time, whether they were or not. Its delta stays that of one call, its epsilon grows. But
-        where every call has ``ledger.for_periods()`` of other periods, no row is in two of them:
-        then ``privacy_`` is about the rows of the last call.
+        It continues from the last ``fit`` or ``partial_fit``, including moments; without one it
+        begins. ``privacy_`` is about all calls together, as if the same rows were given each time,
+        whether they were or not. Its delta stays that of one call, its epsilon grows. But where
+        every call has ``ledger.for_periods()`` of other periods, no row is in two of them: then
+        ``privacy_`` is about the rows of the last call.
 
         Parameters
         ----------
@@ -436,7 +436,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         ValueError
             X or y are invalid; the text does not quote them. Nothing was spent.
         KeyboardInterrupt
-            The budget of this call is spent; what was released before stays.
+            The budget of this call is spent; earlier releases stay.
         """
         checked = self.checked()
         asked = checked._compared()

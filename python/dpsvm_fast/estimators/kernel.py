@@ -48,7 +48,7 @@ class PrivateKernelSVC(PipelineClassifier):
     3. rows become :math:`(\cos\langle w_j, x\rangle - e_j, \sin\langle w_j, x\rangle)_{j \le D}`,
        scaled to norm 1, with public random frequencies w and public constants e, about the mean
        cosine over the unit sphere: no budget;
-    4. weights of the features are trained with what is left.
+    4. weights of the features are trained with the rest of the budget.
 
     Parameters
     ----------
@@ -77,10 +77,10 @@ class PrivateKernelSVC(PipelineClassifier):
     mechanism : {"auto", "gradient", "objective", "output"}, default="auto"
         How the weights are trained, as of `PrivateLinearSVC`.
     normalize : bool, default=True
-        False keeps what the length of a row tells: rows are clipped to norm ``data_norm`` and
-        divided by it, and neither scaled to norm 1 nor centred nor whitened. Where their number is
-        private and the rule needs it, it is released for 2 % of the squared Gaussian parameter (of
-        epsilon with ``delta=0``).
+        False keeps the length of rows: they are clipped to norm ``data_norm`` and divided by it,
+        and neither scaled to norm 1 nor centred nor whitened. Where their number is private and the
+        rule needs it, it is released for 2 % of the squared Gaussian parameter (of epsilon with
+        ``delta=0``).
     data_norm : float, default=1.0
         Public bound of the rows' L2 norm with ``normalize=False``; 1 otherwise.
     classes : array-like of shape (n_classes,) or None, default=None
@@ -96,17 +96,17 @@ class PrivateKernelSVC(PipelineClassifier):
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is noisy like the others.
     low_memory : bool or "auto", default="auto"
-        Whether features are computed anew, block by block, in every pass over the rows, instead of
-        being kept (8 D bytes a row). "auto" keeps up to 256 MiB. Never changes the result; of
-        "gradient" only, the other mechanisms keep them.
+        Whether to recompute features in blocks in every pass over the rows instead of keeping them
+        (8 D bytes per row). "auto" keeps up to 256 MiB. Never changes the result; of "gradient"
+        only, the other mechanisms keep them.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses, one a label; 1 for labels that are not named. Only their
-        ratios count: the largest is 1, and the noise is for that. "balanced" releases noisy numbers
-        of rows of each class, for 2 % of the squared Gaussian parameter, and weighs each class by
-        their inverse; of ``mechanism="gradient"`` only.
+        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
+        becomes 1. "balanced" releases noisy numbers of rows of each class, for 2 % of the squared
+        Gaussian parameter, and weighs each class by their inverse; of ``mechanism="gradient"``
+        only.
     max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person add up to one at most.
+        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
+        person add up to at most one.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -131,9 +131,9 @@ class PrivateKernelSVC(PipelineClassifier):
     n_components_ : int or None
         D; both are None for "linear".
     q_ : float or None
-        The number that the rule judges by; None where no number of rows is known.
+        Signal of the rule; None if no number of rows is known.
     features_ : FourierFeatures or None
-        Everything that the map was drawn from: seed, structure, centre, kernel. Public.
+        Public definition of the map: seed, structure, centre, kernel.
     classes_, n_features_in_, feature_names_in_, bounds_, lift_, lift_coef_, n_samples_, centre_
         As of `PrivateLinearSVC`; ``lift_coef_`` is None where ``kernel_`` is not "linear".
     whitened_, whitening_, mechanism_, mu_, max_grad_norm_, n_steps_, learning_rate_, c_, lambda_
@@ -143,7 +143,7 @@ class PrivateKernelSVC(PipelineClassifier):
     data_norm_ : float or None
         Bound of the rows' norm of the fit; None with ``normalize=True``.
     privacy_ : PrivacyStatement
-        What was promised, and every number needed to recompute it.
+        Privacy statement of the fit, with every number needed to recompute it.
 
     Notes
     -----

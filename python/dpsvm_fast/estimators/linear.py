@@ -214,8 +214,8 @@ class PrivateLinearSVC(PipelineClassifier):
     One fit does, in this order and within one budget:
 
     1. map rows by public ``bounds`` to [0, 1] (features that start at 0) or [-1, 1], append a
-       constant sqrt(d) / 4, at most 1, which keeps what a row's length tells, and scale rows to
-       norm 1: no budget;
+       constant sqrt(d) / 4, at most 1, which keeps the length of rows, and scale rows to norm 1: no
+       budget;
     2. release the mean and the number of the rows with noise (7 % of the squared Gaussian
        parameter); centre rows and scale them to norm 1 again;
     3. if their noisy number is large enough for their dimension, release the second moments of the
@@ -322,7 +322,7 @@ class PrivateLinearSVC(PipelineClassifier):
         By which ``predict_proba`` divides scores, noisy; 1 with ``class_weight`` or without an
         intercept, where nothing is spent on it.
     privacy_ : PrivacyStatement
-        What was promised, and every number needed to recompute it.
+        Privacy statement of the fit, with every number needed to recompute it.
 
     Notes
     -----
@@ -332,8 +332,8 @@ class PrivateLinearSVC(PipelineClassifier):
     data. No value in X or y can void it: rows are mapped to norm 1 whatever they hold, and
     non-finite values are refused. Not covered: running time; floating-point effects with
     ``noise_grid="float"`` or ``delta=0``; with "objective" and "output", the event that double
-    precision cannot certify the minimum (``CertificationError``). An error about invalid data
-    tells that they are invalid, and never quotes them.
+    precision cannot certify the minimum (``CertificationError``). Errors about invalid data reveal
+    that they are invalid, but quote none.
 
     With u the row mapped by ``bounds``, its constant, and scaled to norm 1, m = ``centre_`` and M =
     ``whitening_``, the scores are

@@ -69,7 +69,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         Notes.
     extra_regularization : "auto" or float >= 0, default="auto"
         Added to ``1 / C`` because curvature that one row contributes costs privacy, in relation to
-        lambda. "auto" adds what is best, often nothing, see Notes. With a float, a C too large for
+        lambda. "auto" adds the best amount, often none, see Notes. With a float, a C too large for
         the budget is refused with the largest that is not.
     smoothing : "auto" or float > 0, default="auto"
         Width over which the hinge is rounded; "auto" is 0.4, or 0.5 for ``huber``, ``m3`` and
@@ -117,7 +117,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features where X has string names.
     privacy_ : PrivacyStatement
-        What was promised, and every number needed to recompute it.
+        Privacy statement of the fit, with every number needed to recompute it.
 
     Notes
     -----
@@ -129,8 +129,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     clipped, so no value in X or y can void it. Not covered: running time; the event that
     ``CertificationError`` is raised, with ``max_iter`` or where double precision cannot certify the
     minimum (a tiny ``smoothing`` with a huge C); with ``noise="gamma"`` or ``noise_grid="float"``,
-    floating-point effects. An error about invalid data tells that they are invalid, and never
-    quotes them.
+    floating-point effects. Errors about invalid data reveal that they are invalid, but quote none.
 
     ``C="auto"`` and ``extra_regularization="auto"`` use public numbers only. With kt the norm of a
     row with its constant feature, tau the temperature of the loss (``smoothing``, half of it for

@@ -153,7 +153,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features where X has string names.
     privacy_ : PrivacyStatement
-        What was promised, and every number needed to recompute it.
+        Privacy statement of the fit, with every number needed to recompute it.
 
     Notes
     -----
@@ -161,10 +161,10 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     ``adjacency``, one record being one row with its label, provided that ``data_norm``,
     ``classes``, the feature names and every other parameter were chosen without looking at the
     data. Non-finite values are refused and long rows clipped, so no value in X or y can void it.
-    Not covered: running time; the event that ``CertificationError`` is raised, with ``max_iter``
-    or where double precision cannot certify a smooth loss (a tiny ``smoothing`` with a huge C);
-    with ``noise="gamma"`` or ``noise_grid="float"``, floating-point effects. An error about
-    invalid data tells that they are invalid, and never quotes them.
+    Not covered: running time; the event that ``CertificationError`` is raised, with ``max_iter`` or
+    where double precision cannot certify a smooth loss (a tiny ``smoothing`` with a huge C); with
+    ``noise="gamma"`` or ``noise_grid="float"``, floating-point effects. Errors about invalid data
+    reveal that they are invalid, but quote none.
 
     ``C="auto"`` is ``0.2 / (f L m kt**2)`` with ``kt**2 = data_norm**2 + intercept_scaling**2``, L
     the largest norm of the loss's gradient in the scores (``sqrt(2)`` for ``crammer_singer`` and

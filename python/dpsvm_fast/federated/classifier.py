@@ -46,7 +46,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
     n_records_ : int or None
         Their records; None where parties count alike.
     privacy_ : FederatedStatement
-        What was promised, and every number needed to recompute it.
+        Privacy statement of the fit, with every number needed to recompute it.
 
     Examples
     --------

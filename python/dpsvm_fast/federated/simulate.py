@@ -41,8 +41,8 @@ def simulate(
 ) -> FederatedLinearSVC:
     """Train across parties whose records are all in this process.
 
-    Every party does what it would do by itself: it fits, rounds, and adds noise from a stream of
-    its own. The sum is exact, so that a protocol in place of it gives the same bits.
+    Each party fits, rounds and adds noise as it would by itself, from a stream of its own. The sum
+    is exact, so that a protocol in place of it gives the same bits.
 
     Parameters
     ----------

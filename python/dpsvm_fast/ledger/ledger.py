@@ -318,7 +318,7 @@ class PrivacyLedger:
         Raises
         ------
         TypeError, InvalidParameterError
-            One of them is no string, or was not declared. Nothing is spent.
+            A period is not a string, or was not declared. Nothing is spent.
 
         Notes
         -----
@@ -387,7 +387,7 @@ class PrivacyLedger:
         BudgetExceededError
             History and event together exceed the budget. Nothing is recorded.
         TypeError, InvalidParameterError
-            Not an event, an event of another relation or unit, or a label that is no string.
+            Not an event, an event of another relation or unit, or a label that is not a string.
         LedgerError
             The ledger's store is gone or damaged. Nothing may be released.
         """
@@ -554,7 +554,7 @@ class PrivacyLedger:
         ImportError
             The library is not installed.
         InvalidParameterError
-            There is no such period; export each, by ``for_periods``.
+            No single period has the largest spends; export each, by ``for_periods``.
         """
         parts = self._by_period()
         totals = [of_events(events) for events in parts]
@@ -612,7 +612,7 @@ class PrivacyLedger:
         Raises
         ------
         LedgerError
-            The file is no ledger of a known version.
+            The file is not a ledger of a known version.
         """
         budget, records = read_snapshot(Path(path))
         ledger = cls(
@@ -647,10 +647,10 @@ class PrivacyLedger:
         Raises
         ------
         LedgerError
-            There is no file, or it holds something else than a ledger of a known version, or not
-            all spends of ``since``.
+            There is no file, or it is not a ledger of a known version, or not all spends of
+            ``since``.
         InvalidParameterError
-            ``since`` is no mark.
+            ``since`` is not a mark.
         """
         if since is not None and not is_mark(since):
             raise InvalidParameterError.of("since", got=since, accepted="what mark() returns")

@@ -354,7 +354,7 @@ class SpendStore:
             return
         header = _json(text)
         if not isinstance(header, dict):
-            raise LedgerError(f"{self.path} is no ledger")
+            raise LedgerError(f"{self.path} is not a ledger")
         identity, anchor = header.pop("identity", None), header.pop("anchor", None)
         if not isinstance(identity, str) or not re.fullmatch("[0-9a-f]{32}", identity):
             raise LedgerError(f"{self.path}: the ledger has no identity")

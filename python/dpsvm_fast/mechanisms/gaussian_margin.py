@@ -335,7 +335,7 @@ class GaussianMargin(Plan):
             raise InvalidParameterError.of(
                 "trace_weight",
                 got=self.trace_weight,
-                accepted=f"at most {MOST_STEPS * grid:.3g} beside noise on a grid this fine",
+                accepted=f"at most {MOST_STEPS * grid:.3g} with noise on a grid this fine",
             )
 
     @property

@@ -385,9 +385,9 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
       Each of m candidates is trained on a part of its own, and one is chosen by its errors on the
       last part, by the exponential mechanism or permute-and-flip. A record pays for its own part
       only: the total is the largest of the parts' budgets, not their sum.
-    - ``strategy="random_stopping"``: a random number of runs that nobody is told, each with a
-      random candidate on all records, and a noisy score. The best run is released. This costs about
-      two to three times a single run, for any number of candidates.
+    - ``strategy="random_stopping"``: a secret random number of runs, each with a random candidate
+      on all records, and a noisy score. The best run is released. This costs about two to three
+      times a single run, for any number of candidates.
 
     Parameters
     ----------
@@ -468,7 +468,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     m`` of the records, so that grids should be short. The refit trains the winner on all records,
     with less of the budget; parameters that suit a small part need not suit all records. Beside
     defaults that follow from public facts, as they do here, a search mostly does no better:
-    benches/README.md, "What tuning is worth".
+    benches/README.md.
 
     References
     ----------
@@ -822,8 +822,8 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Guarantees: none. That ``train`` costs what it declares, that what it returns holds nothing else
-    about the data, and that its randomness is not the same twice, is up to whoever wrote it.
+    Guarantees: none. You must ensure that ``train`` costs what it declares, that its result depends
+    on the data in no other way, and that its randomness is fresh in every call.
 
     Examples
     --------

@@ -219,7 +219,7 @@ def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
             continue
         number = FINITE.read(where, side, facts)
         if d > MOST_REPEATED:
-            raise ModelFormatError(f"{where}: expected an array for so many features")
+            raise ModelFormatError(f"{where}: expected an array for that number of features")
         sides.append(np.full(d, number))
     return refused(checked_bounds, tuple(sides), where=f"{where}: ")
 
@@ -1001,7 +1001,7 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
     _check_choices(where, facts)
     chosen, stated = facts.get("mechanism_"), getattr(statement, "mechanism", None)
     if chosen is not None and stated in SINGLE_RELEASES - {f"{chosen}_perturbation"}:
-        raise ModelFormatError(f"{where}: mechanism_ is not that of the certificate")
+        raise ModelFormatError(f"{where}: mechanism_ differs from the certificate")
     loss = facts.get("_fitted_loss")
     if loss is None:
         return
@@ -1083,6 +1083,4 @@ def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
         else (features.kernel, features.gamma, features.n_components)
     )
     if chosen != tuple(facts[name] for name in ("kernel_", "gamma_", "n_components_")):
-        raise ModelFormatError(
-            f"{where}: kernel_, gamma_ or n_components_ is not that of features_"
-        )
+        raise ModelFormatError(f"{where}: kernel_, gamma_ or n_components_ differs from features_")

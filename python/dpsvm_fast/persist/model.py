@@ -515,8 +515,8 @@ def save_model(
     Guarantees: what is written is a fixed list of parameters and fitted attributes for each class,
     and nothing else of the object. All of it is public or was released by the fit, so that the file
     is as private as the model. Not saved: the ledger, ``n_threads``, the seed of private noise
-    (whoever knows it can subtract the noise; a seeded model stays marked NOT PRIVATE) and the state
-    that ``partial_fit`` goes on from.
+    (anyone who knows it can subtract the noise; a seeded model stays marked NOT PRIVATE) and the
+    state from which ``partial_fit`` continues.
 
     Examples
     --------

@@ -429,7 +429,7 @@ def _ellipse(centre: Array, precision: Array, level: float) -> Array:
 class AuditDisplay(Display):
     """Statistic of an audit on both data sets, with cut, claim and bound.
 
-    One world is filled, the other an outline, so that they are told apart without colours.
+    One data set is filled, the other an outline, so the plot works without colours.
 
     Parameters
     ----------
