@@ -535,6 +535,7 @@ def plan_noise(
     # Nothing is spent: a ledger without room is no reason not to plan.
     estimator = copy.copy(estimator).set_params(ledger=None)
     estimator = estimator.checked()
+    check.warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=3)
     if estimator.classes is None:
         raise InvalidParameterError("classes: got None, expected the public label set")
     _check_plannable(estimator)

@@ -12,18 +12,22 @@ import math
 import operator
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, WeakPrivacyWarning
 
 # Neighbouring relations: one record more or fewer; one record exchanged for another.
 ADJACENCIES = ("add_remove", "replace_one")
 
 # Beyond this a budget says nothing any more, and the calibration is not proven.
 MAX_EPSILON = 1e4
+
+# Numbers beyond these are hardly a promise.
+LARGEST_EPSILON, LARGEST_DELTA = 10.0, 1e-3
 
 MAX_THREADS = 1024
 
@@ -82,6 +86,22 @@ def check_delta(value: object, name: str = "delta") -> float:
     if 0.0 < delta < _NORMAL:
         raise InvalidParameterError.of(name, got=delta, accepted=f"0 or a number >= {_NORMAL:.3g}")
     return delta
+
+
+def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> None:
+    """Warn the caller ``stacklevel`` frames up of vacuous values of epsilon or delta."""
+    if epsilon > LARGEST_EPSILON:
+        told = (
+            f"epsilon={epsilon:g} guarantees almost nothing: one record may make an outcome "
+            f"e^{epsilon:g} times as likely. Use at most {LARGEST_EPSILON:g}, better 1"
+        )
+        warnings.warn(told, WeakPrivacyWarning, stacklevel=stacklevel)
+    if delta > LARGEST_DELTA:
+        told = (
+            f"delta={delta:g} guarantees almost nothing: with that probability a record may be "
+            "revealed. Use a delta below 1 / number of records"
+        )
+        warnings.warn(told, WeakPrivacyWarning, stacklevel=stacklevel)
 
 
 def check_positive(name: str, value: object) -> float:

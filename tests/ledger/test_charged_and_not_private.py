@@ -32,6 +32,7 @@ from dpsvm_fast.exceptions import (
 from dpsvm_fast.federated import FederatedSpec, simulate
 from dpsvm_fast.metrics import evaluate
 from dpsvm_fast.model_selection import PrivateGridSearch
+from dpsvm_fast.planning import plan_noise
 
 X = np.random.default_rng(0).uniform(-1.0, 1.0, size=(400, 3))
 Y = np.arange(400) % 2
@@ -78,18 +79,21 @@ LEAKS: dict[str, Callable[[PrivacyLedger], Any]] = {
 BOTH = SEEDED | LEAKS
 
 
-def parties(ledger: PrivacyLedger) -> Any:
-    spec = FederatedSpec.dp_helmet(
+def specification(epsilon: float, delta: float) -> FederatedSpec:
+    return FederatedSpec.dp_helmet(
         n_users=4,
         n_features=3,
         classes=[0, 1],
-        delta=1e-6,
-        epsilon=1.0,
+        delta=delta,
+        epsilon=epsilon,
         max_records=100,
         n_epochs=1,
     )
+
+
+def parties(ledger: PrivacyLedger) -> Any:
     rows = [(X[part], Y[part]) for part in np.split(np.arange(400), 4)]
-    return simulate(spec, rows, ledger=ledger, random_state=1)
+    return simulate(specification(1.0, 1e-6), rows, ledger=ledger, random_state=1)
 
 
 def budget(name: str, *, strict: bool = False) -> PrivacyLedger:
@@ -150,6 +154,26 @@ def test_numbers_that_say_next_to_nothing_are_told(epsilon: float, delta: float,
     assert all(one.filename == __file__ for one in told)
     assert model.privacy_.private
     assert ledger.history
+
+
+PROMISES: dict[str, Callable[..., Any]] = {
+    "ledger": PrivacyLedger,
+    "fit": lambda epsilon, delta: dp.OutputPerturbationSVC(epsilon, delta, **TWO).fit(X, Y),
+    "centre": lambda epsilon, delta: dp.PrivateCenter(epsilon, delta).fit(X),
+    "evaluation": lambda epsilon, delta: evaluate(PUBLIC, X, Y, epsilon=epsilon, delta=delta),
+    "plan": lambda epsilon, delta: plan_noise(dp.PrivateLinearSVC(epsilon, delta, **TWO), 3),
+    "parties": specification,
+}
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_every_promise_of_next_to_nothing_is_told(name: str) -> None:
+    for epsilon, delta, weak in ((1.0, 1e-3, 0), (1.0, 0.2, 1), (20.0, 0.9, 2)):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            PROMISES[name](epsilon, delta)
+        assert [one.category for one in told] == weak * [WeakPrivacyWarning]
+        assert all(one.filename == __file__ for one in told)
 
 
 @pytest.mark.parametrize("name", BOTH)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
-from dpsvm_fast.accounting import composed_delta, composed_epsilon
+from dpsvm_fast.accounting import composed_delta, composed_epsilon, gaussian_sigma
 from dpsvm_fast.certificates import (
     GaussianEvent,
     ObjectiveEvent,
@@ -171,6 +172,60 @@ def test_claims_as_low_as_the_accountant_makes_them_are_confirmed(
     epsilon = composed_epsilon(events, delta)
     assert recomputed_events(tuple(events), epsilon, delta)[2] is True
     assert not recomputed_events(tuple(events), 0.97 * epsilon, delta)[2]
+
+
+# Tiny deltas and epsilons: tables once ended above them, constants stood for what underflows.
+EXTREME: list[tuple[float, float, list[PrivacyEvent]]] = [
+    (5.0, 1e-22, [objective("logistic", 1, 3.0, 0.4), GaussianEvent(6.0, 1.0, A)]),
+    (5.0, 1e-250, [objective("logistic", 1, 9.0, 0.04, R), GaussianEvent(20.0, 1.0, R)]),
+    (0.5, 1e-30, [objective("softmax", 3, 70.0, 0.01), GaussianEvent(90.0, 1.0, A)]),
+    (600.0, 1e-6, [objective("huber", 1, 0.05, 0.3), GaussianEvent(0.1, 1.0, A)]),
+    (1e-6, 1e-300, [GaussianEvent(5e7, 1.0, A)]),
+    (0.01, 1e-300, [objective("logistic", 1, 5e3, 1e-6)]),
+    (71.0, 6e-25, [ObjectiveEvent("logistic", 4, 2.0, None, 4.5, R)]),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "events"), EXTREME)
+def test_extreme_claims_are_confirmed_where_they_hold(
+    epsilon: float, delta: float, events: list[PrivacyEvent]
+) -> None:
+    """As much noise as the claim needs, by the accountant, and a tenth less."""
+    low, high = 0.0, 64.0
+
+    def with_noise(factor: float) -> tuple[PrivacyEvent, ...]:
+        return tuple(dataclasses.replace(e, sigma=e.sigma * factor) for e in events)  # type: ignore
+
+    while high > low * 1.001:
+        middle = 0.5 * (low + high)
+        enough = composed_delta(list(with_noise(middle)), epsilon) <= delta
+        low, high = (low, middle) if enough else (middle, high)
+    found = recomputed_events(with_noise(high * 1.001), epsilon, delta)
+    assert found[2] is True
+    assert found[1] <= delta
+    assert recomputed_events(with_noise(0.9 * high), epsilon, delta)[2] is False
+
+
+@pytest.mark.proof("accountant", "What verify computes")
+@pytest.mark.parametrize("mu", [1e-12, 2.7e-8, 9e-5, 1.1e-4, 0.3])
+def test_differences_of_nearly_equal_tails_lose_no_digits(mu: float) -> None:
+    """Against an integral of the slope, of which no digits cancel."""
+    epsilon = mu * np.linspace(0.0, 37.0, 200)
+    exact = np.array([losses.gaussian_delta(float(e), mu) for e in epsilon])
+    found = losses.two_sided_deltas(epsilon, mu)
+    assert (found >= exact * (1.0 - 1e-13)).all()
+    assert (found <= exact * (1.0 + 1e-8)).all()
+    # Far on the other side: 1 - exp(epsilon) nearly.
+    for far in (5.5, 40.0, 1e3 / mu):
+        deltas = losses.two_sided_deltas(np.array([-far * mu]), mu)
+        assert -math.expm1(-far * mu) <= deltas[0] <= -math.expm1(-far * mu) * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-30, 1e-300])
+def test_epsilon_of_nearly_no_noise_is_found(delta: float) -> None:
+    for epsilon in (1e-9, 1e-6, 1.0, 1e4):
+        mu = 1.0 / gaussian_sigma(epsilon, delta)
+        assert losses.gaussian_epsilon(delta, mu) == pytest.approx(epsilon, rel=1e-6)
 
 
 @pytest.mark.proof("accountant", "What verify computes")

@@ -94,7 +94,7 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
         The exit code.
     """
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _shown_once()
         try:
             code = command() or DONE
             sys.stdout.flush()
@@ -166,17 +166,20 @@ def _silenced(code: int) -> int:
     return code
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
-) -> None:
-    """Show a warning as a sentence, without the line of source that raised it."""
-    text = " ".join(str(message).split())
-    note(f"warning: {SEEDED if text.startswith('random_state is a seed') else text}")
+def _shown_once() -> Callable[..., None]:
+    """Return what shows a warning as a sentence, without the line of source that raised it.
+
+    A budget and a fit may warn of the same: each sentence is shown once.
+    """
+    told: set[str] = set()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        text = " ".join(str(message).split())
+        if text not in told:
+            told.add(text)
+            note(f"warning: {SEEDED if text.startswith('random_state is a seed') else text}")
+
+    return show
 
 
 def _judged(error: Exception) -> tuple[str, int]:

@@ -26,11 +26,10 @@ from dpsvm_fast.exceptions import (
     InvalidParameterError,
     NotPrivateWarning,
     PrivacyLeakWarning,
-    WeakPrivacyWarning,
 )
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
-from dpsvm_fast.validation import check_arithmetic
+from dpsvm_fast.validation import check_arithmetic, warn_of_weak_numbers
 
 # Says public facts alone: plans, spends and whether they are private.
 LOG = logging.getLogger("dpsvm_fast")
@@ -52,8 +51,6 @@ def within_search() -> Iterator[None]:
 
 # Parameters that change nothing in what is promised, and the label set, which has its own line.
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
-# Numbers beyond these are hardly a promise.
-LARGEST_EPSILON, LARGEST_DELTA = 10.0, 1e-3
 
 STRICT = ". Nothing was spent: the ledger is strict; PrivacyLedger(..., strict=False) allows it"
 # Something leaves with less noise than was paid for, so that at least what the noise costs, whose
@@ -336,8 +333,7 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
             "max_iter: training that stops too early spends the budget without a model and so "
             f"reveals something about the data; use None, which trains until it is done{STRICT}"
         )
-    for weak in weaknesses(estimator.epsilon, estimator.delta):
-        warnings.warn(weak, WeakPrivacyWarning, stacklevel=stacklevel)
+    warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=above)
 
 
 SEEDED = (
@@ -374,22 +370,6 @@ def refuse_or_warn(
         )
     told = sentence + ("" if ledger is None else CHARGED)
     warnings.warn(told, category, stacklevel=stacklevel)
-
-
-def weaknesses(epsilon: float, delta: float) -> list[str]:
-    """Return sentences on vacuous values of epsilon or delta."""
-    found = []
-    if epsilon > LARGEST_EPSILON:
-        found.append(
-            f"epsilon={epsilon:g} guarantees almost nothing: one record may make an outcome "
-            f"e^{epsilon:g} times as likely. Use at most {LARGEST_EPSILON:g}, better 1"
-        )
-    if delta > LARGEST_DELTA:
-        found.append(
-            f"delta={delta:g} guarantees almost nothing: with that probability a record may be "
-            "revealed. Use a delta below 1 / number of records"
-        )
-    return found
 
 
 def _is_limited(estimator: Any) -> bool:

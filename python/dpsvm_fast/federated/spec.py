@@ -216,6 +216,7 @@ class FederatedSpec(PartyCounts):
         for name, test in param.tests_of(type(self)).items():
             settled[name] = test(name, settled[name])
         settled["min_survivors"] = self.survivors_needed
+        check.warn_of_weak_numbers(self.epsilon, self.delta, stacklevel=6)
         if self.min_records > self.max_records:
             raise InvalidParameterError.of(
                 "min_records", got=self.min_records, accepted="at most max_records"

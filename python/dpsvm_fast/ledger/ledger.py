@@ -45,6 +45,7 @@ from dpsvm_fast.validation import (
     check_epsilon,
     check_option,
     check_type,
+    warn_of_weak_numbers,
 )
 
 # Ledgers of this process, and what happens to them when it forks.
@@ -205,6 +206,7 @@ class PrivacyLedger:
             check_option("unit", unit, UNITS),
             tuple(periods),
         )
+        warn_of_weak_numbers(budget.epsilon, budget.delta, stacklevel=3)
         if path is None:
             if anchor is not None:
                 raise InvalidParameterError.of("anchor", got=anchor, accepted="None without path")

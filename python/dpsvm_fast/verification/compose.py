@@ -35,6 +35,8 @@ from dpsvm_fast.certificates.events import (
 from dpsvm_fast.verification.losses import (
     DEPTH,
     FALL,
+    FULL_TABLE,
+    LARGEST,
     Curve,
     cost,
     least_delta,
@@ -77,6 +79,8 @@ class Choice:
     rho: list[float] = field(default_factory=list)
     curved: list[CurvedEvent] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
+    # How far down, and out to which epsilon, curves are looked at.
+    reach: tuple[float, float] = field(default=(DEPTH, LARGEST), compare=False)
 
     @property
     def told(self) -> float:
@@ -107,10 +111,15 @@ class Choice:
         others = self.stays or self.sampled or self.rho or self.curved or self.distances
         return not (self.squares or others)
 
-    def composable(self) -> Choice:
-        """Return the same without curves that are too many or too large to compose here."""
+    def composable(self, epsilon: float = 0.0, delta: float = 1.0) -> Choice:
+        """Return the same without curves that are too many or too large to compose here.
+
+        What is left of them is looked at until it is nothing beside this claim.
+        """
         within = [event for event in self.curved if _is_within_reach(event)]
-        return replace(self, curved=within[:MOST_CURVES])
+        depth = min(DEPTH, max(math.log(delta) - BELOW_CLAIM, DEEPEST)) if delta > 0.0 else DEPTH
+        largest = min(max(LARGEST, 2.0 * epsilon), FARTHEST)
+        return replace(self, curved=within[:MOST_CURVES], reach=(depth, largest))
 
 
 def _gaussian_square(event: ObjectiveEvent) -> float | None:
@@ -339,6 +348,9 @@ CHUNK = 2**18
 FIRST_FALL, CLOSER, DEAR_CLOSER, DEAR_FALL = 0.3, 150.0, 60.0, 0.05
 # The logarithm of the smallest delta of a curve each point of which takes long.
 DEAR_DEPTH = -34.0
+# By how much the logarithm of a curve's end is below that of the claim; no curve goes farther down
+# than this, or farther out, where exponentials end.
+BELOW_CLAIM, DEEPEST, FARTHEST = 20.0, -690.0, 700.0
 # Outcomes of randomised responses at each of which an objective alone beside them is looked at.
 FEW_OUTCOMES = 40
 
@@ -376,7 +388,7 @@ def recomputed_events(
     if least > delta:
         return _refuted(whole, delta, epsilon), least, False
     # Fewer events tell less: what these exceed, all of them do.
-    choices = [choice.composable() for choice in whole]
+    choices = [choice.composable(epsilon, delta) for choice in whole]
     found, best = max(_least_delta(choice, epsilon) for choice in choices)
     holds = found <= delta * (1.0 + ALLOWANCE)
     if (holds and choices != whole) or (delta < found <= delta * (1.0 + CLOSE) and not holds):
@@ -504,8 +516,9 @@ def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) 
 
 def _curves(choice: Choice, fall: float) -> list[Curve]:
     """Curves of one choice."""
-    curves = [zcdp_curve(math.fsum(choice.rho), min(fall, FALL))] if choice.rho else []
-    return curves + [_curve(event, fall) for event in choice.curved]
+    rho, fallen = math.fsum(choice.rho), min(fall, FALL)
+    curves = [zcdp_curve(rho, fallen, choice.reach)] if choice.rho else []
+    return curves + [_curve(event, fall, choice.reach) for event in choice.curved]
 
 
 def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curve]:
@@ -555,8 +568,10 @@ def _is_dear(event: ObjectiveEvent) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _curve(event: CurvedEvent, fall: float) -> Curve:
+def _curve(event: CurvedEvent, fall: float, reach: tuple[float, float]) -> Curve:
     """Curve of one event."""
+    # No table is longer than its most points.
+    fall = max(fall, -reach[0] / FULL_TABLE)
     if isinstance(event, (AlternativesEvent, RandomStoppingEvent)):
         if isinstance(event, RandomStoppingEvent):
             bases = choices_of(event.base)
@@ -575,8 +590,8 @@ def _curve(event: CurvedEvent, fall: float) -> Curve:
         if all(b.rho and not (b.pure or b.stays or b.sampled or b.curved) for b in bases):
             rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)
         return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
-    depth = DEAR_DEPTH if _is_dear(event) else DEPTH
-    return Curve.of(partial(_of_objective, event, quickly=True), fall, depth)
+    depth = DEAR_DEPTH if _is_dear(event) and reach[0] >= DEPTH else reach[0]
+    return Curve.of(partial(_of_objective, event, quickly=True), fall, depth, reach[1])
 
 
 def _of_objective(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:

@@ -75,6 +75,9 @@ def work(amount: float) -> None:
 
 # What SciPy's functions may err by, relatively.
 ROUNDING = 2e-15
+# A Gaussian parameter below which differences of Mills ratios are taken by their slope; that adds
+# at most t^2 / 6 of delta.
+SMALL_MU, MIDDLE = 1e-4, 5.0
 # Gauss-Legendre on [-1, 1]: the slope is smooth and the interval at most 1 long.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
@@ -125,13 +128,20 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
         return math.inf
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    high = 1.0
+    low, high = 0.0, mu
     while gaussian_delta(high, mu) > delta:
-        high *= 2.0
+        low, high = high, 2.0 * high
         if math.isinf(high):
             return math.inf
     return float(
-        brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-300, rtol=1e-14)
+        brentq(
+            lambda e: gaussian_delta(e, mu) - delta,
+            low,
+            high,
+            xtol=1e-300,
+            rtol=1e-14,
+            maxiter=2000,
+        )
     )
 
 
@@ -139,15 +149,27 @@ def normal_excess(a: NDArray[np.float64], t: float) -> NDArray[np.float64]:
     r""":math:`E (1 - e^{-t (a + z)})_+` for standard normal z, at each a, from above."""
     below = np.minimum(a, 0.0)
     mills = _mills(-below)
-    tail = normal_density(below) * (mills * (1.0 + ROUNDING) - _mills(t - below))
     above = np.maximum(a, 0.0)
     body = ndtr(above) * (1.0 + ROUNDING) - np.exp(0.5 * t * t - above * t + log_ndtr(above - t))
-    return np.asarray(np.maximum(np.where(a < 0.0, tail, body), 0.0) * (1.0 + 1e-12))
+    if t > SMALL_MU:
+        tail = normal_density(below) * (mills * (1.0 + ROUNDING) - _mills(t - below))
+        return np.asarray(np.maximum(np.where(a < 0.0, tail, body), 0.0) * (1.0 + 1e-12))
+    # Two ratios that differ by less than what they are rounded to: their slope is convex, so they
+    # differ by no more than its trapezoid. On the other side 1 - exp(-x) is below x.
+    x = -np.minimum(a, MIDDLE)
+    tail = normal_density(x) * 0.5 * t * (_slope(x) + _slope(x + t))
+    line = t * (above * ndtr(above) + normal_density(above)) * (1.0 + ROUNDING)
+    return np.asarray(np.where(a < MIDDLE, tail, np.minimum(body, line)) * (1.0 + 1e-12))
 
 
 def normal_density(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Density of the standard normal law."""
     return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi))
+
+
+def _slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By how much the Mills ratio falls at x, from above."""
+    return np.asarray(1.0 - x * _mills(x) + ROUNDING * np.abs(x) * _mills(x))
 
 
 def _mills(t: Any) -> Any:
@@ -231,8 +253,11 @@ KNOTS, CELLS = 4096, 2**18
 OUTSIDE = 45.0
 # Beyond this above epsilon an integral against exp(epsilon - v) is bounded at once.
 FARTHEST = 64.0
-# What functions and sums may err by, relatively; what underflows.
-SUM_ROUNDING, SMALLEST = 1e-12, 1e-300
+# What functions and sums may err by, relatively. A tail that is smaller than SMALLEST, where
+# functions underflow, counts as that of an infinite loss.
+SUM_ROUNDING, SMALLEST = 1e-12, 1e-309
+# Logarithm of a bound below which nothing better is looked for.
+LEAST_BOUND = -704.0
 
 UNIT = 2.0**-53
 
@@ -337,6 +362,7 @@ def cell_means(z: Array, step: Any) -> Array:
 def _masses(means: Array) -> Array:
     """Masses on a grid from 0, from the means of the tail over its cells."""
     falling = np.maximum.accumulate(means[..., ::-1], axis=-1)[..., ::-1]
+    falling = np.where(falling < SMALLEST, 0.0, falling)
     ends = np.ones((*means.shape[:-1], 1)), np.zeros((*means.shape[:-1], 1))
     return np.asarray(-np.diff(np.concatenate([ends[0], falling, ends[1]], axis=-1), axis=-1))
 
@@ -378,8 +404,8 @@ class SumOfLosses:
         bounds = (self._whole - self._lams * epsilon)[:-1]
         place = int(np.argmin(bounds))
         lam = float(self._lams[place])
-        if bounds[place] < -680.0:
-            return math.exp(bounds[place]) * 2.0 + SMALLEST
+        if bounds[place] < LEAST_BOUND:
+            return math.exp(bounds[place]) * 2.0 + self._n * SMALLEST
         if place not in self._known:
             self._known[place] = self._law(place)
         grid, law, error, total, lost, rest = self._known[place]
@@ -389,7 +415,7 @@ class SumOfLosses:
         weights = np.exp(-lam * beyond) * -np.expm1(-beyond)
         inside = float(law[first:] @ weights) + error * float(np.linalg.norm(weights))
         found = math.exp(min(total - lam * epsilon, 700.0)) * inside * (1.0 + 1e-11 * self._n)
-        return found + math.exp(min(lost - lam * epsilon, 0.0)) + rest + SMALLEST
+        return found + math.exp(min(lost - lam * epsilon, 0.0)) + rest + self._n * SMALLEST
 
     def _law(self, place: int) -> tuple[Array, Array, float, float, float, float]:
         """Law of the tilted sum on a grid, the 2-norm of its error, and what is not in it.
@@ -407,7 +433,8 @@ class SumOfLosses:
         lost = float(logsumexp(shares[~kept])) if not kept.all() else -math.inf
         work(60 * grid.size * int(kept.sum()))
         masses = _masses(self._means(kept, grid))
-        tilted = np.log(np.maximum(masses, 0.0) + 1e-307) + lam * grid
+        with np.errstate(divide="ignore"):
+            tilted = np.log(np.maximum(masses, 0.0)) + lam * grid
         scale = logsumexp(tilted, axis=1)
         laws, error = power(np.exp(tilted - scale[:, None]), n)
         shares = self._log_weights[kept] + n * scale
@@ -445,7 +472,8 @@ def sum_of_scores(
     # Moments on a coarse grid are larger than the true ones.
     grid = np.linspace(0.0, top, 4001)
     work(4001 * 100)
-    logs = np.log(np.maximum(_masses(means(None, grid))[0], 0.0) + 1e-307)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(_masses(means(None, grid))[0], 0.0))
     lams = np.concatenate([[0.0], np.geomspace(1e-3, 1e4, 48) / top])
     moments = np.array([[float(logsumexp(logs + lam * grid)) for lam in lams]])
     points = POINTS // (COARSER if quickly else 1)
@@ -509,7 +537,7 @@ DEPTH, LARGEST = -41.0, 300.0
 # By how much log delta falls between points of a table: its square over 12 is lost.
 FALL = 0.025
 # Most points of a table.
-MOST_POINTS = 3000
+MOST_POINTS, FULL_TABLE = 3000, 2500.0
 # Points of u and of s, lines that bound what u can become, and orders of Renyi divergences: first
 # looked at, and around the best of these.
 POINTS_U, POINTS_S, LINES = 3000, 6000, 4001
@@ -537,14 +565,20 @@ class Curve:
         self._g = np.minimum(_convex(epsilons, deltas) * (1.0 + CURVE_ROUNDING), 1.0)
 
     @classmethod
-    def of(cls, delta: Callable[[float], float], fall: float = FALL, depth: float = DEPTH) -> Curve:
+    def of(
+        cls,
+        delta: Callable[[float], float],
+        fall: float = FALL,
+        depth: float = DEPTH,
+        largest: float = LARGEST,
+    ) -> Curve:
         """Table of a function, whose logarithm falls by about ``fall`` from point to point."""
         x, g = [0.0], [min(1.0, delta(0.0))]
         if g[0] <= 0.0:
             return cls(np.array([0.0, 1.0]), np.array([1e-300, 1e-300]))
-        enough = max(math.exp(depth), delta(LARGEST) * (1.0 + 1e-6))
+        enough = max(math.exp(depth), delta(largest) * (1.0 + 1e-6))
         step = fall * max(g[0], 1e-9)
-        while g[-1] > enough and x[-1] < LARGEST and len(x) < MOST_POINTS:
+        while g[-1] > enough and x[-1] < largest and len(x) < MOST_POINTS:
             value = max(delta(x[-1] + step), 1e-300)
             fell = math.log(g[-1] / value)
             if fell > 2.0 * fall and step > 1e-9 * (1.0 + x[-1]) and value > enough:
@@ -679,9 +713,12 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 
 @lru_cache(maxsize=32)
-def zcdp_curve(rho: float, fall: float = FALL) -> Curve:
+def zcdp_curve(
+    rho: float, fall: float = FALL, reach: tuple[float, float] = (DEPTH, LARGEST)
+) -> Curve:
     """Table of the same."""
-    return Curve.of(lambda epsilon: zcdp_delta(rho, epsilon), fall)
+    fall = max(fall, -reach[0] / FULL_TABLE)
+    return Curve.of(lambda epsilon: zcdp_delta(rho, epsilon), fall, *reach)
 
 
 def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:

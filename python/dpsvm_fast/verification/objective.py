@@ -67,8 +67,9 @@ LEAST_SHARE, LEVELS = 0.3, 9
 # No mass of a normal law is beyond this that a double could hold; where psi is above its level by
 # CERTAIN, its payoff counts as 1.
 BEYOND, CERTAIN = 38.5, 60.0
-# All roundings together, and what underflows.
-ROUNDING, SMALLEST = 1e-9, 1e-300
+# All roundings together, and more than what underflows: no function does above 1e-310, and weights
+# add up to 1.
+ROUNDING, SMALLEST = 1e-9, 1e-308
 # What one bound takes before the law of Xi.
 WORK_OF_BOUND = 1e6
 
@@ -586,7 +587,7 @@ def objective_delta(
         half: dict[str, Any] = {"kappa": kappa, "jacobian": jacobian, "replace_one": replace_one}
         return objective_delta(law, K, 0.5 * epsilon, 1.0 / t, quickly=quickly, **half)
     # What the roundings of a closed form may come to, and what underflows.
-    return min(1.0, min(bounds) * (1.0 + 1e-12) + 1e-300)
+    return min(1.0, min(bounds) * (1.0 + 1e-12) + SMALLEST)
 
 
 def jacobian_of(law: str, n_scores: int, kappa: float) -> float:
