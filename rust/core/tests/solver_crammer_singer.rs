@@ -67,9 +67,13 @@ const BOUNDS: RowBounds = RowBounds {
 };
 
 fn run(data: &Data, settings: &CrammerSingerSettings) -> Solution {
+    run_weighted(data, &[], settings)
+}
+
+fn run_weighted(data: &Data, weights: &[f64], settings: &CrammerSingerSettings) -> Solution {
     let shape = (data.n, data.d);
     let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
-    solve(rows, (&data.y, &[]), settings, &Never).unwrap()
+    solve(rows, (&data.y, weights), settings, &Never).unwrap()
 }
 
 fn distance(a: &Solution, b: &Solution) -> f64 {
@@ -138,7 +142,36 @@ fn overlapping_classes_are_certified_in_few_passes() {
             ..wanted
         };
         assert_eq!(run(&data, &threads).weights, coarse.weights);
+        let low_memory = CrammerSingerSettings {
+            low_memory: true,
+            ..wanted
+        };
+        assert_eq!(run(&data, &low_memory).weights, coarse.weights);
     }
+}
+
+// Proof: output_perturbation, "Inexact minimiser"
+#[test]
+fn rows_in_shares_of_their_weight_are_the_rows_themselves() {
+    let whole = overlapping(24, 1000, 8, 12);
+    let shares = Data {
+        x: whole.x.repeat(3),
+        y: whole.y.repeat(3),
+        n: 3 * whole.n,
+        ..whole
+    };
+    let weights: Vec<f64> = [0.25, 0.75, 0.0]
+        .iter()
+        .flat_map(|w| vec![*w; 1000])
+        .collect();
+    let wanted = CrammerSingerSettings {
+        max_passes: Some(400),
+        ..settings(&whole, 1e-3)
+    };
+    let one = run(&whole, &wanted);
+    let other = run_weighted(&shares, &weights, &wanted);
+    assert!(one.radius.max(other.radius) <= wanted.radius);
+    assert!(distance(&one, &other) <= one.radius + other.radius);
 }
 
 // Proof: output_perturbation, "Inexact minimiser"

@@ -21,6 +21,34 @@ impl<const P: usize> Panels<P> {
     }
 }
 
+/// Columns of a dense row that is short enough for panels: it comes without them.
+static ALL_COLUMNS: [u32; SHORT] = {
+    let mut columns = [0; SHORT];
+    let mut j = 0;
+    while j < SHORT {
+        columns[j] = j as u32;
+        j += 1;
+    }
+    columns
+};
+
+/// Entries of a dense row that goes with panels, at most.
+pub const SHORT: usize = 24;
+
+/// A row with its columns.
+#[inline(always)]
+fn with_columns<'a, T>(row: &TypedRow<'a, T>) -> TypedRow<'a, T> {
+    let index = if row.index.is_empty() {
+        &ALL_COLUMNS[..row.value.len()]
+    } else {
+        row.index
+    };
+    TypedRow {
+        index,
+        value: row.value,
+    }
+}
+
 /// Sums kept apart, to break the dependency of one addition on the last.
 const CHAINS: usize = 4;
 
@@ -107,6 +135,7 @@ impl<const P: usize> WeightLayout for Panels<P> {
 
     #[inline(always)]
     fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
+        let row = with_columns(&row);
         let vectors = T::vectors::<S>(&[T::default(); P]).0.len();
         for (panel, out) in scores.chunks_exact_mut(P).enumerate().take(self.panels) {
             let w = &w[panel * self.columns * P..][..self.columns * P];
@@ -134,6 +163,7 @@ impl<const P: usize> WeightLayout for Panels<P> {
         w: &mut [T],
         coefficient: &[T],
     ) {
+        let row = with_columns(&row);
         for (panel, a) in coefficient.chunks_exact(P).enumerate().take(self.panels) {
             if a.iter().all(|a| *a == T::default()) {
                 continue;

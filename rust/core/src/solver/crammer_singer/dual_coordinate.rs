@@ -13,16 +13,16 @@
 use crate::error::Result;
 use crate::layout::choose::{panel_for_updates, with_panel};
 use crate::layout::class_major::ClassMajor;
-use crate::layout::panels::Panels;
-use crate::layout::weights::{WeightLayout, typed};
-use crate::rows::view::{RowBuffer, Rows};
+use crate::layout::panels::{Panels, SHORT};
+use crate::layout::weights::WeightLayout;
+use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{filled, matrix, with_capacity, zeros};
-use crate::simd::{Kernel, Real, Simd, dispatch};
+use crate::runtime::memory::{filled, with_capacity, zeros};
+use crate::simd::{Real, dispatch};
 use crate::solver::crammer_singer::certificate::{Certificate, certify};
 use crate::solver::crammer_singer::end_game::crossover;
 use crate::solver::crammer_singer::end_game::face::Face;
-use crate::solver::crammer_singer::end_game::proximal::{self, Proximal};
+use crate::solver::crammer_singer::end_game::proximal::{self, Products, Proximal};
 use crate::solver::crammer_singer::epoch::Epoch;
 use crate::solver::crammer_singer::frank_wolfe;
 use crate::solver::crammer_singer::gram::{GROUP, GramSet};
@@ -63,7 +63,9 @@ pub fn solve(
     let (k, d) = (problem.classes, problem.columns);
     let seed = settings.seed;
     let passes = settings.max_passes;
-    if problem.store.is_dense() {
+    // Short rows are better spread over the classes than over their entries.
+    let short = d <= SHORT && k >= MANY;
+    if problem.store.is_dense() && !short {
         let group = ClassMajor::new(GROUP, d);
         return DualAscent::new(&problem, ClassMajor::new(k, d), group, seed)?
             .run(passes, interrupt);
@@ -74,6 +76,8 @@ pub fn solve(
     })
 }
 
+/// Classes from which short rows go with panels.
+const MANY: usize = 8;
 /// Rounds of the rough stage at most.
 const ROUGH_ROUNDS: usize = 150;
 /// Epochs over the rows not at a vertex after each epoch over all active ones.
@@ -286,13 +290,13 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
         let whole = self.choose(certificate, interrupt)?;
-        let scores = dispatch(SetScores {
+        let scores = dispatch(Products {
             problem: self.problem,
             layout: self.layout,
             weights: &certificate.weights,
-            set: &self.set.rows,
+            rows: &self.set.rows,
         })?;
-        let mut face = Face::new(self.problem, &self.set, scores, &self.dual)?;
+        let mut face = Face::new(self.problem, &self.set, &scores, &self.dual)?;
         let rounds = FACE_ROUNDS.min((limit - self.passes) as usize);
         // A set that leaves open rows out is not worth solving to the end.
         let enough = if whole { 0.0 } else { 0.02 * certificate.gap };
@@ -375,37 +379,5 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             passes: self.passes,
             rounds: self.rounds,
         })
-    }
-}
-
-/// Scores of a set of rows, class-major.
-struct SetScores<'p, 'd, L> {
-    problem: &'p Problem<'d>,
-    layout: L,
-    weights: &'p [f64],
-    set: &'p [u32],
-}
-
-impl<L: WeightLayout> Kernel for SetScores<'_, '_, L> {
-    type Output = Result<Vec<f64>>;
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> Result<Vec<f64>> {
-        let m = self.set.len();
-        let mut scores = zeros(self.layout.padded_classes())?;
-        let mut all = matrix(self.problem.classes, m)?;
-        let mut buffer = RowBuffer::default();
-        let mut entries = Vec::new();
-        for (at, i) in self.set.iter().enumerate() {
-            let row = typed(
-                self.problem.store.row(*i as usize, &mut buffer),
-                &mut entries,
-            );
-            self.layout.scores(simd, row, self.weights, &mut scores);
-            for k in 0..self.problem.classes {
-                all[k * m + at] = scores[k];
-            }
-        }
-        Ok(all)
     }
 }

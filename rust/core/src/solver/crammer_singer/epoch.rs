@@ -12,7 +12,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
 use crate::simd::{Kernel, Real, Simd};
 use crate::solver::crammer_singer::problem::Problem;
-use crate::solver::crammer_singer::simplex::project;
+use crate::solver::crammer_singer::simplex::{LANES, MANY, each_above, project};
 
 /// One epoch; run it with [`crate::simd::dispatch`].
 pub struct Epoch<'p, 'd, L, T> {
@@ -71,9 +71,12 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
             kept += 1;
             let inverse = 1.0 / square;
             for k in 0..classes {
-                let gradient = scores[k].wide() - f64::from(u8::from(k == own));
-                total_gap += dual[k] * (top - gradient);
-                next[k] = dual[k] + gradient * inverse;
+                next[k] = scores[k].wide();
+            }
+            next[own] -= 1.0;
+            each_above(dual, 0.0, |k| total_gap += dual[k] * (top - next[k]));
+            for k in 0..classes {
+                next[k] = dual[k] + next[k] * inverse;
             }
             project(&mut next, cost);
             let mut changed = false;
@@ -95,6 +98,36 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
 #[inline(always)]
 pub fn leading<T: Real>(scores: &[T], own: usize) -> (usize, f64, f64) {
     let (mut best, mut top, mut second) = (0, f64::NEG_INFINITY, f64::NEG_INFINITY);
+    if scores.len() >= MANY {
+        // Lane by lane, without branches; ties go to the first class here too.
+        let (mut tops, mut seconds) = ([top; LANES], [top; LANES]);
+        for (first, chunk) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
+            for (lane, score) in chunk.iter().enumerate() {
+                let gradient = score.wide() - f64::from(u8::from(first + lane == own));
+                let (above, below) = if gradient > tops[lane] {
+                    (gradient, tops[lane])
+                } else {
+                    (tops[lane], gradient)
+                };
+                tops[lane] = above;
+                seconds[lane] = if below > seconds[lane] {
+                    below
+                } else {
+                    seconds[lane]
+                };
+            }
+        }
+        for (one, other) in tops.iter().zip(&seconds) {
+            second = second.max(*other).max(top.min(*one));
+            top = top.max(*one);
+        }
+        let at = |(k, score): (usize, &T)| score.wide() - f64::from(u8::from(k == own)) == top;
+        return (
+            scores.iter().enumerate().position(at).unwrap_or(0),
+            top,
+            second,
+        );
+    }
     for (k, score) in scores.iter().enumerate() {
         let gradient = score.wide() - f64::from(u8::from(k == own));
         if gradient > top {

@@ -1,11 +1,19 @@
 //! Euclidean projection onto the scaled simplex, the exact sub-problem of one row.
 
+/// Entries looked at together.
+pub const LANES: usize = 8;
+/// Entries from which they are.
+pub const MANY: usize = 32;
+
 /// Projects `z` in place onto `{c >= 0, sum c = total}`.
 ///
 /// Returns the class `m` when the projection is the vertex `total * e_m`, which is then written
 /// bit for bit: shrinking recognises vertices by equality.
 #[inline(always)]
 pub fn project(z: &mut [f64], total: f64) -> Option<usize> {
+    if z.len() >= MANY {
+        return project_many(z, total);
+    }
     let mut best = 0;
     for k in 1..z.len() {
         if z[k] > z[best] {
@@ -61,6 +69,90 @@ pub fn project(z: &mut [f64], total: f64) -> Option<usize> {
     None
 }
 
+/// [`project`] for many classes.
+#[inline(always)]
+fn project_many(z: &mut [f64], total: f64) -> Option<usize> {
+    let (top, best) = largest(z);
+    for entry in z.iter_mut() {
+        *entry -= top;
+    }
+    let (mut count, sum) = above(z, -total);
+    if count > 1.0 {
+        // As there.
+        let mut threshold = (sum - total) / count;
+        loop {
+            let (kept, kept_sum) = above(z, threshold);
+            if kept >= count || kept == 0.0 {
+                break;
+            }
+            count = kept;
+            threshold = (kept_sum - total) / kept;
+        }
+        // The largest gets what the others leave.
+        z[best] = threshold;
+        for entry in z.iter_mut() {
+            *entry = (*entry - threshold).max(0.0);
+        }
+        let (others, rest) = above(z, 0.0);
+        if others > 0.0 {
+            z[best] = (total - rest).max(0.0);
+            return None;
+        }
+    }
+    z.fill(0.0);
+    z[best] = total;
+    Some(best)
+}
+
+/// Number and sum of the entries above `least`.
+#[inline(always)]
+fn above(z: &[f64], least: f64) -> (f64, f64) {
+    let (mut counts, mut sums) = ([0.0; LANES], [0.0; LANES]);
+    let mut add = |lane: usize, x: f64| {
+        counts[lane] += if x > least { 1.0 } else { 0.0 };
+        sums[lane] += if x > least { x } else { 0.0 };
+    };
+    let (chunks, rest) = z.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, x) in chunk.iter().enumerate() {
+            add(lane, *x);
+        }
+    }
+    for (lane, x) in rest.iter().enumerate() {
+        add(lane, *x);
+    }
+    (counts.iter().sum(), sums.iter().sum())
+}
+
+/// Calls `visit` with every place whose entry is above `least`, in order.
+#[inline(always)]
+pub fn each_above(z: &[f64], least: f64, mut visit: impl FnMut(usize)) {
+    for (first, chunk) in (0..).step_by(LANES).zip(z.chunks(LANES)) {
+        if chunk.iter().filter(|x| **x > least).count() > 0 {
+            for (lane, x) in chunk.iter().enumerate() {
+                if *x > least {
+                    visit(first + lane);
+                }
+            }
+        }
+    }
+}
+
+/// The largest entry and where it is first.
+#[inline(always)]
+pub fn largest(z: &[f64]) -> (f64, usize) {
+    let mut tops = [f64::NEG_INFINITY; LANES];
+    let (chunks, rest) = z.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (top, x) in tops.iter_mut().zip(chunk) {
+            *top = if *x > *top { *x } else { *top };
+        }
+    }
+    let larger = |a: f64, b: &f64| if *b > a { *b } else { a };
+    let top = tops.iter().chain(rest).fold(f64::NEG_INFINITY, larger);
+    (top, z.iter().position(|x| *x == top).unwrap_or(0))
+}
+
 /// Puts a row that sums to `cost` up to rounding back on the simplex, zeros kept; a lone positive
 /// entry becomes the exact vertex.
 pub fn settle(c: &mut [f64], cost: f64) {
@@ -111,8 +203,8 @@ mod tests {
         check(&[1.0, 1.0 + 1e-16, -4.0], 2.0);
         check(&[-1e3, 7.5, 7.4999, 7.2, 0.1], 0.5);
         let mut state = 1u64;
-        for _ in 0..2000 {
-            let z: Vec<f64> = (0..7)
+        for case in 0..2000 {
+            let z: Vec<f64> = (0..[7, 8, 35, 100][case % 4])
                 .map(|_| {
                     state = state
                         .wrapping_mul(6_364_136_223_846_793_005)

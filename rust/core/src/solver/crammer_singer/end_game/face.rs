@@ -16,7 +16,7 @@
 
 use crate::error::Result;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{copied, filled, mapped, with_capacity, zeros};
+use crate::runtime::memory::{copied, filled, mapped, matrix, with_capacity, zeros};
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 use crate::solver::crammer_singer::end_game::crossover;
 use crate::solver::crammer_singer::end_game::newton::{Free, Step};
@@ -42,18 +42,24 @@ pub struct Face<'p, 'd> {
 }
 
 impl<'p, 'd> Face<'p, 'd> {
-    /// The face of `set`, with `scores` (class-major) of the current `dual`.
+    /// The face of `set`, with the scores `by_row` of the current `dual`.
     ///
     /// # Errors
     /// No memory.
     pub fn new(
         problem: &'p Problem<'d>,
         set: &'p GramSet,
-        scores: Vec<f64>,
+        by_row: &[f64],
         dual: &[f64],
     ) -> Result<Self> {
         let classes = problem.classes;
         let rows = &set.rows;
+        let mut scores = matrix(classes, rows.len())?;
+        for (i, row) in by_row.chunks_exact(classes).enumerate() {
+            for (k, score) in row.iter().enumerate() {
+                scores[k * rows.len() + i] = *score;
+            }
+        }
         let mut own = with_capacity(rows.len().saturating_mul(classes))?;
         for i in rows {
             own.extend_from_slice(&dual[*i as usize * classes..][..classes]);

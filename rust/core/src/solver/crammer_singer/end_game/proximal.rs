@@ -25,7 +25,7 @@ use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::end_game::system::System;
 use crate::solver::crammer_singer::epoch::leading;
 use crate::solver::crammer_singer::problem::Problem;
-use crate::solver::crammer_singer::simplex::project;
+use crate::solver::crammer_singer::simplex::{each_above, largest, project};
 use std::ops::Range;
 
 /// Most entries of the weights, and of a row: the Newton system is built and factored at each step.
@@ -52,11 +52,10 @@ const TRIES: usize = 12;
 /// Multiplications of one block of rows.
 const BLOCK_WORK: usize = 1 << 21;
 
-/// Whether Newton systems are small enough, and the memory that they need. All rows have weight 1.
+/// Whether Newton systems are small enough, and the memory that they need.
 pub fn is_possible(problem: &Problem<'_>) -> bool {
     let (k, d) = (problem.classes, problem.columns);
-    problem.costs.is_empty()
-        && d <= LONGEST
+    d <= LONGEST
         && k.saturating_mul(d) <= LARGEST
         && problem.len().saturating_mul(d + 2 * k) <= MOST_NUMBERS
 }
@@ -158,7 +157,11 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
                 idle += 1;
             } else {
                 best = value;
-                self.store(dual, interrupt)?;
+                dispatch(Write {
+                    state: self,
+                    dual,
+                    interrupt,
+                })?;
                 let seen = found.gap + self.mismatch(&found)?;
                 idle = if seen > 0.5 * gap { idle + 1 } else { 0 };
                 gap = seen;
@@ -195,7 +198,8 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
                 return Ok(found);
             }
             self.left -= 1;
-            let mut direction = mapped(&self.gradient(&found)?, |g| -g)?;
+            let gradient = self.gradient(&found)?;
+            let mut direction = mapped(&gradient, |g| -g)?;
             let rows = mapped(&found.free, |at| self.near[*at as usize])?;
             let system = System::new(self.problem, self.layout, interrupt);
             let sigma = self.problem.cost / self.width;
@@ -203,7 +207,8 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
             if !system.solve(free, sigma, &mut direction)? {
                 return Ok(found);
             }
-            self.go(dual, &direction, interrupt)?;
+            let slope = gradient.iter().zip(&direction).map(|(g, x)| g * x).sum();
+            self.go(dual, &direction, slope, interrupt)?;
         }
     }
 
@@ -213,8 +218,14 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         Ok(self.problem.cost * self.off(found)? * (2.0 * rows).sqrt())
     }
 
-    /// Goes along `direction` to about the lowest point.
-    fn go(&mut self, dual: &[f64], direction: &[f64], interrupt: &dyn Interrupt) -> Result<()> {
+    /// Goes along `direction`, with this slope at first, to about the lowest point.
+    fn go(
+        &mut self,
+        dual: &[f64],
+        direction: &[f64],
+        first: f64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
         let square: f64 = direction.iter().map(|x| x * x).sum();
         // A lead falls by sqrt(2) times what the weights move.
         let away = distance(&self.weights, &self.reference);
@@ -226,10 +237,24 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         let along: f64 = self.weights.iter().zip(direction).map(|(v, x)| v * x).sum();
         // The far rows' part of the derivative.
         let fixed: f64 = self.far.iter().zip(direction).map(|(f, x)| f * x).sum();
+        let (blocks, rows) = self.blocks(self.near.len());
+        let pool = self.problem.pool.as_deref();
+        let bends = map_blocks(pool, blocks, interrupt, |block| {
+            dispatch(Bend {
+                state: self,
+                dual,
+                rows: self.part(block, rows),
+            })
+        })?;
         let slope = |length: f64| -> Result<f64> {
-            Ok(along + length * square - fixed - self.derivative(dual, length, interrupt)?)
+            let sums = map_blocks(pool, blocks, interrupt, |at| {
+                dispatch(Derivative {
+                    bends: &bends[at],
+                    length,
+                })
+            })?;
+            Ok(along + length * square - fixed - sums.iter().sum::<f64>())
         };
-        let first = slope(0.0)?;
         let (mut low, mut low_slope) = (0.0, first);
         let mut high: Option<(f64, f64)> = None;
         let mut length = 1.0;
@@ -323,52 +348,6 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         (block * length).min(most)..((block + 1) * length).min(most)
     }
 
-    /// `sum_i <C e_y - c'_i, G_i'>` over near rows, a step of this length ahead.
-    fn derivative(&self, dual: &[f64], length: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        let (blocks, rows) = self.blocks(self.near.len());
-        let pool = self.problem.pool.as_deref();
-        let parts = map_blocks(pool, blocks, interrupt, |block| {
-            let (k, cost) = (self.problem.classes, self.problem.cost);
-            let sigma = cost / self.width;
-            let mut next = zeros(k)?;
-            let mut sum = 0.0;
-            for at in self.part(block, rows) {
-                let i = self.near[at] as usize;
-                let c = &dual[i * k..][..k];
-                let g = &self.scores[at * k..][..k];
-                let s = &self.slopes[at * k..][..k];
-                for k in 0..k {
-                    next[k] = c[k] + sigma * (g[k] + length * s[k]);
-                }
-                project(&mut next, cost);
-                sum += cost * s[self.problem.label[i] as usize];
-                sum -= next.iter().zip(s).map(|(c, s)| c * s).sum::<f64>();
-            }
-            Ok(sum)
-        })?;
-        Ok(parts.iter().sum())
-    }
-
-    /// Writes the projections of the near rows into `dual`.
-    fn store(&self, dual: &mut [f64], interrupt: &dyn Interrupt) -> Result<()> {
-        let k = self.problem.classes;
-        let sigma = self.problem.cost / self.width;
-        for (at, (i, g)) in self
-            .near
-            .iter()
-            .zip(self.scores.chunks_exact(k))
-            .enumerate()
-        {
-            poll(at, interrupt)?;
-            let c = &mut dual[*i as usize * k..][..k];
-            for (c, g) in c.iter_mut().zip(g) {
-                *c += sigma * g;
-            }
-            project(c, self.problem.cost);
-        }
-        Ok(())
-    }
-
     /// Scores of the near rows with `weights`, row-major.
     fn products(&self, weights: &[f64], interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
         let (blocks, length) = self.blocks(self.near.len());
@@ -446,18 +425,19 @@ impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<Found> {
         let (state, problem) = (self.state, self.state.problem);
-        let (classes, cost) = (problem.classes, problem.cost);
+        let classes = problem.classes;
         let mut found = Found {
             image: zeros(state.layout.stored())?,
             ..Found::default()
         };
         let mut alpha = zeros(state.layout.padded_classes())?;
         let mut next = zeros(classes)?;
+        let mut inside = with_capacity(classes)?;
         let mut buffer = RowBuffer::default();
         let mut entries = Vec::new();
         for at in self.rows {
             let i = state.near[at] as usize;
-            let own = problem.label[i] as usize;
+            let (own, cost) = (problem.label[i] as usize, problem.cost_of(i));
             let c = &self.dual[i * classes..][..classes];
             next.copy_from_slice(c);
             if let Some(sigma) = self.sigma {
@@ -466,17 +446,20 @@ impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
                     *next += sigma * g;
                 }
                 let vertex = project(&mut next, cost).is_some();
-                let top = g.iter().fold(f64::NEG_INFINITY, |top, g| top.max(*g));
-                let behind = next.iter().zip(g).map(|(c, g)| c * (top - g));
-                found.gap += behind.sum::<f64>();
-                let squares = next.iter().zip(c).map(|(a, b)| (a - b) * (a - b));
-                found.moved += squares.sum::<f64>();
+                let top = largest(g).0;
+                inside.clear();
+                each_above(&next, 0.0, |k| {
+                    inside.push(k as u32);
+                    found.gap += next[k] * (top - g[k]);
+                    found.moved += (next[k] - c[k]) * (next[k] - c[k]);
+                });
+                each_above(c, 0.0, |k| {
+                    found.moved += if next[k] > 0.0 { 0.0 } else { c[k] * c[k] };
+                });
                 if !vertex {
                     append(&mut found.free, &[at as u32])?;
                     append(&mut found.start, &[found.classes.len()])?;
-                    for k in (0..classes).filter(|k| next[*k] > 0.0) {
-                        append(&mut found.classes, &[k as u32])?;
-                    }
+                    append(&mut found.classes, &inside)?;
                 }
             }
             found.value += cost - next[own];
@@ -490,12 +473,131 @@ impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
     }
 }
 
+/// How projections change along a step: what every class that never has a share, or always the
+/// whole, adds is known beforehand.
+#[derive(Default)]
+struct Bends {
+    /// `sum_i <C e_y - c'_i, G_i'>`, less what is below.
+    fixed: f64,
+    /// C of the rows whose shares change, and where the classes of each end.
+    rows: Vec<(f64, usize)>,
+    /// Of each such class: what is projected at the start, what the step adds to it, and `G'`.
+    classes: Vec<[f64; 3]>,
+}
+
+/// Finds the bends of near rows, along the slopes.
+struct Bend<'s, 'p, 'd, L> {
+    state: &'s Proximal<'p, 'd, L>,
+    dual: &'s [f64],
+    rows: Range<usize>,
+}
+
+impl<L: WeightLayout> Kernel for Bend<'_, '_, '_, L> {
+    type Output = Result<Bends>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> Result<Bends> {
+        let (state, problem) = (self.state, self.state.problem);
+        let (classes, sigma) = (problem.classes, problem.cost / state.width);
+        let (mut low, mut high) = (zeros(classes)?, zeros(classes)?);
+        let mut kept = with_capacity(classes)?;
+        let mut bends = Bends::default();
+        for at in self.rows {
+            let i = state.near[at] as usize;
+            let c = &self.dual[i * classes..][..classes];
+            let g = &state.scores[at * classes..][..classes];
+            let s = &state.slopes[at * classes..][..classes];
+            for k in 0..classes {
+                let start = c[k] + sigma * g[k];
+                let end = start + sigma * s[k];
+                low[k] = start.min(end);
+                high[k] = start.max(end);
+            }
+            let (own, cost) = (problem.label[i] as usize, problem.cost_of(i));
+            bends.fixed += cost * s[own];
+            // What lies below the top by C or more all along never gets a share.
+            let (least, best) = largest(&low);
+            kept.clear();
+            each_above(&high, least - cost, |k| {
+                kept.push([c[k] + sigma * g[k], sigma * s[k], s[k]]);
+            });
+            if kept.len() <= 1 {
+                bends.fixed -= cost * s[best];
+                continue;
+            }
+            append(&mut bends.classes, &kept)?;
+            append(&mut bends.rows, &[(cost, bends.classes.len())])?;
+        }
+        Ok(bends)
+    }
+}
+
+/// `sum_i <C e_y - c'_i, G_i'>` over near rows, a step of this length ahead.
+struct Derivative<'s> {
+    bends: &'s Bends,
+    length: f64,
+}
+
+impl Kernel for Derivative<'_> {
+    type Output = Result<f64>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> Result<f64> {
+        let (mut sum, mut first) = (self.bends.fixed, 0);
+        let mut shares = Vec::new();
+        for (cost, end) in &self.bends.rows {
+            let classes = &self.bends.classes[first..*end];
+            shares.clear();
+            for [start, move_by, _] in classes {
+                append(&mut shares, &[start + self.length * move_by])?;
+            }
+            project(&mut shares, *cost);
+            for (share, [_, _, slope]) in shares.iter().zip(classes) {
+                sum -= share * slope;
+            }
+            first = *end;
+        }
+        Ok(sum)
+    }
+}
+
+/// Writes the projections of the near rows into `dual`.
+struct Write<'s, 'p, 'd, L> {
+    state: &'s Proximal<'p, 'd, L>,
+    dual: &'s mut [f64],
+    interrupt: &'s dyn Interrupt,
+}
+
+impl<L: WeightLayout> Kernel for Write<'_, '_, '_, L> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> Result<()> {
+        let (state, classes) = (self.state, self.state.problem.classes);
+        let sigma = state.problem.cost / state.width;
+        let scores = state.scores.chunks_exact(classes);
+        for (at, (i, g)) in state.near.iter().zip(scores).enumerate() {
+            poll(at, self.interrupt)?;
+            let c = &mut self.dual[*i as usize * classes..][..classes];
+            for (c, g) in c.iter_mut().zip(g) {
+                *c += sigma * g;
+            }
+            project(c, state.problem.cost_of(*i as usize));
+        }
+        Ok(())
+    }
+}
+
 /// Scores of rows, row-major.
-struct Products<'s, 'd, L> {
-    problem: &'s Problem<'d>,
-    layout: L,
-    weights: &'s [f64],
-    rows: &'s [u32],
+pub struct Products<'s, 'd, L> {
+    /// Whose rows.
+    pub problem: &'s Problem<'d>,
+    /// Layout of the weights.
+    pub layout: L,
+    /// The weights.
+    pub weights: &'s [f64],
+    /// Which rows.
+    pub rows: &'s [u32],
 }
 
 impl<L: WeightLayout> Kernel for Products<'_, '_, L> {
@@ -533,7 +635,7 @@ impl<L: WeightLayout> Kernel for Split<'_, '_, '_, L> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Self::Output {
         let (state, problem) = (self.state, self.state.problem);
-        let (classes, cost) = (problem.classes, problem.cost);
+        let classes = problem.classes;
         let mut scores = zeros(state.layout.padded_classes())?;
         let mut alpha = zeros(state.layout.padded_classes())?;
         let mut far = zeros(state.layout.stored())?;
@@ -546,7 +648,7 @@ impl<L: WeightLayout> Kernel for Split<'_, '_, '_, L> {
             }
             let row = typed(problem.store.row(i, &mut buffer), &mut entries);
             state.layout.scores(simd, row, &state.weights, &mut scores);
-            let own = problem.label[i] as usize;
+            let (own, cost) = (problem.label[i] as usize, problem.cost_of(i));
             let c = &self.dual[i * classes..][..classes];
             let (best, top, second) = leading(&scores[..classes], own);
             if c[best] == cost && top - second > self.reach {

@@ -86,32 +86,45 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
             }
         }
         let mut strips = with_capacity(classes)?;
-        for _ in 0..classes {
-            strips.push(matrix(d, size)?);
+        for k in 0..classes {
+            strips.push(matrix(classes - k, triangle(d))?);
         }
         let pool = self.problem.pool.as_deref();
         let wave = (WAVE_WORK / (d * size).max(1)).max(1);
         let longest = members.iter().map(Vec::len).max().unwrap_or(0);
         for first in (0..longest).step_by(wave) {
             let mut tasks = with_capacity(classes)?;
-            for (strip, members) in strips.iter_mut().zip(&members) {
+            for (class, (strip, members)) in strips.iter_mut().zip(&members).enumerate() {
                 let last = members.len().min(first + wave);
-                tasks.push((strip, &members[first.min(last)..last]));
+                tasks.push((class, strip, &members[first.min(last)..last]));
             }
-            each_block(pool, &mut tasks, self.interrupt, |(strip, members)| {
-                dispatch(Strip {
-                    free,
-                    dense: &dense,
-                    members,
-                    sigma,
-                    shape: (d, size),
-                    strip,
-                });
-            })?;
+            each_block(
+                pool,
+                &mut tasks,
+                self.interrupt,
+                |(class, strip, members)| {
+                    dispatch(Strip {
+                        free,
+                        dense: &dense,
+                        members,
+                        sigma,
+                        class: *class,
+                        strip,
+                    });
+                },
+            )?;
         }
-        let mut hessian = with_capacity(size * size)?;
-        for strip in strips {
-            hessian.extend_from_slice(&strip);
+        let mut hessian = matrix(size, size)?;
+        for (k, strip) in strips.iter().enumerate() {
+            for (l, block) in (k..).zip(strip.chunks_exact(triangle(d))) {
+                for i in 0..d {
+                    let line = &mut hessian[(k * d + i) * size + l * d..][..d];
+                    line[..=i].copy_from_slice(&block[triangle(i)..][..=i]);
+                    for j in i + 1..d {
+                        line[j] = block[triangle(j) + i];
+                    }
+                }
+            }
         }
         for at in 0..size {
             hessian[at * size + at] += 1.0;
@@ -135,14 +148,23 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
     }
 }
 
-/// The rows of the matrix that belong to one class.
+/// Entries of a lower triangle of so many lines.
+fn triangle(lines: usize) -> usize {
+    lines * (lines + 1) / 2
+}
+
+/// Columns up to which the products of a row's entries are made once for all classes.
+const SHORT: usize = 24;
+
+/// The rows of the matrix that belong to one class, from its diagonal block on.
 struct Strip<'s> {
     free: (&'s [u32], &'s [usize], &'s [u32]),
     dense: &'s [f64],
     /// Rows inside their simplex there, and where the class is among theirs.
     members: &'s [(u32, u32)],
     sigma: f64,
-    shape: (usize, usize),
+    class: usize,
+    /// The lower triangle of every block, as all are symmetric.
     strip: &'s mut [f64],
 }
 
@@ -151,11 +173,19 @@ impl Kernel for Strip<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let (d, size) = self.shape;
         let (_, start, all) = self.free;
+        let d = self.dense.len() / (start.len() - 1).max(1);
+        let size = triangle(d);
+        let mut room = [0.0; SHORT * (SHORT + 1) / 2];
         for (i, at) in self.members {
             let (i, at) = (*i as usize, *at as usize);
             let row = &self.dense[i * d..][..d];
+            let products = room.get_mut(..size).unwrap_or_default();
+            for (j, x) in row.iter().enumerate().take(products.len()) {
+                for (product, y) in products[triangle(j)..].iter_mut().zip(&row[..=j]) {
+                    *product = x * y;
+                }
+            }
             let share = -self.sigma / (start[i + 1] - start[i]) as f64;
             for (other, class) in all[at..start[i + 1]].iter().enumerate() {
                 let weight = if other == 0 {
@@ -163,11 +193,14 @@ impl Kernel for Strip<'_> {
                 } else {
                     share
                 };
-                for (x, line) in row.iter().zip(self.strip.chunks_exact_mut(size)) {
-                    if *x != 0.0 {
-                        let place = &mut line[*class as usize * d..][..d];
-                        add_scaled(simd, place, weight * x, row);
-                    }
+                let block = &mut self.strip[(*class as usize - self.class) * size..][..size];
+                if !products.is_empty() {
+                    add_scaled(simd, block, weight, products);
+                    continue;
+                }
+                for (j, x) in row.iter().enumerate().filter(|entry| *entry.1 != 0.0) {
+                    let line = &mut block[triangle(j)..][..=j];
+                    add_scaled(simd, line, weight * x, row);
                 }
             }
         }
