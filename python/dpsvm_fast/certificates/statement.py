@@ -718,7 +718,7 @@ class SelectionNoise(Record):
         return self.mechanism == "gaussian_on_grid"
 
     def event(self, adjacency: str) -> PrivacyEvent:
-        """Event of scoring, charged to the scored records."""
+        """Return the event of scoring, charged to the scored records."""
         if self.sigma is not None:
             return GaussianEvent(self.sigma, float(self.sensitivity), adjacency)
         assert self.rate is not None
