@@ -319,6 +319,10 @@ class LastIterateSums(DescentSums):
         Bound of a row with its constant feature.
     n_records : int >= 1
         Public bound of the number of records.
+    rows_a_record : int >= 1
+        How many rows of a person take part.
+    truncated : bool
+        Whether coefficients of rows may be truncated: of sparse ones, and in parts.
     divisor : float > 0
         v, by which noisy sums are divided.
     regularization : float > 0
@@ -330,6 +334,8 @@ class LastIterateSums(DescentSums):
     loss: Loss
     row_norm: float
     n_records: int
+    rows_a_record: int
+    truncated: bool
     divisor: float
     regularization: float
     step: float | None
@@ -450,6 +456,8 @@ class LastIterateSums(DescentSums):
             row_norm=self.row_norm,
             clip=self.acting_clip,
             max_records=self.n_records,
+            max_rows=self.n_records * self.rows_a_record,
+            truncated=self.truncated,
             radius=self.radius,
             grid=self.grid,
             step=self.learning_rate / self.divisor,
@@ -538,6 +546,10 @@ class GradientPerturbation(LinearPlan):
         In which they left the descent, and after how many steps.
     steps_before : int
     unit : {"row", "person"}
+    rows_a_record : int >= 1, default=1
+        How many rows of a person take part, with the accountant of the last iterate.
+    truncated : bool, default=True
+        Whether coefficients of rows may be truncated; this too is for that accountant.
 
     Raises
     ------
@@ -581,6 +593,8 @@ class GradientPerturbation(LinearPlan):
     state: dict[str, Any] | None = None
     steps_before: int = 0
     unit: str = "row"
+    rows_a_record: int = 1
+    truncated: bool = True
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -725,6 +739,8 @@ class GradientPerturbation(LinearPlan):
             loss=self.loss,
             row_norm=self.row_norm,
             n_records=self.n_records or 1,
+            rows_a_record=self.rows_a_record,
+            truncated=self.truncated,
             divisor=self.divisor,
             regularization=self.regularization,
             step=self.learning_rate,
@@ -814,10 +830,10 @@ class GradientPerturbation(LinearPlan):
     def check_rows(self, rows: Rows) -> None:
         """Refuse extreme settings, and more rows than the guarantee of the last iterate covers."""
         self.descent()
-        if not self.keeps_state and rows.n_rows > (self.n_records or 0):
+        if not self.keeps_state and rows.n_persons > (self.n_records or 0):
             raise InvalidParameterError(
-                f"max_samples: got {self.n_records} and more rows, expected an upper bound with "
-                "accountant='last_iterate'"
+                f"max_samples: got {self.n_records} and more {self.unit}s, expected an upper bound "
+                "with accountant='last_iterate'"
             )
 
     def descent(self) -> _core.Descent:
@@ -827,11 +843,16 @@ class GradientPerturbation(LinearPlan):
             return _core.Descent(**options)
         return _core.Descent(**options, state=resumed(self.state))
 
+    def records(self, rows: Rows) -> Any:
+        """Weighed rows; nothing of a person is clipped where the last iterate alone is released."""
+        records = rows.records(self.public, averaged=not self.keeps_state)
+        rows.weigh(records)
+        return records
+
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedIterate:
         """Weights in units of the rows, after all steps."""
         descent, options = self.descent(), self.descent_options()
-        records = rows.records(self.public)
-        rows.weigh(records)
+        records = self.records(rows)
         most = max(1, MOST_NUMBERS // math.prod(self.shape))
         for before in range(0, self.steps, most):
             told = _counted(rows.on_step, before, self.steps)
