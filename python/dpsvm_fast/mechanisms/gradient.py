@@ -319,26 +319,26 @@ class LastIterateSums(DescentSums):
         Bound of a row with its constant feature.
     n_records : int >= 1
         Public bound of the number of records.
-    rows_a_record : int >= 1
-        How many rows of a person take part.
-    truncated : bool
-        Whether coefficients of rows may be truncated: of sparse ones, and in parts.
     divisor : float > 0
         v, by which noisy sums are divided.
     regularization : float > 0
         m, the coefficient of W in a step.
     step : float > 0 or None
         eta; None for the largest that is allowed.
+    rows_a_record : int >= 1, default=1
+        How many rows of a person take part.
+    truncated : bool, default=True
+        Whether coefficients of rows may be truncated: of sparse ones, and in parts.
     """
 
     loss: Loss
     row_norm: float
     n_records: int
-    rows_a_record: int
-    truncated: bool
     divisor: float
     regularization: float
     step: float | None
+    rows_a_record: int = 1
+    truncated: bool = True
 
     sampling_rate = 1.0
 
