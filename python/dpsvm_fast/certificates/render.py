@@ -384,8 +384,8 @@ def _last_iterate(part: ReleasePart, last: LastIterate, unit: str) -> str:
         f"only the last iterate is released: a step of size {last.learning_rate:.6g} contracts "
         f"distances by a factor {last.contraction:.6g} (strong convexity "
         f"{last.regularization:.6g}, smoothness {last.smoothness:.6g} for up to {last.max_records} "
-        f"{unit}s{FIRST[unit]}, rows of norm {last.row_norm:.6g}), so {part.n_steps} steps count as "
-        f"{last.effective_steps:.6g}"
+        f"{unit}s{FIRST[unit]}, rows of norm {last.row_norm:.6g}), so {part.n_steps} steps count "
+        f"as {last.effective_steps:.6g}"
     )
 
 
