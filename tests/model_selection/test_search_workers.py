@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,27 @@ def test_no_worker_outlives_the_search(number: signal.Signals, n_jobs: int, tmp_
         # Ends when the last child has; fits that nobody ends go on for two minutes.
         search.communicate(timeout=60.0)
     assert search.returncode == -number
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="children by /proc")
+def test_a_worker_that_has_not_begun_ends_too(tmp_path: Path) -> None:
+    """Left alone, it would wait for a task for five minutes."""
+    arguments = [sys.executable, "-c", SEARCH.replace("sys.argv[1]", repr(str(tmp_path)))]
+    with subprocess.Popen([*arguments, "", "2"], stdout=subprocess.PIPE, text=True) as search:
+        deadline = time.monotonic() + 60.0
+        while not any(b"popen_loky" in started for started in children(search.pid)):
+            assert search.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        search.kill()
+        search.communicate(timeout=200.0)
+
+
+def children(process: int) -> list[bytes]:
+    """Command lines of the children of a process."""
+    found = []
+    for number in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        with suppress(OSError):
+            found.append(Path(f"/proc/{number}/cmdline").read_bytes())
+    return found

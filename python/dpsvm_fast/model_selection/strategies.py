@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import multiprocessing
 import os
 import random
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -179,7 +181,11 @@ class SearchPlan(Plan):
         # As many workers as wanted and no idle ones; the cores are divided among them.
         workers = effective_n_jobs(self.n_jobs)
         n_threads = None if workers == 1 else max(1, check_n_threads(None) // workers)
-        return Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs)(
+        watched: dict[str, Any] = {"initializer": _begin, "initargs": (os.getpid(),)}
+        if "backend_kwargs" not in signature(Parallel).parameters:
+            # Of joblib before 1.5; its workers look for their parent from their first task on.
+            watched = {}
+        return Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs, **watched)(
             delayed(fitted_and_scored)(
                 Fit(allotment, own, n_threads, classes), self.scoring, *parts
             )
@@ -455,10 +461,7 @@ def fitted_and_scored(how: Fit, scoring: Scoring, part: Part, scored: Part) -> t
     would hold rows in memory, and the pipes of its parent open, for as long as its fit takes and
     minutes more. Threads, and workers of another parent, are let be.
     """
-    global _looking
-    if os.getppid() == how.process and _looking != os.getpid():
-        _looking = os.getpid()
-        threading.Thread(target=_look, args=(how.process,), daemon=True).start()
+    _watch(how.process)
     estimator = how.fitted(part)
     return estimator, scoring.score(estimator.predict(scored.X), scored)
 
@@ -467,6 +470,21 @@ def label_step(candidate: Any) -> Any | None:
     """The estimator inside that has the public label set as a parameter; None without one."""
     steps = [step.estimator for step in private_steps(candidate)]
     return next((step for step in reversed(steps) if hasattr(step, "classes")), None)
+
+
+def _begin(parent: int) -> None:
+    """End a worker of joblib's own whose parent has ended before it began; watch it otherwise."""
+    if os.getppid() != parent and "loky" in type(multiprocessing.current_process()).__module__:
+        os._exit(1)
+    _watch(parent)
+
+
+def _watch(parent: int) -> None:
+    """Begin to look whether the parent has ended, once."""
+    global _looking
+    if os.getppid() == parent and _looking != os.getpid():
+        _looking = os.getpid()
+        threading.Thread(target=_look, args=(parent,), daemon=True).start()
 
 
 def _look(parent: int) -> None:
