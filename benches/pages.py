@@ -52,6 +52,7 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         "secure-sum-table": Table(performance_tables.secure_sum, "secure_sum"),
         "larger-table": Table(performance_tables.larger, "larger_than_memory"),
         "crossing-table": Table(performance_tables.crossing, "crossing"),
+        "roofline-table": Table(performance_tables.roofline, "roofline"),
     },
     "docs/command_line.md": {
         "command-line-table": Table(performance_tables.command_line, "command_line")

@@ -23,6 +23,7 @@ COMMANDS = {
     "memory": "python benches/run.py memory",
     "crossing": "python benches/run.py crossing",
     "secure_sum": "python benches/secure_sum.py",
+    "roofline": "python benches/run.py roofline",
 }
 SAMPLERS = {
     "gaussian_on_grid": "Gaussian, exact on a grid: what releases use",
@@ -154,6 +155,26 @@ def command_line(found: Summaries) -> str:
         for row in found["command_line"]
     ]
     return grid(head, rows)
+
+
+def roofline(found: Summaries) -> str:
+    """What the hot loops reach of what the machine can do, on each number of threads measured."""
+    loops: dict[str, dict[str, Row]] = {}
+    for row in found["roofline"]:
+        loops.setdefault(row["loop"], {})[row["n_threads"]] = row
+    threads = sorted({row["n_threads"] for row in found["roofline"]})
+    head = ("", "flops a row", "bytes a row", "GFLOP/s", "GB/s")
+    rows = []
+    for loop, own in loops.items():
+        one = own["1"]
+        work = tuple(f"{float(one[n]):,.0f}" for n in ("flops", "bytes"))
+        speeds = tuple(
+            _three(one[name]) if float(one[name]) else "" for name in ("gflops", "gb_per_s")
+        )
+        shares = (f"{float(own[n]['share']):.0%}" for n in threads)
+        rows.append((loop, *(work if one["rows"] != "1" else ("", "")), *speeds, *shares))
+    reached = (f"reached, {n} thread{'s' * (n != '1')}" for n in threads)
+    return grid((*head, *reached), rows)
 
 
 def machine(facts: Mapping[str, Mapping[str, str]]) -> str:

@@ -1,7 +1,7 @@
 """Benchmarks in four steps, each of which can be run alone; see README.md in this folder.
 
     python benches/run.py [solver|noise|accounting|memory|crossing|objective|objective_fit|descent
-        |descent_memory|linear_fit|transformers|parties|all]
+        |descent_memory|linear_fit|transformers|parties|roofline|all]
         [--step run|analyse|plot|update ...] [--quick] [--threads N] [--out FOLDER]
 
 run measures and stores every measurement, analyse reduces them to a summary, plot draws it, update
@@ -36,6 +36,7 @@ from benches.subjects import (  # noqa: E402
     objective,
     objective_fit,
     parties,
+    roofline,
     solver,
     transformers,
 )
@@ -54,6 +55,7 @@ SUBJECTS: dict[str, ModuleType] = {
     "linear_fit": linear_fit,
     "transformers": transformers,
     "parties": parties,
+    "roofline": roofline,
 }
 STEPS = ("run", "analyse", "plot", "update")
 RESULTS = ROOT / "benches" / "results"

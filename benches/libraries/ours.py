@@ -41,8 +41,8 @@ def solve(
 
 def solve_smooth(
     problem: LogisticProblem, *, gradient_tol: float, seed: int, n_threads: int
-) -> NDArray[np.float64]:
-    """Weights at which the norm of the gradient is certified to be at most ``gradient_tol``."""
+) -> tuple[NDArray[np.float64], dict[str, Any]]:
+    """Weights whose gradient's norm is certified to be at most ``gradient_tol``, and notes."""
     settings: dict[str, Any] = {
         "loss": "softplus" if problem.n_scores == 1 else "softmax_margin",
         "n_scores": problem.n_scores,
@@ -61,12 +61,12 @@ def solve_smooth(
     X = problem.X
     if sparse.issparse(X):
         parts = (X.data, X.indices, X.indptr, X.shape[1])
-        weights, _ = _core.solve_smooth(parts, problem.y, **settings)
+        weights, notes = _core.solve_smooth(parts, problem.y, **settings)
     else:
-        weights, _ = _core.solve_smooth(X, problem.y, **settings)
+        weights, notes = _core.solve_smooth(X, problem.y, **settings)
     if weights is None:
         raise RuntimeError("the solver gave up although max_iter is None")
-    return weights
+    return weights, notes
 
 
 def estimator(

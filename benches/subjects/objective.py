@@ -97,7 +97,7 @@ def _cell(problem: LogisticProblem, plan: Plan) -> list[dict[str, object]]:
 def _ours(problem: LogisticProblem, target: float, n_threads: int, seed: int) -> Solution:
     """Our weights with a certified gradient."""
     tol = OWN_SHARE * target
-    return ours.solve_smooth(problem, gradient_tol=tol, seed=seed, n_threads=n_threads)
+    return ours.solve_smooth(problem, gradient_tol=tol, seed=seed, n_threads=n_threads)[0]
 
 
 def analyse(rows: Sequence[Row]) -> list[Row]:

@@ -183,7 +183,7 @@ def test_all_libraries_minimise_the_same_smooth_objective(
     assert [setting.solver for setting in settings] == [name]
     theirs = logistic_peers.solve(problem, X, settings[0])
     tol = objective.OWN_SHARE * target
-    mine = ours.solve_smooth(problem, gradient_tol=tol, seed=0, n_threads=1)
+    mine = ours.solve_smooth(problem, gradient_tol=tol, seed=0, n_threads=1)[0]
     assert np.linalg.norm(problem.gradient(theirs)) <= target
     assert np.linalg.norm(problem.gradient(mine)) <= target
     # The objective is strongly convex: both gradients bound the distance.

@@ -329,7 +329,7 @@ class ConstantClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def fit(self, X: Any, y: Any = None) -> ConstantClassifier:
-        """Do nothing, as there is nothing to learn.
+        """Does nothing: there is nothing to be learned.
 
         Parameters
         ----------
@@ -344,11 +344,11 @@ class ConstantClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the first class for every row."""
+        """The first class for every row."""
         return np.full(_num_samples(X), self.classes_[0])
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return zeros in the shape of scores."""
+        """Zeros of the shape that scores have."""
         n, k = _num_samples(X), self.classes_.size
         return np.zeros(n if k == 2 else (n, k))
 

@@ -644,7 +644,7 @@ def private_scores(
     epsilons: Sequence[float],
     n_repeats: int,
 ) -> NDArray[np.float64]:
-    """Return test scores of fresh private fits, several per epsilon.
+    """Test score of fresh private fits, several for every epsilon.
 
     Parameters
     ----------
