@@ -4,17 +4,19 @@
 
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
 
-.PHONY: demo test check docs bench wheel wheels test-oldest nightly clean
+.PHONY: demo test check core-tests docs bench wheel wheels test-oldest nightly clean
 
 demo: .venv/module-built         # train a private classifier on real data, print and plot the result
 	.venv/bin/dpsvm-fast demo
 
-test: .venv/module-built         # core tests (Rust), then package tests (Python)
-	tools/test_core.sh
+test: core-tests                 # core tests (Rust), then package tests (Python)
 	.venv/bin/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-check: .venv/module-built        # format, lint, types, stub, import directions, documentation
+check: core-tests                # core tests, format, lint, types, stub, import directions, documentation
 	tools/check.sh
+
+core-tests: .venv/module-built   # the Rust core, with checks of overflow and debug assertions
+	tools/test_core.sh
 
 docs: .venv/module-built         # the documentation site, in target/docs/html
 	tools/docs.sh

@@ -3,14 +3,19 @@
 Rows are dealt to persons at random, so that each owns so many, or by a law in which a few own most;
 those of wisdm also to the 36 people who wore the phone. ``python -m benches.persons`` prints a
 table of accuracies on rows of other persons, and one of balanced accuracies with weights of
-classes, with DPSVM_DATA set.
+classes, with DPSVM_DATA set. ``python -m benches.persons speed`` prints processor times of a
+million rows, by rows and by persons, one thread each and in turns.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+import pickle
 import sys
+import time
 import warnings
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,5 +134,35 @@ def main(n_seeds: int = 5) -> None:
             print(f"| {name} | {kind} | {np.unique(ids).size} | {' | '.join(cells)} |", flush=True)
 
 
+def speed(n_rows: int = 1_000_000, n_rounds: int = 3, n_columns: int = 20) -> None:
+    """Print processor times of fits by rows and by persons; their ids are forgotten."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, n_columns)).astype(np.float32)
+    y = (X[:, 0] + 0.5 * rng.normal(size=n_rows) > 0).astype(np.int64)
+    model = PrivateLinearSVC(EPSILON, DELTA, classes=[0, 1], bounds=(-4.0, 4.0), n_threads=1)
+    kinds = {f"{size} a person": rng.permutation(np.arange(n_rows) // size) for size in (1, 5, 50)}
+    owned: dict[str, NDArray[np.int64] | None] = {"rows": None, **kinds}
+    times: dict[str, list[float]] = {kind: [] for kind in owned}
+    for _ in range(n_rounds):
+        for kind, ids in owned.items():
+            own = y[:0] if ids is None else ids.copy()
+            started = time.process_time()
+            model.fit(X, y, groups=None if ids is None else own)
+            times[kind].append(time.process_time() - started)
+            left = weakref.ref(own)
+            del own
+            gc.collect()
+            assert left() is None, "something holds the ids"
+            assert len(pickle.dumps(model)) < n_rows / 2, "something of each row is kept"
+    least = np.median(times["rows"])
+    print(f"| {n_rows} rows of {n_columns} columns | seconds | times that of rows |\n|---|---|---|")
+    for kind, seconds in times.items():
+        found = np.median(seconds)
+        print(f"| {kind} | {found:.2f} | {found / least:.3f} |", flush=True)
+
+
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    if sys.argv[1:2] == ["speed"]:
+        speed(*map(int, sys.argv[2:]))
+    else:
+        main(*map(int, sys.argv[1:]))

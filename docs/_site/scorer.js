@@ -5,6 +5,8 @@ var Scorer = {
     score: ([page, title, anchor, descr, score]) => {
         const later = /^(proofs\/|repository\/|library_design|packages|papers|results|published_bugs|extending|notation)/;
         if (later.test(page)) return score - 40;
+        const query = new URLSearchParams(window.location.search).get("q") || "";
+        if (!anchor && title.toLowerCase().startsWith(query.trim().toLowerCase())) return score + 20;
         if (/^(reference\/|genindex|py-modindex|api)/.test(page)) return score - 20;
         return score;
     },

@@ -155,7 +155,7 @@ class Loss:
         return div_up(0.5 if self.joint else 0.25, self.temperature)
 
     def curvature_ratio(self, row_norm: float, regularization: float) -> float:
-        """Kappa = row_norm^2 / (regularization * temperature), rounded up.
+        """Return kappa = row_norm^2 / (regularization * temperature), rounded up.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class Loss:
         return div_up(div_up(square, regularization), self.temperature)
 
     def jacobian(self, curvature_ratio: float) -> float:
-        """Largest log-determinant c0 of ``1 + rho * Hessian`` of one record, rounded up.
+        """Return c0, the largest log-determinant of ``1 + rho * Hessian``, rounded up.
 
         Of means of several, the largest trace of ``rho * Hessian``, which is no smaller.
 

@@ -91,6 +91,8 @@ class Estimate(NamedTuple):
     high: Any
 
     def __str__(self) -> str:
+        if np.ndim(self.value):
+            return "\n".join(str(Estimate(*each)) for each in zip(*self, strict=True))
         return f"{self.value:.4f}  [{self.low:.4f}, {self.high:.4f}]"
 
 

@@ -1264,7 +1264,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         return sum(self.functions(self.n_features_in_).sizes)
 
     def functions(self, n_features: int, names: Any = None) -> SplineMap:
-        """The functions for rows with so many features.
+        """Return the functions for rows with this number of features.
 
         Parameters
         ----------
@@ -1438,7 +1438,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         return _core.oriented_gradients(rows, shape=shape, cells=cells, **how)
 
     def grid(self, n_features: int) -> tuple[tuple[int, int, int], tuple[int, int]]:
-        """Height, width and channels of an image of so many pixels, and its cells.
+        """Return height, width, channels and cells for a number of pixels.
 
         Parameters
         ----------

@@ -43,6 +43,7 @@ from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.audit.pair_audit import world_of
 from dpsvm_fast.estimators.inputs import ArrayRows, owners
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.gradient import row_rounding
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.model_selection.search import SearchRows
@@ -64,6 +65,15 @@ CLASSIFIERS: dict[str, Any] = {
     "gradient": GradientPerturbationSVC(delta=1e-5, classes=range(3), random_state=0),
     "sampled": GradientPerturbationSVC(
         delta=1e-5, classes=range(3), optimizer="sgd", n_steps=20, random_state=0
+    ),
+    "last iterate": GradientPerturbationSVC(
+        delta=1e-5,
+        classes=range(3),
+        accountant="last_iterate",
+        C=0.1,
+        max_samples=600,
+        n_steps=30,
+        random_state=0,
     ),
     "output": OutputPerturbationSVC(delta=1e-5, classes=range(3), random_state=0),
     "smooth": OutputPerturbationSVC(
@@ -99,7 +109,9 @@ TRANSFORMERS: dict[str, Any] = {
 ALL = CLASSIFIERS | TRANSFORMERS
 DENSE = ("ellipsoids", "anchors")
 FORMS = {"dense": np.asarray, "csr": sparse.csr_matrix}
+MEANS = (*OF_MEANS, "last iterate")
 EVERY = [(name, form) for name in ALL for form in FORMS if form == "dense" or name not in DENSE]
+OF_SUMS = [one for one in EVERY if one[0] not in MEANS]
 
 
 def numbers(fitted: Any) -> list[np.ndarray]:
@@ -112,7 +124,9 @@ def same(one: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(numbers(one), numbers(other), strict=True))
 
 
-@pytest.mark.parametrize(("name", "form"), [one for one in EVERY if one[0] not in OF_MEANS])
+@pytest.mark.parametrize(
+    ("name", "form"), [one for one in EVERY if one[0] not in (*OF_MEANS, "last iterate")]
+)
 def test_persons_of_one_row_are_rows_to_the_last_bit(name: str, form: str) -> None:
     ids = np.random.default_rng(0).permutation(len(X))
     by_rows = clone(ALL[name]).fit(FORMS[form](X), Y)
@@ -155,6 +169,9 @@ def test_weights_are_clipped_to_the_largest(name: str) -> None:
         clone(model).fit(X, Y, sample_weight=np.minimum(weights, 1.0)),
     )
     halves = clone(model).set_params(max_weight=2.0)
+    if name == "last iterate":
+        # C multiplies losses with the weights as they are given.
+        halves.set_params(C=model.C / 2)
     assert same(
         clone(model).fit(X, Y, sample_weight=weights / 2), halves.fit(X, Y, sample_weight=weights)
     )
@@ -411,14 +428,92 @@ def test_ids_of_usual_kinds_are_one_data_set(ids: Any) -> None:
     assert same(*fits)
 
 
-def test_what_is_not_proved_is_refused() -> None:
-    model = GradientPerturbationSVC(
-        classes=range(3), accountant="last_iterate", C=1.0, max_samples=600
-    )
-    for name in ("groups", "sample_weight"):
-        with pytest.raises(InvalidParameterError) as caught:
-            clone(model).fit(X, Y, **{name: np.ones(600, dtype=int)})
-        assert caught.value.parameter == "accountant"
+def last_of(**changes: Any) -> Any:
+    return clone(CLASSIFIERS["last iterate"]).set_params(**changes)
+
+
+@pytest.mark.proof("persons", "Last iterate")
+@pytest.mark.parametrize("form", FORMS)
+def test_last_iterates_are_of_means_over_persons(form: str) -> None:
+    """A person counts with the mean of its first 1024 rows, whatever is behind them."""
+    ids = np.concatenate([np.zeros(1100, dtype=int), np.arange(1, 101)])
+    rows, labels = X[np.arange(1200) % 600], Y[np.arange(1200) % 600]
+    other = rows.copy()
+    other[1024:1100] *= -1.0
+    fits = [last_of().fit(FORMS[form](each), labels, groups=ids) for each in (rows, other)]
+    assert same(*fits)
+    other[1023] *= -1.0
+    assert not same(fits[0], last_of().fit(FORMS[form](other), labels, groups=ids))
+    # Every row twice is the same person.
+    twice = np.repeat(np.arange(600), 2)
+    kept = [last_of().fit(FORMS[form](X[k]), Y[k], groups=GROUPS[k]) for k in (slice(600), twice)]
+    np.testing.assert_allclose(kept[0].coef_, kept[1].coef_, atol=1e-4)
+
+
+@pytest.mark.proof("persons", "Last iterate")
+@given(sizes=st.lists(st.integers(1, 2000), min_size=1, max_size=5), seed=st.integers(0, 2**32 - 1))
+def test_factors_of_a_person_add_up_to_one_at_most(sizes: list[int], seed: int) -> None:
+    """As they are stored: in single precision, and of the first 1024 rows alone."""
+    rng = np.random.default_rng(seed)
+    ids = np.repeat(np.arange(len(sizes)), sizes)
+    weights = rng.random(ids.size) ** rng.choice([0, 1, 30]) * rng.choice([1e-3, 1.0, 5.0])
+    found = owners(ids, weights, ids.size, 2.0)
+    means = found.averaged(ids.size)
+    assert means.persons.size == 0
+    assert np.array_equal(means.weights, means.weights.astype(np.float32))
+    order = np.arange(ids.size) if found.order is None else found.order
+    for person in range(len(sizes)):
+        own = means.weights[ids[order] == person]
+        assert sum(map(Fraction, own)) <= 1
+        assert not own[1024:].any()
+        shares = np.minimum(weights[ids == person], 2.0) / 2.0
+        expected = (shares / max(1.0, shares.sum()))[:1024]
+        np.testing.assert_allclose(own[:1024], expected, rtol=1e-6, atol=1e-30)
+
+
+@pytest.mark.proof("persons", "Last iterate")
+@pytest.mark.parametrize("form", FORMS)
+def test_a_person_adds_no_more_to_an_unclipped_sum_than_a_row_may(form: str) -> None:
+    """Rows that add up, at the largest gradient; and all of it where factors are left out."""
+    rows, labels = np.tile([1.0, 0.0, 0.0], (50, 1)), np.zeros(50, dtype=int)
+    model = last_of(C=1e-3, fit_intercept=False, loss="huber", classes=[0, 1]).checked()
+    plan = model.plan(model.owned(Facts(n_features=3, unit="person", sparse=form == "csr")))
+    assert (plan.noise.rows_a_record, plan.noise.truncated) == (1024, form == "csr")
+    own = {"classes": model.classes, "groups": np.zeros(50, dtype=int)}
+    read = ArrayRows(model, FORMS[form](rows), labels, **own)
+    read.read()
+    options = plan.descent_options() | {"sigma": 0.0, "grid": None, "radius": None}
+    moved = []
+    for records in (plan.records(read), records_of(FORMS[form](rows), labels)):
+        descent = _core.Descent(**options)
+        descent.run(records, _core.NoiseSource(0), 1, 1)
+        moved.append(float(np.linalg.norm(descent.weights())) / plan.step * plan.divisor)
+    assert 0.999 * plan.noise.clip <= moved[0] <= plan.noise.contribution
+    # What each of 1024 rows of all persons may add, in two runs.
+    noise, alone = plan.noise, replace(plan.noise, rows_a_record=1)
+    row_norm = noise.row_norm if form == "csr" else None
+    each = row_rounding(noise.acting_clip, noise.grid, noise.shape, row_norm)
+    more = 2 * 1023 * noise.n_records * each
+    assert noise.rounding - alone.rounding == pytest.approx(more, rel=1e-6)
+    assert moved[1] > 49.0 * plan.noise.clip
+
+
+@pytest.mark.proof("persons", "Last iterate")
+def test_the_bound_of_last_iterates_counts_persons_whatever_they_weigh() -> None:
+    ledger = PrivacyLedger(epsilon=3.0, delta=1e-3, unit="person")
+    last_of(max_samples=60).fit(X, Y, groups=GROUPS)
+    with pytest.raises(InvalidParameterError) as caught:
+        last_of(max_samples=59, ledger=ledger, random_state=None).fit(X, Y, groups=GROUPS)
+    assert caught.value.parameter == "max_samples"
+    assert ledger.history == ()
+    with pytest.raises(InvalidParameterError) as caught:
+        last_of(max_samples=599).fit(X, Y, sample_weight=np.full(600, 0.01))
+    assert caught.value.parameter == "max_samples"
+    # Which would be chosen for rows: the one for persons trains on other sums.
+    asked = {"accountant": "auto", "average": 0.0, "max_grad_norm": 10.0}
+    by_rows, by_persons = (last_of(**asked).fit(X, Y, groups=g).privacy_ for g in (None, GROUPS))
+    assert by_rows.parts[0].last_iterate is not None
+    assert by_persons.parts[0].last_iterate is None
 
 
 @pytest.mark.proof("persons", "Projected SGD")
@@ -478,8 +573,11 @@ def test_a_statement_of_rows_is_none_of_persons(name: str, adjacency: str) -> No
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_statements_name_persons_and_hold(name: str, adjacency: str) -> None:
     model = clone(ALL[name]).set_params(random_state=None, adjacency=adjacency)
+    if adjacency == "replace_one" and "max_samples" in model.get_params():
+        model.set_params(max_samples=None)
     statement = model.fit(X, Y, groups=GROUPS).privacy_
     assert statement.unit == "person"
+    assert "persons.md" in statement.theorem
     assert verify(statement).ok
     assert clone(ALL[name]).fit(X, Y).privacy_.unit == "row"
 

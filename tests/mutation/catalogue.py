@@ -816,8 +816,8 @@ CATALOGUE = (
         "rows are drawn and clipped one by one, whoever owns them",
         (
             Edit(
-                "records.own(self._owners.persons, self._owners.weights)",
-                "records.own(NO_ROWS, self._owners.weights)",
+                "records.own(found.persons, found.weights)",
+                "records.own(NO_ROWS, found.weights)",
             ),
         ),
         ("test_threads_names_and_places_of_persons_change_nothing",),
@@ -954,5 +954,38 @@ CATALOGUE = (
             ),
         ),
         ("test_a_search_keeps_the_rows_of_a_person_in_one_part",),
+    ),
+    Mutant(
+        "last iterates of clipped sums",
+        "a person counts with its clipped sum, of whose rounding nothing is known",
+        (Edit("averaged=not self.keeps_state", "averaged=False"),),
+        ("test_last_iterates_are_of_means_over_persons",),
+    ),
+    Mutant(
+        "persons of any size in a last iterate",
+        "all rows of a person take part, whose rounding is paid for up to 1024",
+        (Edit("single[self.persons[0] :][late] = 0.0", "single[self.persons[0] :][late] *= 1.0"),),
+        (
+            "test_last_iterates_are_of_means_over_persons",
+            "test_factors_of_a_person_add_up_to_one_at_most",
+        ),
+    ),
+    Mutant(
+        "factors of a last iterate rounded to nearest",
+        "factors of a person may add up to more than one",
+        (Edit("where=single > found)", "where=single < 0.0)"),),
+        ("test_factors_of_a_person_add_up_to_one_at_most",),
+    ),
+    Mutant(
+        "weights counted for persons",
+        "more persons than the curvature of a last iterate allows for",
+        (Edit("rows.n_persons > (self.n_records or 0)", "rows.n_rows > (self.n_records or 0)"),),
+        ("test_the_bound_of_last_iterates_counts_persons_whatever_they_weigh",),
+    ),
+    Mutant(
+        "rounding of a person as of one row",
+        "each of the rows of a person is truncated, and one truncation is paid for",
+        (Edit("self.n_records * self.rows_a_record), rows", "self.n_records), rows"),),
+        ("test_a_person_adds_no_more_to_an_unclipped_sum_than_a_row_may",),
     ),
 )

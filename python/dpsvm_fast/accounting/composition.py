@@ -121,7 +121,7 @@ def distance_delta(distance: Fraction, epsilon: float) -> float:
 
 
 def delta_without_distance(epsilon: float, delta: float, distance: float) -> float:
-    r"""Delta that is left for everything else beside a distance, at an epsilon.
+    r"""Return the delta that remains beside a distance, at an epsilon.
 
     Parameters
     ----------

@@ -193,14 +193,15 @@ class Pair:
 
     Parameters
     ----------
-    first, second : tuple of (X, y)
-        X of shape (n_samples, n_features), y of shape (n_samples,).
+    first, second : tuple of (X, y), or of (X, y, groups)
+        X of shape (n_samples, n_features), y and groups of shape (n_samples,). With groups
+        neighbours differ by a person.
     adjacency : {"add_remove", "replace_one"}
         The relation in which they are neighbours.
     """
 
-    first: tuple[Any, Any]
-    second: tuple[Any, Any]
+    first: tuple[Any, ...]
+    second: tuple[Any, ...]
     adjacency: str
 
 
@@ -328,7 +329,8 @@ def subject_of(
     adjacency = _adjacency(estimator, adjacency, pair)
     pair = default_pair(estimator, adjacency, part) if pair is None else pair
     if "classes" in estimator.get_params(deep=False) and estimator.classes is None:
-        labels = np.unique(np.concatenate([np.asarray(y) for _, y in (pair.first, pair.second)]))
+        both = [np.asarray(data[1]) for data in (pair.first, pair.second)]
+        labels = np.unique(np.concatenate(both))
         estimator.set_params(classes=labels if labels.size > 1 else [0, 1])
     found = claim_of(estimator, adjacency, pair, claim, part)
     name = type(estimator).__name__
@@ -336,8 +338,8 @@ def subject_of(
         return Subject(
             name, (world_of(estimator, *pair.first), world_of(estimator, *pair.second)), found
         )
-    worlds = PartWorld(estimator, *pair.first, part), PartWorld(estimator, *pair.second, part)
-    return Subject(f"{name}, {part}", worlds, found)
+    worlds = [PartWorld(estimator, *data, part=part) for data in (pair.first, pair.second)]
+    return Subject(f"{name}, {part}", (worlds[0], worlds[1]), found)
 
 
 def _called(
@@ -539,8 +541,11 @@ class CalledWorld(World):
 
     chunk = 8
 
-    def __init__(self, subject: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) -> None:
-        self._subject, self._data, self._names = subject, (X, y), names
+    def __init__(
+        self, subject: Any, X: Any, y: Any, groups: Any = None, names: tuple[str, ...] = RELEASED
+    ) -> None:
+        self._subject, self._names = subject, names
+        self._data = (X, y) if groups is None else (X, y, groups)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Draw by whole calls; the source is not used."""
@@ -560,12 +565,15 @@ class PlannedWorld(World):
 
     chunk = 50
 
-    def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, groups: Any = None, names: tuple[str, ...] = RELEASED
+    ) -> None:
         self.estimator: Any = estimator.checked()
         self.estimator._forget()
         labelled = hasattr(self.estimator, "classes")
         classes = self.estimator.classes if labelled else None
-        self.rows = ArrayRows(self.estimator, X, y, classes=classes, labelled=labelled)
+        own: Any = {"classes": classes, "labelled": labelled, "groups": groups}
+        self.rows = ArrayRows(self.estimator, X, y, **own)
         self.rows.read()
         self.rows.verbose = False
         self.plan: Any = self.estimator.plan(self.rows.facts)
@@ -662,7 +670,7 @@ class DescentWorld(TrainedWorld):
         """Published coefficients and intercepts."""
         plan, rows = self.plan, self.rows
         plan.check_rows(rows)
-        records = rows.records(plan.public)
+        records = plan.records(rows)
         weights = plan.descent().run_batch(records, source, n, plan.steps, self.n_threads)
         return self.published(weights / plan.data_norm)
 
@@ -693,15 +701,17 @@ class EllipsoidWorld(PlannedWorld):
         return np.asarray(release(matrices, source, n_threads).reshape(n, -1))
 
 
-def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) -> World:
+def world_of(
+    estimator: Any, X: Any, y: Any, groups: Any = None, names: tuple[str, ...] = RELEASED
+) -> World:
     """The fastest way to many releases of ``estimator`` on (X, y).
 
     Parameters
     ----------
     estimator : object with ``fit``
         Without a ledger and a seed of its own.
-    X, y : array-like
-        A training set.
+    X, y, groups : array-like
+        A training set; without groups each row is a person of its own.
     names : tuple of str
         The fitted attributes that are looked at.
     """
@@ -716,8 +726,8 @@ def world_of(estimator: Any, X: Any, y: Any, names: tuple[str, ...] = RELEASED) 
     for kind, world in kinds:
         # A subclass of a user's may do anything: it is fitted as a whole.
         if isinstance(estimator, kind) and type(estimator).__module__.startswith("dpsvm_fast."):
-            return world(estimator, X, y, names)
-    return CalledWorld(estimator, X, y, names)
+            return world(estimator, X, y, groups, names)
+    return CalledWorld(estimator, X, y, groups, names)
 
 
 class PartWorld(PlannedWorld):
@@ -729,12 +739,13 @@ class PartWorld(PlannedWorld):
 
     chunk = 50_000
 
-    def __init__(self, estimator: Any, X: Any, y: Any, part: str) -> None:
-        super().__init__(estimator, X, y, ())
+    def __init__(self, estimator: Any, X: Any, y: Any, groups: Any = None, *, part: str) -> None:
+        super().__init__(estimator, X, y, groups, ())
         self.part = part
+        self.records = self.rows.records(self.plan.public)
         if part == "training":
             self.chunk = 500
-        self.records = self.rows.records(self.plan.public)
+            self.rows.weigh(self.records)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Noisy sums, or noisy weights of the training."""
@@ -779,8 +790,8 @@ class TransformerWorld(PlannedWorld):
 
     chunk = 50_000
 
-    def __init__(self, estimator: Any, X: Any, y: Any, names: tuple[str, ...]) -> None:
-        super().__init__(estimator, X, y, names)
+    def __init__(self, estimator: Any, X: Any, y: Any, *own: Any) -> None:
+        super().__init__(estimator, X, y, *own)
         rows, public, self.total = self.rows, self.plan.public, self.plan.total
         # What the noise is added to.
         self.exact: Array

@@ -10,6 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from dpsvm_fast.certificates.events import GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 
 if TYPE_CHECKING:
     from dpsvm_fast.certificates.releases import (
@@ -197,7 +198,7 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
     if run is not None:
         return (
             f"{name}, loss {statement.loss}, C = {s.C:g}; {rows}",
-            _descent(run, s, "persons" if statement.unit == "person" else "rows"),
+            _descent(run, s, statement.unit),
             f"{_law(noise)}, {drawn(noise, source)}",
         )
     of_person = ", the losses of a person weighted to a total of at most 1"
@@ -219,14 +220,18 @@ def _repeated(statement: PrivacyStatement) -> str:
     return f"; {times} such releases, each regularised towards the one before"
 
 
-def _descent(run: Descent, s: Sensitivity, owners: str) -> str:
+# Of a person further rows are left out where rounding has to be bounded beforehand.
+FIRST = {"row": "", "person": f" with their first {ROWS_OF_PERSON} rows each"}
+
+
+def _descent(run: Descent, s: Sensitivity, unit: str) -> str:
     """How far projected SGD moves."""
     which = {"last": "its last iterate", "uniform": "the mean of its iterates"}.get(
         run.average, "the weighted mean of its iterates"
     )
     return (
         f"projected SGD, {run.n_epochs} passes in batches of {run.batch_size} over {run.n_samples} "
-        f"{owners}, radius {run.radius:.6g} ({run.projection}): sensitivity of {which} "
+        f"{unit}s{FIRST[unit]}, radius {run.radius:.6g} ({run.projection}): sensitivity of {which} "
         f"{s.exact:.6g}; rounding errors 2 x {s.solver_radius:.6g}; grid {s.rounding:.6g}; total "
         f"{s.total:.6g}"
     )
@@ -328,7 +333,7 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
         what = f"{_sums(part, statement.unit)}; {_bound(part, statement.unit)}"
         lines.append(f"{often}{part.name}: {what}; {noise}{price}")
         if part.last_iterate is not None:
-            lines.append(_last_iterate(part, part.last_iterate))
+            lines.append(_last_iterate(part, part.last_iterate, statement.unit))
     # What all parts share is said once.
     return (*lines, *(f"noise {sampler}" for sampler in _samplers(parts, statement.random_source)))
 
@@ -373,14 +378,14 @@ def _bound(part: ReleasePart, unit: str) -> str:
     return bound
 
 
-def _last_iterate(part: ReleasePart, last: LastIterate) -> str:
+def _last_iterate(part: ReleasePart, last: LastIterate, unit: str) -> str:
     """Why the steps count for less than their number."""
     return (
         f"only the last iterate is released: a step of size {last.learning_rate:.6g} contracts "
         f"distances by a factor {last.contraction:.6g} (strong convexity "
         f"{last.regularization:.6g}, smoothness {last.smoothness:.6g} for up to {last.max_records} "
-        f"rows of norm {last.row_norm:.6g}), so {part.n_steps} steps count as "
-        f"{last.effective_steps:.6g}"
+        f"{unit}s{FIRST[unit]}, rows of norm {last.row_norm:.6g}), so {part.n_steps} steps count "
+        f"as {last.effective_steps:.6g}"
     )
 
 

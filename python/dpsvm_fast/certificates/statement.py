@@ -419,7 +419,7 @@ class PrivacyStatement(ReleaseStatement):
         if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
             raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
         of_rows = self.objective is not None and self.objective.jacobian is None
-        if self.unit == "person" and (of_rows or any(part.last_iterate for part in self.parts)):
+        if self.unit == "person" and of_rows:
             raise InvalidParameterError(
                 "unit: expected 'row' with these releases, whose sensitivity is that of one row"
             )
@@ -718,7 +718,7 @@ class SelectionNoise(Record):
         return self.mechanism == "gaussian_on_grid"
 
     def event(self, adjacency: str) -> PrivacyEvent:
-        """Event of scoring, charged to the scored records."""
+        """Return the event of scoring, charged to the scored records."""
         if self.sigma is not None:
             return GaussianEvent(self.sigma, float(self.sensitivity), adjacency)
         assert self.rate is not None

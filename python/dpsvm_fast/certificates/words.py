@@ -213,6 +213,9 @@ OBJECTIVE = {
 
 PERSON_PAGE = "; for persons as in docs/proofs/persons.md"
 
+# Rows of a person that take part where rounding has to be bounded beforehand: the first ones.
+ROWS_OF_PERSON = 1024
+
 ELLIPSOIDS = (
     "Objective perturbation over positive semidefinite matrices (Pathak and Raj 2010, corrected in "
     "docs/proofs/gaussian_margin.md; Kifer, Smith and Thakurta 2012 for the constraint): "
@@ -305,6 +308,13 @@ WEIGHTED = ", times their number of records"
 
 def theorem_of(statement: PrivacyStatement) -> str:
     """Return the citation and proof page of a statement."""
+    found = _theorem_of_rows(statement)
+    elsewhere = statement.unit == "row" or statement.mechanism == "private_evaluation"
+    return found if elsewhere else found + PERSON_PAGE
+
+
+def _theorem_of_rows(statement: PrivacyStatement) -> str:
+    """The same without what persons add."""
     mechanism, parts = statement.mechanism, statement.parts
     if mechanism in PROVED_IN:
         pure = parts and parts[0].distribution == "gamma"
@@ -328,8 +338,7 @@ def theorem_of(statement: PrivacyStatement) -> str:
 def _theorem_of_solver(statement: PrivacyStatement) -> str:
     """The theorem about noise in the objective or on the weights; empty without any."""
     if statement.objective is not None:
-        of_persons = PERSON_PAGE if statement.unit == "person" else ""
-        return OBJECTIVE[statement.objective.distribution] + of_persons
+        return OBJECTIVE[statement.objective.distribution]
     if statement.noise is None:
         return ""
     page = OUTPUT_PAGE if statement.descent is None else SGD_PAGE

@@ -258,6 +258,8 @@ class Recipe:
         Of "groups" and "sample_weight": what is loaded behind the labels.
     max_weight : float
         To which weights are clipped, and which counts as one row.
+    averaged : bool
+        Whether rows count by their shares of their persons.
     """
 
     n_features: int
@@ -268,6 +270,7 @@ class Recipe:
     changes: tuple[Change, ...] = ()
     owners: tuple[str, ...] = ()
     max_weight: float = 1.0
+    averaged: bool = False
 
     def checked(self, loaded: Any) -> Loaded:
         """Rows as the compiled module takes them, class indices, and who owns the rows.
@@ -310,7 +313,9 @@ class Recipe:
             found = owners(ids, weights, n_rows, self.max_weight)
         except InvalidParameterError:
             raise RefusedError(BAD_OWNERS) from None
-        return Loaded(*found.ordered(X, codes), found._replace(order=None), ids)
+        X, codes = found.ordered(X, codes)
+        found = found.averaged(codes.size) if self.averaged else found
+        return Loaded(X, codes, found._replace(order=None), ids)
 
     def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:
         """Class indices; rows without labels are all of class 0."""

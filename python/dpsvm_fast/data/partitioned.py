@@ -133,6 +133,7 @@ class ShardedRows:
             feature_names=self._names,
             unit="person" if "groups" in recipe.owners else "row",
             weighted=own or self._weighs_classes,
+            in_parts=True,
         )
 
     def read(self) -> None:
@@ -189,6 +190,12 @@ class ShardedRows:
         assert self._n_rows is not None
         return self._n_persons if self._public_number and self._owned else self._n_rows
 
+    @property
+    def n_persons(self) -> int:
+        """Number of persons, whatever they weigh; each row is one without groups."""
+        n_rows = self.n_rows
+        return self._n_persons if self._owned else int(n_rows)
+
     def class_counts(self) -> Array:
         """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
         (units,) = self.parts(self._recipe, ClassCounts(self.facts.n_classes))
@@ -203,10 +210,10 @@ class ShardedRows:
         if self._factors is not None:
             records.change(Change("weigh", self._factors))
 
-    def records(self, public: PublicMap) -> ShardedRecords:
+    def records(self, public: PublicMap, *, averaged: bool = False) -> ShardedRecords:
         """Return a stand-in for the records of the mapped rows."""
-        n_classes = self.facts.n_classes
-        recipe = dataclasses.replace(self._recipe, public=public, n_classes=n_classes)
+        known: Any = {"public": public, "n_classes": self.facts.n_classes, "averaged": averaged}
+        recipe = dataclasses.replace(self._recipe, **known)
         self._records = ShardedRecords(self, recipe)
         return self._records
 

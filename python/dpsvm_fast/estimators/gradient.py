@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import PrivatelyTrained, private_fit
@@ -266,10 +267,13 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         without momentum, a constant schedule, ``average=0``, a C, no clipping, ``max_samples`` or
         ``replace_one``, and a learning rate of at most 2 / (m + M), m and M the least and the
         largest curvature, that is a power of two times b on an exact grid. "auto" uses it if all
-        this holds, ``average=0`` and ``max_grad_norm`` are given, and it needs less noise.
+        this holds, ``average=0`` and ``max_grad_norm`` are given, and it needs less noise, but
+        never with ``groups``: there a person counts with the mean of its first 1024 rows, not with
+        their clipped sum.
     max_samples : int or None, default=None
-        Public bound of the number of rows, for the rules in Notes and ``"last_iterate"``, which
-        refuses more. Must be None with ``replace_one``, where the number of rows takes its place.
+        Public bound of the number of rows, with ``groups`` of persons, for the rules in Notes and
+        ``"last_iterate"``, which refuses more. Must be None with ``replace_one``, where the number
+        of rows takes its place.
     class_weight : dict or None, default=None
         Public weights of the losses by label, 1 if not named. Only ratios count: the largest
         becomes 1.
@@ -470,7 +474,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             # Before their number is known, over one row.
             n_records = facts.n_samples or 1
         n_steps = number_or_none(self.n_steps)
-        before = before_of(self)
+        before, owned = before_of(self), facts.unit == "person"
         if before is not None and before.unit != facts.unit:
             raise InvalidParameterError(
                 f"groups: earlier calls protected each {before.unit}, expected the same"
@@ -498,27 +502,17 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             stabilizer=number_or_none(self.stabilizer),
             noise_correction=self.noise_correction,
             average=number_or_none(self.average),
-            accountant=self._accountant(facts),
+            # Sums of a person's rows are clipped, their means are not: "auto" must not choose.
+            accountant="composition" if owned and self.accountant == "auto" else self.accountant,
             n_records=n_records,
             unit=facts.unit,
+            rows_a_record=ROWS_OF_PERSON if owned else 1,
+            # Of single rows it costs nearly nothing: one plan for all forms of them.
+            truncated=not owned or facts.sparse or facts.in_parts,
             continues=None if before is None or seen_apart(self) else self.privacy_,
             state=None if before is None else before.state,
             steps_before=0 if before is None else before.n_steps,
         )
-
-    def _accountant(self, facts: Facts) -> str:
-        """Which accountants hold: that of the last iterate is about rows of equal weight."""
-        owned = facts.unit == "person" or facts.weighted
-        if owned and self.accountant == "last_iterate":
-            raise InvalidParameterError.of(
-                "accountant",
-                got=self.accountant,
-                accepted=(
-                    "'auto' or 'composition' with groups or weights, as rounding in sums of a "
-                    "person's rows has no public bound"
-                ),
-            )
-        return "composition" if owned else self.accountant
 
     def _refuse_unused(self) -> None:
         """Refuse values that would be ignored."""

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from dpsvm_fast import _core
+from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 from dpsvm_fast.estimators.frames import (
     column_names,
     feature_names,
@@ -406,6 +407,20 @@ class Owners(NamedTuple):
             found[persons[0] :] /= np.repeat(np.maximum(sums, 1.0), sizes)
         return found
 
+    def averaged(self, n_rows: int) -> Owners:
+        """Rows that count by their shares, rounded down to single precision, and no persons.
+
+        Of a person the first rows take part: all others weigh nothing.
+        """
+        found = self.shares(n_rows)
+        single = found.astype(np.float32)
+        np.nextafter(single, np.float32(0.0), out=single, where=single > found)
+        if self.persons.size:
+            starts = np.repeat(self.persons[:-1], np.diff(self.persons))
+            late = np.arange(self.persons[0], n_rows) - starts >= ROWS_OF_PERSON
+            single[self.persons[0] :][late] = 0.0
+        return self._replace(persons=NO_ROWS, weights=single.astype(np.float64))
+
     def class_counts(self, codes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
         """Shares of persons in each class, a multiple of ``COUNT_UNIT`` for each person."""
         shares, starts = self.shares(codes.size), np.arange(codes.size)
@@ -707,14 +722,20 @@ class ArrayRows:
         """Weigh classes by released numbers."""
         self._factors = factors
 
-    def records(self, public: PublicMap) -> _core.Records:
+    @property
+    def n_persons(self) -> int:
+        """Number of persons, whatever they weigh; each row is one without groups."""
+        return self.n_here if self._owners is None else self._owners.n_persons
+
+    def records(self, public: PublicMap, *, averaged: bool = False) -> _core.Records:
         """The mapped rows, whose sums are exact."""
         X, n_classes = self.X, self.classes.size if self._labelled else 2
         if public.offset is not None and sparse.issparse(X):
             X = X.toarray()
         records = public.records(X, self.codes, n_classes, self.n_threads)
         if self._owners is not None:
-            records.own(self._owners.persons, self._owners.weights)
+            found = self._owners.averaged(self.n_here) if averaged else self._owners
+            records.own(found.persons, found.weights)
         return records
 
     def weigh(self, records: _core.Records) -> None:

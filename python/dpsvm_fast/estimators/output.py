@@ -6,6 +6,7 @@ import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
+from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import PrivatelyTrained
@@ -31,9 +32,6 @@ PSGD_ONLY = {
     "projection": "joint",
     "average": "last",
 }
-
-# Of a person in projected SGD; beyond, rounding of a step could not be bounded beforehand.
-MOST_ROWS = 1024
 
 EXACT_ONLY = {"tol": 1e-3, "max_iter": None}
 
@@ -283,5 +281,5 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
             radius=number_or_none(self.radius),
             projection=self.projection,
             average=self.average,
-            most_rows=MOST_ROWS if facts.unit == "person" else 1,
+            most_rows=ROWS_OF_PERSON if facts.unit == "person" else 1,
         )

@@ -414,7 +414,7 @@ class PartyState:
     sent: list[str] = field(default_factory=list)
 
     def recall(self, spec: FederatedSpec, round_name: str, mark: str) -> NDArray[np.int64] | None:
-        """The vector that was made before, if any; a fresh state is bound to the specification.
+        """Return the vector that was made before, if any; bind a fresh state to the specification.
 
         Parameters
         ----------
@@ -447,7 +447,7 @@ class PartyState:
         return vector
 
     def mark_sent(self, round_name: str) -> None:
-        """The round's vector leaves: it is forgotten, and the round never answered again."""
+        """Drop the vector of a round and never answer the round again."""
         self.released.pop(round_name, None)
         if round_name not in self.sent:
             self.sent.append(round_name)

@@ -360,7 +360,7 @@ def plan_noise(
     counts: PartyCounts,
     multiplier: float,
 ) -> SumNoise:
-    """The finest grid on which noise and contributions fit.
+    """Return the finest grid on which noise and contributions fit.
 
     Parameters
     ----------
@@ -512,12 +512,12 @@ class RoundPlan:
         return 0 if self.noise is None else self.noise.sigma_steps
 
     def events(self, trust: str = "secure_sum") -> tuple[PrivacyEvent, ...]:
-        """Events that a ledger is charged for this round."""
+        """Return the events that this round charges to a ledger."""
         summed = self.secure_round(trust)
         return (*(() if summed is None else summed.events), *self.local_events)
 
     def secure_round(self, trust: str) -> SecureRound | None:
-        """The sum as the statement has it; None without noise in it."""
+        """Return the sum for the statement; None if it has no noise."""
         noise = self.noise
         if noise is None:
             return None

@@ -198,7 +198,7 @@ class FixedPointCodec:
         return np.asarray(steps.astype(np.int64))
 
     def add_noise(self, steps: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sum, held within the range.
+        """Return the sum, clipped to the range.
 
         Parameters
         ----------
@@ -216,7 +216,7 @@ class FixedPointCodec:
         return np.asarray(np.clip(steps + noise, 1 - LIMIT, LIMIT - 1))
 
     def decode_sum(self, total: NDArray[np.int64], survivors: int) -> NDArray[np.float64]:
-        """The sum of ``survivors`` contributions, in units of the numbers encoded.
+        """Return the sum of ``survivors`` contributions, in the encoded unit.
 
         Parameters
         ----------
@@ -241,7 +241,7 @@ class FixedPointCodec:
         return np.asarray(whole.astype(np.float64) * self.step)
 
     def bound_steps(self, bound: float) -> int:
-        """R_g: steps of an encoded number of size at most ``bound``, generously."""
+        """Return R_g: an upper bound on the steps of an encoded number of size ``bound``."""
         return math.ceil(bound / self.step * (1.0 + 1e-9)) + 1
 
     def rounding(self, size: int) -> float:

@@ -328,11 +328,11 @@ class FederatedSpec(PartyCounts):
         return self.rounds[names.index(check.check_option("round_name", name, names))]
 
     def events(self, trust: str = "secure_sum") -> tuple[PrivacyEvent, ...]:
-        """Events that the whole training charges to a ledger."""
+        """Return the events that the whole training charges to a ledger."""
         return tuple(event for part in self.rounds for event in part.events(trust))
 
     def public_seed(self, round_name: str) -> int:
-        """Seed of orders of rows and the like: known to all, the same for all parties."""
+        """Return the public seed of row orders, the same for all parties."""
         text = f"{self.digest()}:{round_name}".encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
 
@@ -368,13 +368,13 @@ class FederatedSpec(PartyCounts):
         return cls.from_dict(read_json(text))
 
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON text, in hexadecimal; parties compare it first."""
+        """Return the SHA-256 of the canonical JSON text, which parties compare first."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
 class HelmetSpec(FederatedSpec):
-    """Blind averaging, DP-Helmet: every party fits a model, one sum averages them.
+    """Specification of DP-Helmet: each party fits a model, one sum averages them.
 
     Parameters
     ----------
@@ -421,7 +421,7 @@ MOST_NUMBERS = 2**26
 
 @dataclass(frozen=True, kw_only=True)
 class DpdrSpec(FederatedSpec):
-    """Components first, then weighted models in their space: the two rounds of FedDPDR-DPML.
+    """Specification of FedDPDR-DPML: first components, then weighted models on them.
 
     Round 1 sums the parties' matrices of products of features, the sum of ``X_i^T X_i``, under
     noise (``aggregation="gram"``), or what parties made of noisy matrices of their own. Round 2
@@ -518,7 +518,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
         return plans.delta_left(self.epsilon, self.delta, sums) if sums else self.delta
 
     def mu_of(self, share: float) -> float:
-        """Gaussian parameter of a share of the whole budget."""
+        """Return the Gaussian parameter of a share of the budget."""
         whole = div_down(1.0, plans.multiplier_of(self.epsilon, self.delta_of_noise))
         return share_of(whole, share)
 
@@ -572,7 +572,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
 
     @cached_property
     def objective(self) -> ObjectiveTraining | None:  # type: ignore[override]
-        """A party's own noisy objective, where there is one."""
+        """Noisy objective of each party, with ``local="objective"``; else None."""
         if self.objective_epsilon is None or self.local != "objective":
             return None
         mechanism = self.objective_with(self.objective_epsilon)
@@ -599,7 +599,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
         )
 
     def objective_with(self, own: float) -> ObjectivePerturbation:
-        """Objective perturbation with an epsilon of its own."""
+        """Return objective perturbation with a given epsilon."""
         C = None
         if self.regularization is not None:
             C = div_down(1.0, mul_up(self.regularization, float(self.min_records)))

@@ -307,6 +307,28 @@ UNCLIPPED = 1.0 + 2.0**-20
 FARTHEST = 1100.0
 
 
+# Of the compiled descent in double precision: what sums of leaves and coefficients are multiples
+# of, as a share of the least power of two that is no smaller than the clip.
+LEAF_SHARE, COEFFICIENT_SHARE = 2.0**-42, 2.0**-26
+
+
+def row_rounding(
+    clip: float, grid: float | None, shape: tuple[int, int], row_norm: float | None
+) -> float:
+    """Bound on what each row that weighs something adds to the error of a sum, in double precision.
+
+    A leaf is rounded to its unit, or the coefficients of a row of this norm are truncated (None:
+    they are not).
+    """
+    mantissa, exponent = math.frexp(clip)
+    power = math.ldexp(1.0, exponent - (mantissa == 0.5))
+    unit = max(LEAF_SHARE * power, grid or 0.0)
+    found = mul_up(0.5 * unit, sqrt_up(float(math.prod(shape))))
+    if row_norm is None:
+        return found
+    return max(found, mul_up(mul_up(COEFFICIENT_SHARE * power, sqrt_up(float(shape[0]))), row_norm))
+
+
 @dataclass(frozen=True, kw_only=True)
 class LastIterateSums(DescentSums):
     """Less noise, for sums of all gradients, where only the last iterate is released.
@@ -325,6 +347,10 @@ class LastIterateSums(DescentSums):
         m, the coefficient of W in a step.
     step : float > 0 or None
         eta; None for the largest that is allowed.
+    rows_a_record : int >= 1, default=1
+        How many rows of a person take part.
+    truncated : bool, default=True
+        Whether coefficients of rows may be truncated: of sparse ones, and in parts.
     """
 
     loss: Loss
@@ -333,6 +359,8 @@ class LastIterateSums(DescentSums):
     divisor: float
     regularization: float
     step: float | None
+    rows_a_record: int = 1
+    truncated: bool = True
 
     sampling_rate = 1.0
 
@@ -454,6 +482,10 @@ class LastIterateSums(DescentSums):
             grid=self.grid,
             step=self.learning_rate / self.divisor,
         )
+        rows = row_rounding(
+            self.acting_clip, self.grid, self.shape, self.row_norm if self.truncated else None
+        )
+        bound = add_up(bound, mul_up(float(self.n_records * self.rows_a_record), rows))
         return div_up(2.0 * bound, float(self.factor))
 
     def _moved(self, contribution: float) -> float:
@@ -538,6 +570,10 @@ class GradientPerturbation(LinearPlan):
         In which they left the descent, and after how many steps.
     steps_before : int
     unit : {"row", "person"}
+    rows_a_record : int >= 1, default=1
+        How many rows of a person take part, with the accountant of the last iterate.
+    truncated : bool, default=True
+        Whether coefficients of rows may be truncated; this too is for that accountant.
 
     Raises
     ------
@@ -581,6 +617,8 @@ class GradientPerturbation(LinearPlan):
     state: dict[str, Any] | None = None
     steps_before: int = 0
     unit: str = "row"
+    rows_a_record: int = 1
+    truncated: bool = True
 
     def __post_init__(self) -> None:
         """Refuses settings whose noise would not be a positive finite number."""
@@ -725,6 +763,8 @@ class GradientPerturbation(LinearPlan):
             loss=self.loss,
             row_norm=self.row_norm,
             n_records=self.n_records or 1,
+            rows_a_record=self.rows_a_record,
+            truncated=self.truncated,
             divisor=self.divisor,
             regularization=self.regularization,
             step=self.learning_rate,
@@ -814,10 +854,10 @@ class GradientPerturbation(LinearPlan):
     def check_rows(self, rows: Rows) -> None:
         """Refuse extreme settings, and more rows than the guarantee of the last iterate covers."""
         self.descent()
-        if not self.keeps_state and rows.n_rows > (self.n_records or 0):
+        if not self.keeps_state and rows.n_persons > (self.n_records or 0):
             raise InvalidParameterError(
-                f"max_samples: got {self.n_records} and more rows, expected an upper bound with "
-                "accountant='last_iterate'"
+                f"max_samples: got {self.n_records} and more {self.unit}s, expected an upper bound "
+                "with accountant='last_iterate'"
             )
 
     def descent(self) -> _core.Descent:
@@ -827,11 +867,16 @@ class GradientPerturbation(LinearPlan):
             return _core.Descent(**options)
         return _core.Descent(**options, state=resumed(self.state))
 
+    def records(self, rows: Rows) -> Any:
+        """Weighed rows; nothing of a person is clipped where the last iterate alone is released."""
+        records = rows.records(self.public, averaged=not self.keeps_state)
+        rows.weigh(records)
+        return records
+
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedIterate:
         """Weights in units of the rows, after all steps."""
         descent, options = self.descent(), self.descent_options()
-        records = rows.records(self.public)
-        rows.weigh(records)
+        records = self.records(rows)
         most = max(1, MOST_NUMBERS // math.prod(self.shape))
         for before in range(0, self.steps, most):
             told = _counted(rows.on_step, before, self.steps)

@@ -44,6 +44,8 @@ class Facts:
         What neighbouring data sets differ by.
     weighted : bool
         Whether rows or classes have weights.
+    in_parts : bool
+        Whether rows are elsewhere, and sums of them are whole numbers.
     """
 
     n_features: int | None = None
@@ -53,6 +55,7 @@ class Facts:
     feature_names: tuple[str, ...] | None = None
     unit: str = "row"
     weighted: bool = False
+    in_parts: bool = False
 
     @property
     def n_columns(self) -> int:
@@ -88,8 +91,15 @@ class Rows(Protocol):
     def n_here(self) -> int:
         """Number of rows in this process; 0 for rows elsewhere, of which only sums come here."""
 
-    def records(self, public: PublicMap) -> Any:
-        """The mapped rows, whose sums are exact."""
+    @property
+    def n_persons(self) -> int:
+        """Number of persons, whatever they weigh; each row is one without groups."""
+
+    def records(self, public: PublicMap, *, averaged: bool = False) -> Any:
+        """The mapped rows, whose sums are exact.
+
+        With ``averaged`` they count by their shares of their persons and belong to nobody.
+        """
 
     def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Exact sums of the mapped entries of each column and of their squares."""

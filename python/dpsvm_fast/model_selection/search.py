@@ -590,7 +590,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     max_weight = 1.0
 
     def checked(self) -> PrivateGridSearch:
-        """A copy with its candidates, all parameters in their ranges; reads no data.
+        """Return a copy with candidates and checked parameters; reads no data.
 
         Raises
         ------
@@ -631,7 +631,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             )
 
     def owned(self, facts: Facts) -> Facts:
-        """The facts as they are: candidates know what they take, weights of errors are others."""
+        """Return the facts unchanged, as candidates know what they accept."""
         return facts
 
     def plan(self, facts: Facts) -> SearchPlan:
@@ -901,7 +901,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return np.asarray(self.model_.predict(X))
 
     def checked(self) -> DeclaredTrainer:
-        """A copy with all parameters in their ranges."""
+        """Return a copy with checked parameters."""
         checked = param.checked_copy(self)
         checked.ledger = check_ledger(self.ledger, checked.adjacency)
         return checked

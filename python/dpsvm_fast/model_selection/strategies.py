@@ -329,7 +329,7 @@ class ConstantClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def fit(self, X: Any, y: Any = None) -> ConstantClassifier:
-        """Does nothing: there is nothing to be learned.
+        """Do nothing, as there is nothing to learn.
 
         Parameters
         ----------
@@ -344,11 +344,11 @@ class ConstantClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The first class for every row."""
+        """Return the first class for every row."""
         return np.full(_num_samples(X), self.classes_[0])
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Zeros of the shape that scores have."""
+        """Return zeros in the shape of scores."""
         n, k = _num_samples(X), self.classes_.size
         return np.zeros(n if k == 2 else (n, k))
 

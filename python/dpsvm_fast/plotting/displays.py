@@ -644,7 +644,7 @@ def private_scores(
     epsilons: Sequence[float],
     n_repeats: int,
 ) -> NDArray[np.float64]:
-    """Test score of fresh private fits, several for every epsilon.
+    """Return test scores of fresh private fits, several per epsilon.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Delta of the Gaussian mechanism; see the formula at the head of this file."""
+    """Return delta of the Gaussian mechanism; formula at the head of this file."""
     if math.isnan(mu):
         return 1.0
     if mu <= 0.0:
@@ -123,7 +123,7 @@ def two_sided_deltas(epsilon: NDArray[np.float64], mu: float) -> NDArray[np.floa
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Epsilon of the Gaussian mechanism at ``delta``, to report beside the claim."""
+    """Return epsilon of the Gaussian mechanism at ``delta``, for comparison with the claim."""
     if delta == 0.0 or not math.isfinite(mu):
         return math.inf
     if gaussian_delta(0.0, mu) <= delta:

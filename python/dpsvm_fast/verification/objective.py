@@ -562,7 +562,7 @@ def objective_delta(
     replace_one: bool,
     quickly: bool = False,
 ) -> float:
-    """Delta of one objective event: the smallest of the bounds that are proved for its law.
+    """Return delta of one objective event, by the smallest proved bound.
 
     ``quickly`` on coarser grids: larger by a thousandth, and still a bound.
     """

@@ -82,7 +82,7 @@ class Losses:
 
 @lru_cache(maxsize=256)
 def composed_delta(epsilon: float, losses: Losses, points: int = MOST_POINTS) -> float:
-    """Delta of the composition at ``epsilon >= 0``, from above; on grids of so many points."""
+    """Return an upper bound of delta of the composition at ``epsilon >= 0``."""
     directions = ("replace",) if losses.replace_one else ("remove", "add")
     bound = 1.0
     # Where a record hardly ever joins, no grid may be fine enough.
