@@ -12,6 +12,8 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -134,6 +136,23 @@ def test_objectives_with_dear_points_compose_soon(
     assert composed_delta([event], left) > 5e-7
 
 
+@pytest.mark.proof("accountant", "Termination")
+@pytest.mark.parametrize("relation", [ADD, "replace_one"])
+def test_many_objectives_with_dear_points_end(relation: str) -> None:
+    # As a file of a ledger is opened: nothing is known of their curves.
+    events = [
+        ObjectiveEvent(law, scores, sigma, 1e-3 / sigma, None, relation)
+        for sigma in (811.0, 823.0, 839.0, 857.0, 877.0)
+        for law, scores in DEAR
+    ]
+    told = ApproximateEvent(1e-3, 1e-12, relation)
+    with ending():
+        epsilon = composed_epsilon([*events, told], 1.1e-12)
+    alone = max(composed_epsilon([event], 1e-13) for event in events[-2:])
+    parts = sum(composed_epsilon([event], 1e-14) for event in events[:2])
+    assert alone < epsilon < 1e-3 + parts * len(events) / 2
+
+
 MANY = 10_000
 KINDS_OF_MANY: list[Callable[[float], PrivacyEvent]] = [
     lambda share: PureEvent(1e-9 * 10.0 ** (4.0 * share), ADD),
@@ -158,15 +177,17 @@ def test_events_of_many_sizes_end(kind: Callable[[float], PrivacyEvent]) -> None
     assert spent <= composed_epsilon(most, 1e-5) * (1.0 + 1e-3)
 
 
-@settings(max_examples=2, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(epsilon=epsilons, delta=deltas, rate=rates, n_steps=counts, relation=relations)
-def test_every_calibration_ends(
+def test_every_calibration_ends_and_holds_both_ways(
     epsilon: float, delta: float, rate: float, n_steps: int, relation: str
 ) -> None:
     with ending():
         noise = subsampled_gaussian_noise_multiplier(epsilon, delta, rate, n_steps, relation)
     with ending():
         assert subsampled_gaussian_delta(noise, rate, n_steps, epsilon, relation) <= delta
+    with ending():
+        assert subsampled_gaussian_epsilon(noise, rate, n_steps, delta, relation) <= epsilon
 
 
 @pytest.mark.proof("accountant", "The accountant")
@@ -269,15 +290,22 @@ def measured(work: Callable[[], object]) -> float:
 
 
 def longest_calls(ledgers: int, seed: int) -> tuple[float, float]:
-    """Longest spend and longest total over random ledgers of up to 50 events."""
+    """Longest spend and longest total over random ledgers of up to 50 events.
+
+    Of rows or persons, either relation, some with periods whose histories differ.
+    """
     draw = random.Random(seed)
     spend = total = 0.0
     for _ in range(ledgers):
         epsilon, delta = 10.0 ** draw.uniform(-2, 4), 10.0 ** draw.uniform(-12, -3)
-        ledger = PrivacyLedger(epsilon, delta)
+        relation, unit = draw.choice([ADD, "replace_one"]), draw.choice(["row", "person"])
+        periods = [f"{k}" for k in range(draw.choice([0, 0, 0, 5]))]
+        ledger = PrivacyLedger(epsilon, delta, relation, unit=unit, periods=periods)
         for _ in range(draw.randint(1, 50)):
-            event = random_event(draw)
-            spend = max(spend, measured(lambda: ledger.spend(event)))  # noqa: B023
+            event = replace(random_event(draw), adjacency=relation)
+            some = draw.sample(periods, draw.randint(1, 2)) if periods else []
+            charged = ledger.for_periods(*some) if some else ledger
+            spend = max(spend, measured(partial(charged.spend, event)))
             if draw.random() < 0.1:
                 total = max(total, measured(ledger.total))
         total = max(total, measured(ledger.total))

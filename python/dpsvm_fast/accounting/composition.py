@@ -24,7 +24,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
@@ -42,6 +42,7 @@ from dpsvm_fast.accounting.objective import (
     BesideGaussian,
     crossing,
     is_quick,
+    most_kinds,
     point_cost,
     profile,
     profile_points,
@@ -378,7 +379,7 @@ def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
         found.append((Grid(Mixture(rho=mixture.rho)), 1))
     groups = few_groups(mixture.sampled)
     found += [(Steps(*group, replace_one=mixture.replace_one), 1) for group in groups]
-    for event, count in mixture.objective:
+    for event, count in few_objectives(mixture.objective):
         alone = Mixture(objective=((event, 1),), replace_one=mixture.replace_one)
         curve = closely or profile_points(event, FLOORS[0]) is None
         found.append((Curve(partial(profile, event)) if curve else Grid(alone), count))
@@ -519,6 +520,8 @@ class Curve:
         return crossing(self.profile, delta, 0.0, high)
 
 
+# Events with dear points that have as many of them as one alone has.
+DEAR_EVENTS = 2.0
 # Deltas that profiles of objectives go down to, the next where a result is not far above the last.
 FLOORS, FAR_ABOVE = (1e-17, 1e-300), 1e4
 
@@ -546,7 +549,10 @@ class Grid:
 
     def epsilon(self, delta: float) -> float:
         """Epsilon at a delta."""
-        floor = next((floor for floor in FLOORS if delta > FAR_ABOVE * floor), FLOORS[-1])
+        # A point far below costs little, or else a curve that ends a little below does.
+        quick = all(is_quick(event) for event, _ in self.mixture.objective)
+        far = FAR_ABOVE if quick else 8.0 * sum(count for _, count in self.mixture.objective)
+        floor = next((floor for floor in FLOORS if delta > far * floor), FLOORS[-1])
         laws = _distributions(self.mixture, floor if self.mixture.has_points else FLOORS[0])
         delta = max(delta / self._headroom, LEAST_DELTA)
         return max((law.epsilon(delta) for law in laws), default=math.inf)
@@ -567,8 +573,10 @@ def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistributi
     if max(sizes) > HOPELESS or any(is_hopeless(*group) for group in mixture.sampled):
         return ()
     profiles = []
-    for event, count in mixture.objective:
-        points = profile_points(event, floor)
+    objective = few_objectives(mixture.objective)
+    dear = sum(not is_quick(event) for event, _ in objective)
+    for event, count in objective:
+        points = profile_points(event, floor, min(1.0, DEAR_EVENTS / max(1, dear)))
         if points is None:
             return ()
         profiles.append((*points, count))
@@ -653,7 +661,40 @@ def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
     )
 
 
-def _few(kinds: Any, joined: Any, cost: Any, limits: tuple[int, int, float]) -> list[Any]:
+def few_objectives(
+    objective: tuple[tuple[ObjectiveEvent, int], ...],
+) -> list[tuple[ObjectiveEvent, int]]:
+    """Objectives of few kinds of each law: less noise and more curvature tell more."""
+    laws: dict[tuple[str, int, bool], list[tuple[ObjectiveEvent, int]]] = {}
+    for event, count in objective:
+        law = (event.law, event.n_scores, event.kappa is None)
+        laws.setdefault(law, []).append((event, count))
+    found = []
+    for (_, _, given), events in laws.items():
+        first = events[0][0]
+        most = most_kinds(first)
+        if len(events) <= most:
+            found += events
+            continue
+        kinds = _few(
+            tuple((e.sigma, e.jacobian if given else e.kappa, count) for e, count in events),
+            lambda one, other: (min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]),
+            lambda both, one, other: _loss(both) - _loss(one) - _loss(other),
+            (most, math.inf, 1e-3),
+        )
+        for sigma, price, count in kinds:
+            kappa, jacobian = (None, price) if given else (price, None)
+            found.append((replace(first, sigma=sigma, kappa=kappa, jacobian=jacobian), count))
+    return found
+
+
+def _loss(kind: tuple[float, float, int]) -> float:
+    """About the square of the loss of objectives of one kind."""
+    sigma, price, count = kind
+    return count * (1.0 / sigma + min(price, 1.0 / sigma)) ** 2
+
+
+def _few(kinds: Any, joined: Any, cost: Any, limits: tuple[int, float, float]) -> list[Any]:
     """Kinds of events, the last number of each how many they are, until there are few enough.
 
     ``joined`` is a kind that tells at least as much as two, and ``cost`` how much more it tells.

@@ -44,6 +44,9 @@ ERROR = 4e-15
 # about the milliseconds for all.
 POINTS = 512
 LEAST_DEAR, MOST_DEAR, DEAR_TOTAL = 12, 96, 700.0
+# Events of one law that are told apart: those with a curve of little cost, with one of a tenth of a
+# second, and at most of those whose every point costs.
+MOST_CHEAP_KINDS, MOST_KINDS, MOST_DEAR_KINDS = 64, 12, 4
 # Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
 # is nearly all there is, and a point would cost 50 ms.
 MOSTLY_JACOBIAN = 300.0
@@ -253,10 +256,13 @@ def _bound(event: ObjectiveEvent, epsilon: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def profile_points(event: ObjectiveEvent, floor: float) -> tuple[Array, Array] | None:
+def profile_points(
+    event: ObjectiveEvent, floor: float, share: float = 1.0
+) -> tuple[Array, Array] | None:
     """Increasing epsilons from 0 and bounds of delta there, down to about ``floor``.
 
-    None where the loss may be so large that a grid of it says nothing.
+    None where the loss may be so large that a grid of it says nothing. Where points are dear, the
+    time for them is a ``share`` of what one event may take.
     """
     k, records = float(event.n_scores), 2.0 if event.adjacency == "replace_one" else 1.0
     square = {"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k)
@@ -264,7 +270,7 @@ def profile_points(event: ObjectiveEvent, floor: float) -> tuple[Array, Array] |
     norm = records * math.sqrt(square) / event.sigma
     top = norm * (9.0 + 0.5 * norm)
     if not is_quick(event):
-        x, g = _dear_points(event, top, floor)
+        x, g = _dear_points(event, top, floor, share)
         return (x, g) if x[-1] <= LARGEST_LOSS else None
     while not top > LARGEST_LOSS and profile(event, top) > floor:
         top *= 1.3
@@ -274,6 +280,15 @@ def profile_points(event: ObjectiveEvent, floor: float) -> tuple[Array, Array] |
 def is_quick(event: ObjectiveEvent) -> bool:
     """Return whether many points of the profile are cheap: one score, or one shared law."""
     return event.n_scores == 1 or (event.law == "softmax" and event.kappa is not None)
+
+
+def most_kinds(event: ObjectiveEvent) -> int:
+    """Return how many events of one law a composition tells apart: fewer the dearer they are."""
+    if event.n_scores == 1:
+        return MOST_CHEAP_KINDS
+    if is_quick(event):
+        return MOST_KINDS
+    return int(min(max(DEAR_TOTAL / (LEAST_DEAR * point_cost(event)), 1.0), MOST_DEAR_KINDS))
 
 
 def point_cost(event: ObjectiveEvent) -> float:
@@ -303,7 +318,9 @@ def _curve(event: ObjectiveEvent, low: float, high: float, count: int) -> tuple[
     return x, np.minimum.accumulate(np.minimum(g, 1.0))
 
 
-def _dear_points(event: ObjectiveEvent, top: float, floor: float) -> tuple[Array, Array]:
+def _dear_points(
+    event: ObjectiveEvent, top: float, floor: float, share: float
+) -> tuple[Array, Array]:
     """Few epsilons >= 0 and bounds of delta there, close to each other where it falls to ``floor``.
 
     Each is put where the chord may lie farthest above the curve, as a difference of epsilons.
@@ -318,7 +335,8 @@ def _dear_points(event: ObjectiveEvent, top: float, floor: float) -> tuple[Array
     while values[-1] > floor and at[-1] < MAX_EPSILON:
         at.append(min(2.0 * at[-1], MAX_EPSILON))
         values.append(profile(event, at[-1]))
-    for _ in range(int(min(max(DEAR_TOTAL / point_cost(event), LEAST_DEAR), MOST_DEAR))):
+    enough = share * DEAR_TOTAL / point_cost(event)
+    for _ in range(int(min(max(enough, LEAST_DEAR), MOST_DEAR))):
         i = int(np.argmax(_missed(np.array(at), np.maximum(values, floor))))
         at.insert(i + 1, 0.5 * (at[i] + at[i + 1]))
         values.insert(i + 1, profile(event, at[i + 1]))
