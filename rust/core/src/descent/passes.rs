@@ -7,6 +7,7 @@ use crate::descent::exact_sum::{ExactSum, ROUNDING};
 use crate::descent::gradients::{Lanes, Members, one_by_one, single};
 use crate::descent::leaves::LEAF;
 use crate::error::Result;
+use crate::layout::lines::Lines;
 use crate::layout::weights::{WeightLayout, typed};
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
@@ -14,7 +15,7 @@ use crate::records::lift::LiftRoom;
 use crate::records::persons::{Products, shortening};
 use crate::records::store::{LEAST_DISTANCE, ROW_GRID, RecordRows, Records};
 use crate::rows::view::Row;
-use crate::runtime::memory::resize;
+use crate::runtime::memory::{reserve, resize};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
 
@@ -215,6 +216,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         let mut lines: [&[T]; LEAF] = [&[]; LEAF];
         if T::borrow(&[]).is_none() {
             room.clear();
+            reserve(room, LEAF * self.records.columns)?;
             for row in rows {
                 room.extend(row.iter().map(|x| T::near(f64::from(*x))));
             }
@@ -263,7 +265,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
             }
             RecordRows::Lifted(rows) => {
                 resize(room, LEAF * d)?;
-                rows.fill(simd, members, &mut self.scratch.lift, room);
+                rows.fill(simd, members, &mut self.scratch.lift, room)?;
                 for (line, row) in lines.iter_mut().zip(room.chunks_exact(d)) {
                     *line = row;
                 }
@@ -450,7 +452,7 @@ const MOST_LOST: f64 = 0.01;
 const STRETCH: f64 = 1.0 / LEAST_DISTANCE;
 
 /// Some sparse rows.
-pub struct SparsePass<'p, T, L> {
+pub struct SparsePass<'p, T> {
     /// The records; their rows are sparse.
     pub records: &'p Records,
     /// Places of the records in `order`, or the records themselves without one.
@@ -464,7 +466,7 @@ pub struct SparsePass<'p, T, L> {
     /// Public numbers.
     pub rule: Rule,
     /// Layout of the weights and of the sum.
-    pub layout: L,
+    pub layout: Lines,
     /// The weights.
     pub view: &'p View<T>,
     /// The sums of `q x` in the layout, then those of `q` times [`ROW_GRID`], then those of `p s`: see
@@ -474,7 +476,7 @@ pub struct SparsePass<'p, T, L> {
     pub scratch: &'p mut LeafScratch<T>,
 }
 
-impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
+impl<T: Precision> Kernel for SparsePass<'_, T> {
     type Output = Result<()>;
 
     #[inline(always)]
@@ -521,7 +523,7 @@ impl<T: Precision, L: WeightLayout> Kernel for SparsePass<'_, T, L> {
     }
 }
 
-impl<T: Precision, L: WeightLayout> SparsePass<'_, T, L> {
+impl<T: Precision> SparsePass<'_, T> {
     /// The contributions of at most [`LEAF`] records, those of persons in `parts`.
     #[inline(always)]
     fn group<'r, S: Simd>(

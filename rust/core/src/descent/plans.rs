@@ -5,6 +5,7 @@ use crate::descent::leaves::{LEAF, plant};
 use crate::descent::passes::{DensePass, LeafScratch, Precision, Rule, SparsePass, View};
 use crate::descent::release::{COLUMNS_TOGETHER, Noise, Places, add_noise, for_each_exact};
 use crate::error::Result;
+use crate::layout::lines::Lines;
 use crate::layout::weights::WeightLayout;
 use crate::records::persons::Products;
 use crate::records::store::{ROW_GRID, RecordRows, Records};
@@ -44,14 +45,27 @@ impl Batch {
     }
 
     /// The persons that `fill` lists, those of several rows numbered behind all others.
-    pub fn choose(&mut self, records: &Records, fill: impl FnOnce(usize, &mut Vec<u32>)) {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn choose(
+        &mut self,
+        records: &Records,
+        fill: impl FnOnce(usize, &mut Vec<u32>),
+    ) -> Result<()> {
         self.all = false;
         let singles = records.singles();
-        fill(singles + records.several(), &mut self.order);
+        let n = singles + records.several();
+        // Room for all takes no memory until it is written to.
+        self.order.clear();
+        reserve(&mut self.order, n)?;
+        fill(n, &mut self.order);
         let first = self.order.partition_point(|p| (*p as usize) < singles);
         self.persons.clear();
+        reserve(&mut self.persons, self.order.len() - first)?;
         let several = self.order.drain(first..);
         self.persons.extend(several.map(|p| p - singles as u32));
+        Ok(())
     }
 
     /// Number of records.
@@ -85,8 +99,8 @@ impl Batch {
         self.keys.clear();
         reserve(&mut self.keys, n)?;
         self.leaves.clear();
-        // Every record one at the worst, a leaf of many usually.
-        reserve(&mut self.leaves, n.div_ceil(LEAF))?;
+        // Every record one at the worst, half full usually.
+        reserve(&mut self.leaves, 4 * n.div_ceil(LEAF))?;
         tags(&mut self.tags);
         plant(
             &mut self.order,
@@ -135,10 +149,16 @@ pub trait Summation<T>: Sync {
         sum: &mut ExactSum,
         scratch: &mut LeafScratch<T>,
     ) -> Result<()>;
+    /// Where the sum keeps what belongs to each weight.
+    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize>;
     /// The sum with noise, in the order of the weights.
-    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]);
+    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
+        add_noise(sum, &self.places(), noise, noisy);
+    }
     /// The sum in its units, in the order of the weights.
-    fn units(&self, sum: &ExactSum, units: &mut [i128]);
+    fn units(&self, sum: &ExactSum, units: &mut [i128]) {
+        for_each_exact(sum, &self.places(), |at, value| units[at] = value);
+    }
 }
 
 /// Leaves of dense rows.
@@ -157,15 +177,6 @@ impl<'r> DenseSummation<'r> {
             rule,
             unit,
             exact,
-        }
-    }
-
-    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize> {
-        let columns = self.columns();
-        Places {
-            shape: (self.rule.loss.scores, columns),
-            position: move |k, j| k * columns + j,
-            centre: None,
         }
     }
 
@@ -209,6 +220,15 @@ fn split_weights<T: Precision>(
 }
 
 impl<T: Precision> Summation<T> for DenseSummation<'_> {
+    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize> {
+        let columns = self.columns();
+        Places {
+            shape: (self.rule.loss.scores, columns),
+            position: move |k, j| k * columns + j,
+            centre: None,
+        }
+    }
+
     fn wants_leaves(&self) -> bool {
         true
     }
@@ -257,31 +277,23 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
             scratch,
         })
     }
-
-    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
-        add_noise(sum, &self.places(), noise, noisy);
-    }
-
-    fn units(&self, sum: &ExactSum, units: &mut [i128]) {
-        for_each_exact(sum, &self.places(), |at, value| units[at] = value);
-    }
 }
 
 /// Sparse rows one by one.
-pub struct SparseSummation<'r, L> {
+pub struct SparseSummation<'r> {
     records: &'r Records,
     products: Option<&'r Products>,
     rule: Rule,
-    layout: L,
+    layout: Lines,
 }
 
-impl<'r, L: WeightLayout> SparseSummation<'r, L> {
+impl<'r> SparseSummation<'r> {
     /// With the weights in `layout` and the inner products of the rows of persons.
     pub fn new(
         records: &'r Records,
         products: Option<&'r Products>,
         rule: Rule,
-        layout: L,
+        layout: Lines,
     ) -> Self {
         Self {
             records,
@@ -290,7 +302,9 @@ impl<'r, L: WeightLayout> SparseSummation<'r, L> {
             layout,
         }
     }
+}
 
+impl<T: Precision> Summation<T> for SparseSummation<'_> {
     fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize> {
         let (k, d) = (self.rule.loss.scores, self.records.columns);
         let (layout, stored) = (self.layout, self.layout.stored());
@@ -307,9 +321,7 @@ impl<'r, L: WeightLayout> SparseSummation<'r, L> {
             centre: centre.map(|centre| (&*centre.point, stored)),
         }
     }
-}
 
-impl<T: Precision, L: WeightLayout> Summation<T> for SparseSummation<'_, L> {
     fn wants_leaves(&self) -> bool {
         false
     }
@@ -373,14 +385,6 @@ impl<T: Precision, L: WeightLayout> Summation<T> for SparseSummation<'_, L> {
             sum,
             scratch,
         })
-    }
-
-    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
-        add_noise(sum, &self.places(), noise, noisy);
-    }
-
-    fn units(&self, sum: &ExactSum, units: &mut [i128]) {
-        for_each_exact(sum, &self.places(), |at, value| units[at] = value);
     }
 }
 

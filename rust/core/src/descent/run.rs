@@ -10,7 +10,6 @@ use crate::descent::settings::{Arithmetic, DescentSettings};
 use crate::descent::streams::{Batches, DescentStreams};
 use crate::error::Result;
 use crate::layout::lines::Lines;
-use crate::layout::single::SingleScore;
 use crate::records::store::{RecordRows, Records};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
@@ -54,7 +53,6 @@ struct Worker<T> {
     items: Range<usize>,
     sum: ExactSum,
     scratch: LeafScratch<T>,
-    outcome: Result<()>,
 }
 
 impl Run<'_> {
@@ -83,10 +81,6 @@ impl Run<'_> {
             return self.descend::<T, _>(&plan, state);
         }
         let products = records.products(self.pool, self.interrupt)?;
-        if k == 1 {
-            let sums = SparseSummation::new(records, products, rule, SingleScore::new(d));
-            return self.descend::<T, _>(&sums, state);
-        }
         let sums = SparseSummation::new(records, products, rule, Lines::new(k, d));
         self.descend::<T, _>(&sums, state)
     }
@@ -108,7 +102,6 @@ impl Run<'_> {
                 items: 0..0,
                 sum: plan.sum()?,
                 scratch: LeafScratch::default(),
-                outcome: Ok(()),
             })
         };
         let mut workers = (0..threads).map(worker).collect::<Result<Vec<_>>>()?;
@@ -143,7 +136,7 @@ impl Run<'_> {
         } else {
             batch.choose(self.records, |n, chosen| {
                 self.batches.fill(step, n, chosen);
-            });
+            })?;
         }
         match self.purpose {
             _ if !plan.wants_leaves() => {}
@@ -237,6 +230,7 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
         let threads = self.workers.len();
         each_block(self.share, self.workers, self.run.interrupt, |worker| {
             worker.sum.clear();
+            Ok(())
         })?;
         for (at, worker) in self.workers.iter_mut().enumerate() {
             worker.items = items * at / threads..items * (at + 1) / threads;
@@ -250,11 +244,8 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
                 let end = worker.items.end.min(worker.items.start + round);
                 let part = worker.items.start..end;
                 worker.items.start = end;
-                worker.outcome = plan.pass(batch, part, view, &mut worker.sum, &mut worker.scratch);
+                plan.pass(batch, part, view, &mut worker.sum, &mut worker.scratch)
             })?;
-            for worker in &self.workers[..] {
-                worker.outcome.clone()?;
-            }
         }
         let (first, rest) = self.workers.split_at_mut(1);
         let mut sums: Vec<_> = rest.iter_mut().map(|worker| &mut worker.sum).collect();

@@ -5,7 +5,7 @@ use crate::fourier::circle::{Phase, circle};
 use crate::fourier::hadamard::hadamard;
 use crate::fourier::{FourierMap, Frequencies, SignBlock};
 use crate::linalg::packed::{Packed, TILE_ROWS};
-use crate::runtime::memory::with_capacity;
+use crate::runtime::memory::{mapped, resize};
 use crate::simd::{Real, Simd};
 
 /// Scratch rows are whole vectors at every level.
@@ -62,11 +62,7 @@ impl<T: Phase> Prepared<T> {
         let settings = map.settings();
         let (d, components) = (settings.features, settings.components);
         let turn = 0.5 / std::f64::consts::PI;
-        let near = |values: &[f64], factor: f64| -> Result<Vec<T>> {
-            let mut out = with_capacity(values.len())?;
-            out.extend(values.iter().map(|x| T::near(x * factor)));
-            Ok(out)
-        };
+        let near = |values: &[f64], factor: f64| mapped(values, |x| T::near(x * factor));
         let phases = match &map.frequencies {
             Frequencies::Dense(w) => {
                 let entry = |j: usize, column: usize| T::near(w[j * d + column] * turn);
@@ -110,6 +106,9 @@ impl<T: Phase> Prepared<T> {
 
     /// `emit(i, features)` for each of `rows` rows that lie one after the other in `row`; that is
     /// padded to a multiple of [`TILE_ROWS`] rows.
+    ///
+    /// # Errors
+    /// No memory.
     #[inline(always)]
     pub fn dense<S: Simd>(
         &self,
@@ -118,13 +117,13 @@ impl<T: Phase> Prepared<T> {
         rows: usize,
         scratch: &mut LiftScratch<T>,
         mut emit: impl FnMut(usize, Features<'_, T>),
-    ) {
-        self.prepare(scratch);
+    ) -> Result<()> {
+        self.prepare(scratch)?;
         let d = self.columns;
         match &self.phases {
             Phases::Dense(matrix) => {
                 let mut product = std::mem::take(&mut scratch.product);
-                matrix.multiply(simd, row, rows, &mut product);
+                matrix.multiply(simd, row, rows, &mut product)?;
                 for i in 0..rows {
                     matrix.collect(&product, (rows, i), &mut scratch.turns);
                     emit(i, self.finish(simd, scratch));
@@ -136,42 +135,45 @@ impl<T: Phase> Prepared<T> {
                     Self::spin(simd, blocks, scratch, |block| {
                         block[..d].copy_from_slice(row);
                         block[d..].fill(T::default());
-                    });
+                    })?;
                     emit(i, self.finish(simd, scratch));
                 }
             }
         }
+        Ok(())
     }
 
     /// The features of one sparse row, whose columns increase; the same as of the dense row.
+    ///
+    /// # Errors
+    /// No memory.
     #[inline(always)]
     pub fn sparse<'s, S: Simd>(
         &self,
         simd: S,
         entries: &(impl Iterator<Item = (usize, T)> + Clone),
         scratch: &'s mut LiftScratch<T>,
-    ) -> Features<'s, T> {
-        self.prepare(scratch);
+    ) -> Result<Features<'s, T>> {
+        self.prepare(scratch)?;
         match &self.phases {
             Phases::Dense(matrix) => {
                 let mut product = std::mem::take(&mut scratch.product);
-                matrix.multiply_sparse(simd, entries, &mut product);
+                matrix.multiply_sparse(simd, entries, &mut product)?;
                 matrix.collect(&product, (1, 0), &mut scratch.turns);
                 scratch.product = product;
             }
             Phases::Fast(blocks) => Self::spin(simd, blocks, scratch, |block| {
                 block.fill(T::default());
                 entries.clone().for_each(|(column, x)| block[column] = x);
-            }),
+            })?,
         }
-        self.finish(simd, scratch)
+        Ok(self.finish(simd, scratch))
     }
 
-    fn prepare(&self, scratch: &mut LiftScratch<T>) {
+    fn prepare(&self, scratch: &mut LiftScratch<T>) -> Result<()> {
         let padded = self.components.next_multiple_of(WIDEST);
-        for line in [&mut scratch.turns, &mut scratch.cos, &mut scratch.sin] {
-            line.resize(padded, T::default());
-        }
+        let mut lines = [&mut scratch.turns, &mut scratch.cos, &mut scratch.sin].into_iter();
+        lines.try_for_each(|line| resize(line, padded))
     }
 
     /// The turns of one row: `scale H D_2 H D_1 H D_0 x`, block after block.
@@ -181,11 +183,11 @@ impl<T: Phase> Prepared<T> {
         blocks: &[Signs<T>],
         scratch: &mut LiftScratch<T>,
         load: impl Fn(&mut [T]),
-    ) {
+    ) -> Result<()> {
         let mut first = 0;
         for signs in blocks {
             let p = signs.signs[0].len();
-            scratch.block.resize(p, T::default());
+            resize(&mut scratch.block, p)?;
             load(&mut scratch.block);
             for signs in &signs.signs {
                 times(simd, &mut scratch.block, signs);
@@ -196,6 +198,7 @@ impl<T: Phase> Prepared<T> {
             scratch.turns[first..first + used].copy_from_slice(&scratch.block[..used]);
             first += used;
         }
+        Ok(())
     }
 
     #[inline(always)]

@@ -27,7 +27,7 @@ use crate::fourier::circle::Phase;
 use crate::fourier::draws::{Normals, orthonormal, scale};
 use crate::fourier::hadamard::place;
 use crate::fourier::lift::Prepared;
-use crate::runtime::memory::{matrix, with_capacity, zeros};
+use crate::runtime::memory::{collected, mapped, matrix, with_capacity, zeros};
 use std::sync::OnceLock;
 
 /// The kernel.
@@ -220,23 +220,20 @@ impl FourierMap {
     }
 
     /// Squared lengths of the frequencies.
-    fn squares(&self) -> Vec<f64> {
+    fn squares(&self) -> Result<Vec<f64>> {
         let square = |row: &[f64]| row.iter().map(|w| w * w).sum::<f64>();
         match &self.frequencies {
-            Frequencies::Dense(w) => w.chunks_exact(self.settings.features).map(square).collect(),
+            Frequencies::Dense(w) => collected(w.chunks_exact(self.settings.features).map(square)),
             Frequencies::Fast(blocks) => {
                 // Within a block of p coordinates rows have norm p^1.5 before scaling, of which a
                 // share features/p falls on the coordinates that exist, on average.
                 let d = self.settings.features as f64;
-                let one = |block: &SignBlock| {
+                let mut all = with_capacity(self.settings.components)?;
+                for block in blocks {
                     let p = block.signs[0].len() as f64;
-                    block
-                        .scale
-                        .iter()
-                        .map(move |s| s * s * p * p * d)
-                        .collect::<Vec<_>>()
-                };
-                blocks.iter().flat_map(one).collect()
+                    all.extend(block.scale.iter().map(|s| s * s * p * p * d));
+                }
+                Ok(all)
             }
         }
     }
@@ -249,7 +246,7 @@ impl FourierMap {
             Centre::Ball => 2.0 * (d + 2.0),
         };
         let mean = |square: f64| libm::exp(-square / spread);
-        Ok(self.squares().into_iter().map(mean).collect())
+        mapped(&self.squares()?, |square| mean(*square))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::fourier::circle::Phase;
 use crate::fourier::lift::{LiftScratch, Prepared, TILE};
 use crate::rows::view::{Columns, Rows, Values};
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{collected, mapped, reserve, resize};
 use crate::runtime::tasks::each_row_part;
 use crate::simd::{Kernel, Simd, dispatch};
 
@@ -66,27 +67,30 @@ impl<T: Phase> Kernel for RowsToMap<'_, '_, T> {
             for (i, out) in (self.first..).zip(outs) {
                 let (values, columns) = self.rows.stored(i);
                 row.clear();
+                reserve(&mut row, d)?;
                 append(values, &mut row)?;
-                let columns: Vec<usize> = match columns {
-                    Columns::I32(c) => c.iter().map(|c| *c as usize).collect(),
-                    Columns::I64(c) => c.iter().map(|c| *c as usize).collect(),
-                    Columns::All => (0..d).collect(),
-                };
+                let columns = match columns {
+                    Columns::I32(c) => mapped(c, |c| *c as usize),
+                    Columns::I64(c) => mapped(c, |c| *c as usize),
+                    Columns::All => collected(0..d),
+                }?;
                 let entries = columns.iter().copied().zip(row.iter().copied());
-                self.prepared.sparse(simd, &entries, &mut scratch).unit(out);
+                self.prepared
+                    .sparse(simd, &entries, &mut scratch)?
+                    .unit(out);
             }
             return Ok(());
         }
+        reserve(&mut row, count.next_multiple_of(TILE) * d)?;
         for i in self.first..self.first + count {
             append(self.rows.stored(i).0, &mut row)?;
         }
-        row.resize(count.next_multiple_of(TILE) * d, T::default());
+        resize(&mut row, count.next_multiple_of(TILE) * d)?;
         let out = self.out;
         self.prepared
             .dense(simd, &row, count, &mut scratch, |i, features| {
                 features.unit(&mut out[i * outputs..][..outputs]);
-            });
-        Ok(())
+            })
     }
 }
 

@@ -1,9 +1,11 @@
 //! Tiles of dense rows against all weights, as matrix products: `scores = rows W^T` and
 //! `W += coefficients^T rows`.
 
+use crate::error::Result;
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::rows::view::RowBuffer;
+use crate::runtime::memory::{reserve, resize};
 use crate::simd::{Real, Simd, add_scaled};
 use std::ops::Range;
 
@@ -46,20 +48,21 @@ fn dense_rows<'a, T: Product>(
     scratch: &'a mut Vec<T>,
     buffer: &mut RowBuffer,
     fill: bool,
-) -> &'a [T] {
+) -> Result<&'a [T]> {
     if let Store::Dense { value, .. } = store
         && let Some(slice) = T::borrow(&value[rows.start * columns..rows.end * columns])
     {
-        return slice;
+        return Ok(slice);
     }
     if fill {
         scratch.clear();
+        reserve(scratch, rows.len() * columns)?;
         for at in rows {
             let row = store.row(at, buffer);
             scratch.extend(row.value.iter().map(|x| T::near(f64::from(*x))));
         }
     }
-    scratch
+    Ok(scratch)
 }
 
 impl DenseTiles {
@@ -79,6 +82,9 @@ impl DenseTiles {
     }
 
     /// The scores of `rows`, into `scratch.scores`.
+    ///
+    /// # Errors
+    /// No memory.
     #[inline(always)]
     pub fn scores<S: Simd, T: Real + Product>(
         &self,
@@ -87,10 +93,10 @@ impl DenseTiles {
         rows: Range<usize>,
         w: &[T],
         scratch: &mut TileScratch<T>,
-    ) {
+    ) -> Result<()> {
         let (n, k, d) = (rows.len(), self.scores, self.columns);
-        scratch.scores.resize(n * k, T::default());
-        let x = dense_rows(store, rows, d, &mut scratch.rows, &mut scratch.buffer, true);
+        resize(&mut scratch.scores, n * k)?;
+        let x = dense_rows(store, rows, d, &mut scratch.rows, &mut scratch.buffer, true)?;
         if k == 1 {
             for (x, out) in x.chunks_exact(d.max(1)).zip(&mut scratch.scores) {
                 *out = dense_dot(simd, x, w);
@@ -98,9 +104,13 @@ impl DenseTiles {
         } else {
             T::times_transposed(x, w, &mut scratch.scores, (n, d, k));
         }
+        Ok(())
     }
 
     /// `w += coefficients^T rows` for the tile that [`Self::scores`] has just seen.
+    ///
+    /// # Errors
+    /// No memory.
     #[inline(always)]
     pub fn accumulate<S: Simd, T: Real + Product>(
         &self,
@@ -109,7 +119,7 @@ impl DenseTiles {
         rows: Range<usize>,
         w: &mut [T],
         scratch: &mut TileScratch<T>,
-    ) {
+    ) -> Result<()> {
         let (n, k, d) = (rows.len(), self.scores, self.columns);
         let x = dense_rows(
             store,
@@ -118,7 +128,7 @@ impl DenseTiles {
             &mut scratch.rows,
             &mut scratch.buffer,
             false,
-        );
+        )?;
         if k == 1 {
             for (x, coefficient) in x.chunks_exact(d.max(1)).zip(&scratch.scores) {
                 if *coefficient != T::default() {
@@ -128,6 +138,7 @@ impl DenseTiles {
         } else {
             T::add_transposed_times(&scratch.scores, x, w, (n, k, d));
         }
+        Ok(())
     }
 
     /// Bound on the number of roundings that a term of one score goes through.

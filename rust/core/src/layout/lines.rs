@@ -1,9 +1,10 @@
 //! A sparse matrix times a dense one: `out[r] = sum of value[e] b[index[e]]` over the entries of line r.
 //!
 //! With the rows as lines and the weights as `b` these are scores; with the columns as lines and the
-//! rows' coefficients as `b` they are sums over rows, each written once. [`Lines`] keeps weights so. Lines of `b` lie one after
-//! the other: a vector that begins in one may end in the next, whose
-//! numbers are left out of the result, so [`SPARE`] numbers must follow the last line.
+//! rows' coefficients as `b` they are sums over rows, each written once. [`Lines`] keeps weights so,
+//! `[feature][class]`: a sparse row touches whole vectors, with no horizontal sum and no gather. Lines
+//! of `b` lie one after the other: a vector that begins in one may end in the next, whose numbers are
+//! left out of the result, so [`SPARE`] numbers must follow the last line.
 
 use crate::error::Result;
 use crate::layout::weights::{TypedRow, WeightLayout};
@@ -15,6 +16,8 @@ use std::cmp::Reverse;
 pub const SPARE: usize = 16;
 /// Sums kept apart, to break the dependency of one addition on the last.
 const CHAINS: usize = 4;
+/// Entries of a dense row that goes with lines, at most.
+pub const SHORT: usize = 24;
 /// Vectors of a line that are met at a time: more sums would not stay in the registers.
 const MOST_VECTORS: usize = 3;
 
@@ -58,7 +61,30 @@ impl ByFrequency {
     }
 }
 
-/// One line of weights a column, for sparse rows.
+/// Columns of a dense row, which comes without them.
+static ALL_COLUMNS: [u32; SHORT] = {
+    let mut columns = [0; SHORT];
+    let mut j = 0;
+    while j < SHORT {
+        columns[j] = j as u32;
+        j += 1;
+    }
+    columns
+};
+
+/// A row with its columns.
+#[inline(always)]
+fn with_columns<'a, T>(row: TypedRow<'a, T>) -> TypedRow<'a, T> {
+    if !row.index.is_empty() {
+        return row;
+    }
+    TypedRow {
+        index: &ALL_COLUMNS[..row.value.len()],
+        value: row.value,
+    }
+}
+
+/// One line of weights a column, for sparse rows and for dense ones that are short.
 #[derive(Debug, Clone, Copy)]
 pub struct Lines {
     classes: usize,
@@ -81,6 +107,9 @@ impl WeightLayout for Lines {
     }
 
     fn padded_classes(&self) -> usize {
+        if self.classes == 1 {
+            return 1;
+        }
         self.classes.next_multiple_of(SPARE)
     }
 
@@ -95,6 +124,15 @@ impl WeightLayout for Lines {
 
     #[inline(always)]
     fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
+        let row = with_columns(row);
+        if self.classes == 1 {
+            let mut sums = [0.0; CHAINS];
+            for (at, (j, x)) in row.index.iter().zip(row.value).enumerate() {
+                sums[at % CHAINS] += x.wide() * w[*j as usize].wide();
+            }
+            scores[0] = T::near((sums[0] + sums[1]) + (sums[2] + sums[3]));
+            return;
+        }
         let (scores, padding) = scores.split_at_mut(self.classes);
         padding.fill(T::default());
         weighted_sum(simd, (row.index, row.value), w, scores);
@@ -108,16 +146,28 @@ impl WeightLayout for Lines {
         w: &mut [T],
         coefficient: &[T],
     ) {
+        let row = with_columns(row);
+        if self.classes == 1 {
+            let a = coefficient[0].wide();
+            for (index, value) in row.index.iter().zip(row.value) {
+                let weight = &mut w[*index as usize];
+                *weight = T::near(weight.wide() + a * value.wide());
+            }
+            return;
+        }
         let lanes = T::lanes::<S>();
         let mut first = 0;
         while first < self.classes {
             let vectors = (self.classes - first).div_ceil(lanes).min(MOST_VECTORS);
-            let a = &coefficient[first..];
+            let a = &coefficient[first..first + vectors * lanes];
             let at = (self.classes, first);
-            match vectors {
-                1 => add_part::<S, T, 1>(simd, row, w, at, a),
-                2 => add_part::<S, T, 2>(simd, row, w, at, a),
-                _ => add_part::<S, T, MOST_VECTORS>(simd, row, w, at, a),
+            // Often only a few of many classes move.
+            if a.iter().any(|a| *a != T::default()) {
+                match vectors {
+                    1 => add_part::<S, T, 1>(simd, row, w, at, a),
+                    2 => add_part::<S, T, 2>(simd, row, w, at, a),
+                    _ => add_part::<S, T, MOST_VECTORS>(simd, row, w, at, a),
+                }
             }
             first += vectors * lanes;
         }

@@ -7,7 +7,7 @@
 //! hardly move.
 
 use crate::layout::class_major::ClassMajor;
-use crate::layout::panels::Panels;
+use crate::layout::lines::Lines;
 use crate::layout::weights::{TypedRow, WeightLayout};
 use crate::simd::{Real, Simd};
 
@@ -76,48 +76,7 @@ impl MeasuredUpdate for ClassMajor {
     }
 }
 
-/// Vector `first` of a panel, over the whole row.
-#[inline(always)]
-fn panel_update<S: Simd, const P: usize>(
-    simd: S,
-    row: TypedRow<'_, f64>,
-    w: &mut [[f64; P]],
-    first: usize,
-    coefficient: &[f64],
-    change: &mut [f64],
-) {
-    let a = f64::vectors::<S>(coefficient).0[first];
-    let mut sum = f64::splat(simd, 0.0);
-    for (index, value) in row.index.iter().zip(row.value) {
-        let x = f64::splat(simd, *value);
-        let weights = &mut f64::vectors_mut::<S>(&mut w[*index as usize]).0[first];
-        (*weights, sum) = moved(simd, a, x, *weights, sum);
-    }
-    f64::vectors_mut::<S>(change).0[first] = sum;
-}
-
-/// A panel narrower than a vector.
-#[inline(always)]
-fn narrow_update<S: Simd, const P: usize>(
-    simd: S,
-    row: TypedRow<'_, f64>,
-    w: &mut [[f64; P]],
-    coefficient: &[f64],
-    change: &mut [f64],
-) {
-    let a = f64::load_part(simd, coefficient);
-    let mut sum = f64::splat(simd, 0.0);
-    for (index, value) in row.index.iter().zip(row.value) {
-        let weights = &mut w[*index as usize];
-        let old = f64::load_part(simd, weights.as_slice());
-        let (new, total) = moved(simd, a, f64::splat(simd, *value), old, sum);
-        f64::store_part(simd, weights.as_mut_slice(), new);
-        sum = total;
-    }
-    f64::store_part(simd, change, sum);
-}
-
-impl<const P: usize> MeasuredUpdate for Panels<P> {
+impl MeasuredUpdate for Lines {
     #[inline(always)]
     fn measured_update<S: Simd>(
         &self,
@@ -127,21 +86,29 @@ impl<const P: usize> MeasuredUpdate for Panels<P> {
         coefficient: &[f64],
         change: &mut [f64],
     ) {
-        let vectors = f64::vectors::<S>(&[0.0; P]).0.len();
-        let stride = self.stored() / self.padded_classes().max(1) * P;
-        let panels = w.chunks_exact_mut(stride.max(1));
-        let classes = coefficient.chunks_exact(P).zip(change.chunks_exact_mut(P));
-        for (w, (a, change)) in panels.zip(classes) {
-            let (w, _) = w.as_chunks_mut::<P>();
-            if a.iter().all(|a| *a == 0.0) {
-                change.fill(0.0);
-            } else if vectors == 0 {
-                narrow_update::<S, P>(simd, row, w, a, change);
-            } else {
-                for first in 0..vectors {
-                    panel_update::<S, P>(simd, row, w, first, a, change);
-                }
+        if let ([a], [change]) = (coefficient, &mut *change) {
+            *change = 0.0;
+            for (index, x) in row.index.iter().zip(row.value) {
+                let weight = &mut w[*index as usize];
+                let new = *weight + a * x;
+                *change += (new - *weight) * (new + *weight);
+                *weight = new;
             }
+            return;
+        }
+        let (lanes, stride) = (f64::lanes::<S>(), self.line());
+        let classes = coefficient
+            .chunks_exact(lanes)
+            .zip(change.chunks_exact_mut(lanes));
+        for (first, (a, change)) in (0..stride).step_by(lanes).zip(classes) {
+            let a = f64::vectors::<S>(a).0[0];
+            let mut sum = f64::splat(simd, 0.0);
+            for (index, x) in row.index.iter().zip(row.value) {
+                let line = &mut w[*index as usize * stride + first..][..lanes];
+                let weights = &mut f64::vectors_mut::<S>(line).0[0];
+                (*weights, sum) = moved(simd, a, f64::splat(simd, *x), *weights, sum);
+            }
+            f64::vectors_mut::<S>(change).0[0] = sum;
         }
     }
 }

@@ -3,10 +3,9 @@
 //! - scores: `s_k = <w_k, u>` for all classes of one row;
 //! - update: `w_k += a_k u`.
 //!
-//! [`Panels`] keeps the weights feature-major, `[feature][class]`, with the classes padded to the
-//! vector width: a sparse row touches whole vectors, with no horizontal sum and no gather.
-//! [`ClassMajor`] keeps one row of weights a class: best for dense rows, since an update touches
-//! only the classes whose coefficient moved.
+//! [`Lines`](crate::layout::lines::Lines) keeps one line of weights a column, for sparse rows.
+//! [`ClassMajor`](crate::layout::class_major::ClassMajor) keeps one row of weights a class: best for
+//! dense rows, since an update touches only the classes whose coefficient moved.
 //!
 //! Arithmetic is in `T` (f32 while far from the optimum, f64 for anything a certificate rests
 //! on); the order of additions depends on the row and the instruction set alone.

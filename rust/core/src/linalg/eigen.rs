@@ -7,7 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::copied;
+use crate::runtime::memory::{self, copied};
 use crate::runtime::tasks::left_when_stopped;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
@@ -67,7 +67,7 @@ impl SymmetricEigen {
         Ok(Self {
             matrix: zeros(dimension)?,
             vectors: zeros(dimension)?,
-            values: vec![0.0; dimension],
+            values: memory::zeros(dimension)?,
             memory: MemBuffer::try_new(request).map_err(|_| Error::OutOfMemory { bytes })?,
         })
     }
@@ -184,9 +184,10 @@ fn largest(matrix: &[f64], dimension: usize, n_components: usize) -> Result<(Vec
     if (0..dimension).any(|i| (0..i).any(|j| at(i, j) != at(j, i))) {
         return Err(Error::invalid("matrix", "is not symmetric"));
     }
-    let values = eigen.values()[..n_components].to_vec();
-    let vectors = (0..n_components).flat_map(|i| eigen.vector(i)).copied();
-    Ok((values, vectors.collect()))
+    let values = copied(&eigen.values()[..n_components])?;
+    let mut vectors = memory::with_capacity(n_components * dimension)?;
+    (0..n_components).for_each(|i| vectors.extend_from_slice(eigen.vector(i)));
+    Ok((values, vectors))
 }
 
 /// A square matrix of zeros, aligned for vector instructions.

@@ -6,7 +6,7 @@
 //! block.) A sparse row goes through the same sums, its zeros left out: they would change nothing.
 
 use crate::error::Result;
-use crate::runtime::memory::with_capacity;
+use crate::runtime::memory::{resize, with_capacity};
 use crate::simd::{Kernel, Real, Simd, dispatch};
 
 /// Rows multiplied together.
@@ -82,28 +82,41 @@ impl<T: Real> Packed<T> {
     /// and are padded with rows of anything to a multiple of [`TILE_ROWS`].
     ///
     /// The product of row r lies in pieces, see [`Self::piece`].
+    ///
+    /// # Errors
+    /// No memory.
     #[inline(always)]
-    pub fn multiply<S: Simd>(&self, simd: S, row: &[T], rows: usize, product: &mut Vec<T>) {
+    pub fn multiply<S: Simd>(
+        &self,
+        simd: S,
+        row: &[T],
+        rows: usize,
+        product: &mut Vec<T>,
+    ) -> Result<()> {
         let padded = rows.next_multiple_of(TILE_ROWS);
         product.clear();
-        product.resize(self.padded() * padded, T::default());
+        resize(product, self.padded() * padded)?;
         let panels = self.value.chunks_exact((self.columns * self.width).max(1));
         let products = product.chunks_exact_mut((padded * self.width).max(1));
         for (panel, product) in panels.zip(products) {
             multiply_panel(simd, panel, row, self.columns, product);
         }
+        Ok(())
     }
 
     /// The same for one sparse row, whose columns increase.
+    ///
+    /// # Errors
+    /// No memory.
     #[inline(always)]
     pub fn multiply_sparse<S: Simd>(
         &self,
         simd: S,
         entries: &(impl Iterator<Item = (usize, T)> + Clone),
         product: &mut Vec<T>,
-    ) {
+    ) -> Result<()> {
         product.clear();
-        product.resize(self.padded() * TILE_ROWS, T::default());
+        resize(product, self.padded() * TILE_ROWS)?;
         let panels = self.value.chunks_exact((self.columns * self.width).max(1));
         let products = product.chunks_exact_mut((TILE_ROWS * self.width).max(1));
         for (panel, product) in panels.zip(products) {
@@ -116,6 +129,7 @@ impl<T: Real> Packed<T> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Outputs `at..` of row `row`, as many as lie together, out of a product of `rows` rows.

@@ -38,7 +38,7 @@ pub fn row_products(
     let packed = Packed::new((outputs, inner), &|j, k| matrix[k * outputs + j])?;
     let blocks = rows.chunks(BLOCK_ROWS * inner);
     let outs = product.chunks_mut((BLOCK_ROWS * outputs).max(1));
-    let mut parts: Vec<_> = blocks.zip(outs).collect();
+    let mut parts = memory::collected(blocks.zip(outs))?;
     let threads = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
     let wave = (WAVE_WORK / (BLOCK_ROWS * matrix.len()).max(1)).max(1) * threads;
     for wave in parts.chunks_mut(wave) {
@@ -48,7 +48,7 @@ pub fn row_products(
                 packed: &packed,
                 inner,
                 out,
-            });
+            })
         })?;
     }
     Ok(product)
@@ -63,18 +63,19 @@ struct BlockProducts<'a> {
 }
 
 impl Kernel for BlockProducts<'_> {
-    type Output = ();
+    type Output = Result<()>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd>(self, simd: S) -> Result<()> {
         let n = self.rows.len() / self.inner;
-        let mut rows = self.rows.to_vec();
-        rows.resize(n.next_multiple_of(TILE_ROWS) * self.inner, 0.0);
+        let mut rows = memory::matrix(n.next_multiple_of(TILE_ROWS), self.inner)?;
+        rows[..self.rows.len()].copy_from_slice(self.rows);
         let mut product = Vec::new();
-        self.packed.multiply(simd, &rows, n, &mut product);
+        self.packed.multiply(simd, &rows, n, &mut product)?;
         let outputs = (self.out.len() / n.max(1)).max(1);
         for (i, out) in self.out.chunks_exact_mut(outputs).enumerate() {
             self.packed.collect(&product, (n, i), out);
         }
+        Ok(())
     }
 }

@@ -8,10 +8,12 @@
 
 use crate::error::{Error, Result};
 use crate::records::map::norm_above;
-use crate::records::store::{Centre, LEAST_DISTANCE, ROW_GRID, RecordRows, Records, waves};
+use crate::records::store::{
+    Centre, LEAST_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records, waves,
+};
 use crate::rows::clip::towards_zero;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::zeros;
+use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
 use crate::simd::{Kernel, Simd, dispatch};
 use std::ops::Range;
@@ -19,9 +21,6 @@ use std::ops::Range;
 /// Largest norm of a centre: `(64 + 1)^2 2^40 < 2^53`. Rows have norm at most 1, so a caller loses
 /// nothing by projecting a noisy mean on the unit ball first.
 pub const LARGEST_CENTRE: f64 = 64.0;
-
-/// Rows treated by one thread at a time.
-const PART_ROWS: usize = 128;
 
 impl Records {
     /// Moves the centre to `point`, rounded to the grid.
@@ -53,10 +52,11 @@ impl Records {
                 RecordRows::Dense { value } => {
                     let block = PART_ROWS * self.columns.max(1);
                     let blocks = value[wave.start * self.columns..].chunks_mut(block);
-                    let mut parts: Vec<_> = norms.zip(blocks).collect();
+                    let mut parts = collected(norms.zip(blocks))?;
                     each_block(pool.as_deref(), &mut parts, interrupt, |(norm, value)| {
                         let point = &point;
                         dispatch(MoveRows { point, norm, value });
+                        Ok(())
                     })?;
                 }
                 RecordRows::Sparse {
@@ -67,10 +67,11 @@ impl Records {
                     let rows = SparseRows::new(value, index, start, &point);
                     let factors = factor[wave.clone()].chunks_mut(PART_ROWS);
                     let firsts = wave.step_by(PART_ROWS);
-                    let mut parts: Vec<_> = firsts.zip(norms.zip(factors)).collect();
+                    let mut parts = collected(firsts.zip(norms.zip(factors)))?;
                     each_block(pool.as_deref(), &mut parts, interrupt, |part| {
                         let (first, (norm, factor)) = part;
                         rows.measure(*first, norm, factor);
+                        Ok(())
                     })?;
                 }
                 // Refused before.
@@ -91,7 +92,7 @@ impl Records {
             return Err(Error::invalid("point", message));
         }
         let rounded = |m: &f64| (m / ROW_GRID).round_ties_even() * ROW_GRID;
-        let rounded: Vec<f64> = point.iter().map(rounded).collect();
+        let rounded = mapped(point, rounded)?;
         let norm = rounded.iter().map(|m| squared(*m)).sum::<f64>().sqrt();
         if norm <= LARGEST_CENTRE {
             return Ok(rounded);

@@ -12,7 +12,7 @@ use crate::records::map::norm_above;
 use crate::records::persons::Owners;
 use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::reserve;
+use crate::runtime::memory::resize;
 use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
 use crate::simd::{Kernel, Simd, dispatch};
 use pulp::bytemuck::{cast_slice, cast_slice_mut};
@@ -66,9 +66,9 @@ impl Records {
         let entries = n.saturating_mul(columns);
         let pool = pool_above(n_threads, entries, PARALLEL_ENTRIES)?;
         let threads = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
-        fit(value, entries)?;
-        fit(&mut self.norm, n)?;
-        fit(&mut self.label, n)?;
+        resize(value, entries)?;
+        resize(&mut self.norm, n)?;
+        resize(&mut self.label, n)?;
         self.owners = Owners::default();
         for wave in waves(n, entries, threads) {
             let rows =
@@ -82,23 +82,14 @@ impl Records {
                     value,
                     norm,
                     label,
-                    outcome: Ok(()),
                 })
                 .collect();
             each_block(pool.as_deref(), &mut parts, interrupt, |part| {
-                part.outcome = part.read(files, (columns, n_classes));
+                part.read(files, (columns, n_classes))
             })?;
-            parts.into_iter().try_for_each(|part| part.outcome)?;
         }
         Ok(())
     }
-}
-
-/// Makes `values` so long; what they are does not matter.
-fn fit<T: Copy + Default>(values: &mut Vec<T>, len: usize) -> Result<()> {
-    reserve(values, len.saturating_sub(values.len()))?;
-    values.resize(len, T::default());
-    Ok(())
 }
 
 /// Some records on their way in.
@@ -107,7 +98,6 @@ struct FilePart<'p> {
     value: &'p mut [f32],
     norm: &'p mut [f32],
     label: &'p mut [u32],
-    outcome: Result<()>,
 }
 
 impl FilePart<'_> {

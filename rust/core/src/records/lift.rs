@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::fourier::FourierMap;
 use crate::fourier::lift::{Features, LiftScratch, Prepared, TILE};
 use crate::records::persons::Owners;
-use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
+use crate::records::store::{ROW_GRID, RecordRows, Records, made_rows};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::reserve;
-use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::runtime::memory::resize;
+use crate::runtime::threads::{PARALLEL_ENTRIES, pool_above};
 use crate::simd::{Kernel, Simd, dispatch};
 use std::sync::Arc;
 
@@ -31,9 +31,6 @@ pub struct LiftRoom {
     base: Vec<f32>,
     scratch: LiftScratch<f32>,
 }
-
-/// Rows treated by one thread at a time.
-const PART_ROWS: usize = 64;
 
 impl Records {
     /// Replaces every effective row by its features; the records have their `2 D` columns then.
@@ -98,23 +95,21 @@ impl Records {
         let outputs = prepared.outputs();
         let work = self.len().saturating_mul(prepared.work());
         let pool = pool_above(n_threads, work, PARALLEL_ENTRIES)?;
-        let threads = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
-        let mut value: Vec<f32> = Vec::new();
-        reserve(&mut value, self.len().saturating_mul(outputs))?;
-        for wave in waves(self.len(), work, threads) {
-            value.resize(wave.end * outputs, 0.0);
-            let parts = value[wave.start * outputs..].chunks_mut(PART_ROWS * outputs);
-            let mut parts: Vec<_> = wave.step_by(PART_ROWS).zip(parts).collect();
-            each_block(pool.as_deref(), &mut parts, interrupt, |(first, out)| {
+        let shape = (self.len(), outputs);
+        let rows = made_rows(
+            shape,
+            (work, pool.as_deref()),
+            interrupt,
+            |first, _, out| {
                 dispatch(LiftPart {
                     records: self,
                     prepared,
-                    first: *first,
+                    first,
                     out,
-                });
-            })?;
-        }
-        Ok(value)
+                })
+            },
+        )?;
+        Ok(rows.0)
     }
 }
 
@@ -126,10 +121,10 @@ struct LiftPart<'p> {
 }
 
 impl Kernel for LiftPart<'_> {
-    type Output = ();
+    type Output = Result<()>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd>(self, simd: S) -> Result<()> {
         let mut room = LiftRoom::default();
         let rows = self.out.len() / self.prepared.outputs();
         let members = self.first..self.first + rows;
@@ -139,12 +134,15 @@ impl Kernel for LiftPart<'_> {
             members,
             &mut room,
             self.out,
-        );
+        )
     }
 }
 
 impl LiftedRows {
     /// Writes the features of `members` into `out`, one row after the other.
+    ///
+    /// # Errors
+    /// No memory.
     #[inline(always)]
     pub(crate) fn fill<S: Simd>(
         &self,
@@ -152,13 +150,8 @@ impl LiftedRows {
         members: impl ExactSizeIterator<Item = usize>,
         room: &mut LiftRoom,
         out: &mut [f32],
-    ) {
-        // Made when the records were lifted.
-        let Ok(prepared) = self.map.single() else {
-            out.fill(0.0);
-            return;
-        };
-        fill(simd, (&self.base, prepared), members, room, out);
+    ) -> Result<()> {
+        fill(simd, (&self.base, self.map.single()?), members, room, out)
     }
 
     /// Multiplications to make the features of one row, about.
@@ -174,15 +167,15 @@ fn fill<S: Simd>(
     members: impl ExactSizeIterator<Item = usize>,
     room: &mut LiftRoom,
     out: &mut [f32],
-) {
+) -> Result<()> {
     let (d, rows, outputs) = (base.columns, members.len(), prepared.outputs());
-    room.base.resize(rows.next_multiple_of(TILE) * d, 0.0);
+    resize(&mut room.base, rows.next_multiple_of(TILE) * d)?;
     for (row, i) in room.base.chunks_exact_mut(d).zip(members) {
         base.effective(i, 0..d, row);
     }
     prepared.dense(simd, &room.base, rows, &mut room.scratch, |at, features| {
         on_grid(&features, &mut out[at * outputs..][..outputs]);
-    });
+    })
 }
 
 /// Writes the row scaled to norm 1, its entries rounded towards zero to the grid.

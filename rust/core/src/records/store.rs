@@ -14,7 +14,7 @@ use crate::records::persons::Owners;
 use crate::rows::labels::check_labels;
 use crate::rows::view::{RowBuffer, Rows};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{mapped, reserve};
+use crate::runtime::memory::{append_sparing, collected, mapped, reserve, with_capacity};
 use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
 use crate::simd::dispatch;
 use rayon::ThreadPool;
@@ -77,8 +77,8 @@ pub struct Records {
     pub owners: Owners,
 }
 
-/// Rows mapped by one thread at a time.
-const PART_ROWS: usize = 128;
+/// Rows treated by one thread at a time.
+pub(super) const PART_ROWS: usize = 128;
 
 /// Parts for each thread between two looks at the interrupt.
 const PARTS_PER_THREAD: usize = 4;
@@ -110,7 +110,6 @@ impl Records {
             norm: Vec::new(),
             interrupt,
         };
-        reserve(&mut source.norm, rows.n_rows())?;
         // The layout follows the format of X, a public fact: one record must not tip it.
         let stored = if rows.is_dense() {
             source.dense()?
@@ -171,6 +170,35 @@ pub(crate) fn waves(n: usize, stored: usize, threads: usize) -> impl Iterator<It
         .map(move |first| first..n.min(first.saturating_add(rows)))
 }
 
+/// `shape` rows and columns with their norms, made a part at a time by `make(first row, norms, entries)`;
+/// grown a wave at a time, so that they are written while in cache. Takes the entries to be read and
+/// where to.
+///
+/// # Errors
+/// The first error of `make`; no memory; an interrupt.
+pub(super) fn made_rows(
+    (n, columns): (usize, usize),
+    (work, pool): (usize, Option<&ThreadPool>),
+    interrupt: &dyn Interrupt,
+    make: impl Fn(usize, &mut [f32], &mut [f32]) -> Result<()> + Sync + Send,
+) -> Result<(Vec<f32>, Vec<f32>)> {
+    let threads = pool.map_or(1, ThreadPool::current_num_threads);
+    let mut value = with_capacity(n.saturating_mul(columns))?;
+    let mut norm = with_capacity(n)?;
+    for wave in waves(n, work, threads) {
+        value.resize(wave.end * columns, 0.0);
+        norm.resize(wave.end, 0.0);
+        let blocks = value[wave.start * columns..].chunks_mut((PART_ROWS * columns).max(1));
+        let norms = norm[wave.start..].chunks_mut(PART_ROWS);
+        let parts = wave.step_by(PART_ROWS).zip(norms.zip(blocks));
+        let mut parts = collected(parts)?;
+        each_block(pool, &mut parts, interrupt, |(first, (norm, value))| {
+            make(*first, norm, value)
+        })?;
+    }
+    Ok((value, norm))
+}
+
 /// Labels as codes of classes.
 fn codes(labels: &[i64], n_rows: usize, n_classes: usize) -> Result<Vec<u32>> {
     check_labels(labels, n_rows, n_classes)?;
@@ -196,7 +224,6 @@ struct SparsePart {
     out: RowBuffer,
     start: Vec<usize>,
     norm: Vec<f32>,
-    outcome: Result<()>,
 }
 
 impl Source<'_, '_> {
@@ -205,29 +232,14 @@ impl Source<'_, '_> {
         PART_ROWS * PARTS_PER_THREAD * threads
     }
 
-    /// Maps into one array, grown a wave at a time so that it is written while it is in cache.
     fn dense(&mut self) -> Result<RecordRows> {
-        let (n, columns, wave) = (self.rows.n_rows(), self.map.columns(), self.wave());
         let (rows, map) = (self.rows, self.map);
-        let mut value: Vec<f32> = Vec::new();
-        reserve(&mut value, n.saturating_mul(columns))?;
-        for first in (0..n).step_by(wave) {
-            let end = n.min(first + wave);
-            value.resize(end * columns, 0.0);
-            self.norm.resize(end, 0.0);
-            let blocks = value[first * columns..].chunks_mut((PART_ROWS * columns).max(1));
-            let norms = self.norm[first..].chunks_mut(PART_ROWS);
-            let mut parts: Vec<_> = norms
-                .zip(blocks)
-                .enumerate()
-                .map(|(part, (norm, value))| (first + part * PART_ROWS, norm, value, Ok(())))
-                .collect();
-            each_block(self.pool, &mut parts, self.interrupt, |part| {
-                let (first, norm, value, outcome) = part;
-                *outcome = dispatch(MapPart::dense(rows, map, *first, norm, value));
-            })?;
-            parts.into_iter().try_for_each(|part| part.3)?;
-        }
+        let shape = (rows.n_rows(), map.columns());
+        let stored = (rows.n_stored(), self.pool);
+        let (value, norm) = made_rows(shape, stored, self.interrupt, |first, norm, value| {
+            dispatch(MapPart::dense(rows, map, first, norm, value))
+        })?;
+        self.norm = norm;
         Ok(RecordRows::Dense { value })
     }
 
@@ -236,8 +248,8 @@ impl Source<'_, '_> {
         let (n, wave) = (self.rows.n_rows(), self.wave());
         let (rows, map) = (self.rows, self.map);
         let mut all = RowBuffer::default();
-        let mut start = Vec::new();
-        reserve(&mut start, n + 1)?;
+        reserve(&mut self.norm, n)?;
+        let mut start = with_capacity(n + 1)?;
         start.push(0);
         if !rows.is_dense() {
             let entries = n
@@ -252,20 +264,19 @@ impl Source<'_, '_> {
                 .map(|first| SparsePart::new(first, n.min(first + PART_ROWS)))
                 .collect();
             each_block(self.pool, &mut parts, self.interrupt, |part| {
-                part.outcome = dispatch(MapPart::sparse(
+                dispatch(MapPart::sparse(
                     rows,
                     map,
                     part.first..part.end,
                     &mut part.out,
                     &mut part.start,
                     &mut part.norm,
-                ));
+                ))
             })?;
             for part in parts {
-                part.outcome?;
                 let before = all.value.len();
-                append(&mut all.value, &part.out.value)?;
-                append(&mut all.index, &part.out.index)?;
+                append_sparing(&mut all.value, &part.out.value, before / 8)?;
+                append_sparing(&mut all.index, &part.out.index, before / 8)?;
                 start.extend(part.start.iter().map(|end| before + end));
                 self.norm.extend(part.norm);
             }
@@ -289,16 +300,6 @@ impl SparsePart {
             out: RowBuffer::default(),
             start: Vec::with_capacity(PART_ROWS),
             norm: Vec::with_capacity(PART_ROWS),
-            outcome: Ok(()),
         }
     }
-}
-
-/// Appends `more`; grows by an eighth where there is no room.
-fn append<T: Copy>(all: &mut Vec<T>, more: &[T]) -> Result<()> {
-    if all.capacity() - all.len() < more.len() {
-        reserve(all, more.len().max(all.len() / 8))?;
-    }
-    all.extend_from_slice(more);
-    Ok(())
 }

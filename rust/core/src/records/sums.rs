@@ -55,6 +55,7 @@ impl Records {
                     range: range.clone(),
                     sum,
                 });
+                Ok(())
             })?;
         }
         self.add_means(plain, &mut shares, (pool.as_deref(), interrupt))?;
@@ -93,6 +94,7 @@ impl Records {
                     };
                     self.add_mean(rows, sum, (&mut room.0, &mut room.1));
                 }
+                Ok(())
             })?;
         }
         Ok(())
@@ -156,6 +158,7 @@ impl Records {
         while shares.iter().any(PersonGrams::has_work) {
             each_block(pool, &mut shares, interrupt, |share| {
                 share.advance(self);
+                Ok(())
             })?;
         }
         for share in &mut shares {
@@ -376,6 +379,7 @@ impl<'a> Gram<'a> {
                 range: range.clone(),
                 strip,
             });
+            Ok(())
         })?;
         let strips = &self.strips;
         each_block(self.pool, &mut self.tiles, interrupt, |tile| {
@@ -383,6 +387,7 @@ impl<'a> Gram<'a> {
             let (k, d) = (a.range.len(), b.range.len());
             let (a, b) = (&a.value[..rows * k], &b.value[..rows * d]);
             f64::add_transposed_times(a, b, &mut tile.partial, (rows, k, d));
+            Ok(())
         })
     }
 
@@ -393,6 +398,7 @@ impl<'a> Gram<'a> {
                 *total += i128::from((*partial / GRAM_UNIT) as i64);
                 *partial = 0.0;
             }
+            Ok(())
         })
     }
 

@@ -6,14 +6,11 @@
 use crate::error::{Error, Result};
 use crate::linalg::packed::{Packed, TILE_ROWS};
 use crate::records::map::shorten;
-use crate::records::store::{RecordRows, Records, waves};
+use crate::records::store::{RecordRows, Records, made_rows};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{matrix, reserve, zeros};
-use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::runtime::memory::{matrix, zeros};
+use crate::runtime::threads::{PARALLEL_ENTRIES, pool_above};
 use crate::simd::{Kernel, Simd, dispatch};
-
-/// Rows treated by one thread at a time.
-const PART_ROWS: usize = 64;
 
 impl Records {
     /// Replaces every effective row u by `M u / ||M u||`; where `M u` is zero the row is zero.
@@ -40,31 +37,22 @@ impl Records {
         let matrix = packed(matrix, outputs)?;
         let work = self.len().saturating_mul(self.columns * outputs / 8);
         let pool = pool_above(n_threads, work, PARALLEL_ENTRIES)?;
-        let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
-        let mut value: Vec<f32> = Vec::new();
-        let mut norm: Vec<f32> = Vec::new();
-        reserve(&mut value, self.len().saturating_mul(outputs))?;
-        reserve(&mut norm, self.len())?;
-        for wave in waves(self.len(), work, threads) {
-            value.resize(wave.end * outputs, 0.0);
-            norm.resize(wave.end, 0.0);
-            let blocks = value[wave.start * outputs..].chunks_mut(PART_ROWS * outputs);
-            let norms = norm[wave.start..].chunks_mut(PART_ROWS);
-            let firsts = wave.step_by(PART_ROWS);
-            let mut parts: Vec<_> = firsts.zip(norms.zip(blocks)).map(|p| (p, Ok(()))).collect();
-            each_block(pool.as_deref(), &mut parts, interrupt, |(part, outcome)| {
-                let (first, (norm, value)) = part;
-                *outcome = dispatch(TransformRows {
+        let shape = (self.len(), outputs);
+        let (value, norm) = made_rows(
+            shape,
+            (work, pool.as_deref()),
+            interrupt,
+            |first, norm, value| {
+                dispatch(TransformRows {
                     records: self,
                     matrix: &matrix,
                     outputs,
-                    first: *first,
+                    first,
                     norm,
                     value,
-                });
-            })?;
-            parts.into_iter().try_for_each(|part| part.1)?;
-        }
+                })
+            },
+        )?;
         self.rows = RecordRows::Dense { value };
         self.norm = norm;
         self.columns = outputs;
@@ -111,7 +99,7 @@ impl Kernel for TransformRows<'_> {
             self.records.effective(self.first + at, 0..columns, row);
         }
         let mut product = Vec::new();
-        self.matrix.multiply(simd, &row, rows, &mut product);
+        self.matrix.multiply(simd, &row, rows, &mut product)?;
         let mut moved = zeros::<f32>(self.outputs)?;
         let mut z = zeros::<f64>(self.outputs)?;
         let outs = self.value.chunks_exact_mut(self.outputs);

@@ -70,6 +70,7 @@ pub fn column_moments(
                 map: &map,
                 share,
             });
+            Ok(())
         })?;
     }
     joined(shares, &map, rows)

@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::rows::view::{Row, RowBuffer, Rows};
 use crate::runtime::interrupt::{Interrupt, Never};
-use crate::runtime::memory::{copied, counted, reserve};
+use crate::runtime::memory::{append_sparing, copied, counted, reserve};
 use crate::runtime::threads::each_block;
 use crate::simd::{Kernel, Simd, dispatch};
 use rand::SeedableRng;
@@ -226,7 +226,6 @@ struct Packed<'p> {
     order: &'p [u32],
     rows: RowBuffer,
     start: Vec<usize>,
-    outcome: Result<()>,
 }
 
 impl Pack<'_, '_> {
@@ -240,12 +239,11 @@ impl Pack<'_, '_> {
                     order,
                     rows: RowBuffer::default(),
                     start: Vec::new(),
-                    outcome: Ok(()),
                 })
                 .collect();
             let (rows, dense) = (self.rows, self.dense);
             each_block(Some(pool), &mut parts, self.interrupt, |part| {
-                part.outcome = dispatch(Pack {
+                dispatch(Pack {
                     rows,
                     order: part.order,
                     dense,
@@ -253,20 +251,19 @@ impl Pack<'_, '_> {
                     packed: &mut part.rows,
                     start: &mut part.start,
                     interrupt: &Never,
-                });
+                })
             })?;
-            for part in parts {
+            for part in &parts {
                 self.join(part)?;
             }
         }
         Ok(())
     }
 
-    fn join(&mut self, part: Packed<'_>) -> Result<()> {
-        part.outcome?;
+    fn join(&mut self, part: &Packed<'_>) -> Result<()> {
         let before = self.packed.value.len();
-        append(&mut self.packed.value, &part.rows.value, self.spare)?;
-        append(&mut self.packed.index, &part.rows.index, self.spare)?;
+        append_sparing(&mut self.packed.value, &part.rows.value, self.spare)?;
+        append_sparing(&mut self.packed.index, &part.rows.index, self.spare)?;
         self.start.extend(part.start.iter().map(|end| before + end));
         Ok(())
     }
@@ -303,15 +300,6 @@ fn check_finite(rows: &Rows<'_>, order: &[u32], interrupt: &dyn Interrupt) -> Re
         buffer.value.clear();
         rows.append(*i as usize, false, &mut buffer)?;
     }
-    Ok(())
-}
-
-/// Appends `more`; where there is no room, with some to spare.
-fn append<T: Copy>(all: &mut Vec<T>, more: &[T], spare: usize) -> Result<()> {
-    if all.capacity() - all.len() < more.len() {
-        reserve(all, more.len().max(spare))?;
-    }
-    all.extend_from_slice(more);
     Ok(())
 }
 

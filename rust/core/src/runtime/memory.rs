@@ -73,14 +73,22 @@ pub fn counted(len: u32) -> Result<Vec<u32>> {
     Ok(vec)
 }
 
+/// What an iterator of known length gives.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
+    let mut vec = with_capacity(values.len())?;
+    vec.extend(values);
+    Ok(vec)
+}
+
 /// `map` of every one of `values`.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
 pub fn mapped<T, U>(values: &[T], map: impl Fn(&T) -> U) -> Result<Vec<U>> {
-    let mut vec = with_capacity(values.len())?;
-    vec.extend(values.iter().map(map));
-    Ok(vec)
+    collected(values.iter().map(map))
 }
 
 /// Appends `more`; where there is no room, with as much again to spare.
@@ -88,8 +96,17 @@ pub fn mapped<T, U>(values: &[T], map: impl Fn(&T) -> U) -> Result<Vec<U>> {
 /// # Errors
 /// [`Error::OutOfMemory`].
 pub fn append<T: Copy>(vec: &mut Vec<T>, more: &[T]) -> Result<()> {
+    let spare = vec.len();
+    append_sparing(vec, more, spare)
+}
+
+/// Appends `more`; where there is no room, with room for `spare` entries.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn append_sparing<T: Copy>(vec: &mut Vec<T>, more: &[T], spare: usize) -> Result<()> {
     if vec.capacity() - vec.len() < more.len() {
-        reserve(vec, more.len().max(vec.len()))?;
+        reserve(vec, more.len().max(spare))?;
     }
     vec.extend_from_slice(more);
     Ok(())

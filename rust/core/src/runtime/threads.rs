@@ -153,22 +153,22 @@ pub fn map_blocks<R: Send>(
 /// interrupt is looked at before, on the calling thread only.
 ///
 /// # Errors
-/// [`Error::Interrupted`].
+/// The first error of `work`, in the order of the items; [`Error::Interrupted`].
 pub fn each_block<T: Send>(
     pool: Option<&ThreadPool>,
     items: &mut [T],
     interrupt: &dyn Interrupt,
-    work: impl Fn(&mut T) + Sync + Send,
+    work: impl Fn(&mut T) -> Result<()> + Sync + Send,
 ) -> Result<()> {
     interrupt.check()?;
-    match pool {
-        Some(pool) => pool.install(|| items.par_iter_mut().with_max_len(1).for_each(work)),
-        None => {
-            for item in items {
-                interrupt.check()?;
-                work(item);
-            }
-        }
+    if let Some(pool) = pool {
+        return pool.install(|| {
+            let found = items.par_iter_mut().with_max_len(1).map(work);
+            found.reduce(|| Ok(()), Result::and)
+        });
     }
-    Ok(())
+    items.iter_mut().try_for_each(|item| {
+        interrupt.check()?;
+        work(item)
+    })
 }

@@ -25,7 +25,7 @@ use crate::layout::weights::{WeightLayout, typed};
 use crate::numeric::ROUNDOFF;
 use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::zeros;
+use crate::runtime::memory::{append, zeros};
 use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::accurate;
@@ -91,8 +91,8 @@ pub fn certify<L: WeightLayout>(
     for part in parts {
         gap += part.gap;
         rounding += part.rounding;
-        open.extend(part.open);
-        unsure.extend(part.unsure);
+        append(&mut open, &part.open)?;
+        append(&mut unsure, &part.unsure)?;
     }
     let sum = 1.0 + 4.0 * ROUNDOFF * (problem.len() as f64 + problem.classes as f64 + 8.0);
     let radius = |gap: f64| ((gap * sum).sqrt() + spread) * (1.0 + 8.0 * ROUNDOFF);

@@ -11,13 +11,12 @@
 //! round gives a rate that holds for every data set ([`crate::solver::crammer_singer::frank_wolfe`]).
 
 use crate::error::Result;
-use crate::layout::choose::{panel_for_updates, with_panel};
 use crate::layout::class_major::ClassMajor;
-use crate::layout::panels::{Panels, SHORT};
+use crate::layout::lines::{Lines, SHORT};
 use crate::layout::weights::WeightLayout;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{filled, with_capacity, zeros};
+use crate::runtime::memory::{copied, counted, filled, mapped, with_capacity, zeros};
 use crate::simd::{Real, dispatch};
 use crate::solver::crammer_singer::certificate::{Certificate, certify};
 use crate::solver::crammer_singer::end_game::crossover;
@@ -70,13 +69,10 @@ pub fn solve(
         return DualAscent::new(&problem, ClassMajor::new(k, d), group, seed)?
             .run(passes, interrupt);
     }
-    let group = Panels::<GROUP>::new(GROUP, d);
-    with_panel!(panel_for_updates(k), [4, 8, 16 | 32], P => {
-        DualAscent::new(&problem, Panels::<P>::new(k, d), group, seed)?.run(passes, interrupt)
-    })
+    DualAscent::new(&problem, Lines::new(k, d), Lines::new(GROUP, d), seed)?.run(passes, interrupt)
 }
 
-/// Classes from which short rows go with panels.
+/// Classes from which short rows go with lines.
 const MANY: usize = 8;
 /// Rounds of the rough stage at most.
 const ROUGH_ROUNDS: usize = 150;
@@ -199,7 +195,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     /// Stage 1. Returns the last estimate of the gap, and whether it was given up.
     fn rough(&mut self, limit: u64, target: f64, interrupt: &dyn Interrupt) -> Result<(f64, bool)> {
         let mut weights = zeros::<f32>(self.layout.stored())?;
-        let mut active: Vec<u32> = (0..self.problem.len() as u32).collect();
+        let mut active = counted(self.problem.len() as u32)?;
         let mut gap = f64::INFINITY;
         let mut sizes = Vec::with_capacity(ROUGH_ROUNDS);
         for _ in 0..ROUGH_ROUNDS {
@@ -227,7 +223,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         limit: u64,
         interrupt: &dyn Interrupt,
     ) -> Result<(f64, usize)> {
-        let mut resting = Vec::with_capacity(active.len());
+        let mut resting = with_capacity(active.len())?;
         let mut seen = gap;
         for epoch in 0..=RESTS {
             if self.passes >= limit {
@@ -237,7 +233,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             if self.passes > 0 {
                 active.shuffle(&mut self.order);
             }
-            self.work += active.len() * self.problem.store.touched(self.layout.padded_classes());
+            self.work += active.len() * self.problem.store.touched(self.problem.classes);
             let found = dispatch(Epoch {
                 problem: self.problem,
                 layout: self.layout,
@@ -261,8 +257,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     /// Whether the rough stage leaves so many rows inside that proximal points are cheaper. They cost
     /// passes too, and building and factoring their system.
     fn endless(&self, inside: usize) -> bool {
-        let pass =
-            (self.problem.len() * self.problem.store.touched(self.layout.padded_classes())).max(1);
+        let pass = (self.problem.len() * self.problem.store.touched(self.problem.classes)).max(1);
         let (k, d) = (self.problem.classes as f64, self.problem.columns as f64);
         let system = (k * d).powi(3) / (48.0 * pass as f64) + d / (37.0 * k);
         let spent = self.work as f64 / pass as f64 * inside as f64 / self.problem.len() as f64;
@@ -278,7 +273,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         }
         let dropped = sizes[sizes.len() - 1 - LOOK_BACK] - now;
         (dropped * ROW_VALUE) as f64
-            <= (LOOK_BACK * self.problem.store.touched(self.layout.padded_classes())) as f64
+            <= (LOOK_BACK * self.problem.store.touched(self.problem.classes)) as f64
     }
 
     /// Stage 3 for few open rows.
@@ -317,20 +312,14 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         for i in &self.set.rows {
             known[*i as usize] = true;
         }
-        let mut new: Vec<u32> = Vec::new();
-        new.extend(
-            certificate
-                .open
-                .iter()
-                .map(|row| row.0)
-                .filter(|i| !known[*i as usize]),
-        );
+        let mut new = mapped(&certificate.open, |row| row.0)?;
+        new.retain(|i| !known[*i as usize]);
         let whole = self.set.rows.len() + new.len() <= self.largest;
         if !whole {
-            let mut rows = certificate.open.clone();
+            let mut rows = copied(&certificate.open)?;
             rows.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
             rows.truncate(self.largest);
-            new = rows.into_iter().map(|row| row.0).collect();
+            new = mapped(&rows, |row| row.0)?;
             new.sort_unstable();
             self.set = GramSet::new(self.largest);
         }
@@ -347,7 +336,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
         self.set = GramSet::new(self.largest);
-        let mut active: Vec<u32> = certificate.open.iter().map(|row| row.0).collect();
+        let mut active = mapped(&certificate.open, |row| row.0)?;
         let mut weights = certificate.weights;
         let mut gap = certificate.gap;
         for _ in 0..WIDE_ROUNDS {

@@ -38,7 +38,7 @@ use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
 use crate::rows::view::{RowBuffer, Rows};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{mapped, matrix};
+use crate::runtime::memory::{collected, mapped, matrix};
 use crate::runtime::threads::{PARALLEL_ENTRIES, pool_above};
 use crate::simd::{Kernel, Simd, dispatch};
 use rayon::ThreadPool;
@@ -112,7 +112,7 @@ impl<'a> Problem<'a> {
         let mut square = dispatch(Squares {
             store: &store,
             rows: order.len(),
-        });
+        })?;
         let own = if weights.is_empty() { &[][..] } else { &order };
         let costs = mapped(own, |i| cost * weights[*i as usize])?;
         // A row without weight adds as little as one of zeros.
@@ -171,14 +171,13 @@ struct Squares<'p, 'a> {
 }
 
 impl Kernel for Squares<'_, '_> {
-    type Output = Vec<f64>;
+    type Output = Result<Vec<f64>>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, _simd: S) -> Vec<f64> {
+    fn run<S: Simd>(self, _simd: S) -> Result<Vec<f64>> {
         let mut buffer = RowBuffer::default();
-        (0..self.rows)
-            .map(|at| sum_of_squares(self.store.row(at, &mut buffer).value, 1.0))
-            .collect()
+        let square = |at| sum_of_squares(self.store.row(at, &mut buffer).value, 1.0);
+        collected((0..self.rows).map(square))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::linalg::SymmetricEigen;
 use crate::linalg::gemm::Product;
 use crate::numeric::ROUNDOFF;
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::{copied, matrix, with_capacity, zeros};
 use crate::runtime::threads::each_block;
 use crate::solver::smooth::newton_parts::norm;
 use rayon::ThreadPool;
@@ -63,7 +64,7 @@ impl Cone {
     /// `None` when a decomposition fails (entries that are not finite).
     ///
     /// # Errors
-    /// An interrupt.
+    /// An interrupt; no memory.
     pub fn split(
         &self,
         z: &[f64],
@@ -71,29 +72,32 @@ impl Cone {
         pool: Option<&ThreadPool>,
         interrupt: &dyn Interrupt,
     ) -> Result<Option<Vec<Split>>> {
-        let mut tasks: Vec<_> = z.chunks_exact(self.size()).map(|z| (z, Ok(None))).collect();
+        let mut tasks: Vec<_> = z.chunks_exact(self.size()).map(|z| (z, None)).collect();
         each_block(pool, &mut tasks, interrupt, |(z, split)| {
             *split = if self.psd {
-                self.split_one(z, stretch)
+                self.split_one(z, stretch)?
             } else {
-                Ok(Some(whole(z)))
+                Some(whole(z)?)
             };
+            Ok(())
         })?;
-        let splits: Result<Vec<_>> = tasks.into_iter().map(|(_, split)| split).collect();
-        Ok(splits?.into_iter().collect())
+        Ok(tasks.into_iter().map(|(_, split)| split).collect())
     }
 
     fn split_one(&self, z: &[f64], stretch: f64) -> Result<Option<Split>> {
         let d = self.order;
         let mut eigen = SymmetricEigen::new(d)?;
-        if eigen.decompose(&full(z, d)).is_err() {
+        if eigen.decompose(&full(z, d)?).is_err() {
             return Ok(None);
         }
-        let mut values = eigen.values().to_vec();
-        let vectors: Vec<f64> = (0..d).flat_map(|k| eigen.vector(k)).copied().collect();
+        let mut values = copied(eigen.values())?;
+        let mut vectors = matrix(d, d)?;
+        for (k, line) in vectors.chunks_exact_mut(d).enumerate() {
+            line.copy_from_slice(eigen.vector(k));
+        }
         let first = values.partition_point(|l| *l > 0.0);
         values[first..].iter_mut().for_each(|l| *l *= stretch);
-        let Some(off) = orthogonality(&vectors, d) else {
+        let Some(off) = orthogonality(&vectors, d)? else {
             return Ok(None);
         };
         let gamma = (d as f64 + 8.0) * 1.01 * ROUNDOFF;
@@ -101,12 +105,12 @@ impl Cone {
         let (above, below) = values.split_at(first);
         let (top, bottom) = vectors.split_at(first * d);
         Ok(Some(Split {
-            positive: rebuilt(top, above, d),
-            negative: rebuilt(bottom, below, d),
+            positive: rebuilt(top, above, d)?,
+            negative: rebuilt(bottom, below, d)?,
             positive_error: 1.001 * relative * norm(above),
             negative_error: 1.001 * relative * norm(below),
             frame: Some(Frame {
-                share: shares(&values),
+                share: shares(&values)?,
                 vectors,
             }),
         }))
@@ -114,54 +118,59 @@ impl Cone {
 }
 
 /// A matrix that need not be positive semidefinite.
-fn whole(z: &[f64]) -> Split {
-    Split {
-        positive: z.to_vec(),
-        negative: vec![0.0; z.len()],
+fn whole(z: &[f64]) -> Result<Split> {
+    Ok(Split {
+        positive: copied(z)?,
+        negative: zeros(z.len())?,
         frame: None,
         positive_error: 0.0,
         negative_error: 0.0,
-    }
+    })
 }
 
 /// Upper bound of `||V^T V - I||_F`; `None` above a tenth.
-fn orthogonality(vectors: &[f64], d: usize) -> Option<f64> {
-    let mut gram = vec![0.0; d * d];
+fn orthogonality(vectors: &[f64], d: usize) -> Result<Option<f64>> {
+    let mut gram = matrix(d, d)?;
     f64::times_transposed(vectors, vectors, &mut gram, (d, d, d));
     gram.iter_mut().step_by(d + 1).for_each(|x| *x -= 1.0);
     // A row of V has a norm of at most 1.1, its products at most d + 2 roundings.
     let rounding = 1.3 * (d as f64 + 2.0) * ROUNDOFF * d as f64;
     let bound = norm(&gram) * (1.0 + 1e-9) + rounding;
-    (bound <= 0.1).then_some(bound)
+    Ok((bound <= 0.1).then_some(bound))
 }
 
 /// `sum_k l_k v_k v_k^T` in svec coordinates.
-fn rebuilt(vectors: &[f64], values: &[f64], d: usize) -> Vec<f64> {
-    let mut sum = vec![0.0; d * d];
+fn rebuilt(vectors: &[f64], values: &[f64], d: usize) -> Result<Vec<f64>> {
+    let mut sum = matrix(d, d)?;
     if !values.is_empty() {
-        let scaled: Vec<f64> = (vectors.chunks_exact(d).zip(values))
-            .flat_map(|(v, l)| v.iter().map(move |x| l * x))
-            .collect();
+        let mut scaled = copied(vectors)?;
+        for (v, l) in scaled.chunks_exact_mut(d).zip(values) {
+            for x in v {
+                *x *= l;
+            }
+        }
         f64::add_transposed_times(vectors, &scaled, &mut sum, (values.len(), d, d));
     }
     packed(&sum, d)
 }
 
 /// Divided differences of `max(., 0)`, in svec order; `values` are descending.
-fn shares(values: &[f64]) -> Vec<f64> {
+fn shares(values: &[f64]) -> Result<Vec<f64>> {
     let share = |a: f64, b: f64| match (a > 0.0, b > 0.0) {
         (true, true) => 1.0,
         (false, false) => 0.0,
         _ => a / (a - b),
     };
-    (values.iter().enumerate())
-        .flat_map(|(at, a)| values[at..].iter().map(move |b| share(*a, *b)))
-        .collect()
+    let mut all = with_capacity(values.len() * (values.len() + 1) / 2)?;
+    for (at, a) in values.iter().enumerate() {
+        all.extend(values[at..].iter().map(|b| share(*a, *b)));
+    }
+    Ok(all)
 }
 
 /// The whole matrix of svec coordinates.
-fn full(z: &[f64], d: usize) -> Vec<f64> {
-    let mut matrix = vec![0.0; d * d];
+fn full(z: &[f64], d: usize) -> Result<Vec<f64>> {
+    let mut matrix = matrix(d, d)?;
     let mut at = 0;
     for a in 0..d {
         matrix[a * d + a] = z[at];
@@ -172,12 +181,12 @@ fn full(z: &[f64], d: usize) -> Vec<f64> {
             at += 1;
         }
     }
-    matrix
+    Ok(matrix)
 }
 
 /// The svec coordinates of a matrix, from its upper triangle.
-fn packed(matrix: &[f64], d: usize) -> Vec<f64> {
-    let mut z = Vec::with_capacity(d * (d + 1) / 2);
+fn packed(matrix: &[f64], d: usize) -> Result<Vec<f64>> {
+    let mut z = with_capacity(d * (d + 1) / 2)?;
     for a in 0..d {
         z.push(matrix[a * d + a]);
         z.extend(
@@ -186,7 +195,7 @@ fn packed(matrix: &[f64], d: usize) -> Vec<f64> {
                 .map(|x| SQRT_2 * x),
         );
     }
-    z
+    Ok(z)
 }
 
 impl Frame {
@@ -195,21 +204,25 @@ impl Frame {
     }
 
     /// `V^T Z V`.
-    pub fn enter(&self, z: &[f64]) -> Vec<f64> {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn enter(&self, z: &[f64]) -> Result<Vec<f64>> {
         let d = self.order();
-        let mut half = vec![0.0; d * d];
-        let mut rotated = vec![0.0; d * d];
-        f64::times_transposed(&self.vectors, &full(z, d), &mut half, (d, d, d));
+        let (mut half, mut rotated) = (matrix(d, d)?, matrix(d, d)?);
+        f64::times_transposed(&self.vectors, &full(z, d)?, &mut half, (d, d, d));
         f64::times_transposed(&half, &self.vectors, &mut rotated, (d, d, d));
         packed(&rotated, d)
     }
 
     /// `V Z V^T`.
-    pub fn leave(&self, z: &[f64]) -> Vec<f64> {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn leave(&self, z: &[f64]) -> Result<Vec<f64>> {
         let d = self.order();
-        let mut half = vec![0.0; d * d];
-        let mut rotated = vec![0.0; d * d];
-        f64::add_transposed_times(&full(z, d), &self.vectors, &mut half, (d, d, d));
+        let (mut half, mut rotated) = (matrix(d, d)?, matrix(d, d)?);
+        f64::add_transposed_times(&full(z, d)?, &self.vectors, &mut half, (d, d, d));
         f64::add_transposed_times(&self.vectors, &half, &mut rotated, (d, d, d));
         packed(&rotated, d)
     }

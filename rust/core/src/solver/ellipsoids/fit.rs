@@ -121,8 +121,8 @@ pub fn solve(
     let count = settings.classes * settings.ellipsoids;
     let lifted = Lifted::new(&rows, count, threads, interrupt)?;
     let records = (target, weights);
-    let targets = Targets::new(loss, records, settings.classes, settings.ellipsoids);
-    minimise(lifted, targets, linear, settings, interrupt)
+    let targets = Targets::new(loss, records, settings.classes, settings.ellipsoids)?;
+    minimise(&lifted, &targets, linear, settings, interrupt)
 }
 
 /// Certified matrices of many problems over the same records.
@@ -159,7 +159,7 @@ pub fn solve_batch(
     let count = settings.classes * settings.ellipsoids;
     let lifted = Lifted::new(&rows, count, None, interrupt)?;
     let records = (target, &[][..]);
-    let targets = Targets::new(loss, records, settings.classes, settings.ellipsoids);
+    let targets = Targets::new(loss, records, settings.classes, settings.ellipsoids)?;
     let mut matrices: Vec<f64> = zeros(linear.len())?;
     let mut distances: Vec<f64> = zeros(linear.len() / entries)?;
     let mut tasks: Vec<_> = (linear.chunks_exact(entries))
@@ -168,7 +168,7 @@ pub fn solve_batch(
         .collect();
     each_task(settings.threads, &mut tasks, interrupt, |_, task, watch| {
         let ((linear, matrices), distance) = task;
-        let found = minimise(lifted.clone(), targets.clone(), linear, settings, watch)?;
+        let found = minimise(&lifted, &targets, linear, settings, watch)?;
         if let Some(found) = found.matrices {
             matrices.copy_from_slice(&found);
         }
@@ -182,8 +182,8 @@ pub fn solve_batch(
 }
 
 fn minimise(
-    lifted: Lifted,
-    targets: Targets,
+    lifted: &Lifted,
+    targets: &Targets,
     linear: &[f64],
     settings: &EllipsoidSettings<'_>,
     interrupt: &dyn Interrupt,

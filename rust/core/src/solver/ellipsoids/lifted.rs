@@ -18,7 +18,7 @@ use crate::linalg::gemm::Product;
 use crate::rows::shuffled::poll;
 use crate::rows::view::{RowBuffer, Rows};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{reserve, zeros};
+use crate::runtime::memory::{filled, mapped, reserve, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use crate::simd::{Kernel, Real, Simd, dispatch};
 use rayon::ThreadPool;
@@ -36,7 +36,6 @@ const SUM_ENTRIES: usize = 1 << 23;
 /// Multiplications of a chunk between two looks at the interrupt: about a millisecond.
 const ROUND_WORK: usize = 1 << 20;
 /// The rows and how they are visited.
-#[derive(Clone)]
 pub struct Lifted {
     z: Vec<f32>,
     /// Length of `z_i`, the constant feature included.
@@ -61,7 +60,15 @@ pub trait RecordMap<T>: Sync {
     /// Numbers of state a record has.
     fn states(&self) -> usize;
     /// Replaces the inner products by the coefficients of `u_i`; what it returns is added up.
-    fn apply<S: Simd>(&self, simd: S, record: usize, products: &mut [T], state: &mut [f32]) -> f64;
+    /// There is `room` for the scores of a record.
+    fn apply<S: Simd>(
+        &self,
+        simd: S,
+        record: usize,
+        products: &mut [T],
+        state: &mut [f32],
+        room: &mut [T],
+    ) -> f64;
 }
 
 /// Working memory of one chunk.
@@ -72,6 +79,7 @@ pub struct Work<T> {
     lifts: Vec<T>,
     products: Vec<T>,
     state: Vec<f32>,
+    room: Vec<T>,
     size: f64,
 }
 
@@ -97,7 +105,7 @@ impl Lifted {
             poll(i, interrupt)?;
             rows.append(i, true, &mut buffer)?;
         }
-        let factor = factors(order, unit(rows));
+        let factor = factors(order, unit(rows))?;
         let touched = size * ellipsoids;
         let most = (SUM_ENTRIES / touched).clamp(1, MOST_CHUNKS);
         let count = most.min(records / LEAST_CHUNK).max(1);
@@ -109,7 +117,7 @@ impl Lifted {
             size,
             ellipsoids,
             records,
-            narrow_factor: factor.iter().map(|x| *x as f32).collect(),
+            narrow_factor: mapped(&factor, |x| *x as f32)?,
             factor,
             block,
             round: (ROUND_WORK / touched).next_multiple_of(block).max(block),
@@ -150,6 +158,7 @@ impl Lifted {
                 lifts: zeros(block * self.size)?,
                 products: zeros(block * self.ellipsoids)?,
                 state: zeros(rows.len() * states)?,
+                room: zeros(states)?,
                 size: 0.0,
             })
         };
@@ -184,6 +193,7 @@ impl Lifted {
                     end,
                     chunk,
                 });
+                Ok(())
             })?;
         }
         total.fill(0.0);
@@ -212,11 +222,14 @@ fn unit(rows: &Rows<'_>) -> f64 {
 }
 
 /// What each entry of the upper triangle is multiplied with, row by row.
-fn factors(order: usize, unit: f64) -> Vec<f64> {
-    let off = std::f64::consts::SQRT_2 * unit;
-    (0..order)
-        .flat_map(|a| (a..order).map(move |b| if a == b { unit } else { off }))
-        .collect()
+fn factors(order: usize, unit: f64) -> Result<Vec<f64>> {
+    let mut factors = filled(order * (order + 1) / 2, std::f64::consts::SQRT_2 * unit)?;
+    let mut at = 0;
+    for a in 0..order {
+        factors[at] = unit;
+        at += order - a;
+    }
+    Ok(factors)
 }
 
 /// A precision in which rows can be lifted.
@@ -280,7 +293,9 @@ impl<T: LiftedReal, M: RecordMap<T>> Kernel for Round<'_, T, M> {
                 .chunks_exact_mut(j)
                 .zip(state.chunks_exact_mut(states));
             for (record, (products, state)) in rows.clone().zip(parts) {
-                chunk.size += self.map.apply(simd, record, products, state);
+                chunk.size += self
+                    .map
+                    .apply(simd, record, products, state, &mut chunk.room);
             }
             T::add_transposed_times(products, lifts, &mut chunk.sum, (rows.len(), j, p));
         }

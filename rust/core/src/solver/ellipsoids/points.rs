@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::numeric::ROUNDOFF;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::zeros;
+use crate::runtime::memory::{mapped, with_capacity, zeros};
 use crate::solver::ellipsoids::cone::{Cone, Split};
 use crate::solver::ellipsoids::lifted::{Lifted, Work, share_state};
 use crate::solver::ellipsoids::records::{Gradient, Hessian, Targets};
@@ -13,9 +13,9 @@ use crate::solver::smooth::newton_parts::norm;
 /// The problem, its working memory and how often it was used.
 pub struct Objective<'p> {
     /// Rows.
-    pub lifted: Lifted,
+    pub lifted: &'p Lifted,
     /// Loss and targets.
-    pub targets: Targets,
+    pub targets: &'p Targets,
     /// The feasible set.
     pub cone: Cone,
     /// lambda.
@@ -64,8 +64,8 @@ impl<'p> Objective<'p> {
     /// # Errors
     /// No memory.
     pub fn new(
-        lifted: Lifted,
-        targets: Targets,
+        lifted: &'p Lifted,
+        targets: &'p Targets,
         cone: Cone,
         (regularization, target): (f64, f64),
         linear: &'p [f64],
@@ -108,7 +108,7 @@ impl<'p> Objective<'p> {
     /// An interrupt.
     pub fn gradient(&mut self, phi: &[f64]) -> Result<(Vec<f64>, f64, f64)> {
         let mut total = zeros(phi.len())?;
-        let map = Gradient(&self.targets);
+        let map = Gradient(self.targets);
         let work = &mut self.double;
         let sizes = (self.lifted).sweep(phi, &map, work, &mut total, self.interrupt)?;
         self.gradients += 1;
@@ -124,14 +124,12 @@ impl<'p> Objective<'p> {
     /// # Errors
     /// An interrupt.
     pub fn point(&mut self, parts: Vec<Split>) -> Result<EllipsoidPoint> {
-        let weights: Vec<f64> = parts
-            .iter()
-            .flat_map(|part| part.positive.iter().copied())
-            .collect();
-        let normal: Vec<f64> = parts
-            .iter()
-            .flat_map(|part| part.negative.iter().copied())
-            .collect();
+        let mut weights = with_capacity(self.linear.len())?;
+        let mut normal = with_capacity(self.linear.len())?;
+        for part in &parts {
+            weights.extend_from_slice(&part.positive);
+            normal.extend_from_slice(&part.negative);
+        }
         let (mut residual, data_norm, sizes) = self.gradient(&weights)?;
         for (r, n) in residual.iter_mut().zip(&normal) {
             *r += self.regularization * n;
@@ -185,8 +183,8 @@ impl<'p> Objective<'p> {
         // Scaled into the range of single precision by a power of two.
         let exponent = libm::frexp(top).1;
         let (down, up) = (libm::ldexp(1.0, -exponent), libm::ldexp(1.0, exponent));
-        let narrow: Vec<f32> = direction.iter().map(|x| (x * down) as f32).collect();
-        let map = Hessian(&self.targets);
+        let narrow = mapped(direction, |x| (x * down) as f32)?;
+        let map = Hessian(self.targets);
         let work = &mut self.single;
         (self.lifted).sweep(&narrow, &map, work, &mut image, self.interrupt)?;
         self.products += 1;

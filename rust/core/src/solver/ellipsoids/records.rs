@@ -3,12 +3,13 @@
 //! Of all ellipsoids a record's loss sees its target and those of the other classes, in this
 //! order: `(K - 1) M + 1` scores. The other ellipsoids of its own class take no part.
 
+use crate::error::Result;
 use crate::loss::smooth::SmoothLoss;
+use crate::runtime::memory::{copied, mapped, with_capacity};
 use crate::simd::{Real, Simd};
 use crate::solver::ellipsoids::lifted::RecordMap;
 
 /// Targets of the records and what each target sees.
-#[derive(Clone)]
 pub struct Targets {
     /// The loss over the scores that a record sees, its own one first.
     pub loss: SmoothLoss,
@@ -19,31 +20,32 @@ pub struct Targets {
     seen: Vec<Vec<u32>>,
 }
 
-/// More scores than this are gathered on the heap.
-const USUAL_SCORES: usize = 64;
-
 impl Targets {
     /// `target[i]` is in `0..classes * each`, its class `target[i] / each`.
+    ///
+    /// # Errors
+    /// No memory.
     pub fn new(
         loss: SmoothLoss,
         (target, weight): (&[i64], &[f64]),
         classes: usize,
         each: usize,
-    ) -> Self {
+    ) -> Result<Self> {
         let ellipsoids = classes * each;
-        let seen = |own: usize| {
-            let rivals = (0..ellipsoids).filter(move |j| j / each != own / each);
-            std::iter::once(own)
-                .chain(rivals)
-                .map(|j| j as u32)
-                .collect()
-        };
-        Self {
-            loss,
-            target: target.iter().map(|t| *t as u32).collect(),
-            weight: weight.to_vec(),
-            seen: (0..ellipsoids).map(seen).collect(),
+        let mut seen = with_capacity(ellipsoids)?;
+        for own in 0..ellipsoids {
+            let mut line = with_capacity(ellipsoids - each + 1)?;
+            line.push(own as u32);
+            let rivals = (0..ellipsoids).filter(|j| j / each != own / each);
+            line.extend(rivals.map(|j| j as u32));
+            seen.push(line);
         }
+        Ok(Self {
+            loss,
+            target: mapped(target, |t| *t as u32)?,
+            weight: copied(weight)?,
+            seen,
+        })
     }
 
     /// Multiplies what a record adds by its factor.
@@ -62,18 +64,10 @@ impl Targets {
     fn through<T: Copy + Default, R>(
         &self,
         record: usize,
-        products: &mut [T],
+        (products, gathered): (&mut [T], &mut [T]),
         work: impl FnOnce(&mut [T]) -> R,
     ) -> R {
         let seen = &self.seen[self.target[record] as usize];
-        let mut few = [T::default(); USUAL_SCORES];
-        let mut many = Vec::new();
-        let gathered = if seen.len() <= USUAL_SCORES {
-            &mut few[..seen.len()]
-        } else {
-            many.resize(seen.len(), T::default());
-            &mut many
-        };
         for (slot, j) in gathered.iter_mut().zip(seen) {
             *slot = products[*j as usize];
         }
@@ -102,8 +96,9 @@ impl RecordMap<f64> for Gradient<'_> {
         record: usize,
         products: &mut [f64],
         state: &mut [f32],
+        room: &mut [f64],
     ) -> f64 {
-        self.0.through(record, products, |row| {
+        self.0.through(record, (products, room), |row| {
             negate(row);
             self.0.loss.gradient_row(0, row, state);
             self.0.weigh(record, row);
@@ -137,8 +132,9 @@ impl RecordMap<f32> for Hessian<'_> {
         record: usize,
         products: &mut [f32],
         state: &mut [f32],
+        room: &mut [f32],
     ) -> f64 {
-        self.0.through(record, products, |row| {
+        self.0.through(record, (products, room), |row| {
             self.0.loss.hessian_row(simd, 0, row, state);
             self.0.weigh(record, row);
         });

@@ -14,7 +14,7 @@
 //! Convex Optimization (2004), section 2.2 (constant step, strong convexity).
 
 use crate::error::Result;
-use crate::runtime::memory::zeros;
+use crate::runtime::memory::{copied, filled, mapped, zeros};
 use crate::solver::ellipsoids::cone::Frame;
 use crate::solver::ellipsoids::points::{EllipsoidPoint, Objective};
 use crate::solver::smooth::newton_parts::{add, dot};
@@ -107,7 +107,7 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
     /// The better one of 0 and the minimiser without data, `Z = -B / lambda`.
     fn start(&mut self) -> Result<Option<EllipsoidPoint>> {
         let shrink = -1.0 / self.objective.regularization;
-        let free: Vec<f64> = self.objective.linear.iter().map(|b| shrink * b).collect();
+        let free = mapped(self.objective.linear, |b| shrink * b)?;
         let free = self.at(&free, 1.0)?;
         if free.as_ref().is_some_and(|point| self.certified(point)) {
             return Ok(free);
@@ -129,7 +129,8 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
     fn newton(&mut self, point: &EllipsoidPoint) -> Result<Option<EllipsoidPoint>> {
         let step = self.direction(point)?;
         for length in LENGTHS {
-            let mut z = together(point);
+            let mut z = copied(&point.weights)?;
+            add(&mut z, 1.0, &point.normal);
             add(&mut z, length, &step);
             let Some(next) = self.at(&z, 1.0)? else {
                 return Ok(None);
@@ -150,17 +151,19 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
         self.objective.fix_curvature();
         let lambda = self.objective.regularization;
         let frames = Frames::of(point);
-        let share = frames.shares(point.residual.len());
-        let right: Vec<f64> = point.residual.iter().map(|r| -r).collect();
-        let mut residual = frames.enter(&right);
+        let share = frames.shares(point.residual.len())?;
+        let right = mapped(&point.residual, |r| -r)?;
+        let mut residual = frames.enter(&right)?;
         let mut step = zeros(residual.len())?;
         let goal = self.forcing(point) * point.norm;
-        let mut conjugate = residual.clone();
-        let mut energy = weighted(&share, &residual, &residual);
+        let mut conjugate = copied(&residual)?;
+        let mut moved = zeros(residual.len())?;
+        weigh(&share, &residual, &mut moved);
+        let mut energy = dot(&moved, &residual);
         for _ in 0..MOST_PRODUCTS {
-            let moved = times(&share, &conjugate);
-            let curved = self.objective.product(&frames.leave(&moved))?;
-            let mut image = frames.enter(&curved);
+            weigh(&share, &conjugate, &mut moved);
+            let curved = self.objective.product(&frames.leave(&moved)?)?;
+            let mut image = frames.enter(&curved)?;
             add(&mut image, lambda, &conjugate);
             let curvature = dot(&moved, &image);
             if !(curvature > 0.0 && energy > 0.0) {
@@ -172,7 +175,8 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
             if open_norm(&residual, &share) <= goal || self.spent() {
                 break;
             }
-            let next = weighted(&share, &residual, &residual);
+            weigh(&share, &residual, &mut moved);
+            let next = dot(&moved, &residual);
             let keep = next / energy;
             energy = next;
             for (c, r) in conjugate.iter_mut().zip(&residual) {
@@ -184,7 +188,7 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
                 *s += r / lambda;
             }
         }
-        Ok(frames.leave(&step))
+        frames.leave(&step)
     }
 
     /// Relative residual at which a Newton step counts as solved.
@@ -199,8 +203,8 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
         let lambda = self.objective.regularization;
         let root = (lambda / most).sqrt();
         let momentum = (1.0 - root) / (1.0 + root);
-        let mut last = point.weights.clone();
-        let mut ahead = last.clone();
+        let mut last = copied(&point.weights)?;
+        let mut ahead = copied(&last)?;
         for count in 1_u64.. {
             let (gradient, _, _) = self.objective.gradient(&ahead)?;
             add(&mut ahead, -1.0 / most, &gradient);
@@ -216,8 +220,12 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
                 }
                 advance(&mut last, &mut ahead, &next.weights, momentum);
             } else {
-                let weights: Vec<f64> = parts.into_iter().flat_map(|part| part.positive).collect();
-                advance(&mut last, &mut ahead, &weights, momentum);
+                let size = last.len() / parts.len();
+                for (part, at) in parts.iter().zip((0..).step_by(size)) {
+                    let own = at..at + size;
+                    let (last, ahead) = (&mut last[own.clone()], &mut ahead[own]);
+                    advance(last, ahead, &part.positive, momentum);
+                }
             }
         }
         Ok(None)
@@ -232,18 +240,11 @@ fn advance(last: &mut [f64], ahead: &mut [f64], next: &[f64], momentum: f64) {
     }
 }
 
-/// `Z = W + N`.
-fn together(point: &EllipsoidPoint) -> Vec<f64> {
-    let parts = point.weights.iter().zip(&point.normal);
-    parts.map(|(w, n)| w + n).collect()
-}
-
-fn times(a: &[f64], b: &[f64]) -> Vec<f64> {
-    a.iter().zip(b).map(|(a, b)| a * b).collect()
-}
-
-fn weighted(share: &[f64], a: &[f64], b: &[f64]) -> f64 {
-    dot(&times(share, a), b)
+/// `D a`.
+fn weigh(share: &[f64], a: &[f64], out: &mut [f64]) {
+    for ((out, share), a) in out.iter_mut().zip(share).zip(a) {
+        *out = share * a;
+    }
 }
 
 /// Norm of the residual where D does not vanish.
@@ -260,27 +261,37 @@ impl<'p> Frames<'p> {
         Self(point.parts.iter().map(|part| part.frame.as_ref()).collect())
     }
 
-    fn shares(&self, len: usize) -> Vec<f64> {
-        let each = len / self.0.len();
-        let share = |frame: Option<&Frame>| match frame {
-            Some(frame) => frame.share.clone(),
-            None => vec![1.0; each],
-        };
-        self.0.iter().copied().flat_map(share).collect()
+    fn shares(&self, len: usize) -> Result<Vec<f64>> {
+        let mut shares = filled(len, 1.0)?;
+        let parts = shares.chunks_exact_mut(len / self.0.len());
+        for (part, frame) in parts.zip(&self.0) {
+            if let Some(frame) = frame {
+                part.copy_from_slice(&frame.share);
+            }
+        }
+        Ok(shares)
     }
 
-    fn rotated(&self, z: &[f64], rotate: impl Fn(&Frame, &[f64]) -> Vec<f64>) -> Vec<f64> {
-        let parts = z.chunks_exact(z.len() / self.0.len());
-        (parts.zip(&self.0))
-            .flat_map(|(z, frame)| frame.map_or_else(|| z.to_vec(), |frame| rotate(frame, z)))
-            .collect()
+    fn rotated(
+        &self,
+        z: &[f64],
+        rotate: impl Fn(&Frame, &[f64]) -> Result<Vec<f64>>,
+    ) -> Result<Vec<f64>> {
+        let mut all = copied(z)?;
+        let parts = all.chunks_exact_mut(z.len() / self.0.len());
+        for (part, frame) in parts.zip(&self.0) {
+            if let Some(frame) = frame {
+                part.copy_from_slice(&rotate(frame, part)?);
+            }
+        }
+        Ok(all)
     }
 
-    fn enter(&self, z: &[f64]) -> Vec<f64> {
+    fn enter(&self, z: &[f64]) -> Result<Vec<f64>> {
         self.rotated(z, Frame::enter)
     }
 
-    fn leave(&self, z: &[f64]) -> Vec<f64> {
+    fn leave(&self, z: &[f64]) -> Result<Vec<f64>> {
         self.rotated(z, Frame::leave)
     }
 }

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::layout::measured::MeasuredUpdate;
 use crate::layout::weights::TypedRow;
 use crate::numeric::ROUNDOFF;
-use crate::runtime::memory::{filled, zeros};
+use crate::runtime::memory::{filled, with_capacity, zeros};
 use crate::simd::Simd;
 
 /// Scales below this are brought back to [1/2, 1).
@@ -325,9 +325,12 @@ impl<L: MeasuredUpdate> Iterate<L> {
     }
 
     /// The last iterate, or the average, times `unit`: class after class.
-    pub fn into_weights(mut self, unit: f64) -> Vec<f64> {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn into_weights(mut self, unit: f64) -> Result<Vec<f64>> {
         self.settle();
-        let mut out = Vec::with_capacity(self.classes * self.columns);
+        let mut out = with_capacity(self.classes * self.columns)?;
         for k in 0..self.classes {
             for j in 0..self.columns {
                 let at = self.layout.position(k, j);
@@ -338,6 +341,6 @@ impl<L: MeasuredUpdate> Iterate<L> {
                 out.push(value * unit);
             }
         }
-        out
+        Ok(out)
     }
 }

@@ -31,10 +31,9 @@
 //! Updates depend on each other, so one thread does them.
 
 use crate::error::{Error, Result};
-use crate::layout::choose::{panel_for_updates, with_panel};
 use crate::layout::class_major::ClassMajor;
+use crate::layout::lines::Lines;
 use crate::layout::measured::MeasuredUpdate;
-use crate::layout::panels::Panels;
 use crate::layout::weights::typed;
 use crate::loss::smooth::{Kind, SmoothLoss};
 use crate::numeric::ROUNDOFF;
@@ -346,7 +345,7 @@ pub fn solve(
     if store.is_dense() {
         return problem.run(ClassMajor::new(k, d), d);
     }
-    with_panel!(panel_for_updates(k), [4, 8, 16 | 32], P => problem.run(Panels::<P>::new(k, d), d))
+    problem.run(Lines::new(k, d), d)
 }
 
 struct Problem<'p, 'a> {
@@ -384,7 +383,7 @@ impl Problem<'_, '_> {
         }
         let (projections, refreshes) = (iterate.projections, iterate.refreshes);
         Ok(Solution {
-            weights: iterate.into_weights(self.plan.unscale),
+            weights: iterate.into_weights(self.plan.unscale)?,
             projections,
             refreshes,
         })

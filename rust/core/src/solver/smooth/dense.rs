@@ -131,17 +131,18 @@ impl Sweep<'_, '_> {
             each_block(self.pool, &mut tasks, pass.interrupt, |(block, state)| {
                 let end = block.rows.end.min(block.done + self.round);
                 let first = (block.done - block.rows.start) * self.scores;
+                let rows = block.done..end;
+                block.done = end;
                 dispatch(Round {
                     store: self.store,
                     design: self.design,
                     w,
                     map,
-                    rows: block.done..end,
+                    rows,
                     state: &mut state[first..],
                     scores: self.scores,
                     block,
-                });
-                block.done = end;
+                })
             })?;
             add_up(self.pool, work, total);
         }
@@ -294,10 +295,10 @@ struct Round<'p, 'a, T, M> {
 }
 
 impl<T: Product, M: TileMap<T>> Kernel for Round<'_, '_, T, M> {
-    type Output = ();
+    type Output = Result<()>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd>(self, simd: S) -> Result<()> {
         let (design, block) = (self.design, self.block);
         let tile = design.tile();
         let mut at = self.rows.start;
@@ -306,7 +307,7 @@ impl<T: Product, M: TileMap<T>> Kernel for Round<'_, '_, T, M> {
             let rows = at..self.rows.end.min(at + tile);
             at = rows.end;
             let scratch = &mut block.scratch;
-            design.scores(simd, self.store, rows.clone(), self.w, scratch);
+            design.scores(simd, self.store, rows.clone(), self.w, scratch)?;
             let (own, rest) = state.split_at_mut(rows.len() * self.scores);
             state = rest;
             let tile = Tile {
@@ -316,8 +317,9 @@ impl<T: Product, M: TileMap<T>> Kernel for Round<'_, '_, T, M> {
                 state: own,
             };
             block.size += self.map.apply(simd, tile);
-            design.accumulate(simd, self.store, rows, &mut block.sum, scratch);
+            design.accumulate(simd, self.store, rows, &mut block.sum, scratch)?;
         }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::zeros;
+use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::tasks::each_task;
 use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
 use crate::solver::smooth::dense::DensePasses;
@@ -268,13 +268,12 @@ impl SmoothFit<'_, '_> {
         let rest = (d, self.settings);
         let problem = SmoothProblem::new(&passes, rows, self.linear, &self.scaled, rest)?;
         let place = |at: usize| passes.position(at / d, passes.place(at % d));
-        let places: Vec<usize> = (0..k * d).map(place).collect();
+        let places = collected((0..k * d).map(place))?;
         let found = NewtonSearch::new(&problem, passes, self.interrupt)?
             .run_from(start, self.settings.max_steps)?;
-        let weights = found.weights.map(|stored| {
-            let places = places.iter();
-            places.map(|at| stored[*at] * problem.unscale).collect()
-        });
+        let unscale = problem.unscale;
+        let placed = |stored: Vec<f64>| mapped(&places, |at| stored[*at] * unscale);
+        let weights = found.weights.map(placed).transpose()?;
         Ok(SmoothSolution {
             weights,
             gradient_norm: found.gradient_norm / problem.unscale,

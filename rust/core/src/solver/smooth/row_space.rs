@@ -6,11 +6,12 @@
 //! only. Nothing here is relied on: the full problem's bound, rounding included, has the last word.
 
 use crate::error::Result;
+use crate::linalg::cholesky::pivoted;
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{matrix, with_capacity};
+use crate::runtime::memory::{copied, matrix, with_capacity};
 use crate::solver::smooth::dense::DensePasses;
 use crate::solver::smooth::newton_cg::NewtonSearch;
 use crate::solver::smooth::problem::{Scaled, SmoothProblem, SmoothSettings};
@@ -60,7 +61,7 @@ pub fn start(
     }
     let rank = space.pivots.len();
     let coordinates = Store::Dense {
-        value: space.coordinates(),
+        value: space.coordinates()?,
         columns: rank,
     };
     let scaled = Scaled {
@@ -91,7 +92,7 @@ impl RowSpace {
         }
         let mut gram = matrix(n, n)?;
         f64::times_transposed(&entries, &entries, &mut gram, (n, columns, n));
-        let (factor, pivots) = pivoted_cholesky(&gram, n)?;
+        let (factor, pivots) = pivoted(gram, n, LEAST_PIVOT)?;
         Ok(Self {
             entries,
             factor,
@@ -101,11 +102,13 @@ impl RowSpace {
     }
 
     /// The rows' coordinates, row after row.
-    fn coordinates(&self) -> Vec<f32> {
+    fn coordinates(&self) -> Result<Vec<f32>> {
         let (n, rank) = (self.entries.len() / self.columns, self.pivots.len());
-        let rows = self.factor.chunks_exact(n);
-        rows.flat_map(|row| row[..rank].iter().map(|x| *x as f32))
-            .collect()
+        let mut coordinates = with_capacity(n * rank)?;
+        for row in self.factor.chunks_exact(n) {
+            coordinates.extend(row[..rank].iter().map(|x| *x as f32));
+        }
+        Ok(coordinates)
     }
 
     /// Weights of the coordinates as weights of the columns.
@@ -120,7 +123,7 @@ impl RowSpace {
             rows.extend_from_slice(&self.entries[pivot * d..][..d]);
         }
         for score in 0..scores {
-            let mut rest = weights[score * rank..][..rank].to_vec();
+            let mut rest = copied(&weights[score * rank..][..rank])?;
             for t in (0..rank).rev() {
                 let line = &self.factor[self.pivots[t] * n..][..=t];
                 let share = rest[t] / line[t];
@@ -136,51 +139,9 @@ impl RowSpace {
     }
 }
 
-/// Lower factor of a positive semi-definite matrix, its columns those of the pivots, and the pivots:
-/// always the row with the largest rest, until all rests are rounding errors.
-fn pivoted_cholesky(gram: &[f64], n: usize) -> Result<(Vec<f64>, Vec<usize>)> {
-    let mut factor = matrix(n, n)?;
-    let mut rest: Vec<f64> = (0..n).map(|i| gram[i * n + i]).collect();
-    let least = LEAST_PIVOT * rest.iter().fold(0.0, |top: f64, x| top.max(*x));
-    let mut pivots = Vec::new();
-    while pivots.len() < n {
-        let mut pivot = 0;
-        for i in 1..n {
-            if rest[i] > rest[pivot] {
-                pivot = i;
-            }
-        }
-        // Also where a sum was not a number.
-        if !(rest[pivot] > least && rest[pivot] > f64::MIN_POSITIVE) {
-            break;
-        }
-        let t = pivots.len();
-        let root = rest[pivot].sqrt();
-        let own = factor[pivot * n..][..t].to_vec();
-        for i in 0..n {
-            let line = &mut factor[i * n..][..=t];
-            let known: f64 = line[..t].iter().zip(&own).map(|(a, b)| a * b).sum();
-            line[t] = if rest[i] == 0.0 {
-                0.0
-            } else {
-                (gram[i * n + pivot] - known) / root
-            };
-            rest[i] = (rest[i] - line[t] * line[t]).max(0.0);
-        }
-        // Triangular: earlier pivots have no part in this one.
-        for earlier in &pivots {
-            factor[earlier * n + t] = 0.0;
-        }
-        factor[pivot * n + t] = root;
-        rest[pivot] = 0.0;
-        pivots.push(pivot);
-    }
-    Ok((factor, pivots))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{RowSpace, pivoted_cholesky};
+    use super::{LEAST_PIVOT, RowSpace, pivoted};
 
     fn space(rows: &[&[f64]]) -> RowSpace {
         let (n, columns) = (rows.len(), rows[0].len());
@@ -193,7 +154,7 @@ mod tests {
                     .sum()
             })
             .collect();
-        let (factor, pivots) = pivoted_cholesky(&gram, n).unwrap();
+        let (factor, pivots) = pivoted(gram, n, LEAST_PIVOT).unwrap();
         RowSpace {
             entries: rows.concat(),
             factor,
@@ -226,12 +187,11 @@ mod tests {
                 assert!((short - long).abs() < 1e-14, "{i} {score}: {short} {long}");
             }
         }
-        assert_eq!(space.coordinates().len(), 10);
+        assert_eq!(space.coordinates().unwrap().len(), 10);
     }
 
     #[test]
     fn nothing_spans_nothing() {
         assert!(space(&[&[0.0, 0.0], &[0.0, 0.0]]).pivots.is_empty());
-        assert!(pivoted_cholesky(&[f64::NAN], 1).unwrap().1.is_empty());
     }
 }

@@ -5,6 +5,7 @@
 //! gradients, and cheaper.
 
 use crate::error::Result;
+use crate::linalg::cholesky::Cholesky;
 use crate::rows::shuffled::{Store, poll};
 use crate::rows::view::RowBuffer;
 use crate::runtime::memory::{mapped, matrix};
@@ -17,11 +18,8 @@ const MOST_COLUMNS: usize = 200;
 /// thirty products with the Hessian.
 const MOST_ENTRIES: usize = 120;
 
-/// Lower Cholesky factor of the Hessian over a sample.
-pub struct SampleInverse {
-    factor: Vec<f64>,
-    columns: usize,
-}
+/// Cholesky factor of the Hessian over a sample.
+pub struct SampleInverse(Cholesky);
 
 impl SampleInverse {
     /// Whether a problem is of the kind for which this pays.
@@ -53,27 +51,22 @@ impl SampleInverse {
             let row = store.row(at, &mut buffer);
             for (i, x) in row.value.iter().enumerate() {
                 let weight = f64::from(curvature * x);
-                let products = row.value[..=i].iter().map(|x| weight * f64::from(*x));
+                let products = row.value[i..].iter().map(|x| weight * f64::from(*x));
                 let Some(own) = row.index.get(i) else {
-                    let line = &mut matrix[i * d..][..=i];
+                    let line = &mut matrix[i * d..][i..d];
                     line.iter_mut().zip(products).for_each(|(sum, x)| *sum += x);
                     continue;
                 };
-                for (column, x) in row.index.iter().zip(products) {
+                for (column, x) in row.index[i..].iter().zip(products) {
                     let (low, high) = (*column.min(own), *column.max(own));
-                    matrix[high as usize * d + low as usize] += x;
+                    matrix[low as usize * d + high as usize] += x;
                 }
             }
         }
         for i in 0..d {
             matrix[i * d + i] += pass.rows.share * pass.problem.lambda;
         }
-        let columns = d;
-        let factored = cholesky(&mut matrix, d);
-        Ok(factored.map(|()| Self {
-            factor: matrix,
-            columns,
-        }))
+        Ok(Cholesky::new(matrix, d)?.map(Self))
     }
 
     /// The solution of `H x = right`, into `out`.
@@ -81,70 +74,12 @@ impl SampleInverse {
     /// # Errors
     /// No memory.
     pub fn solve<T: Real>(&self, right: &[T], out: &mut [T]) -> Result<()> {
-        let d = self.columns;
-        let mut x = mapped(&right[..d], |x| x.wide())?;
-        for i in 0..d {
-            let (done, rest) = x.split_at_mut(i);
-            let line = &self.factor[i * d..][..i];
-            let known: f64 = line.iter().zip(done).map(|(l, x)| l * *x).sum();
-            rest[0] = (rest[0] - known) / self.factor[i * d + i];
-        }
-        for i in (0..d).rev() {
-            let value = x[i] / self.factor[i * d + i];
-            x[i] = value;
-            for (x, l) in x[..i].iter_mut().zip(&self.factor[i * d..][..i]) {
-                *x -= l * value;
-            }
-        }
+        let mut x = mapped(&right[..self.0.size()], |x| x.wide())?;
+        self.0.solve(&mut x)?;
         out.fill(T::default());
         for (out, x) in out.iter_mut().zip(&x) {
             *out = T::near(*x);
         }
         Ok(())
-    }
-}
-
-/// Lower Cholesky factor in place, from the lower triangle; `None` where it is not positive.
-fn cholesky(a: &mut [f64], n: usize) -> Option<()> {
-    for i in 0..n {
-        let (above, line) = a.split_at_mut(i * n);
-        let line = &mut line[..=i];
-        for j in 0..i {
-            let other = &above[j * n..][..=j];
-            let known: f64 = line[..j].iter().zip(other).map(|(a, b)| a * b).sum();
-            line[j] = (line[j] - known) / other[j];
-        }
-        let rest = line[i] - line[..i].iter().map(|x| x * x).sum::<f64>();
-        if rest <= 0.0 || rest.is_nan() {
-            return None;
-        }
-        line[i] = rest.sqrt();
-    }
-    Some(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{SampleInverse, cholesky};
-
-    #[test]
-    fn solves_what_was_factored() -> crate::Result<()> {
-        let a = [4.0, 2.0, 0.5, 2.0, 5.0, 1.0, 0.5, 1.0, 3.0];
-        let mut factor = a.to_vec();
-        assert!(cholesky(&mut factor, 3).is_some());
-        let inverse = SampleInverse { factor, columns: 3 };
-        let mut x = [0.0; 3];
-        inverse.solve(&[1.0, -2.0, 0.25], &mut x)?;
-        for (row, right) in a.chunks(3).zip([1.0, -2.0, 0.25]) {
-            let left: f64 = row.iter().zip(&x).map(|(a, x)| a * x).sum();
-            assert!((left - right).abs() < 1e-15);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn refuses_what_is_not_positive() {
-        assert!(cholesky(&mut [1.0, 2.0, 2.0, 1.0], 2).is_none());
-        assert!(cholesky(&mut [f64::NAN], 1).is_none());
     }
 }

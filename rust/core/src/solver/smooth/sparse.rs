@@ -294,7 +294,10 @@ impl Run<'_, '_> {
         work: impl Fn(&mut Task<'_, T>) + Sync + Send,
     ) -> Result<f64> {
         for wave in tasks.chunks_mut(WAVE) {
-            each_block(self.pool, wave, interrupt, &work)?;
+            each_block(self.pool, wave, interrupt, |task| {
+                work(task);
+                Ok(())
+            })?;
         }
         Ok(tasks.iter().map(|task| task.sum).sum())
     }

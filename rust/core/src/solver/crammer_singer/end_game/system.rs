@@ -1,18 +1,15 @@
 //! The Newton system of a proximal point: `I + sigma sum_i P_i (x) u_i u_i^T`, where `P_i` removes the
 //! mean over the classes in which row i is inside its simplex.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::weights::WeightLayout;
+use crate::linalg::cholesky::Cholesky;
 use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, filled, matrix, with_capacity, zeros};
 use crate::runtime::threads::each_block;
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 use crate::solver::crammer_singer::problem::Problem;
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor::{self, LltRegularization};
-use faer::linalg::cholesky::llt::solve;
-use faer::{MatMut, Par, Spec};
 
 /// Multiplications of a class between two looks at the interrupt, at most.
 const WAVE_WORK: usize = 1 << 24;
@@ -47,25 +44,15 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
     ) -> Result<bool> {
         let (classes, d) = (self.problem.classes, self.problem.columns);
         let size = classes * d;
-        let mut hessian = self.build(free, sigma)?;
+        let hessian = self.build(free, sigma)?;
         let mut right = zeros(size)?;
         for (at, right) in right.iter_mut().enumerate() {
             *right = x[self.layout.position(at / d, at % d)];
         }
-        let request = factor::cholesky_in_place_scratch::<f64>(size, Par::Seq, Spec::default());
-        let bytes = request.unaligned_bytes_required();
-        let mut memory = MemBuffer::try_new(request).map_err(|_| Error::OutOfMemory { bytes })?;
-        let stack = MemStack::new(&mut memory);
-        // Row by row the upper triangle is, column by column, the lower one.
-        let mut h = MatMut::from_column_major_slice_mut(&mut hessian, size, size);
-        let regularization = LltRegularization::default();
-        let factored =
-            factor::cholesky_in_place(h.as_mut(), regularization, Par::Seq, stack, Spec::default());
-        if factored.is_err() {
+        let Some(factor) = Cholesky::new(hessian, size)? else {
             return Ok(false);
-        }
-        let sides = MatMut::from_column_major_slice_mut(&mut right, size, 1);
-        solve::solve_in_place(h.as_ref(), sides, Par::Seq, stack);
+        };
+        factor.solve(&mut right)?;
         x.fill(0.0);
         for (at, right) in right.iter().enumerate() {
             x[self.layout.position(at / d, at % d)] = *right;
@@ -111,6 +98,7 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
                         class: *class,
                         strip,
                     });
+                    Ok(())
                 },
             )?;
         }
