@@ -1,5 +1,6 @@
 //! The exact grid Gaussian: rounding against a big-integer oracle, and the law of small ratios.
 
+use super::noise_karney::round;
 use dpsvm_core::noise::{GridScale, Key, Stream};
 use rand::{Rng, RngExt, TryRng};
 use std::convert::Infallible;
@@ -59,7 +60,8 @@ fn parts(ratio: f64) -> (u64, i64) {
 /// The rounding under test, with zeros after the digits, and the number of digits it read.
 fn rounded(ratio: f64, k: u32, digits: &[u32]) -> (i64, usize) {
     let mut read = 0;
-    let value = GridScale::new(ratio, 1.0).unwrap().round(k, || {
+    let scale = GridScale::new(ratio, 1.0).unwrap();
+    let value = round(&scale, k, || {
         read += 1;
         digits.get(read - 1).copied().unwrap_or(0)
     });

@@ -26,7 +26,7 @@ fn fill_by_karney<R: Rng>(scale: &GridScale, rng: &mut R, values: &mut [i64]) {
     for value in values {
         let deviate = Deviate::draw(&mut bits);
         let mut known = deviate.fraction.digits();
-        let magnitude = scale.round(deviate.integer, || {
+        let magnitude = round(scale, deviate.integer, || {
             known.next().unwrap_or_else(|| bits.rng.next_u32())
         });
         *value = if deviate.negative {
@@ -35,6 +35,14 @@ fn fill_by_karney<R: Rng>(scale: &GridScale, rng: &mut R, values: &mut [i64]) {
             magnitude
         };
     }
+}
+
+/// `floor(q (k + x) + 1/2)` for the ratio `q`, an integer `k` below 1024 and the fraction
+/// `x = 0.d1 d2 d3 ...` in base `2^32` whose digits come from `next_digit`.
+pub fn round(scale: &GridScale, k: u32, mut next_digit: impl FnMut() -> u32) -> i64 {
+    let high = u128::from(next_digit());
+    let low = u128::from(next_digit());
+    scale.round_at(u128::from(k) << 64 | high << 32 | low, 64, next_digit)
 }
 
 /// A uniform number in [0, 1) whose digits, in base `2^32`, are drawn when first asked for.

@@ -781,7 +781,7 @@ impl<T: Precision> SparsePass<'_, T> {
     #[inline(always)]
     fn person(&mut self) -> Result<()> {
         let (k, stored, layout) = (self.rule.loss.scores, self.layout.stored(), self.layout);
-        let (bound, unit, width) = (self.rule.clip.bound, self.sum.unit(), layout.line());
+        let (bound, unit) = (self.rule.clip.bound, self.sum.unit());
         let length = self.length();
         let LeafScratch {
             person,
@@ -794,20 +794,17 @@ impl<T: Precision> SparsePass<'_, T> {
         let q_square = squares(shifted);
         let (mut square, mut terms, mut lost) = (squares(constant), 0.0, 0.0);
         let centre = self.records.centre.as_ref().map(|centre| &*centre.point);
-        for first in (0..k).step_by(width) {
-            let q = &shifted[first..first + width];
-            for j in &*touched {
-                let j = *j as usize;
-                let line = &main[layout.position(first, j)..][..width];
-                if let Some(m) = centre.map(|point| point[j]) {
-                    for (x, q) in line.iter().zip(q) {
-                        let moved = x - q * m;
-                        square += moved * moved;
-                        terms += x * x;
-                    }
-                } else {
-                    square += squares(line);
+        for j in &*touched {
+            let j = *j as usize;
+            let line = &main[layout.position(0, j)..][..k];
+            if let Some(m) = centre.map(|point| point[j]) {
+                for (x, q) in line.iter().zip(&*shifted) {
+                    let moved = x - q * m;
+                    square += moved * moved;
+                    terms += x * x;
                 }
+            } else {
+                square += squares(line);
             }
         }
         if let Some(point) = centre {
@@ -837,13 +834,11 @@ impl<T: Precision> SparsePass<'_, T> {
             };
             *x = 0.0;
         };
-        for first in (0..k).step_by(width) {
-            for j in &*touched {
-                let at = layout.position(first, *j as usize);
-                let line = total[at..at + width].iter_mut();
-                line.zip(&mut main[at..at + width])
-                    .for_each(|(total, x)| add(total, x, factor));
-            }
+        for j in &*touched {
+            let at = layout.position(0, *j as usize);
+            let line = total[at..at + k].iter_mut();
+            line.zip(&mut main[at..at + k])
+                .for_each(|(total, x)| add(total, x, factor));
         }
         // Coefficients are kept as multiples of the unit over the grid of rows, times that.
         let fine = if centre.is_some() {

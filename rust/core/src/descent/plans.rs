@@ -288,18 +288,13 @@ pub struct SparseSummation<'r> {
 }
 
 impl<'r> SparseSummation<'r> {
-    /// With the weights in `layout` and the inner products of the rows of persons.
-    pub fn new(
-        records: &'r Records,
-        products: Option<&'r Products>,
-        rule: Rule,
-        layout: Lines,
-    ) -> Self {
+    /// With the inner products of the rows of persons.
+    pub fn new(records: &'r Records, products: Option<&'r Products>, rule: Rule) -> Self {
         Self {
             records,
             products,
             rule,
-            layout,
+            layout: Lines::new(rule.loss.scores, records.columns),
         }
     }
 }
@@ -396,7 +391,6 @@ mod tests {
     use crate::descent::passes::{LeafScratch, Rule, View};
     use crate::descent::settings::Arithmetic;
     use crate::error::Result;
-    use crate::layout::lines::Lines;
     use crate::loss::smooth::{Kind, SmoothLoss};
     use crate::records::map::RowMap;
     use crate::records::store::Records;
@@ -442,7 +436,7 @@ mod tests {
             clip: Clip::new(length, 1.0, 0.0),
             coefficient_grid: coefficient_grid(length, Arithmetic::Single),
         };
-        let plan = SparseSummation::new(&records, None, rule, Lines::new(3, 40));
+        let plan = SparseSummation::new(&records, None, rule);
         let (mut batch, mut view) = (Batch::default(), View::default());
         batch.take_all(&records)?;
         Summation::<f32>::view(&plan, &[0.0; 120], &mut view)?;

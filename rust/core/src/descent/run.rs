@@ -9,7 +9,6 @@ use crate::descent::plans::{Batch, DenseSummation, SparseSummation, Summation};
 use crate::descent::settings::{Arithmetic, DescentSettings};
 use crate::descent::streams::{Batches, DescentStreams};
 use crate::error::Result;
-use crate::layout::lines::Lines;
 use crate::records::store::{RecordRows, Records};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
@@ -68,7 +67,6 @@ impl Run<'_> {
     }
 
     fn choose<T: Precision>(&self, state: &mut State) -> Result<()> {
-        let (k, d) = (self.settings.loss.scores, self.settings.features);
         let (records, settings) = (self.records, self.settings);
         let rule = settings.rule();
         if let RecordRows::Dense { .. } | RecordRows::Lifted(_) = records.rows {
@@ -81,7 +79,7 @@ impl Run<'_> {
             return self.descend::<T, _>(&plan, state);
         }
         let products = records.products(self.pool, self.interrupt)?;
-        let sums = SparseSummation::new(records, products, rule, Lines::new(k, d));
+        let sums = SparseSummation::new(records, products, rule);
         self.descend::<T, _>(&sums, state)
     }
 

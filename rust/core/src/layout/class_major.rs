@@ -1,7 +1,7 @@
 //! One row of weights a class: best for dense rows, since an update touches only the classes whose
 //! coefficient moved.
 
-use crate::layout::weights::{TypedRow, WeightLayout};
+use crate::layout::weights::{TypedRow, WeightLayout, moved};
 use crate::simd::{Real, Simd, add_scaled};
 
 /// One row of weights a class, for dense rows.
@@ -63,10 +63,6 @@ impl WeightLayout for ClassMajor {
         self.classes
     }
 
-    fn line(&self) -> usize {
-        1
-    }
-
     #[inline(always)]
     fn position(&self, class: usize, column: usize) -> usize {
         class * self.columns + column
@@ -106,6 +102,38 @@ impl WeightLayout for ClassMajor {
                 let w = &mut w[class * self.columns..][..self.columns];
                 add_scaled(simd, w, *a, x);
             }
+        }
+    }
+
+    #[inline(always)]
+    fn measured_update<S: Simd>(
+        &self,
+        simd: S,
+        row: TypedRow<'_, f64>,
+        w: &mut [f64],
+        coefficient: &[f64],
+        change: &mut [f64],
+    ) {
+        let (x, x_rest) = f64::vectors::<S>(row.value);
+        let lines = w.chunks_exact_mut(row.value.len().max(1));
+        for ((w, a), change) in lines.zip(coefficient).zip(change) {
+            *change = 0.0;
+            if *a == 0.0 {
+                continue;
+            }
+            let a = f64::splat(simd, *a);
+            let mut sum = f64::splat(simd, 0.0);
+            let (w, w_rest) = f64::vectors_mut::<S>(w);
+            for (w, x) in w.iter_mut().zip(x) {
+                (*w, sum) = moved(simd, a, *x, *w, sum);
+            }
+            if !w_rest.is_empty() {
+                let x = f64::load_part(simd, x_rest);
+                let (new, total) = moved(simd, a, x, f64::load_part(simd, w_rest), sum);
+                f64::store_part(simd, w_rest, new);
+                sum = total;
+            }
+            *change = f64::sum(simd, sum);
         }
     }
 

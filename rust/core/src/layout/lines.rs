@@ -7,7 +7,7 @@
 //! left out of the result, so [`SPARE`] numbers must follow the last line.
 
 use crate::error::Result;
-use crate::layout::weights::{TypedRow, WeightLayout};
+use crate::layout::weights::{TypedRow, WeightLayout, moved};
 use crate::runtime::memory::{counted, zeros};
 use crate::simd::{Real, Simd};
 use std::cmp::Reverse;
@@ -113,10 +113,6 @@ impl WeightLayout for Lines {
         self.classes.next_multiple_of(SPARE)
     }
 
-    fn line(&self) -> usize {
-        self.classes
-    }
-
     #[inline(always)]
     fn position(&self, class: usize, column: usize) -> usize {
         column * self.classes + class
@@ -170,6 +166,41 @@ impl WeightLayout for Lines {
                 }
             }
             first += vectors * lanes;
+        }
+    }
+
+    #[inline(always)]
+    fn measured_update<S: Simd>(
+        &self,
+        simd: S,
+        row: TypedRow<'_, f64>,
+        w: &mut [f64],
+        coefficient: &[f64],
+        change: &mut [f64],
+    ) {
+        if let ([a], [change]) = (coefficient, &mut *change) {
+            *change = 0.0;
+            for (index, x) in row.index.iter().zip(row.value) {
+                let weight = &mut w[*index as usize];
+                let new = *weight + a * x;
+                *change += (new - *weight) * (new + *weight);
+                *weight = new;
+            }
+            return;
+        }
+        let (lanes, stride) = (f64::lanes::<S>(), self.classes);
+        let classes = coefficient
+            .chunks_exact(lanes)
+            .zip(change.chunks_exact_mut(lanes));
+        for (first, (a, change)) in (0..stride).step_by(lanes).zip(classes) {
+            let a = f64::vectors::<S>(a).0[0];
+            let mut sum = f64::splat(simd, 0.0);
+            for (index, x) in row.index.iter().zip(row.value) {
+                let line = &mut w[*index as usize * stride + first..][..lanes];
+                let weights = &mut f64::vectors_mut::<S>(line).0[0];
+                (*weights, sum) = moved(simd, a, f64::splat(simd, *x), *weights, sum);
+            }
+            f64::vectors_mut::<S>(change).0[0] = sum;
         }
     }
 

@@ -39,8 +39,6 @@ pub trait WeightLayout: Copy + Send + Sync {
     fn padded_classes(&self) -> usize;
     /// Where weight `(class, column)` is stored.
     fn position(&self, class: usize, column: usize) -> usize;
-    /// Classes whose weights of one column lie beside each other, from multiples of it on.
-    fn line(&self) -> usize;
     /// `scores[k] = <w_k, row>`; padding is written with zeros.
     fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]);
     /// `w_k += coefficient[k] * row`; padding of `coefficient` must be zero.
@@ -51,7 +49,37 @@ pub trait WeightLayout: Copy + Send + Sync {
         w: &mut [T],
         coefficient: &[T],
     );
+    /// [`Self::update`], and `change[k] = ` what that added to `||w_k||^2`.
+    ///
+    /// A projection onto a ball needs the norm after every update. Summing all weights again would cost
+    /// more than the update itself when rows are sparse; here the change is summed over the entries that
+    /// the update touches, from the numbers as stored: `new^2 - old^2` as `(new - old) (new + old)`,
+    /// whose relative error is a few roundings even where the weights hardly move. A term of `change[k]`
+    /// goes through at most as many roundings as the row has entries, plus eight.
+    fn measured_update<S: Simd>(
+        &self,
+        simd: S,
+        row: TypedRow<'_, f64>,
+        w: &mut [f64],
+        coefficient: &[f64],
+        change: &mut [f64],
+    );
     /// Bound on the number of roundings that a term of one score goes through, with `lanes` numbers
     /// in a vector.
     fn score_depth(&self, row_length: usize, lanes: usize) -> f64;
+}
+
+/// `(new, sum + new^2 - old^2)` with `new = old + a x`, lane by lane.
+#[inline(always)]
+pub fn moved<S: Simd>(
+    simd: S,
+    a: <f64 as Real>::Vector<S>,
+    x: <f64 as Real>::Vector<S>,
+    old: <f64 as Real>::Vector<S>,
+    sum: <f64 as Real>::Vector<S>,
+) -> (<f64 as Real>::Vector<S>, <f64 as Real>::Vector<S>) {
+    let new = f64::fma(simd, a, x, old);
+    let step = f64::fma(simd, f64::splat(simd, -1.0), old, new);
+    let twice = f64::add(simd, old, new);
+    (new, f64::fma(simd, step, twice, sum))
 }

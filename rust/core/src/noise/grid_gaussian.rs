@@ -100,23 +100,11 @@ impl GridScale {
         ))
     }
 
-    /// `floor(q (k + x) + 1/2)` for this ratio `q`, an integer `k` below 1024 and the fraction
-    /// `x = 0.d1 d2 d3 ...` in base `2^32` whose digits come from `next_digit`.
-    ///
-    /// Two digits are read at once; more only while the digits read leave two answers open.
-    #[inline]
-    pub fn round(&self, k: u32, mut next_digit: impl FnMut() -> u32) -> i64 {
-        let high = u128::from(next_digit());
-        let low = u128::from(next_digit());
-        let y = u128::from(k) << (2 * DIGIT) | high << DIGIT | low;
-        self.round_at(y, 2 * DIGIT, next_digit)
-    }
-
     /// `floor(q y + 1/2)` for this ratio `q` and the number that begins with `y`, in units of
     /// `2^-bits`, and goes on with the digits that come from `next_digit`, in base `2^32`. The number
     /// is below 1024, and `bits` from 52 to 64.
     #[inline]
-    pub(super) fn round_at(&self, y: u128, bits: u32, next_digit: impl FnMut() -> u32) -> i64 {
+    pub fn round_at(&self, y: u128, bits: u32, next_digit: impl FnMut() -> u32) -> i64 {
         // In units of 2^-s, the product lies in [start, start + mantissa).
         let s = self.shift + bits;
         if s >= 128 {

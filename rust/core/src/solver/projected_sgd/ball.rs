@@ -13,8 +13,7 @@
 //! How far all of this can be from real arithmetic is bounded in `docs/proofs/projected_sgd.md`.
 
 use crate::error::Result;
-use crate::layout::measured::MeasuredUpdate;
-use crate::layout::weights::TypedRow;
+use crate::layout::weights::{TypedRow, WeightLayout};
 use crate::numeric::ROUNDOFF;
 use crate::runtime::memory::{filled, with_capacity, zeros};
 use crate::simd::Simd;
@@ -108,7 +107,7 @@ struct Average {
     coefficient: Vec<f64>,
 }
 
-impl<L: MeasuredUpdate> Iterate<L> {
+impl<L: WeightLayout> Iterate<L> {
     /// The zero matrix of `classes` x `columns`; `norm_error` is at least 16 units roundoff.
     ///
     /// # Errors

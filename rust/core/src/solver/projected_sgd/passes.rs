@@ -33,8 +33,7 @@
 use crate::error::{Error, Result};
 use crate::layout::class_major::ClassMajor;
 use crate::layout::lines::Lines;
-use crate::layout::measured::MeasuredUpdate;
-use crate::layout::weights::typed;
+use crate::layout::weights::{WeightLayout, typed};
 use crate::loss::smooth::{Kind, SmoothLoss};
 use crate::numeric::ROUNDOFF;
 use crate::rows::labels::{check_labels, check_weights};
@@ -360,7 +359,7 @@ struct Problem<'p, 'a> {
 }
 
 impl Problem<'_, '_> {
-    fn run<L: MeasuredUpdate>(&self, layout: L, columns: usize) -> Result<Solution> {
+    fn run<L: WeightLayout>(&self, layout: L, columns: usize) -> Result<Solution> {
         let settings = self.settings;
         let averaged = settings.average != Average::Last;
         let shape = (settings.loss.scores, columns);
@@ -400,7 +399,7 @@ struct Pass<'p, 'a, L> {
     before: u64,
 }
 
-impl<L: MeasuredUpdate> Kernel for Pass<'_, '_, L> {
+impl<L: WeightLayout> Kernel for Pass<'_, '_, L> {
     type Output = Result<()>;
 
     #[inline(always)]
