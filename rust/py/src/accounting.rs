@@ -14,19 +14,19 @@ use pyo3::prelude::*;
 
 /// Smallest noise deviation over sensitivity for (epsilon, delta), rounded up.
 #[pyfunction]
-fn gaussian_sigma(epsilon: f64, delta: f64) -> PyResult<f64> {
+pub fn gaussian_sigma(epsilon: f64, delta: f64) -> PyResult<f64> {
     brief(|| gaussian::sigma(epsilon, delta))
 }
 
 /// Smallest delta at epsilon for noise deviation sigma over sensitivity, rounded up.
 #[pyfunction]
-fn gaussian_delta(epsilon: f64, sigma: f64) -> PyResult<f64> {
+pub fn gaussian_delta(epsilon: f64, sigma: f64) -> PyResult<f64> {
     brief(|| gaussian::delta(epsilon, sigma))
 }
 
 /// Smallest epsilon >= 0 at delta for noise deviation sigma over sensitivity, rounded up.
 #[pyfunction]
-fn gaussian_epsilon(delta: f64, sigma: f64) -> PyResult<f64> {
+pub fn gaussian_epsilon(delta: f64, sigma: f64) -> PyResult<f64> {
     brief(|| gaussian::epsilon(delta, sigma))
 }
 
@@ -75,7 +75,7 @@ fn objective_jacobian(kappa: Option<f64>, jacobian: Option<f64>) -> Result<Jacob
     clippy::too_many_arguments,
     reason = "each is a number of its own in Python"
 )]
-fn objective_delta(
+pub fn objective_delta(
     py: Python<'_>,
     law: &str,
     n_scores: i64,
@@ -102,7 +102,7 @@ type Points<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
     clippy::too_many_arguments,
     reason = "each is a number of its own in Python"
 )]
-fn objective_profile<'py>(
+pub fn objective_profile<'py>(
     py: Python<'py>,
     law: &str,
     n_scores: i64,
@@ -131,7 +131,7 @@ fn objective_profile<'py>(
     clippy::too_many_arguments,
     reason = "each is a number of its own in Python"
 )]
-fn objective_sigma(
+pub fn objective_sigma(
     py: Python<'_>,
     law: &str,
     n_scores: i64,
@@ -158,15 +158,4 @@ fn objective_sigma(
     run(py, |stop| {
         objective::sigma(law, relation, epsilon, delta, curvature, stop)
     })
-}
-
-/// Adds this file's functions to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(gaussian_sigma, m)?)?;
-    m.add_function(wrap_pyfunction!(gaussian_delta, m)?)?;
-    m.add_function(wrap_pyfunction!(gaussian_epsilon, m)?)?;
-    m.add_function(wrap_pyfunction!(objective_delta, m)?)?;
-    m.add_function(wrap_pyfunction!(objective_profile, m)?)?;
-    m.add_function(wrap_pyfunction!(objective_sigma, m)?)?;
-    Ok(())
 }

@@ -27,18 +27,21 @@ impl<D: numpy::ndarray::Dimension> ValueArray<'_, D> {
     }
 }
 
-impl<'py, D: numpy::ndarray::Dimension> ValueArray<'py, D> {
-    /// Takes `object` as a C-ordered float64 or float32 array.
-    pub fn extract(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Self> {
-        if let Ok(array) = object.extract::<numpy::PyReadonlyArray<'py, f64, D>>() {
+impl<'py, D: numpy::ndarray::Dimension> FromPyObject<'_, 'py> for ValueArray<'py, D> {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(array) = object.extract() {
             return Ok(Self::F64(array));
         }
-        if let Ok(array) = object.extract::<numpy::PyReadonlyArray<'py, f32, D>>() {
+        if let Ok(array) = object.extract() {
             return Ok(Self::F32(array));
         }
-        Err(wrong(object, name, "a float64 or float32 array"))
+        Err(wrong(&object, "values", "a float64 or float32 array"))
     }
+}
 
+impl<D: numpy::ndarray::Dimension> ValueArray<'_, D> {
     /// The memory, which must be C-contiguous.
     pub fn values(&self, name: &str) -> PyResult<Values<'_>> {
         match self {
@@ -91,26 +94,21 @@ pub enum Matrix<'py> {
     Csr(ValueArray<'py, numpy::Ix1>, IndexArrays<'py>, usize),
 }
 
-impl<'py> Matrix<'py> {
-    /// Takes `object`, the argument `X`.
-    pub fn extract(object: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let Ok(parts) = object.cast::<PyTuple>() else {
-            return ValueArray::extract(object, "X").map(Self::Dense);
-        };
-        let (data, indices, indptr, n_features): (
-            Bound<'py, PyAny>,
-            Bound<'py, PyAny>,
-            Bound<'py, PyAny>,
-            usize,
-        ) = parts.extract()?;
-        let values = ValueArray::extract(&data, "data")?;
-        Ok(Self::Csr(
-            values,
-            IndexArrays::extract(&indices, &indptr)?,
-            n_features,
-        ))
-    }
+impl<'py> FromPyObject<'_, 'py> for Matrix<'py> {
+    type Error = PyErr;
 
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let Ok(parts) = object.cast::<PyTuple>() else {
+            return object.extract().map(Self::Dense);
+        };
+        let (data, indices, indptr, n_features): (_, Bound<'_, _>, Bound<'_, _>, _) =
+            parts.extract()?;
+        let index = IndexArrays::extract(&indices, &indptr)?;
+        Ok(Self::Csr(data, index, n_features))
+    }
+}
+
+impl Matrix<'_> {
     /// Whether the values are in single precision.
     pub fn is_single(&self) -> bool {
         matches!(
@@ -138,15 +136,13 @@ impl<'py> Matrix<'py> {
     }
 }
 
-/// Labels as int64.
-pub fn labels<'py>(y: &Bound<'py, PyAny>) -> PyResult<PyReadonlyArray1<'py, i64>> {
-    integers(y, "y")
-}
-
-/// One int64 number for each record.
-pub fn integers<'py>(y: &Bound<'py, PyAny>, name: &str) -> PyResult<PyReadonlyArray1<'py, i64>> {
-    y.extract()
-        .map_err(|_| wrong(y, name, "a one-dimensional int64 array"))
+/// One number for each record, or nothing.
+pub fn each<'a, T: numpy::Element>(
+    numbers: Option<&'a PyReadonlyArray1<'_, T>>,
+) -> PyResult<&'a [T]> {
+    numbers.map_or(Ok(&[]), |numbers| {
+        contiguous(numbers, "numbers of the records")
+    })
 }
 
 /// The memory of an array, which must be C-contiguous.

@@ -4,7 +4,7 @@ use crate::arrays::{contiguous, matrices, matrix, matrix_of, whole_parts};
 use crate::errors::to_python;
 use crate::gate;
 use crate::noise::NoiseSource;
-use crate::options::options;
+use crate::options::{Loss, options};
 use crate::records::Records;
 use crate::shards::{ShardedRun, shard_key};
 use dpsvm_core::descent::bounds::{
@@ -15,7 +15,6 @@ use dpsvm_core::descent::clipping::Clip;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule, State};
 use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
 use dpsvm_core::descent::streams::{Batches, DescentBatch, DescentStreams};
-use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::Task;
 use dpsvm_core::records::parts::split;
 use dpsvm_core::{Error, Result};
@@ -55,10 +54,7 @@ const LARGEST_DECAY: f64 = 1.0 - 1e-12;
 
 options! {
     struct Options {
-        loss: String,
-        n_scores: usize,
-        smoothing: f64,
-        margin: f64,
+        ..loss: Loss,
         n_features: usize,
         intercept: f64,
         row_scale: f64,
@@ -99,7 +95,7 @@ impl Options<'_> {
         }
         let radius = |r| within("radius", r, 1e-100..=1e100);
         Ok(DescentSettings {
-            loss: SmoothLoss::new(&self.loss, self.n_scores, self.smoothing, self.margin)?,
+            loss: self.loss.of()?,
             features: self.n_features,
             clip: Clip::new(self.clip, self.row_scale, self.intercept),
             noise: DescentStreams::kind(self.sigma, self.grid),
@@ -135,10 +131,7 @@ impl Options<'_> {
 
 options! {
     struct RoundingOptions {
-        loss: String,
-        n_scores: usize,
-        smoothing: f64,
-        margin: f64,
+        ..loss: Loss,
         n_columns: usize,
         row_norm: f64,
         clip: f64,
@@ -385,19 +378,19 @@ impl Descent {
 /// more or less, all rounding included.
 #[pyfunction]
 #[pyo3(signature = (clip, n_weights, grid))]
-fn clipped_sum_distance(clip: f64, n_weights: usize, grid: Option<f64>) -> PyResult<f64> {
+pub fn clipped_sum_distance(clip: f64, n_weights: usize, grid: Option<f64>) -> PyResult<f64> {
     gate::brief(|| distance(clip, n_weights, grid))
 }
 
 /// Upper bound of the distance of a sum computed in double precision to that of exact gradients.
 #[pyfunction]
 #[pyo3(signature = (**options))]
-fn descent_rounding(options: Option<&Bound<'_, PyDict>>) -> PyResult<f64> {
+pub fn descent_rounding(options: Option<&Bound<'_, PyDict>>) -> PyResult<f64> {
     let o = RoundingOptions::read(options)?;
     gate::brief(|| {
         check_clip(o.clip)?;
         Ok(rounding(&Descended {
-            loss: SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin)?,
+            loss: o.loss.of()?,
             columns: o.n_columns,
             row_norm: o.row_norm,
             clip: o.clip,
@@ -407,12 +400,4 @@ fn descent_rounding(options: Option<&Bound<'_, PyDict>>) -> PyResult<f64> {
             step: o.step,
         }))
     })
-}
-
-/// Adds this file's class and functions to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<Descent>()?;
-    m.add_function(wrap_pyfunction!(clipped_sum_distance, m)?)?;
-    m.add_function(wrap_pyfunction!(descent_rounding, m)?)?;
-    Ok(())
 }

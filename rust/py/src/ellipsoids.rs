@@ -1,6 +1,6 @@
 //! Bindings of `dpsvm_core::solver::ellipsoids`.
 
-use crate::arrays::{ValueArray, contiguous, integers, matrices, matrix};
+use crate::arrays::{ValueArray, contiguous, each, matrices, matrix};
 use crate::errors::to_python;
 use crate::gate;
 use crate::options::options;
@@ -8,7 +8,7 @@ use dpsvm_core::Error;
 use dpsvm_core::runtime::tasks::on_large_stack;
 use dpsvm_core::solver::ellipsoids::{EllipsoidSettings, solve, solve_batch};
 use numpy::{
-    Ix2, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods,
+    Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -68,23 +68,19 @@ impl Options<'_> {
 /// Certified matrices of the large-margin Gaussian classifier.
 #[pyfunction]
 #[pyo3(signature = (X, target, weights=None, **options))]
-#[allow(non_snake_case)]
-fn solve_gaussian_margin<'py>(
+#[allow(non_snake_case, clippy::needless_pass_by_value)]
+pub fn solve_gaussian_margin<'py>(
     py: Python<'py>,
-    X: &Bound<'py, PyAny>,
-    target: &Bound<'py, PyAny>,
-    weights: Option<&Bound<'py, PyArray1<f64>>>,
+    X: ValueArray<'py, Ix2>,
+    target: PyReadonlyArray1<'py, i64>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Fitted<'py>> {
     let options = Options::read(options)?;
-    let x = ValueArray::<Ix2>::extract(X, "X")?;
-    let target = integers(target, "target")?;
     let (settings, shape) = (options.settings(), options.shape::<2>()?);
     let b = contiguous(&options.linear, "linear")?;
-    let weights = weights.map(PyArrayMethods::readonly);
-    let weights = weights.as_ref().map_or(Ok(&[][..]), |w| w.as_slice())?;
-    let (values, target) = (x.values("X")?, (target.as_slice()?, weights));
-    let rows = (x.shape()[0], x.shape()[1]);
+    let target = (contiguous(&target, "target")?, each(weights.as_ref())?);
+    let (values, rows) = (X.values("X")?, (X.shape()[0], X.shape()[1]));
     check_count(&settings, shape[0])?;
     let solution = gate::run(py, |interrupt| {
         on_large_stack(interrupt, |watch| {
@@ -98,20 +94,18 @@ fn solve_gaussian_margin<'py>(
 /// Certified matrices for many linear terms over the same records.
 #[pyfunction]
 #[pyo3(signature = (X, target, **options))]
-#[allow(non_snake_case)]
-fn solve_gaussian_margin_batch<'py>(
+#[allow(non_snake_case, clippy::needless_pass_by_value)]
+pub fn solve_gaussian_margin_batch<'py>(
     py: Python<'py>,
-    X: &Bound<'py, PyAny>,
-    target: &Bound<'py, PyAny>,
+    X: ValueArray<'py, Ix2>,
+    target: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<FittedBatch<'py>> {
     let options = Options::read(options)?;
-    let x = ValueArray::<Ix2>::extract(X, "X")?;
-    let target = integers(target, "target")?;
     let (settings, fits) = (options.settings(), options.shape::<3>()?);
     let b = contiguous(&options.linear, "linear")?;
-    let (values, target) = (x.values("X")?, contiguous(&target, "target")?);
-    let rows = (x.shape()[0], x.shape()[1]);
+    let target = contiguous(&target, "target")?;
+    let (values, rows) = (X.values("X")?, (X.shape()[0], X.shape()[1]));
     check_count(&settings, fits[1])?;
     let order = rows.1.saturating_add(1);
     if order.checked_mul(order + 1).map(|twice| twice / 2) != Some(fits[2]) {
@@ -134,11 +128,4 @@ fn check_count(settings: &EllipsoidSettings<'_>, got: usize) -> PyResult<()> {
     }
     let message = format!("got {got} rows, expected n_classes * n_ellipsoids");
     Err(to_python(Error::invalid("linear", message)))
-}
-
-/// Adds this file's functions to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(solve_gaussian_margin_batch, m)?)?;
-    m.add_function(wrap_pyfunction!(solve_gaussian_margin, m)?)?;
-    Ok(())
 }

@@ -119,20 +119,14 @@ impl FourierMap {
 
     /// Features of the rows, in their precision.
     #[pyo3(signature = (X, n_threads))]
-    #[allow(non_snake_case)]
+    #[allow(non_snake_case, clippy::needless_pass_by_value)]
     fn transform<'py>(
         &self,
         py: Python<'py>,
-        X: &Bound<'py, PyAny>,
+        X: Matrix<'py>,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let x = Matrix::extract(X)?;
-        let rows = x.rows(py, RowBounds::FREE)?;
-        self.features(py, &rows, x.is_single(), n_threads)
+        let rows = X.rows(py, RowBounds::FREE)?;
+        self.features(py, &rows, X.is_single(), n_threads)
     }
-}
-
-/// Adds this file's class to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<FourierMap>()
 }

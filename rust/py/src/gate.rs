@@ -110,8 +110,3 @@ impl UsualArithmetic {
         }
     }
 }
-
-/// Adds this file's class to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<UsualArithmetic>()
-}

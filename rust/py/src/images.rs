@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 /// Histograms of the directions of edges over cells, one image a row, in the precision of the rows.
 #[pyfunction]
 #[pyo3(signature = (X, *, shape, cells, n_orientations, n_threads))]
-#[allow(non_snake_case)]
-fn oriented_gradients<'py>(
+#[allow(non_snake_case, clippy::needless_pass_by_value)]
+pub fn oriented_gradients<'py>(
     py: Python<'py>,
-    X: &Bound<'py, PyAny>,
+    X: Matrix<'py>,
     shape: [usize; 3],
     cells: [usize; 2],
     n_orientations: usize,
@@ -23,10 +23,9 @@ fn oriented_gradients<'py>(
         directions: n_orientations,
     };
     settings.check().map_err(crate::errors::to_python)?;
-    let x = Matrix::extract(X)?;
-    let rows = x.rows(py, RowBounds::FREE)?;
+    let rows = X.rows(py, RowBounds::FREE)?;
     let made = [rows.n_rows(), settings.outputs()];
-    if x.is_single() {
+    if X.is_single() {
         return filled(py, made, |out: &mut [f32], interrupt| {
             core(settings, &rows, out, n_threads, interrupt)
         });
@@ -34,9 +33,4 @@ fn oriented_gradients<'py>(
     filled(py, made, |out: &mut [f64], interrupt| {
         core(settings, &rows, out, n_threads, interrupt)
     })
-}
-
-/// Adds this file's function to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(oriented_gradients, m)?)
 }

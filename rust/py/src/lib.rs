@@ -97,22 +97,51 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Adds all that may need random numbers.
 fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    gate::register(m)?;
-    accounting::register(m)?;
-    moments::register(m)?;
-    descent::register(m)?;
-    fourier::register(m)?;
-    images::register(m)?;
-    ellipsoids::register(m)?;
-    linalg::register(m)?;
-    noise::register(m)?;
-    parties::register(m)?;
-    subsampled::register(m)?;
-    projected_sgd::register(m)?;
-    records::register(m)?;
-    shards::register(m)?;
-    smooth::register(m)?;
-    tables::register(m)?;
-    crammer_singer::register(m)?;
+    macro_rules! add {
+        ([$($class:ty,)*] [$($function:path,)*]) => {
+            $(m.add_class::<$class>()?;)*
+            $(m.add_function(wrap_pyfunction!($function, m)?)?;)*
+        };
+    }
+    add! {
+        [
+        descent::Descent,
+        fourier::FourierMap,
+        gate::UsualArithmetic,
+        noise::NoiseSource,
+        records::Records,
+        shards::ShardedRun,
+        subsampled::LossDistribution,
+        tables::TextCells,
+        tables::PyRecordEnds,
+        ] [
+        accounting::gaussian_sigma,
+        accounting::gaussian_delta,
+        accounting::gaussian_epsilon,
+        accounting::objective_delta,
+        accounting::objective_profile,
+        accounting::objective_sigma,
+        crammer_singer::solve_crammer_singer,
+        descent::clipped_sum_distance,
+        descent::descent_rounding,
+        ellipsoids::solve_gaussian_margin_batch,
+        ellipsoids::solve_gaussian_margin,
+        images::oriented_gradients,
+        linalg::symmetric_eigen,
+        linalg::row_products,
+        moments::column_moments,
+        parties::solve_smooth_parties,
+        parties::solve_crammer_singer_parties,
+        parties::projected_sgd_parties,
+        projected_sgd::projected_sgd,
+        projected_sgd::projected_sgd_orders,
+        projected_sgd::projected_sgd_rounding,
+        smooth::solve_smooth,
+        smooth::solve_smooth_batch,
+        subsampled::subsampled_gaussian_delta,
+        subsampled::subsampled_gaussian_epsilon,
+        subsampled::subsampled_gaussian_noise_multiplier,
+        ]
+    }
     Ok(())
 }

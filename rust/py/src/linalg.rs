@@ -13,7 +13,7 @@ type Eigen<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray2<f64>>);
 /// The largest eigenvalues of a symmetric matrix, descending, and their unit vectors as rows.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
-fn symmetric_eigen<'py>(
+pub fn symmetric_eigen<'py>(
     py: Python<'py>,
     matrix: PyReadonlyArray2<'py, f64>,
     n_components: usize,
@@ -35,7 +35,7 @@ fn symmetric_eigen<'py>(
 /// `rows @ matrix`, every entry summed in one order whatever other rows there are.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
-fn row_products<'py>(
+pub fn row_products<'py>(
     py: Python<'py>,
     rows: PyReadonlyArray2<'py, f64>,
     matrix: PyReadonlyArray2<'py, f64>,
@@ -52,10 +52,4 @@ fn row_products<'py>(
         core::row_products(left, right, inner, n_threads, interrupt)
     })?;
     array(py, product, [n, matrix.shape()[1]])
-}
-
-/// Adds this file's functions to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(symmetric_eigen, m)?)?;
-    m.add_function(wrap_pyfunction!(row_products, m)?)
 }

@@ -15,24 +15,18 @@ type Sums<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 #[pyfunction]
 #[pyo3(signature = (X, *, offset, scale, n_threads))]
 #[allow(non_snake_case, clippy::needless_pass_by_value)]
-fn column_moments<'py>(
+pub fn column_moments<'py>(
     py: Python<'py>,
-    X: &Bound<'py, PyAny>,
+    X: Matrix<'py>,
     offset: PyReadonlyArray1<'py, f64>,
     scale: PyReadonlyArray1<'py, f64>,
     n_threads: usize,
 ) -> PyResult<Sums<'py>> {
-    let x = Matrix::extract(X)?;
-    let rows = x.rows(py, RowBounds::FREE)?;
+    let rows = X.rows(py, RowBounds::FREE)?;
     let (offset, scale) = (offset.as_slice()?, scale.as_slice()?);
     let found = gate::run(py, |interrupt| {
         core::column_moments(&rows, offset, scale, n_threads, interrupt)
     })?;
     let first = PyArray1::from_vec(py, found.first);
     Ok((first, PyArray1::from_vec(py, found.second)))
-}
-
-/// Adds this file's function to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(column_moments, m)?)
 }

@@ -1,6 +1,6 @@
 //! Bindings of `dpsvm_core::noise`.
 
-use crate::arrays::{contiguous, integers};
+use crate::arrays::contiguous;
 use crate::gate;
 use crate::uncopyable::Uncopyable;
 use dpsvm_core::Result;
@@ -9,7 +9,7 @@ use dpsvm_core::noise::{
     gaussian_on_grid, permute_and_flip, random_parts, symmetric_gaussian,
 };
 use dpsvm_core::runtime::interrupt::Interrupt;
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -95,6 +95,7 @@ fn used_up() -> PyErr {
 }
 
 #[pymethods]
+#[allow(clippy::needless_pass_by_value)]
 impl NoiseSource {
     /// A key from the operating system, or from `seed` (not private).
     #[new]
@@ -177,10 +178,9 @@ impl NoiseSource {
     fn exponential_choice(
         &self,
         py: Python<'_>,
-        scores: &Bound<'_, PyAny>,
+        scores: PyReadonlyArray1<'_, i64>,
         rate: f64,
     ) -> PyResult<usize> {
-        let scores = integers(scores, "scores")?;
         let scores = contiguous(&scores, "scores")?;
         self.draw(py, |task, interrupt| {
             exponential_choice(task, scores, rate, interrupt)
@@ -192,10 +192,9 @@ impl NoiseSource {
     fn permute_and_flip(
         &self,
         py: Python<'_>,
-        scores: &Bound<'_, PyAny>,
+        scores: PyReadonlyArray1<'_, i64>,
         rate: f64,
     ) -> PyResult<usize> {
-        let scores = integers(scores, "scores")?;
         let scores = contiguous(&scores, "scores")?;
         self.draw(py, |task, interrupt| {
             permute_and_flip(task, scores, rate, interrupt)
@@ -237,10 +236,9 @@ impl NoiseSource {
         &self,
         py: Python<'py>,
         size: usize,
-        weights: &Bound<'py, PyAny>,
+        weights: PyReadonlyArray1<'py, i64>,
         n_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let weights = integers(weights, "weights")?;
         let weights = contiguous(&weights, "weights")?;
         self.array(py, |task, interrupt| {
             random_parts(task, size, weights, n_threads, interrupt)
@@ -251,9 +249,4 @@ impl NoiseSource {
     fn public_seed(&self) -> PyResult<u64> {
         Ok(self.new_task()?.first_word())
     }
-}
-
-/// Adds this file's class to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<NoiseSource>()
 }

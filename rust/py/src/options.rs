@@ -1,30 +1,26 @@
 //! Keyword arguments as typed structs: each of them must come, and no other may.
 
+use dpsvm_core::Result;
+use dpsvm_core::loss::smooth::SmoothLoss;
+use dpsvm_core::rows::view::RowBounds;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Keyword arguments of a call, counted as they are taken.
-pub struct Given<'a, 'py> {
-    all: Option<&'a Bound<'py, PyDict>>,
-    taken: &'static [&'static str],
-}
+/// Keyword arguments of a call.
+pub struct Given<'a, 'py>(Option<&'a Bound<'py, PyDict>>);
 
 impl<'a, 'py> Given<'a, 'py> {
-    /// Refuses any but `accepted`.
-    pub fn new(
-        all: Option<&'a Bound<'py, PyDict>>,
-        accepted: &'static [&'static str],
-    ) -> PyResult<Self> {
+    /// Refuses any but the `accepted`.
+    pub fn new(all: Option<&'a Bound<'py, PyDict>>, accepted: &[&[&str]]) -> PyResult<Self> {
         for name in all.into_iter().flatten().map(|(name, _)| name) {
             let name: String = name.extract()?;
-            if !accepted.contains(&name.as_str()) {
+            if !accepted.iter().any(|names| names.contains(&name.as_str())) {
                 let message = format!("got an unexpected keyword argument '{name}'");
                 return Err(PyTypeError::new_err(message));
             }
         }
-        let taken = accepted;
-        Ok(Self { all, taken })
+        Ok(Self(all))
     }
 
     /// The value called `name`.
@@ -32,17 +28,12 @@ impl<'a, 'py> Given<'a, 'py> {
     where
         T: for<'x> FromPyObject<'x, 'py, Error: Into<PyErr>>,
     {
-        debug_assert!(self.taken.contains(&name));
-        let value = self
-            .all
-            .map(|all| all.get_item(name))
-            .transpose()?
-            .flatten();
-        let Some(value) = value else {
+        let value = self.0.map(|all| all.get_item(name)).transpose()?;
+        let Some(value) = value.flatten() else {
             let message = format!("missing the keyword argument '{name}'");
             return Err(PyTypeError::new_err(message));
         };
-        let found: Result<T, _> = value.extract();
+        let found: std::result::Result<T, _> = value.extract();
         found.map_err(|error| named(value.py(), name, error.into()))
     }
 }
@@ -55,20 +46,34 @@ fn named(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     error
 }
 
-/// A struct with a function `read` that takes its fields from keyword arguments of these names.
+/// A struct with a function `read` that takes its fields from keyword arguments of these names, those of
+/// the groups behind `..` included.
 macro_rules! options {
-    ($(#[$note:meta])* struct $name:ident { $($field:ident: $type:ty,)* }) => {
+    ($(#[$note:meta])* $vis:vis struct $name:ident {
+        $(..$group:ident: $of:ident,)* $($field:ident: $type:ty,)*
+    }) => {
         $(#[$note])*
         #[allow(non_snake_case)]
-        struct $name<'py> {
-            $($field: $type,)*
+        $vis struct $name<'py> {
+            $(pub $group: $of<'py>,)*
+            $(pub $field: $type,)*
             _lifetime: std::marker::PhantomData<&'py ()>,
         }
 
         impl<'py> $name<'py> {
-            fn read(given: Option<&Bound<'py, pyo3::types::PyDict>>) -> PyResult<Self> {
-                let given = crate::options::Given::new(given, &[$(stringify!($field)),*])?;
+            #[allow(dead_code)]
+            $vis const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+
+            #[allow(dead_code)]
+            $vis fn read(given: Option<&Bound<'py, pyo3::types::PyDict>>) -> PyResult<Self> {
+                let names = [$($of::NAMES,)* Self::NAMES];
+                Self::take(&$crate::options::Given::new(given, &names)?)
+            }
+
+            #[allow(dead_code)]
+            $vis fn take(given: &$crate::options::Given<'_, 'py>) -> PyResult<Self> {
                 Ok(Self {
+                    $($group: $of::take(given)?,)*
                     $($field: given.take(stringify!($field))?,)*
                     _lifetime: std::marker::PhantomData,
                 })
@@ -77,3 +82,38 @@ macro_rules! options {
     };
 }
 pub(crate) use options;
+
+options! {
+    /// A loss of scores.
+    pub struct Loss {
+        loss: String,
+        n_scores: usize,
+        smoothing: f64,
+        margin: f64,
+    }
+}
+
+impl Loss<'_> {
+    /// The loss.
+    pub fn of(&self) -> Result<SmoothLoss> {
+        SmoothLoss::new(&self.loss, self.n_scores, self.smoothing, self.margin)
+    }
+}
+
+options! {
+    /// How rows are bounded.
+    pub struct Bounded {
+        data_norm: f64,
+        intercept_scaling: f64,
+    }
+}
+
+impl Bounded<'_> {
+    /// The bounds.
+    pub fn of(&self) -> RowBounds {
+        RowBounds {
+            data_norm: self.data_norm,
+            intercept: self.intercept_scaling,
+        }
+    }
+}

@@ -1,10 +1,9 @@
 //! Bindings of `dpsvm_core::solver::parties`.
 
-use crate::arrays::{Matrix, contiguous, integers, labels, matrices};
+use crate::arrays::{Matrix, contiguous, matrices};
 use crate::gate;
-use crate::options::options;
-use crate::projected_sgd::{average, projection};
-use dpsvm_core::loss::smooth::SmoothLoss;
+use crate::options::{Bounded, Loss, options};
+use crate::projected_sgd::Sgd;
 use dpsvm_core::rows::view::RowBounds;
 use dpsvm_core::solver::crammer_singer::CrammerSingerSettings;
 use dpsvm_core::solver::parties::{Fits, Parties, crammer_singer, descents, smooth};
@@ -19,13 +18,9 @@ type Fitted<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray1<bool>>);
 
 options! {
     struct SmoothOptions {
-        loss: String,
-        n_scores: usize,
-        smoothing: f64,
-        margin: f64,
+        ..loss: Loss,
+        ..rows: Bounded,
         regularizations: PyReadonlyArray1<'py, f64>,
-        data_norm: f64,
-        intercept_scaling: f64,
         gradient_tols: PyReadonlyArray1<'py, f64>,
         shuffle_seed: u64,
         n_threads: usize,
@@ -34,10 +29,9 @@ options! {
 
 options! {
     struct CrammerSingerOptions {
+        ..rows: Bounded,
         n_classes: usize,
         C: PyReadonlyArray1<'py, f64>,
-        data_norm: f64,
-        intercept_scaling: f64,
         radius: PyReadonlyArray1<'py, f64>,
         shuffle_seed: u64,
         n_threads: usize,
@@ -46,57 +40,25 @@ options! {
 
 options! {
     struct SgdOptions {
-        loss: String,
-        n_scores: usize,
-        smoothing: f64,
-        margin: f64,
-        n_epochs: u64,
-        batch_size: usize,
+        ..sgd: Sgd,
         regularizations: PyReadonlyArray1<'py, f64>,
-        radius: f64,
-        projection: String,
-        average: String,
-        data_norm: f64,
-        intercept_scaling: f64,
         permutation_seed: u64,
         n_threads: usize,
     }
 }
 
-/// Everything but the settings.
-struct Input<'py> {
-    x: Matrix<'py>,
-    y: PyReadonlyArray1<'py, i64>,
-    offsets: PyReadonlyArray1<'py, i64>,
+/// The parties, and the columns of their weights.
+fn parties<'a>(
+    py: Python<'_>,
+    x: &'a Matrix<'_>,
+    y: &'a PyReadonlyArray1<'_, i64>,
+    offsets: &'a PyReadonlyArray1<'_, i64>,
     bounds: RowBounds,
-}
-
-impl<'py> Input<'py> {
-    fn extract(
-        (x, y, offsets): (&Bound<'py, PyAny>, &Bound<'py, PyAny>, &Bound<'py, PyAny>),
-        (data_norm, intercept): (f64, f64),
-    ) -> PyResult<Self> {
-        Ok(Self {
-            x: Matrix::extract(x)?,
-            y: labels(y)?,
-            offsets: integers(offsets, "offsets")?,
-            bounds: RowBounds {
-                data_norm,
-                intercept,
-            },
-        })
-    }
-
-    /// The parties, and the columns of their weights.
-    fn parties(&self, py: Python<'_>) -> PyResult<(Parties<'_>, usize)> {
-        let rows = self.x.rows(py, self.bounds)?;
-        let (y, offsets) = (
-            contiguous(&self.y, "y")?,
-            contiguous(&self.offsets, "offsets")?,
-        );
-        let parties = gate::brief(|| Parties::new(rows, y, offsets))?;
-        Ok((parties, rows.n_columns()))
-    }
+) -> PyResult<(Parties<'a>, usize)> {
+    let rows = x.rows(py, bounds)?;
+    let (y, offsets) = (contiguous(y, "y")?, contiguous(offsets, "offsets")?);
+    let parties = gate::brief(|| Parties::new(rows, y, offsets))?;
+    Ok((parties, rows.n_columns()))
 }
 
 fn wrap(py: Python<'_>, found: Fits, scores: usize, columns: usize) -> PyResult<Fitted<'_>> {
@@ -108,19 +70,18 @@ fn wrap(py: Python<'_>, found: Fits, scores: usize, columns: usize) -> PyResult<
 /// Certified minimisers of a smooth loss, one for the rows of each party.
 #[pyfunction]
 #[pyo3(signature = (X, y, offsets, **options))]
-#[allow(non_snake_case)]
-fn solve_smooth_parties<'py>(
+#[allow(non_snake_case, clippy::needless_pass_by_value)]
+pub fn solve_smooth_parties<'py>(
     py: Python<'py>,
-    X: &Bound<'py, PyAny>,
-    y: &Bound<'py, PyAny>,
-    offsets: &Bound<'py, PyAny>,
+    X: Matrix<'py>,
+    y: PyReadonlyArray1<'py, i64>,
+    offsets: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Fitted<'py>> {
     let o = SmoothOptions::read(options)?;
-    let input = Input::extract((X, y, offsets), (o.data_norm, o.intercept_scaling))?;
-    let (parties, columns) = input.parties(py)?;
+    let (parties, columns) = parties(py, &X, &y, &offsets, o.rows.of())?;
     let settings = SmoothSettings {
-        loss: gate::brief(|| SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin))?,
+        loss: gate::brief(|| o.loss.of())?,
         regularization: 1.0,
         gradient_tol: 1.0,
         max_steps: None,
@@ -135,23 +96,22 @@ fn solve_smooth_parties<'py>(
     let found = gate::run(py, |interrupt| {
         smooth(&parties, &settings, numbers, interrupt)
     })?;
-    wrap(py, found, o.n_scores, columns)
+    wrap(py, found, o.loss.n_scores, columns)
 }
 
 /// Certified Crammer-Singer minimisers, one for the rows of each party.
 #[pyfunction]
 #[pyo3(signature = (X, y, offsets, **options))]
-#[allow(non_snake_case)]
-fn solve_crammer_singer_parties<'py>(
+#[allow(non_snake_case, clippy::needless_pass_by_value)]
+pub fn solve_crammer_singer_parties<'py>(
     py: Python<'py>,
-    X: &Bound<'py, PyAny>,
-    y: &Bound<'py, PyAny>,
-    offsets: &Bound<'py, PyAny>,
+    X: Matrix<'py>,
+    y: PyReadonlyArray1<'py, i64>,
+    offsets: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Fitted<'py>> {
     let o = CrammerSingerOptions::read(options)?;
-    let input = Input::extract((X, y, offsets), (o.data_norm, o.intercept_scaling))?;
-    let (parties, columns) = input.parties(py)?;
+    let (parties, columns) = parties(py, &X, &y, &offsets, o.rows.of())?;
     let settings = CrammerSingerSettings {
         classes: o.n_classes,
         cost: 1.0,
@@ -171,42 +131,23 @@ fn solve_crammer_singer_parties<'py>(
 /// Projected SGD, one run for the rows of each party.
 #[pyfunction]
 #[pyo3(signature = (X, y, offsets, **options))]
-#[allow(non_snake_case)]
-fn projected_sgd_parties<'py>(
+#[allow(non_snake_case, clippy::needless_pass_by_value)]
+pub fn projected_sgd_parties<'py>(
     py: Python<'py>,
-    X: &Bound<'py, PyAny>,
-    y: &Bound<'py, PyAny>,
-    offsets: &Bound<'py, PyAny>,
+    X: Matrix<'py>,
+    y: PyReadonlyArray1<'py, i64>,
+    offsets: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyArray3<f64>>> {
     let o = SgdOptions::read(options)?;
-    let input = Input::extract((X, y, offsets), (o.data_norm, o.intercept_scaling))?;
-    let (parties, columns) = input.parties(py)?;
-    let settings = gate::brief(|| {
-        Ok(SgdSettings {
-            loss: SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin)?,
-            epochs: o.n_epochs,
-            batch: o.batch_size,
-            most_rows: 1,
-            regularization: 1.0,
-            radius: o.radius,
-            projection: projection(&o.projection)?,
-            average: average(&o.average)?,
-            seed: o.permutation_seed,
-            low_memory: false,
-        })
-    })?;
+    let (parties, columns) = parties(py, &X, &y, &offsets, o.sgd.rows.of())?;
+    let settings = SgdSettings {
+        seed: o.permutation_seed,
+        ..gate::brief(|| o.sgd.settings(1.0, 1))?
+    };
     let numbers = contiguous(&o.regularizations, "regularizations")?;
     let weights = gate::run(py, |interrupt| {
         descents(&parties, &settings, numbers, o.n_threads, interrupt)
     })?;
-    matrices(py, weights, [parties.len(), o.n_scores, columns])
-}
-
-/// Adds this file's functions to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(solve_smooth_parties, m)?)?;
-    m.add_function(wrap_pyfunction!(solve_crammer_singer_parties, m)?)?;
-    m.add_function(wrap_pyfunction!(projected_sgd_parties, m)?)?;
-    Ok(())
+    matrices(py, weights, [parties.len(), o.sgd.loss.n_scores, columns])
 }

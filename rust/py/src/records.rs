@@ -1,6 +1,6 @@
 //! Bindings of `dpsvm_core::records::store`.
 
-use crate::arrays::{Matrix, contiguous, labels, matrix, read_parts, whole_parts};
+use crate::arrays::{Matrix, contiguous, matrix, read_parts, whole_parts};
 use crate::fourier::FourierMap;
 use crate::gate;
 use crate::options::options;
@@ -125,6 +125,7 @@ fn files((entries, classes): (PathBuf, PathBuf), write: bool) -> PyResult<Record
 const MOST_GRAM_BITS: u32 = 32 + 40;
 
 #[pymethods]
+#[allow(clippy::needless_pass_by_value)]
 impl Records {
     /// The mapped rows; zeros of a CSR matrix stay zeros: there is no offset, and low <= 0 <= high.
     #[staticmethod]
@@ -132,12 +133,11 @@ impl Records {
     #[allow(non_snake_case)]
     fn of(
         py: Python<'_>,
-        X: &Bound<'_, PyAny>,
-        y: &Bound<'_, PyAny>,
+        X: Matrix<'_>,
+        y: PyReadonlyArray1<'_, i64>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<Self>> {
         let o = Options::read(options)?;
-        let (x, y) = (Matrix::extract(X)?, labels(y)?);
         let map = RowMap {
             offset: o.offset.as_ref().map(|o| o.as_slice()).transpose()?,
             scale: o.scale.as_ref().map(|s| s.as_slice()).transpose()?,
@@ -153,7 +153,7 @@ impl Records {
             data_norm: if o.unit { 1.0 } else { o.data_norm },
             intercept: 0.0,
         };
-        let (rows, y) = (x.rows(py, bounds)?, y.as_slice()?);
+        let (rows, y) = (X.rows(py, bounds)?, contiguous(&y, "y")?);
         let store = gate::run(py, |interrupt| {
             Store::new(&rows, &map, y, o.n_classes, o.n_threads, interrupt)
         })?;
@@ -180,7 +180,6 @@ impl Records {
     /// Says who owns the rows and what they weigh: `persons` has the first row of each person of
     /// several, and the number of rows at the end; persons of one row come before. Weights are from 0
     /// to 1; none is 1 each.
-    #[allow(clippy::needless_pass_by_value)]
     fn own(
         &self,
         py: Python<'_>,
@@ -193,7 +192,6 @@ impl Records {
     }
 
     /// Multiplies the weight of every row by the factor, from 0 to 1, of its class.
-    #[allow(clippy::needless_pass_by_value)]
     fn weigh(&self, py: Python<'_>, factors: PyReadonlyArray1<'_, f64>) -> PyResult<()> {
         let mut state = self.state.try_write().map_err(in_use)?;
         let factors = factors.as_slice()?;
@@ -210,7 +208,6 @@ impl Records {
     }
 
     /// Moves the rows to the centre `point`.
-    #[allow(clippy::needless_pass_by_value)]
     fn centre(
         &self,
         py: Python<'_>,
@@ -269,7 +266,6 @@ impl Records {
     }
 
     /// Rows become `M u / ||M u||`.
-    #[allow(clippy::needless_pass_by_value)]
     fn transform(
         &self,
         py: Python<'_>,
@@ -333,9 +329,4 @@ impl Records {
             (outcome, half_done)
         })
     }
-}
-
-/// Adds this file's class to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<Records>()
 }

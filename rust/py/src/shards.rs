@@ -127,8 +127,3 @@ impl ShardedRun {
 fn in_use() -> PyErr {
     PyRuntimeError::new_err("this ShardedRun is taking a step in another thread")
 }
-
-/// Adds this file's class to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<ShardedRun>()
-}

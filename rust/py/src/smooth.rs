@@ -1,14 +1,13 @@
 //! Bindings of `dpsvm_core::solver::smooth`.
 
-use crate::arrays::{Matrix, contiguous, labels, matrices, matrix};
+use crate::arrays::{Matrix, contiguous, each, matrices, matrix};
 use crate::errors::to_python;
 use crate::gate;
-use crate::options::options;
-use dpsvm_core::rows::view::RowBounds;
+use crate::options::{Bounded, Loss, options};
+use dpsvm_core::Error;
 use dpsvm_core::solver::smooth::{SmoothSettings, solve, solve_batch};
-use dpsvm_core::{Error, loss::smooth::SmoothLoss};
 use numpy::{
-    PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray2, PyReadonlyArray3,
+    PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
@@ -16,14 +15,10 @@ use pyo3::types::PyDict;
 
 options! {
     struct Options {
-        loss: String,
-        n_scores: usize,
-        smoothing: f64,
-        margin: f64,
+        ..loss: Loss,
+        ..rows: Bounded,
         regularization: f64,
         linear: Option<PyReadonlyArray2<'py, f64>>,
-        data_norm: f64,
-        intercept_scaling: f64,
         gradient_tol: f64,
         max_iter: Option<u64>,
         shuffle_seed: u64,
@@ -34,14 +29,10 @@ options! {
 
 options! {
     struct BatchOptions {
-        loss: String,
-        n_scores: usize,
-        smoothing: f64,
-        margin: f64,
+        ..loss: Loss,
+        ..rows: Bounded,
         regularization: f64,
         linear: PyReadonlyArray3<'py, f64>,
-        data_norm: f64,
-        intercept_scaling: f64,
         gradient_tol: f64,
         max_iter: Option<u64>,
         shuffle_seed: u64,
@@ -58,23 +49,18 @@ type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, Bound<'py, PyDict>);
 /// Certified minimiser of a smooth loss.
 #[pyfunction]
 #[pyo3(signature = (X, y, weights=None, **options))]
-#[allow(non_snake_case)]
-fn solve_smooth<'py>(
+#[allow(non_snake_case, clippy::needless_pass_by_value)]
+pub fn solve_smooth<'py>(
     py: Python<'py>,
-    X: &Bound<'py, PyAny>,
-    y: &Bound<'py, PyAny>,
-    weights: Option<&Bound<'py, PyArray1<f64>>>,
+    X: Matrix<'py>,
+    y: PyReadonlyArray1<'py, i64>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Fitted<'py>> {
     let o = Options::read(options)?;
-    let (x, y) = (Matrix::extract(X)?, labels(y)?);
-    let bounds = RowBounds {
-        data_norm: o.data_norm,
-        intercept: o.intercept_scaling,
-    };
-    let rows = x.rows(py, bounds)?;
+    let rows = X.rows(py, o.rows.of())?;
     let settings = SmoothSettings {
-        loss: gate::brief(|| SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin))?,
+        loss: gate::brief(|| o.loss.of())?,
         regularization: o.regularization,
         gradient_tol: o.gradient_tol,
         max_steps: o.max_iter,
@@ -83,9 +69,10 @@ fn solve_smooth<'py>(
         low_memory: o.low_memory,
     };
     let linear = o.linear.as_ref().map(|b| contiguous(b, "linear"));
-    let weights = weights.map(PyArrayMethods::readonly);
-    let weights = weights.as_ref().map_or(Ok(&[][..]), |w| w.as_slice())?;
-    let (y, linear) = ((y.as_slice()?, weights), linear.transpose()?);
+    let (y, linear) = (
+        (contiguous(&y, "y")?, each(weights.as_ref())?),
+        linear.transpose()?,
+    );
     let solution = gate::run(py, |interrupt| solve(rows, y, linear, &settings, interrupt))?;
     let info = PyDict::new(py);
     info.set_item("gradient_norm", solution.gradient_norm)?;
@@ -93,7 +80,7 @@ fn solve_smooth<'py>(
     info.set_item("gradients", solution.gradients)?;
     info.set_item("products", solution.products)?;
     info.set_item("sample_products", solution.sample_products)?;
-    let shape = [o.n_scores, rows.n_columns()];
+    let shape = [o.loss.n_scores, rows.n_columns()];
     let weights = solution.weights.map(|w| matrix(py, w, shape));
     Ok((weights.transpose()?, info))
 }
@@ -101,22 +88,17 @@ fn solve_smooth<'py>(
 /// Certified minimisers for many linear terms over the same rows.
 #[pyfunction]
 #[pyo3(signature = (X, y, **options))]
-#[allow(non_snake_case)]
-fn solve_smooth_batch<'py>(
+#[allow(non_snake_case, clippy::needless_pass_by_value)]
+pub fn solve_smooth_batch<'py>(
     py: Python<'py>,
-    X: &Bound<'py, PyAny>,
-    y: &Bound<'py, PyAny>,
+    X: Matrix<'py>,
+    y: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<FittedBatch<'py>> {
     let o = BatchOptions::read(options)?;
-    let (x, y) = (Matrix::extract(X)?, labels(y)?);
-    let bounds = RowBounds {
-        data_norm: o.data_norm,
-        intercept: o.intercept_scaling,
-    };
-    let rows = x.rows(py, bounds)?;
+    let rows = X.rows(py, o.rows.of())?;
     let settings = SmoothSettings {
-        loss: gate::brief(|| SmoothLoss::new(&o.loss, o.n_scores, o.smoothing, o.margin))?,
+        loss: gate::brief(|| o.loss.of())?,
         regularization: o.regularization,
         gradient_tol: o.gradient_tol,
         max_steps: o.max_iter,
@@ -127,20 +109,14 @@ fn solve_smooth_batch<'py>(
     let shape = o.linear.shape();
     let shape = [shape[0], shape[1], shape[2]];
     // The core sees one slice: here a transposed array would go unnoticed there.
-    if shape[1..] != [o.n_scores, rows.n_columns()] {
+    if shape[1..] != [o.loss.n_scores, rows.n_columns()] {
         let message = "expected the shape (n_fits, n_scores, n_columns)";
         return Err(to_python(Error::invalid("linear", message)));
     }
-    let (y, b) = (y.as_slice()?, contiguous(&o.linear, "linear")?);
+    let (y, b) = (contiguous(&y, "y")?, contiguous(&o.linear, "linear")?);
     let found = gate::run(py, |interrupt| {
         solve_batch(rows, y, b, &settings, interrupt)
     })?;
     let certified = PyArray1::from_vec(py, found.certified);
     Ok((matrices(py, found.weights, shape)?, certified))
-}
-
-/// Adds this file's functions to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(solve_smooth, m)?)?;
-    m.add_function(wrap_pyfunction!(solve_smooth_batch, m)?)
 }

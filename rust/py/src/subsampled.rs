@@ -27,7 +27,7 @@ fn steps(noise_multiplier: f64, sampling_rate: f64, n_steps: i64) -> Result<Subs
 
 /// Smallest proven delta of Poisson-subsampled Gaussian steps at epsilon, rounded up.
 #[pyfunction]
-fn subsampled_gaussian_delta(
+pub fn subsampled_gaussian_delta(
     py: Python<'_>,
     noise_multiplier: f64,
     sampling_rate: f64,
@@ -43,7 +43,7 @@ fn subsampled_gaussian_delta(
 
 /// Smallest proven epsilon >= 0 of Poisson-subsampled Gaussian steps at delta, rounded up.
 #[pyfunction]
-fn subsampled_gaussian_epsilon(
+pub fn subsampled_gaussian_epsilon(
     py: Python<'_>,
     noise_multiplier: f64,
     sampling_rate: f64,
@@ -59,7 +59,7 @@ fn subsampled_gaussian_epsilon(
 
 /// Smallest noise multiplier of Poisson-subsampled Gaussian steps for (epsilon, delta).
 #[pyfunction]
-fn subsampled_gaussian_noise_multiplier(
+pub fn subsampled_gaussian_noise_multiplier(
     py: Python<'_>,
     epsilon: f64,
     delta: f64,
@@ -151,13 +151,4 @@ impl LossDistribution {
     fn epsilon(&self, py: Python<'_>, delta: f64) -> PyResult<f64> {
         run(py, |stop| self.law.epsilon(delta, stop))
     }
-}
-
-/// Adds this file's functions and class to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_function(wrap_pyfunction!(subsampled_gaussian_delta, m)?)?;
-    m.add_function(wrap_pyfunction!(subsampled_gaussian_epsilon, m)?)?;
-    m.add_function(wrap_pyfunction!(subsampled_gaussian_noise_multiplier, m)?)?;
-    m.add_class::<LossDistribution>()?;
-    Ok(())
 }

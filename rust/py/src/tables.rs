@@ -10,7 +10,7 @@ use pyo3::types::{PyList, PyString};
 
 /// Reads cells of whole records of text: numbers as features, words as places among those of a block.
 #[pyclass(frozen, module = "dpsvm_fast._core")]
-struct TextCells {
+pub struct TextCells {
     reader: CellReader,
 }
 
@@ -94,7 +94,7 @@ impl TextCells {
 
 /// Tells where records end in a text that comes in pieces.
 #[pyclass(module = "dpsvm_fast._core", name = "RecordEnds")]
-struct PyRecordEnds {
+pub struct PyRecordEnds {
     ends: RecordEnds,
 }
 
@@ -129,10 +129,4 @@ fn optional(quote: &str) -> PyResult<Option<u8>> {
     (!quote.is_empty())
         .then(|| mark(quote, "quote"))
         .transpose()
-}
-
-/// Adds this file's classes to the module.
-pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    m.add_class::<TextCells>()?;
-    m.add_class::<PyRecordEnds>()
 }
