@@ -827,7 +827,7 @@ CATALOGUE = (
         "persons of several rows are in all batches, and amplified like those who are in some",
         (
             Edit(
-                "fill(singles + records.several(), &mut self.order);",
+                "fill(n, &mut self.order);",
                 "fill(singles, &mut self.order);"
                 "self.order.extend((singles..singles + records.several()).map(|p| p as u32));",
             ),
