@@ -11,11 +11,11 @@ use pyo3::types::PyDict;
 pub struct Given<'a, 'py>(Option<&'a Bound<'py, PyDict>>);
 
 impl<'a, 'py> Given<'a, 'py> {
-    /// Refuses any but the `accepted`.
-    pub fn new(all: Option<&'a Bound<'py, PyDict>>, accepted: &[&[&str]]) -> PyResult<Self> {
+    /// Refuses any that is not accepted.
+    pub fn new(all: Option<&'a Bound<'py, PyDict>>, accepts: fn(&str) -> bool) -> PyResult<Self> {
         for name in all.into_iter().flatten().map(|(name, _)| name) {
             let name: String = name.extract()?;
-            if !accepted.iter().any(|names| names.contains(&name.as_str())) {
+            if !accepts(&name) {
                 let message = format!("got an unexpected keyword argument '{name}'");
                 return Err(PyTypeError::new_err(message));
             }
@@ -61,13 +61,13 @@ macro_rules! options {
         }
 
         impl<'py> $name<'py> {
-            #[allow(dead_code)]
-            $vis const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+            $vis fn accepts(name: &str) -> bool {
+                [$(stringify!($field)),*].contains(&name) $(|| $of::accepts(name))*
+            }
 
             #[allow(dead_code)]
             $vis fn read(given: Option<&Bound<'py, pyo3::types::PyDict>>) -> PyResult<Self> {
-                let names = [$($of::NAMES,)* Self::NAMES];
-                Self::take(&$crate::options::Given::new(given, &names)?)
+                Self::take(&$crate::options::Given::new(given, Self::accepts)?)
             }
 
             #[allow(dead_code)]
