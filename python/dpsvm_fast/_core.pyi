@@ -133,6 +133,8 @@ class _DescentRounding(_Loss):
     row_norm: float
     clip: float
     max_records: int
+    max_rows: int
+    truncated: bool
     radius: float
     grid: float | None
     step: float

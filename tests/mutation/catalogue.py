@@ -985,7 +985,13 @@ CATALOGUE = (
     Mutant(
         "rounding of a person as of one row",
         "each of the rows of a person is truncated, and one truncation is paid for",
-        (Edit("self.n_records * self.rows_a_record), rows", "self.n_records), rows"),),
-        ("test_a_person_adds_no_more_to_an_unclipped_sum_than_a_row_may",),
+        (
+            Edit("at.rows as f64 * each_row", "at.records as f64 * each_row"),
+            Edit("Arithmetic::Double) * at.row_norm;", "Arithmetic::Double);"),
+        ),
+        (
+            "test_each_row_of_a_person_is_truncated",
+            "test_a_long_constant_feature_is_within_the_bound",
+        ),
     ),
 )

@@ -307,28 +307,6 @@ UNCLIPPED = 1.0 + 2.0**-20
 FARTHEST = 1100.0
 
 
-# Of the compiled descent in double precision: what sums of leaves and coefficients are multiples
-# of, as a share of the least power of two that is no smaller than the clip.
-LEAF_SHARE, COEFFICIENT_SHARE = 2.0**-42, 2.0**-26
-
-
-def row_rounding(
-    clip: float, grid: float | None, shape: tuple[int, int], row_norm: float | None
-) -> float:
-    """Bound on what each row that weighs something adds to the error of a sum, in double precision.
-
-    A leaf is rounded to its unit, or the coefficients of a row of this norm are truncated (None:
-    they are not).
-    """
-    mantissa, exponent = math.frexp(clip)
-    power = math.ldexp(1.0, exponent - (mantissa == 0.5))
-    unit = max(LEAF_SHARE * power, grid or 0.0)
-    found = mul_up(0.5 * unit, sqrt_up(float(math.prod(shape))))
-    if row_norm is None:
-        return found
-    return max(found, mul_up(mul_up(COEFFICIENT_SHARE * power, sqrt_up(float(shape[0]))), row_norm))
-
-
 @dataclass(frozen=True, kw_only=True)
 class LastIterateSums(DescentSums):
     """Less noise, for sums of all gradients, where only the last iterate is released.
@@ -478,14 +456,12 @@ class LastIterateSums(DescentSums):
             row_norm=self.row_norm,
             clip=self.acting_clip,
             max_records=self.n_records,
+            max_rows=self.n_records * self.rows_a_record,
+            truncated=self.truncated,
             radius=self.radius,
             grid=self.grid,
             step=self.learning_rate / self.divisor,
         )
-        rows = row_rounding(
-            self.acting_clip, self.grid, self.shape, self.row_norm if self.truncated else None
-        )
-        bound = add_up(bound, mul_up(float(self.n_records * self.rows_a_record), rows))
         return div_up(2.0 * bound, float(self.factor))
 
     def _moved(self, contribution: float) -> float:

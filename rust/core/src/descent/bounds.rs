@@ -112,8 +112,12 @@ pub struct Descended {
     pub row_norm: f64,
     /// Bound of the contributions' norm; clipping does not act.
     pub clip: f64,
-    /// Bound of the number of records.
+    /// Bound of the number of records, or of the sum of their weights.
     pub records: u64,
+    /// Bound of the number of rows that weigh something.
+    pub rows: u64,
+    /// Whether coefficients may be truncated: those of sparse rows are, and of sums in parts.
+    pub truncated: bool,
     /// Bound of the norm of the weights.
     pub radius: f64,
     /// Grid of the noise.
@@ -128,10 +132,11 @@ pub struct Descended {
 ///
 /// Scores: products and sums of at most `columns` terms, each factor rounded when the row scale is
 /// multiplied in. Gradients: [`SmoothLoss::gradient_error`]. Factors of clipping that does not act:
-/// exact. Sums: leaves of at most 64 records in double precision and rounding to the unit (dense),
-/// coefficients truncated to their grid (sparse), one rounding to the grid of the noise. Weights:
-/// snapped to steps of the grid times the step size before and after the projection; one product
-/// and a projection in double precision.
+/// exact. Sums: weights and leaves of at most 64 rows in double precision, which errs by a share of
+/// what the records contribute; for each row, rounding of a leaf to the unit or coefficients truncated
+/// to their grid (without a centre); one rounding to the grid of the noise. Weights of the model:
+/// snapped to steps of the grid times the step size before and after the projection; one product and a
+/// projection in double precision.
 pub fn descent_rounding(at: &Descended) -> f64 {
     let u = ROUNDOFF;
     let (k, d) = (at.loss.scores as f64, at.columns as f64);
@@ -141,12 +146,16 @@ pub fn descent_rounding(at: &Descended) -> f64 {
     let gradient = at.loss.gradient_error(score_error, reach);
     let kind = at.grid.map_or(NoiseKind::Float, NoiseKind::Grid);
     let weights = (k * d).sqrt();
-    let truncated = 34.0 * k.sqrt() * coefficient_grid(at.clip, Arithmetic::Double);
-    let summed = (LEAF as f64 + 16.0) * u * at.clip + 0.5 * weights * leaf_unit(at.clip, kind);
-    let each = (gradient * at.row_norm + truncated.max(summed)) * (1.0 + 1e-9);
+    let mut each_row = 0.5 * weights * leaf_unit(at.clip, kind);
+    if at.truncated {
+        let truncated = k.sqrt() * coefficient_grid(at.clip, Arithmetic::Double) * at.row_norm;
+        each_row = each_row.max(truncated);
+    }
+    let summed = (LEAF as f64 + 16.0) * u * at.clip;
+    let each = (gradient * at.row_norm + summed) * (1.0 + 1e-9);
     let snapped = 2.0 * weights * at.grid.unwrap_or(0.0);
     let moved = (weights * weights + 32.0) * 4.0 * u * at.radius / at.step;
-    (at.records as f64 * each + snapped + moved) * (1.0 + 1e-9)
+    (at.records as f64 * each + at.rows as f64 * each_row + snapped + moved) * (1.0 + 1e-9)
 }
 
 #[cfg(test)]
