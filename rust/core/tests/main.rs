@@ -33,6 +33,7 @@ mod solver_parties;
 mod solver_projected_sgd;
 mod solver_smooth_progress;
 mod tables;
+pub(crate) mod toy;
 
 /// A file that is named nowhere would not be compiled, and its tests would silently not run.
 #[test]

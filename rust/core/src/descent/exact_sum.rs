@@ -167,7 +167,7 @@ impl<F: Float + Send + Sync> ExactSum<F> {
 mod tests {
     use super::ExactSum;
     use crate::numeric::float::Float;
-    use crate::numeric::float::toy::Toy;
+    use crate::public_interface::toy::Toy;
     use std::collections::BTreeSet;
 
     // Proof: gradient_perturbation, "Clipped sums and their rounding"

@@ -130,7 +130,7 @@ pub(crate) fn towards_zero(x: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::{Scale, sum_of_squares, towards_zero};
-    use crate::numeric::float::toy::Toy;
+    use crate::public_interface::toy::Toy;
 
     #[test]
     fn quantisation_never_grows() {
