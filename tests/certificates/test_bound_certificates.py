@@ -53,6 +53,17 @@ def test_the_model_of_a_certificate(kind: str) -> None:
     assert read_certificate(bound) == read_certificate(certificate)
 
 
+@pytest.mark.parametrize("kind", WITH_ONE)
+def test_the_certificate_of_another_class(kind: str) -> None:
+    own = document_of(kind)
+    others = [document_of(other)["model"] for other in WITH_ONE]
+    for other in others:
+        if other["class"] != own["model"]["class"]:
+            model = own["model"] | {"privacy": other["privacy"]}
+            forged = sealed(own | {"model": model})
+            assert not verify(other["privacy"], model=forged).ok, other["class"]
+
+
 def test_the_certificate_of_a_pipeline_is_about_its_steps(tmp_path: Path) -> None:
     save_certificate(MODELS / "pipeline.json", tmp_path / "certificate.json", key=KEY)
     bound = json.loads((tmp_path / "certificate.json").read_text())

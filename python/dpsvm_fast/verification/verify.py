@@ -216,6 +216,19 @@ ANCHOR_STEPS = 3
 MU_SLACK = 1e-9
 # Losses with a score for each of two classes.
 PAIRWISE = ("crammer_singer", "margin_distance", "m3", "huber_ww")
+# What each class does.
+MECHANISMS = {
+    "OutputPerturbationSVC": "output_perturbation",
+    "ObjectivePerturbationSVC": "objective_perturbation",
+    "GradientPerturbationSVC": "gradient_perturbation",
+    "PrivateGaussianMarginClassifier": "gaussian_margin",
+    "PrivateLinearSVC": "private_linear",
+    "PrivateKernelSVC": "private_kernel",
+    "PrivateCenter": "private_center",
+    "PrivateWhitener": "private_whitener",
+    "PrivatePCA": "private_pca",
+    "PrivateStandardScaler": "private_standard_scaler",
+}
 
 
 def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -342,11 +355,13 @@ class Comparison:
             elif isinstance(each, FederatedStatement):
                 self._parties(each, leaf)
             elif each is not None:
+                self._compare("class", "PrivateGridSearch", leaf["class"])
                 self.unchecked.append("the runs of the search: only the winner is in the model")
 
     def _releases(self, s: PrivacyStatement, leaf: Mapping[str, Any]) -> None:
         """Compare what a fit published with the releases that its certificate lists."""
         facts, given = leaf["attributes"], leaf["parameters"]
+        self._compare("mechanism", s.mechanism, MECHANISMS[leaf["class"]])
         # A mapped row may have a constant behind its features.
         d = facts["n_features_in_"] + (facts.get("lift_", 0.0) > 0.0)
         for name in ("adjacency", "noise", "data_norm"):
