@@ -102,8 +102,7 @@ class PrivateKernelSVC(PipelineClassifier):
     class_weight : dict, "balanced" or None, default=None
         Public weights of the losses by label, 1 if not named. Only ratios count: the largest
         becomes 1. "balanced" releases noisy numbers of rows of each class, for 2 % of the squared
-        Gaussian parameter, and weighs each class by their inverse; of ``mechanism="gradient"``
-        only.
+        Gaussian parameter, and weighs each class by their inverse; it needs ``delta > 0``.
     max_weight : float > 0, default=1.0
         Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
         person add up to at most one.
