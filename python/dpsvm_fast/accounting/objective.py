@@ -349,12 +349,13 @@ def _missed(x: Array, g: Array) -> Array:
     A convex curve lies above the neighbouring chords, drawn on into the cell.
     """
     alpha = np.exp(x - x[-1])
-    slopes = np.diff(g) / np.diff(alpha)
     middle, half = 0.5 * (g[:-1] + g[1:]), 0.5 * np.diff(alpha)
-    from_left = np.append(0.0, g[1:-1] + slopes[:-1] * half[1:])
-    from_right = np.append(g[1:-1] - slopes[1:] * half[:-1], 0.0)
-    least = np.maximum(np.maximum(from_left, from_right), g[1:])
+    # Powers far below the largest epsilon underflow.
     with np.errstate(invalid="ignore", divide="ignore"):
+        slopes = np.diff(g) / np.diff(alpha)
+        from_left = np.append(0.0, g[1:-1] + slopes[:-1] * half[1:])
+        from_right = np.append(g[1:-1] - slopes[1:] * half[:-1], 0.0)
+        least = np.maximum(np.maximum(from_left, from_right), g[1:])
         share = np.nan_to_num(np.log(middle / least) / np.log(g[:-1] / g[1:]))
     # What is nearly nothing counts less.
     share = np.clip(share, 0.0, 1.0)
