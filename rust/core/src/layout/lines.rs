@@ -74,7 +74,7 @@ static ALL_COLUMNS: [u32; SHORT] = {
 
 /// A row with its columns.
 #[inline(always)]
-fn with_columns<'a, T>(row: TypedRow<'a, T>) -> TypedRow<'a, T> {
+fn with_columns<T>(row: TypedRow<'_, T>) -> TypedRow<'_, T> {
     if !row.index.is_empty() {
         return row;
     }
