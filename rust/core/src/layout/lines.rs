@@ -62,15 +62,9 @@ impl ByFrequency {
 }
 
 /// Columns of a dense row, which comes without them.
-static ALL_COLUMNS: [u32; SHORT] = {
-    let mut columns = [0; SHORT];
-    let mut j = 0;
-    while j < SHORT {
-        columns[j] = j as u32;
-        j += 1;
-    }
-    columns
-};
+static ALL_COLUMNS: [u32; SHORT] = [
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23,
+];
 
 /// A row with its columns.
 #[inline(always)]
