@@ -3,7 +3,8 @@
 # crates below it are those that the compiled module was built from, where a profile of the tests' own
 # would compile every one once more. Naming both packages makes cargo choose the same features for
 # them; without --tests it would build the examples as well.
-# Nextest is used where it is installed; it does not run doc examples.
+# Nextest is used where it is installed; it does not run doc examples, and hears of options behind
+# "run" alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/find_cargo.sh
@@ -13,8 +14,8 @@ for check in overflow-checks debug-assertions; do
     checked+=(--config "profile.release.package.dpsvm-core.$check=true")
 done
 if cargo nextest --version >/dev/null 2>&1; then
-    cargo "${checked[@]}" nextest run "${choice[@]}" --tests
+    cargo nextest run "${checked[@]}" "${choice[@]}" --tests
 else
-    cargo "${checked[@]}" test "${choice[@]}" --tests
+    cargo test "${checked[@]}" "${choice[@]}" --tests
 fi
 cargo test "${choice[@]}" --doc
