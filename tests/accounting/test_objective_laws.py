@@ -224,6 +224,21 @@ def test_delta_falls_with_epsilon_and_noise_and_grows_with_the_jacobian(
 
 
 @pytest.mark.proof("objective_perturbation", "Laws as numbers")
+@pytest.mark.parametrize("law", [("logistic", 1), ("softmax", 2), ("logistic", 3)])
+@pytest.mark.parametrize(("epsilon", "kappa"), [(0.0, 4.0), (0.3, 4.0), (0.6, 1.0)])
+def test_delta_falls_with_the_noise_at_a_fixed_curvature(
+    law: tuple[str, int], epsilon: float, kappa: float
+) -> None:
+    """Objectives of one law are merged to the least noise, although U grows on some paths only."""
+    deltas = [
+        delta_of(*law, epsilon, sigma, kappa=kappa)
+        for sigma in (200.0, 50.0, 10.0, 4.0, 2.0, 1.0, 0.5)
+    ]
+    for more_noise, less_noise in pairwise(deltas):
+        assert more_noise <= less_noise * (1.0 if law[1] < 3 else 1.0 + 1e-4)
+
+
+@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("law", [("softmax", 3), ("softmax", 8), ("logistic", 1), ("logistic", 3)])
 def test_delta_grows_with_the_curvature(law: tuple[str, int]) -> None:
     for replace_one in (False, True):

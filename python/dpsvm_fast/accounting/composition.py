@@ -664,7 +664,10 @@ def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
 def few_objectives(
     objective: tuple[tuple[ObjectiveEvent, int], ...],
 ) -> list[tuple[ObjectiveEvent, int]]:
-    """Objectives of few kinds of each law: less noise and more curvature tell more."""
+    """Merge objectives of one law to few kinds, each with the least noise and most curvature.
+
+    Bounds there hold for each: docs/proofs/objective_perturbation.md, "Less noise, more curvature".
+    """
     laws: dict[tuple[str, int, bool], list[tuple[ObjectiveEvent, int]]] = {}
     for event, count in objective:
         law = (event.law, event.n_scores, event.kappa is None)
