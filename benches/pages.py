@@ -64,6 +64,10 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         ),
         "uneven-table": Table(readme_tables.uneven, "papers_feddpdr_figure5"),
     },
+    "docs/several_rows.md": {
+        "persons-table": Table(readme_tables.persons, "persons"),
+        "class-weights-table": Table(readme_tables.class_weights, "class_weights"),
+    },
     "docs/auditing.md": {"one-run-table": Table(one_run_audits.page, one_run_audits.NAME)},
     "docs/guarantees.md": {"audit-table": Table(audit_page.audits, "audit")},
 }

@@ -1,14 +1,17 @@
 """Whole persons: one fit that knows them, beside what one does without.
 
 Rows are dealt to persons at random, so that each owns so many, or by a law in which a few own most;
-those of wisdm also to the 36 people who wore the phone. ``python -m benches.persons`` prints a
-table of accuracies on rows of other persons, and one of balanced accuracies with weights of
-classes, with DPSVM_DATA set. ``python -m benches.persons speed`` prints processor times of a
-million rows, by rows and by persons, one thread each and in turns.
+those of wisdm also to the 36 people who wore the phone. With DPSVM_DATA set,
+``python -m benches.persons`` measures accuracies on rows of other persons, and mean accuracies of
+classes with weights of classes; it stores every fit and fills the tables of docs/several_rows.md.
+The exit status is 1 where ``groups=`` is not the best way to protect persons.
+``python -m benches.persons speed`` prints processor times of a million rows, by rows and by
+persons, one thread each and in turns.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import pickle
@@ -16,21 +19,38 @@ import sys
 import time
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import balanced_accuracy_score
 
+from benches import pages, tables
+from benches.machine import description
+from benches.papers.cells import accuracy, cells
 from benches.papers.data import load
-from dpsvm_fast import PrivateLinearSVC
+from dpsvm_fast import PrivateLinearSVC, _core
 from dpsvm_fast.accounting import gaussian_epsilon, gaussian_sigma
 
 EPSILON, DELTA = 1.0, 1e-5
 SIZES: dict[str, int] = {"5 rows": 5, "20 rows": 20, "50 rows": 50, "1 to 50 rows": 0}
 MOST, TEST_SHARE = 50, 0.25
-METHODS = ("groups=", "groups of rows", "one row each", "rows", "ε = 1000")
+KNOWN = "groups="
+# Other ways to protect persons by the same budget.
+WITHOUT = ("groups of rows", "one row each")
+METHODS = (KNOWN, *WITHOUT, "rows", "ε = 1000")
+# Of persons as they are also with more budget.
+AS_THEY_ARE, MORE = "as they are", (4.0, 8.0, 16.0)
+WEIGHTS: dict[str, tuple[float, Any]] = {
+    "no weights": (EPSILON, None),
+    '"balanced"': (EPSILON, "balanced"),
+    "no weights, ε = 1000": (1000.0, None),
+}
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, PAGE = ROOT / "benches" / "results", "docs/several_rows.md"
 
 
 def owners(n: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -53,14 +73,10 @@ def group_epsilon(size: int) -> float:
     return gaussian_epsilon(DELTA, gaussian_sigma(EPSILON, DELTA) * size)
 
 
-def accuracies(
-    X: NDArray[np.float32],
-    y: NDArray[np.int64],
-    ids: NDArray[np.int64],
-    low_high: object,
-    seed: int,
-) -> list[float]:
-    """Of each method, on the rows of a quarter of the persons."""
+def fits(
+    X: NDArray[np.float32], y: NDArray[np.int64], ids: NDArray[np.int64], low_high: Any, seed: int
+) -> dict[str, Callable[[float], float]]:
+    """By method the accuracy at an epsilon, on the rows of a quarter of the persons."""
     rng = np.random.default_rng(seed)
     people = rng.permutation(np.unique(ids))
     test = np.isin(ids, people[: max(1, int(TEST_SHARE * people.size))])
@@ -68,14 +84,41 @@ def accuracies(
     order = rng.permutation(y.size)
     one = order[np.unique(ids[order], return_index=True)[1]]
     largest = int(np.unique(ids, return_counts=True)[1].max())
-    found = []
-    for method in METHODS:
-        epsilon = {"groups of rows": group_epsilon(largest), "ε = 1000": 1e3}.get(method, EPSILON)
+
+    def measured(method: str, epsilon: float) -> float:
+        epsilon = {"groups of rows": group_epsilon(largest), "ε = 1000": 1e3}.get(method, epsilon)
         kept = one if method == "one row each" else slice(None)
         model = PrivateLinearSVC(epsilon, DELTA, classes=np.unique(y), bounds=low_high)
-        model.fit(X[kept], y[kept], groups=ids if method == "groups=" else None)
-        found.append(float(model.score(X_test, y_test)))
-    return found
+        model.fit(X[kept], y[kept], groups=ids if method == KNOWN else None)
+        return float(model.score(X_test, y_test))
+
+    return {method: partial(measured, method) for method in METHODS}
+
+
+def persons(repeats: int) -> Iterator[dict[str, Any]]:
+    """Every fit that is to protect persons, or rows."""
+    for name in ("usps", "adult", "wisdm"):
+        data = load(name)
+        if data is None:
+            continue
+        X, y, real = data.X.astype(np.float32), data.y, users(name)
+        for kind, size in (SIZES if real is None else SIZES | {AS_THEY_ARE: -1}).items():
+            for seed in range(repeats):
+                dealt = owners(y.size, size, np.random.default_rng(seed)) if size >= 0 else real
+                ids = np.asarray(dealt)
+                found = fits(X, y, ids, (data.low, data.high), seed)
+                asked = [(method, EPSILON) for method in found]
+                if kind == AS_THEY_ARE:
+                    asked += [(KNOWN, epsilon) for epsilon in MORE]
+                for method, epsilon in asked:
+                    yield {
+                        "data": name,
+                        "kind": kind,
+                        "persons": np.unique(ids).size,
+                        "method": method,
+                        "epsilon": epsilon,
+                        "accuracy": found[method](epsilon),
+                    }
 
 
 def imbalanced() -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64], object]]:
@@ -92,46 +135,62 @@ def imbalanced() -> Iterator[tuple[str, NDArray[np.float32], NDArray[np.int64], 
         yield title, X, y, (data.low, data.high)
 
 
-def balanced(n_seeds: int) -> None:
-    """Print balanced accuracies without weights of classes, and with."""
-    weights: dict[str, object] = {"no weights": None, '"balanced"': "balanced"}
-    print(f"| data | share of the rarest class | {' | '.join(weights)} | ε = 1000 |")
-    print("|" + "---|" * (len(weights) + 3))
+def class_weights(repeats: int) -> Iterator[dict[str, Any]]:
+    """Every fit with weights of classes, or without; accuracies are means over the classes."""
     for title, X, y, low_high in imbalanced():
-        runs = []
-        for seed in range(n_seeds):
+        share = np.bincount(y).min() / y.size
+        for seed in range(repeats):
             test = np.random.default_rng(seed).random(y.size) < TEST_SHARE
-            run = []
-            for epsilon, weight in (*((EPSILON, w) for w in weights.values()), (1e3, None)):
+            for method, (epsilon, weight) in WEIGHTS.items():
                 model = PrivateLinearSVC(epsilon, DELTA, classes=np.unique(y), bounds=low_high)
                 model.set_params(class_weight=weight).fit(X[~test], y[~test])
-                run.append(balanced_accuracy_score(y[test], model.predict(X[test])))
-            runs.append(run)
-        share = np.bincount(y).min() / y.size
-        cells = [f"{a:.3f}" for a in np.mean(runs, axis=0)]
-        print(f"| {title} | {share:.1%} | {' | '.join(cells)} |", flush=True)
+                yield {
+                    "data": title,
+                    "rarest": share,
+                    "method": method,
+                    "epsilon": epsilon,
+                    "accuracy": balanced_accuracy_score(y[test], model.predict(X[test])),
+                }
 
 
-def main(n_seeds: int = 5) -> None:
-    """Print both tables."""
+def analyse(rows: Sequence[tables.Row]) -> list[dict[str, Any]]:
+    """Mean accuracies with their standard errors, beside what the first fit of each was of."""
+    names = [name for name in ("data", "kind", "method", "epsilon") if name in rows[0]]
+    return [members[0] | accuracy(members) for members in cells(rows, names).values()]
+
+
+def failures(table: Sequence[tables.Row]) -> list[str]:
+    """Where another way to protect persons is at least as good."""
+    found = []
+    for place, members in cells(table, ("data", "kind")).items():
+        own = {row["method"]: float(row["accuracy"]) for row in members if row["epsilon"] == "1"}
+        if max(own[method] for method in WITHOUT) >= own[KNOWN]:
+            found.append(f"persons, {', '.join(place)}: groups= is not the best")
+    return found
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Measure, store and fill the tables of the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--out", type=Path, help="folder of the CSV files; the page stays")
+    options = parser.parse_args(given)
     warnings.simplefilter("ignore")
-    balanced(n_seeds)
-    print(f"| data | rows a person | number of persons | {' | '.join(METHODS)} |")
-    print("|" + "---|" * (len(METHODS) + 3))
-    for name in ("usps", "adult", "wisdm"):
-        data = load(name)
-        if data is None:
+    out, missed = options.out or RESULTS, []
+    facts = description(_core.build_info(), 1)
+    for measure in (class_weights, persons):
+        rows = tables.as_rows(measure(options.repeats))
+        if not rows:
             continue
-        X, y = data.X.astype(np.float32), data.y
-        real = users(name)
-        for kind, size in (SIZES if real is None else SIZES | {"as they are": -1}).items():
-            runs = []
-            for seed in range(n_seeds):
-                dealt = owners(y.size, size, np.random.default_rng(seed)) if size >= 0 else real
-                ids = np.asarray(dealt)
-                runs.append(accuracies(X, y, ids, (data.low, data.high), seed))
-            cells = [f"{a:.3f}" for a in np.mean(runs, axis=0)]
-            print(f"| {name} | {kind} | {np.unique(ids).size} | {' | '.join(cells)} |", flush=True)
+        tables.write(out / f"{measure.__name__}_runs.csv", rows, facts)
+        table = tables.as_rows(analyse(rows))
+        tables.write(out / f"{measure.__name__}.csv", table, facts)
+        print(tables.printed(table), flush=True)
+        missed += failures(table) if measure is persons else []
+    if options.out is None:
+        pages.fill(PAGE, out, ROOT)
+    print("\n".join(missed), end="\n" if missed else "", file=sys.stderr)
+    return 1 if missed else 0
 
 
 def speed(n_rows: int = 1_000_000, n_rounds: int = 3, n_columns: int = 20) -> None:
@@ -165,4 +224,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["speed"]:
         speed(*map(int, sys.argv[2:]))
     else:
-        main(*map(int, sys.argv[1:]))
+        raise SystemExit(main())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from benches.papers import maps as papers_maps
-from benches.papers.cells import grid
+from benches.papers.cells import cells, grid, shown
 from benches.tables import Row
 
 # Of FedDPDR's tasks and dimensions those that are shown.
@@ -342,3 +342,32 @@ def uneven(found: Summaries) -> str:
     ]
     heads = (f"{sizes}, ε = {epsilon}" for sizes, epsilon in places)
     return grid(("", *heads), rows)
+
+
+def persons(found: Summaries) -> str:
+    """Accuracy on rows of other persons, by how the rows are dealt to persons and method."""
+    rows = [row for row in found["persons"] if row["epsilon"] == "1"]
+    more = [row for row in found["persons"] if row["epsilon"] != "1"]
+    lines = by_method(rows, ("data", "kind", "persons"), ("data", "rows a person", "persons"))
+    others = ", ".join(f"{shown(row)} at ε = {row['epsilon']}" for row in more)
+    told = f"With more budget the persons as they are reach {others}. " if more else ""
+    return (
+        f"{lines}\n\n{told}Means of {rows[0]['fits']} runs with their standard errors, by "
+        "`python -m benches.persons`, which also fills these tables."
+    )
+
+
+def class_weights(found: Summaries) -> str:
+    """Mean accuracy of the classes, with weights of classes and without."""
+    heads = ("data", "share of the rarest class")
+    rows = [row | {"rarest": f"{float(row['rarest']):.1%}"} for row in found["class_weights"]]
+    return by_method(rows, ("data", "rarest"), heads)
+
+
+def by_method(rows: Sequence[Row], names: Sequence[str], heads: Sequence[str]) -> str:
+    """A line for each place, a column for each method."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    lines = (
+        (*place, *(shown(row) for row in members)) for place, members in cells(rows, names).items()
+    )
+    return grid((*heads, *(f"`{m}`" if m.endswith("=") else m for m in methods)), lines)

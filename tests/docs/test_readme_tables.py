@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benches import audit_page, pages, tables  # noqa: E402
+from benches import audit_page, pages, persons, readme_tables, tables  # noqa: E402
 
 
 def kernel_row(data: str, epsilon: str, kernel: str, accuracy: str, gain: str) -> tables.Row:
@@ -85,3 +85,27 @@ def test_a_stored_table_needs_its_place(tmp_path: Path) -> None:
     assert "**0.954** (+0.013)" in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_pages_show_the_stored_summaries(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for name, content in pages.contents(page, ROOT / "benches" / "results").items():
+        opening, closing = pages.markers(name)
+        assert f"{opening}\n{content}\n{closing}" in text
+
+
+def test_a_lost_line_of_persons_is_told() -> None:
+    def fits(epsilon: str, **accuracies: float) -> list[dict[str, str]]:
+        first = {"data": "usps", "kind": "5 rows", "persons": "9", "epsilon": epsilon}
+        named = zip(persons.METHODS, accuracies.values(), strict=False)
+        return [first | {"method": m, "accuracy": str(a)} for m, a in named]
+
+    wins = fits("1", known=0.8, groups=0.7, one=0.75, rows=0.9)
+    table = tables.as_rows(persons.analyse(wins + wins + fits("4", known=0.1)))
+    assert persons.failures(table) == []
+    shown = readme_tables.persons({"persons": table})
+    assert "| usps | 5 rows | 9 | 0.800 ± 0.000 | 0.700 ± 0.000 |" in shown
+    assert "0.100 at ε = 4" in shown
+    lost = tables.as_rows(persons.analyse(fits("1", known=0.8, groups=0.7, one=0.8)))
+    assert len(persons.failures(lost)) == 1
