@@ -75,6 +75,31 @@ def test_estimators_with_one_noise(kind: Any, C: Any) -> None:
         assert plan.decision.is_bound
 
 
+@pytest.mark.parametrize("kind", [ObjectivePerturbationSVC, OutputPerturbationSVC])
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_a_plan_for_persons_has_the_noise_of_a_fit_for_persons(kind: Any, adjacency: str) -> None:
+    estimator = kind(1.0, 1e-5, classes=CLASSES, adjacency=adjacency)
+    plan, of_rows = (plan_noise(estimator, 4, unit=unit) for unit in ("person", "row"))
+    assert (plan.unit, of_rows.unit) == ("person", "row")
+    assert "whole persons" in str(plan)
+    statement = estimator.fit(np.eye(6, 4), [0, 1, 2] * 2, groups=[0, 0, 0, 1, 1, 1]).privacy_
+    if plan.output is not None:
+        assert plan.output == of_rows.output
+        assert plan.output.deviation == statement.noise.sigma
+    else:
+        assert plan.objective is not None
+        assert of_rows.objective is not None
+        assert plan.objective.linear_deviation == statement.objective.sigma
+        assert plan.objective.linear_deviation > of_rows.objective.linear_deviation
+    for wrong, named in (
+        ({"unit": "party"}, "unit"),
+        ({"unit": "person", "rows_per_person": 3}, "rows_per_person"),
+    ):
+        with pytest.raises(InvalidParameterError) as caught:
+            plan_noise(estimator, 4, **wrong)
+        assert caught.value.parameter == named
+
+
 def test_a_plan_leaves_the_estimator_and_the_budget_alone() -> None:
     from dpsvm_fast import PrivacyLedger
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.accounting.composition import LARGEST_GROUP, composed_epsilon
+from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.estimators import (
     ObjectivePerturbationSVC,
     OutputPerturbationSVC,
@@ -245,13 +246,15 @@ class NoisePlan:
     loss : str
     epsilon, delta : float
     adjacency : {"add_remove", "replace_one"}
+    unit : {"row", "person"}
+        What neighbouring data sets differ in.
     mu : float or None
         Gaussian parameter of the whole budget of a pipeline; None without one.
     n_features, n_classes : int
     n_samples : int or None
-        Expected number of rows.
+        Expected number of rows, or of persons.
     rows_per_person : int or None
-        Largest number of rows of one person; None if not given.
+        Largest number of rows of one person under noise for rows; None if not given.
     epsilon_of_person : float or None
         The epsilon of such a person at the same delta, rounded up.
     n_scores : int
@@ -276,6 +279,7 @@ class NoisePlan:
     epsilon: float
     delta: float
     adjacency: str
+    unit: str = "row"
     mu: float | None = None
     n_features: int
     n_classes: int
@@ -335,7 +339,7 @@ def describe(plan: NoisePlan) -> list[str]:
     )
     lines = [
         f"{name}, loss {plan.loss}, epsilon = {plan.epsilon:g}, delta = {plan.delta:g} "
-        f"({plan.adjacency}){budget}"
+        f"({plan.adjacency}{', whole persons' * (plan.unit == 'person')}){budget}"
     ]
     if plan.epsilon_of_person is not None:
         lines.append(
@@ -360,7 +364,7 @@ def describe(plan: NoisePlan) -> list[str]:
         )
     else:
         lines += _output_lines(plan.output)
-    return lines + _decision_lines(plan.decision, plan.n_samples)
+    return lines + _decision_lines(plan.decision, plan.n_samples, plan.unit)
 
 
 def _percent(share: float) -> str:
@@ -455,7 +459,7 @@ def _output_lines(noise: OutputNoise) -> list[str]:
     ]
 
 
-def _decision_lines(decision: Decision, n_samples: int | None) -> list[str]:
+def _decision_lines(decision: Decision, n_samples: int | None, unit: str) -> list[str]:
     """What noise of this size means."""
     at_most, at_least = ("at most ", "at least ") if decision.is_bound else ("", "")
     asked = f"the loss asks for a margin of {decision.margin:g}"
@@ -470,9 +474,9 @@ def _decision_lines(decision: Decision, n_samples: int | None) -> list[str]:
     ]
     if decision.largest_lead is not None:
         largest = f"{decision.largest_lead:.4g}"
-        lines.append(f"  the most       that {n_samples} rows can lead by: {largest}")
+        lines.append(f"  the most       that {n_samples} {unit}s can lead by: {largest}")
     if decision.drowned:
-        lines.append("With so few rows noise dominates every decision: use a larger epsilon.")
+        lines.append(f"With so few {unit}s noise dominates every decision: use a larger epsilon.")
     return lines
 
 
@@ -490,6 +494,7 @@ def plan_noise(
     *,
     n_samples: int | None = None,
     rows_per_person: int | None = None,
+    unit: str = "row",
 ) -> NoisePlan:
     """Return the noise that ``fit`` will add, from public facts alone.
 
@@ -502,10 +507,13 @@ def plan_noise(
     n_features : int >= 1
         Number of features.
     n_samples : int >= 1 or None, default=None
-        Expected number of training rows, if it is public. With None, what depends on it is left
-        open.
+        Expected number of training rows, or of persons, if it is public. With None, what depends
+        on it is left open.
     rows_per_person : int in 1..2**20 or None, default=None
-        Largest number of rows of one person; adds the guarantee of such a person to the plan.
+        Largest number of rows of one person; adds the guarantee of such a person under noise for
+        rows.
+    unit : {"row", "person"}, default="row"
+        "person" plans a fit with ``groups``, which protects whole persons.
 
     Returns
     -------
@@ -539,14 +547,19 @@ def plan_noise(
     if estimator.classes is None:
         raise InvalidParameterError("classes: got None, expected the public label set")
     _check_plannable(estimator)
+    unit = check.check_option("unit", unit, UNITS[:2])
+    if unit == "person" and rows_per_person is not None:
+        accepted = "None with unit='person', which protects persons with any number of rows"
+        raise InvalidParameterError.of("rows_per_person", got=rows_per_person, accepted=accepted)
     n_classes = estimator.classes.size
-    facts = Facts(n_features=n_features, n_classes=n_classes)
+    facts = Facts(n_features=n_features, n_classes=n_classes, unit=unit)
     mechanism: Any = estimator.plan(facts)
     shared = {
         "estimator": type(estimator).__name__,
         "epsilon": mechanism.epsilon,
         "delta": mechanism.delta,
         "adjacency": mechanism.adjacency,
+        "unit": unit,
         "n_features": n_features,
         "n_classes": n_classes,
         "n_samples": n_samples,

@@ -127,6 +127,23 @@ class TestPlanOfASchema:
         assert main([*PLAN, "--features", "4", "--classes", "3", "--json"]) == 0
         assert found == json.loads(capsys.readouterr().out)
 
+    def test_a_column_of_persons_plans_for_persons(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "people.toml").write_text('person = "patient"\n' + SCHEMA)
+        found = []
+        for options in ([], ["--unit", "person"], ["--unit", "row"], ["--rows-per-person", "3"]):
+            words = [*PLAN, "--model", "objective", "--schema", "people.toml", *options, "--json"]
+            if options[:1] == ["--rows-per-person"]:
+                assert "--rows-per-person" in told(capsys, *words)
+                continue
+            assert main(words) == 0
+            found.append(json.loads(capsys.readouterr().out)["plans"][0])
+        assert found[0] == found[1]
+        assert [plan["unit"] for plan in found] == ["person", "person", "row"]
+        noise = [plan["objective"]["linear_deviation"] for plan in found]
+        assert noise[0] > noise[2]
+
     def test_options_may_repeat_it(self, capsys: pytest.CaptureFixture[str]) -> None:
         words = (*PLAN, "--schema", "people.toml", "--features", "4")
         assert main(list(words)) == 0

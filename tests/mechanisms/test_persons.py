@@ -178,7 +178,13 @@ def test_weights_are_clipped_to_the_largest(name: str) -> None:
 
 @pytest.mark.proof("persons", "Sums of rows")
 def test_a_person_counts_once_whatever_its_weights() -> None:
-    for weights, total in (([1.0] * 4, 2.0), ([0.25, 0.25, 1.0, 1.0], 1.5), ([9.0] * 4, 2.0)):
+    for weights, total in (
+        ([1.0] * 4, 2.0),
+        ([0.25, 0.25, 1.0, 1.0], 1.5),
+        ([9.0] * 4, 2.0),
+        # A multiple of the grid on which the noise is added, and no more than the weights.
+        ([0.3, 0.3, 1.0, 1.0], 1.0 + math.floor(0.6 * 2**19) / 2**19),
+    ):
         found = owners([0, 0, 1, 1], weights, 4, 1.0)
         assert (found.n_persons, found.total) == (2, total)
 
@@ -323,7 +329,8 @@ def test_balanced_weights_are_refused_where_they_have_no_price(model: Any) -> No
 def test_losses_of_a_person_weigh_one_at_most(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     n, factors = sum(sizes), {0: 2.0, 1: 1.0}
-    ids, y = np.repeat(np.arange(len(sizes)), sizes), rng.integers(0, 2, n)
+    # Often all of the class of the largest weight, and of one weight: 1 / m may be rounded up.
+    ids, y = np.repeat(np.arange(len(sizes)), sizes), rng.integers(0, rng.choice([1, 2]), n)
     weights = rng.random(n) ** rng.choice([0, 1, 30]) * rng.choice([1e-3, 1.0, 5.0])
     model = OutputPerturbationSVC(classes=[0, 1], class_weight=factors, max_weight=2.0).checked()
     rows = ArrayRows(
@@ -523,6 +530,14 @@ def test_projected_sgd_takes_persons(form: str) -> None:
     ids = np.random.default_rng(0).permutation(len(X))
     # Rounding of up to 1024 rows a person is paid for, and nearly nothing.
     np.testing.assert_allclose(fitted().coef_, fitted(groups=ids).coef_, rtol=1e-4)
+    # Every row twice or thrice is the same person; rows behind the first 1024 are none.
+    often = [np.repeat(np.arange(600), times) for times in (2, 3)]
+    twice, thrice = (fitted(rows, groups=rows).coef_ for rows in often)
+    np.testing.assert_allclose(twice, thrice, rtol=1e-4)
+    ids, rows = np.append(np.arange(600), np.full(1200, 600)), np.arange(1800) % 600
+    for first, unseen in ((600 + 1024, True), (600 + 1023, False)):
+        other = np.where(np.arange(1800) < first, rows, 0)
+        assert same(fitted(rows, groups=ids), fitted(other, groups=ids)) == unseen
     by_persons = fitted(groups=GROUPS)
     assert by_persons.privacy_.descent.n_samples == 60
     assert same(by_persons, fitted(groups=np.char.add("p", GROUPS.astype(str))))

@@ -889,7 +889,12 @@ CATALOGUE = (
     Mutant(
         "anchors of whole rows",
         "a person adds all of its rows to the cells of anchors",
-        (Edit("if weights is not None: # Towards zero,", "if weights is None: # Towards zero,"),),
+        (
+            Edit(
+                "added = np.trunc(added * weights[block, None]).astype(np.int64)",
+                "added = added * (weights[block, None] > 0.0)",
+            ),
+        ),
         ("test_a_person_moves_the_cells_of_anchors_by_no_more_than_a_row_may",),
     ),
     Mutant(
@@ -993,5 +998,83 @@ CATALOGUE = (
             "test_each_row_of_a_person_is_truncated",
             "test_a_long_constant_feature_is_within_the_bound",
         ),
+    ),
+    Mutant(
+        "shares of a person rounded to nearest",
+        "rows of equal weight may add up to more than one",
+        (Edit("* (1.0 + (sizes + 4) * 2.0**-52)", ""),),
+        ("test_losses_of_a_person_weigh_one_at_most",),
+    ),
+    Mutant(
+        "class weights over the smallest",
+        "a row of a rare class counts more than once",
+        (Edit("np.asarray(factors / factors.max())", "np.asarray(factors / factors.min())"),),
+        ("test_losses_of_a_person_weigh_one_at_most",),
+    ),
+    Mutant(
+        "number of persons off the grid",
+        "weights of persons are added up as they are, and noise is added on a grid",
+        (Edit("np.sum(np.floor(own / WEIGHT_GRID)) * WEIGHT_GRID", "np.sum(own)"),),
+        ("test_a_person_counts_once_whatever_its_weights",),
+    ),
+    Mutant(
+        "columns of all rows of a person",
+        "a person adds the sum of its rows to the mean of a column, not their average",
+        (Edit("means = np.sign(total) * (np.abs(total) // size)", "means = total"),),
+        ("test_persons_move_moments_of_columns_as_rows_do",),
+    ),
+    Mutant(
+        "a fit of persons charged as of rows",
+        "a ledger of rows takes releases about persons, and one of persons those about rows",
+        (
+            Edit(
+                'how: Any = {"unit": facts.unit, "by_age": plan.by_age}',
+                'how: Any = {"unit": "row", "by_age": plan.by_age}',
+            ),
+        ),
+        ("test_the_bound_of_last_iterates_counts_persons_whatever_they_weigh",),
+    ),
+    Mutant(
+        "a statement about rows for persons",
+        "the statement of a fit of persons names rows",
+        (Edit("occasion).of_unit(facts.unit)", 'occasion).of_unit("row")'),),
+        ("test_projected_sgd_takes_persons",),
+    ),
+    Mutant(
+        "calls about rows and persons",
+        "training goes on over persons where it began over rows, under one statement",
+        (
+            Edit(
+                "if before is not None and before.unit != facts.unit:",
+                "if before is not None and before.unit is None:",
+            ),
+        ),
+        ("test_further_calls_protect_the_same_unit",),
+    ),
+    Mutant(
+        "one truncation for a person",
+        "the plan of a last iterate pays for one row of a person, or for no truncation of it",
+        (
+            Edit("rows_a_record=ROWS_OF_PERSON if owned else 1,", "rows_a_record=1,"),
+            Edit("truncated=not owned or facts.sparse or facts.in_parts", "truncated=not owned"),
+        ),
+        ("test_a_person_adds_no_more_to_an_unclipped_sum_than_a_row_may",),
+    ),
+    Mutant(
+        "second moments of a person as they are",
+        "outer products of all rows of a person are added up, and not shortened",
+        (
+            Edit(
+                "let factor = unit * shortening(square, self.own.len(), LONGEST_GRAM / unit);",
+                "let factor = unit;",
+            ),
+        ),
+        ("test_a_person_moves_second_moments_by_no_more_than_one",),
+    ),
+    Mutant(
+        "persons of any size in projected SGD",
+        "all rows of a person are in a batch, whose rounding is paid for up to 1024",
+        (Edit("&self.place[start..end.min(start + self.most)]", "&self.place[start..end]"),),
+        ("test_projected_sgd_takes_persons",),
     ),
 )

@@ -28,7 +28,7 @@ from dpsvm_fast import _core
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("python", "tests")
-BUILT = ("Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE*")
+BUILT = ("Cargo.toml", "Cargo.lock", "pyproject.toml", "packaging/README.md", "LICENSE*")
 MATURIN = ["develop", "--quiet", "--release", "--locked", "--skip-install"]
 # Optimised code without what takes long whenever a file changes.
 QUICK_BUILD = {

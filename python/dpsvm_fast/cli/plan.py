@@ -62,6 +62,8 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 
 ADJACENCIES = ("add_remove", "replace_one")
 
+UNITS = ("row", "person")
+
 
 @click.command(
     "plan",
@@ -90,11 +92,16 @@ ADJACENCIES = ("add_remove", "replace_one")
 )
 @option("--features", Whole(1, MOST_FEATURES), "Number of features.")
 @option("--classes", Whole(2, MOST_CLASSES), "Number of classes.")
-@option("--samples", Whole(1), "Number of training rows, if it is public.")
+@option("--samples", Whole(1), "Number of training rows, or of persons, if it is public.")
+@option(
+    "--unit",
+    OneOf(UNITS),
+    "Unit of privacy.  [default: person if the schema names a column, else row]",
+)
 @option(
     "--rows-per-person",
     Whole(1, MOST_ROWS),
-    "Also show the guarantee for a person with N rows.",
+    "Also show the guarantee for a person with N rows, of noise for rows.",
 )
 @model_option(LINEAR, KERNEL, "objective", "output")
 @option(
@@ -122,8 +129,10 @@ def plan_command(screen: Screen, **options: Any) -> None:
     Needs public numbers only. Each category of a schema is a feature.
     """
     samples, plot = options["samples"], options["plot"]
-    for name, declared in _declared(options["schema"]).items():
-        options[name] = _one_size(name, options, declared)
+    declared, owned = _declared(options["schema"])
+    for name, number in declared.items():
+        options[name] = _one_size(name, options, number)
+    options["unit"] = options["unit"] or UNITS[owned]
     _check_settings(options)
     checked_plot("--plot", plot)
     epsilons = dict.fromkeys(each for several in options["epsilon"] for each in several)
@@ -152,8 +161,8 @@ def plan_command(screen: Screen, **options: Any) -> None:
         )
 
 
-def _declared(path: Path | None) -> dict[str, int | None]:
-    """Numbers of features and classes in a schema; None for what it leaves open.
+def _declared(path: Path | None) -> tuple[dict[str, int | None], bool]:
+    """Numbers of features and classes in a schema, None where open, and whether rows have owners.
 
     Raises
     ------
@@ -161,13 +170,14 @@ def _declared(path: Path | None) -> dict[str, int | None]:
         The file is no schema.
     """
     if path is None:
-        return {"features": None, "classes": None}
+        return {"features": None, "classes": None}, False
     from dpsvm_fast.data import TableSchema
 
     schema = TableSchema.load(path)
     is_open = schema.all_other_columns is not None and schema.declared_width is None
     labels = None if schema.classes is None else len(schema.classes)
-    return {"features": None if is_open else schema.n_features, "classes": labels}
+    sizes = {"features": None if is_open else schema.n_features, "classes": labels}
+    return sizes, schema.person is not None
 
 
 def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
@@ -222,16 +232,18 @@ def _planned(epsilon: float, options: dict[str, Any]) -> NoisePlan:
         options["features"],
         n_samples=options["samples"],
         rows_per_person=options["rows_per_person"],
+        unit=options["unit"],
     )
 
 
 def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
     """One column an epsilon."""
     first = plans[0]
-    rows = f", about {first.n_samples} rows" if first.n_samples is not None else ""
+    rows = f", about {first.n_samples} {first.unit}s" if first.n_samples is not None else ""
     screen.say(
         f"{first.estimator}, loss {first.loss}: {first.n_features} features, {first.n_classes} "
-        f"classes{rows}; delta = {first.delta:g} ({first.adjacency})\n",
+        f"classes{rows}; delta = {first.delta:g} ({first.adjacency}"
+        f"{', whole persons' * (first.unit == 'person')})\n",
         style="bold",
     )
     lines = [(line, [_cell(plan, *of) for plan in plans]) for line, *of in ROWS]
