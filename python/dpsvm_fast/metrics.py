@@ -1,8 +1,8 @@
 """Private evaluation: metrics of a model on private rows, with noise and intervals.
 
-Everything that is asked of some rows is released in one noisy sum: a row is counted in one cell of
-each table, and adds one clipped loss; with groups a person counts with the mean of its rows. All
-else is computed from that sum. Proof: docs/proofs/evaluation.md.
+One noisy sum holds all metrics: a row is counted in one cell of each table, and adds one clipped
+loss; with groups a person counts with the mean of its rows. Where scores are asked for, two small
+noisy sums before it place the cells. Proof: docs/proofs/evaluation.md.
 """
 
 from __future__ import annotations
@@ -53,9 +53,14 @@ WEIGHTS = {"outcomes": 0.5, "confusion": 0.75, "scores": 1.0, "losses": 0.5}
 # multiples of 2**-24.
 WEIGHT_UNITS, LOSS_UNITS, UNIT = 2**10, 2**14, 2.0**-24
 # Cells of scores for each of two outcomes, and how many of them make one point of a calibration.
-CELLS, POINT_CELLS = 32, 4
-# The first, coarse count of scores: by sign and power of two, and its share of the squared mu.
-LEAST_POWER, MOST_POWER, COARSE_SHARE = -32, 32, 0.1
+CELLS, POINT_CELLS = 40, 5
+# The first count of scores: by sign and power of two, and its share of the squared mu.
+LEAST_POWER, MOST_POWER, COARSE_SHARE = -32, 32, 0.03
+# The second: by outcome and cell, in cells that follow from the first.
+TRIAL_CELLS, TRIAL_SHARE = 64, 0.05
+# Share of the ranks in the squared weight of scores, and how far back a sum of cells reaches: 0.5
+# is best for curves and 0 for single cells.
+RANK_SHARE, MEMORY = 0.4, 0.3
 # A coarse cell counts from so many standard deviations of its noise on.
 BELIEVED = 3.0
 # Log-odds beyond this are equal.
@@ -101,9 +106,9 @@ class RocCurve(NamedTuple):
 
     Parameters
     ----------
-    thresholds : ndarray of shape (31,)
+    thresholds : ndarray of shape (39,)
         Of the probability of the positive class, or of the score where there are none.
-    false_positive_rate, true_positive_rate : Estimate of ndarrays of shape (31,)
+    false_positive_rate, true_positive_rate : Estimate of ndarrays of shape (39,)
         Of rows whose score is at least the threshold.
 
     Examples
@@ -195,10 +200,12 @@ class Evaluation:
         Number of rows, or of persons, where it is public, with "replace_one".
     tables : dict of ndarrays
         Noisy counts; shape (2,) of right and wrong "outcomes", (n_classes, n_classes) of true and
-        predicted labels, (2, 32) of outcomes and scores, and the noisy sum of losses.
+        predicted labels, (2, 40) of outcomes and scores, and the noisy sum of losses.
     deviations : dict of floats
-        Standard deviation of the noise in each number of a table.
-    edges : ndarray of shape (31,) or None
+        Standard deviation of the noise in each number of a table; of scores see ``covariances``.
+    covariances : ndarray of shape (2, 40, 40) or None
+        Of the noise in the counts of scores, for each outcome.
+    edges : ndarray of shape (39,) or None
         Between the cells of scores.
     are_probabilities : bool
         Whether scores are log-odds.
@@ -214,6 +221,7 @@ class Evaluation:
     n_samples: int | None
     tables: dict[str, Array]
     deviations: dict[str, float]
+    covariances: Array | None
     edges: Array | None
     are_probabilities: bool
     largest_loss: float
@@ -267,22 +275,21 @@ class Evaluation:
     @cached_property
     def auc(self) -> Estimate:
         """Area under the ROC curve."""
-        table, variance = self._table("roc")
-        (n, p), cells = table.sum(axis=1), table.shape[1]
-        if min(n, p) < USABLE * math.sqrt(cells * variance):
+        table, covariances = self._scores("roc")
+        (n, p), steps = table.sum(axis=1), np.tri(table.shape[1]) - 0.5 * np.eye(table.shape[1])
+        if min(n, p) < USABLE * math.sqrt(covariances.sum(axis=(1, 2)).max()):
             return Estimate(0.5, 0.0, 1.0)
         negatives, positives = table[0] / n, table[1] / p
-        below = np.cumsum(negatives) - 0.5 * negatives
-        above = 1.0 - (np.cumsum(positives) - 0.5 * positives)
-        area = float(positives @ below)
-        # By how much a positive, or a negative, of each cell moves the area.
-        moves = ((below - area) / p, (above - area) / n)
-        noise = variance * sum(float(move @ move) for move in moves)
-        noise += variance**2 * 0.5 * cells**2 / (n * p) ** 2
+        area = float(positives @ steps @ negatives)
+        # By how much a positive and a negative of each cell move the area, alone and together.
+        pairs = (steps - area) / (n * p)
+        moves = (pairs.T @ table[1], pairs @ table[0])
+        noise = sum(float(m @ own @ m) for m, own in zip(moves, covariances, strict=True))
+        noise += float(np.sum((pairs.T @ covariances[1] @ pairs) * covariances[0]))
         counts = np.maximum(table, 0.0)
         # And a row more of each outcome in the worst place, for areas near 1.
         worst = max(area, 1.0 - area) ** 2 * (1.0 / p**2 + 1.0 / n**2)
-        sampled = counts[1] @ moves[0] ** 2 + counts[0] @ moves[1] ** 2 + worst
+        sampled = counts[0] @ moves[0] ** 2 + counts[1] @ moves[1] ** 2 + worst
         # Inside a cell the order is not known: at most half of its pairs, and of a fine one few.
         inside = np.maximum(positives, 0.0) * np.maximum(negatives, 0.0)
         fineness = np.minimum(np.maximum(positives, negatives), 1.0)
@@ -293,23 +300,23 @@ class Evaluation:
     @cached_property
     def roc(self) -> RocCurve:
         """Rates of true and false positives at thresholds of the score."""
-        table, variance = self._table("roc")
+        table, covariances = self._scores("roc")
         assert self.edges is not None
-        cells = table.shape[1]
-        above = np.cumsum(table[:, ::-1], axis=1)[:, :-1]
-        own = variance * np.arange(1, cells)
-        whole = variance * cells
-        rates = (_shares(above[k], table[k].sum(), own, whole, own) for k in (0, 1))
+        above = np.triu(np.ones_like(covariances[0]))[::-1]
+        rates = [
+            _shares(counts[:-1], counts[-1], noise[:-1], noise[-1], shared[:-1])
+            for counts, noise, shared in _sums(above, table, covariances)
+        ]
         return RocCurve(self._shown(self.edges[::-1]), *rates)
 
     @cached_property
     def calibration(self) -> CalibrationCurve:
         """Shares of positive rows in eight ranges of the probability."""
-        table, variance = self._table("calibration")
+        table, covariances = self._scores("calibration")
         assert self.edges is not None
-        points = table.reshape(2, -1, POINT_CELLS).sum(axis=2)
-        noise = variance * POINT_CELLS
-        observed = _shares(points[1], points.sum(axis=0), noise, 2.0 * noise, noise)
+        points = np.repeat(np.eye(table.shape[1] // POINT_CELLS), POINT_CELLS, axis=1)
+        (others, free, _), (counts, noise, _) = _sums(points, table, covariances)
+        observed = _shares(counts, counts + others, noise, noise + free, noise)
         inner = self._shown(self.edges[POINT_CELLS - 1 :: POINT_CELLS])
         return CalibrationCurve(np.append(0.0, inner), np.append(inner, 1.0), observed)
 
@@ -370,12 +377,17 @@ class Evaluation:
             yield f"{title:26s}{getattr(self, name)}"
 
     def _table(self, metric: str) -> tuple[Array, float]:
-        """The table of a metric and the variance of the noise in its numbers."""
+        """The table of a metric and the variance of the noise in its numbers; 0 of scores."""
         if metric not in self.metrics:
             raise AttributeError(f"metrics: {metric!r} was not requested, so it was not measured")
         name = TABLES[metric][0]
         name = name if name in self.tables else "confusion"
-        return self.tables[name], self.deviations[name] ** 2
+        return self.tables[name], self.deviations.get(name, 0.0) ** 2
+
+    def _scores(self, metric: str) -> tuple[Array, Array]:
+        """Counts of scores by outcome, and the covariances of their noise."""
+        assert self.covariances is not None
+        return self._table(metric)[0], self.covariances
 
     def _count(self, noisy: float, variance: float) -> tuple[float, float]:
         """Number of rows, and the variance of its noise."""
@@ -399,6 +411,13 @@ class Evaluation:
         return np.asarray(expit(edges) if self.are_probabilities else edges)
 
 
+def _sums(cells: Array, table: Array, covariances: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """For each outcome: sums of counts, their variances, and covariances with the last of them."""
+    for counts, own in zip(table, covariances, strict=True):
+        noise = cells @ own @ cells.T
+        yield cells @ counts, np.diagonal(noise), noise[-1]
+
+
 def _plain(value: Any) -> Any:
     """Arrays and named tuples as lists and dictionaries."""
     if hasattr(value, "_asdict"):
@@ -410,7 +429,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationPlan(Plan):
-    """One noisy sum of weighted tables, and before it a coarse one that places cells of scores.
+    """One noisy sum of weighted tables, and before it two that place the cells of scores.
 
     Parameters
     ----------
@@ -426,6 +445,9 @@ class EvaluationPlan(Plan):
     Guarantees: a row is in one cell of a table, so it moves the table by its weight at most; the
     squares of the weights add up to at most 1. One row exchanged moves a table by sqrt(2) weights.
     A person adds the mean of what its rows would, which is no longer and no further from another.
+
+    Scores are not counted cell by cell: their counts h are multiplied by `score_sums`, which has
+    less noise in areas and curves, and estimated from the noisy products by least squares.
     """
 
     epsilon: float
@@ -447,7 +469,7 @@ class EvaluationPlan(Plan):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the tables."""
         k = self.n_classes
-        known = {"outcomes": (2,), "confusion": (k, k), "scores": (2, CELLS), "losses": (1,)}
+        known = {"outcomes": (2,), "confusion": (k, k), "scores": (2, CELLS + 1), "losses": (1,)}
         return {name: known[name] for name in self.tables}
 
     @cached_property
@@ -459,10 +481,16 @@ class EvaluationPlan(Plan):
         return self._sum("cells", size, COARSE_SHARE)
 
     @cached_property
+    def trial(self) -> NoisySum | None:
+        """Scores by outcome, in cells that follow from the coarse ones; None without scores."""
+        return self.coarse and self._sum("cells", 2 * TRIAL_CELLS, TRIAL_SHARE)
+
+    @cached_property
     def sum(self) -> NoisySum:
         """All tables."""
         size = sum(math.prod(shape) for shape in self.shapes.values())
-        return self._sum("metrics", size, 1.0 - COARSE_SHARE if self.coarse is not None else 1.0)
+        share = 1.0 if self.coarse is None else 1.0 - COARSE_SHARE - TRIAL_SHARE
+        return self._sum("metrics", size, share)
 
     def _sum(self, name: str, size: int, share: float) -> NoisySum:
         """A noisy sum to which a row contributes a norm of at most 1."""
@@ -474,7 +502,7 @@ class EvaluationPlan(Plan):
     @property
     def sums(self) -> tuple[NoisySum, ...]:
         """All releases, in their order."""
-        return (self.sum,) if self.coarse is None else (self.coarse, self.sum)
+        return tuple(one for one in (self.coarse, self.trial, self.sum) if one is not None)
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -492,35 +520,61 @@ class EvaluationPlan(Plan):
 
     def run(self, rows: Any, source: Any) -> dict[str, Any]:
         """Make the releases; returns fields of an `Evaluation`."""
-        edges = None
-        if self.coarse is not None:
-            counts = rows.counts(coarse_cells(rows.scores), self.coarse.size)
-            noisy = self.coarse.release(counts, source, rows.n_threads)
-            edges = cell_edges(noisy, self.coarse.scale)
-        flat = [float(self.weights[name]) * self._exact(name, rows, edges) for name in self.tables]
-        noisy = self.sum.release(np.concatenate(flat), source, rows.n_threads)
-        pieces = np.split(noisy, np.cumsum([one.size for one in flat])[:-1])
-        each = list(zip(self.shapes.items(), self.weights.values(), pieces, strict=True))
+        placed = self._placed(rows, source)
+        flat = np.concatenate([self._exact(name, rows, *placed) for name in self.tables])
+        noisy = self.sum.release(flat, source, rows.n_threads)
+        each = np.split(noisy, np.cumsum([math.prod(one) for one in self.shapes.values()])[:-1])
+        tables, deviations, covariances = {}, {}, None
+        for (name, shape), own in zip(self.shapes.items(), each, strict=True):
+            if name == "scores":
+                tables[name], covariances = fitted_counts(own.reshape(shape), placed[1])
+                covariances *= self.sum.scale**2
+            else:
+                weight = float(self.weights[name])
+                tables[name], deviations[name] = (
+                    own.reshape(shape) / weight,
+                    self.sum.scale / weight,
+                )
         return {
-            "tables": {name: own.reshape(shape) / float(w) for (name, shape), w, own in each},
-            "deviations": {name: self.sum.scale / float(w) for (name, _), w, _ in each},
-            "edges": edges,
+            "tables": tables,
+            "deviations": deviations,
+            "covariances": covariances,
+            "edges": placed[0],
             "n_samples": rows.n_rows if self.adjacency == "replace_one" else None,
         }
 
-    def _exact(self, name: str, rows: Any, edges: Array | None) -> Array:
-        """A table before its weight; private. Multiples of 2**-14."""
-        if name == "losses":
-            return np.array([rows.total_loss()])
-        if name == "outcomes":
-            cells = (rows.codes != rows.predicted).astype(np.int64)
-        elif name == "confusion":
-            cells = rows.codes * self.n_classes + rows.predicted
-        else:
+    def _placed(self, rows: Any, source: Any) -> tuple[Array | None, Any]:
+        """Edges between cells of scores, and what their counts are multiplied by."""
+        if self.coarse is None or self.trial is None:
+            return None, None
+        counts = rows.counts(coarse_cells(rows.scores), self.coarse.size)
+        noisy = self.coarse.release(counts, source, rows.n_threads)
+        outer = np.ldexp(1.0, np.arange(LEAST_POWER, MOST_POWER + 1))
+        believed = np.where(noisy > BELIEVED * self.coarse.scale, noisy, 0.0)
+        bounds = cell_edges(believed, np.concatenate([-outer[::-1], outer]), TRIAL_CELLS)
+        counts = rows.score_counts(bounds[1:-1]).ravel()
+        noisy = self.trial.release(counts, source, rows.n_threads)
+        below = np.array([rising(np.cumsum(one)) for one in noisy.reshape(2, -1)])
+        edges = cell_edges(np.diff(below.sum(axis=0), prepend=0.0), bounds, CELLS)[1:-1]
+        shares = [
+            np.interp(edges, bounds, np.append(0.0, one / max(one[-1], 1.0)), 0.0) for one in below
+        ]
+        return edges, score_sums(self.weights["scores"], *shares)
+
+    def _exact(self, name: str, rows: Any, edges: Array | None, sums: Any) -> Array:
+        """A table times its weight; private. Multiples of 2**-24."""
+        if name == "scores":
             assert edges is not None
-            cells = rows.outcomes * CELLS + np.searchsorted(edges, rows.scores, side="right")
-        found: Array = rows.counts(cells, math.prod(self.shapes[name]))
-        return found
+            units = np.rint(LOSS_UNITS * rows.score_counts(edges)).astype(np.int64)
+            return np.concatenate([m @ own for m, own in zip(sums, units, strict=True)]) * UNIT
+        if name == "losses":
+            found = np.array([rows.total_loss()])
+        else:
+            cells = (rows.codes != rows.predicted).astype(np.int64)
+            if name == "confusion":
+                cells = rows.codes * self.n_classes + rows.predicted
+            found = rows.counts(cells, math.prod(self.shapes[name]))
+        return float(self.weights[name]) * found
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """What is promised; ``occasion`` holds the fields that are about the evaluation."""
@@ -542,15 +596,76 @@ def coarse_cells(scores: Array) -> NDArray[np.int64]:
     return np.asarray(MOST_POWER - LEAST_POWER + np.sign(scores) * size, dtype=np.int64)
 
 
-def cell_edges(counts: Array, deviation: float) -> Array:
-    """Edges between cells of about as many scores each, from noisy counts of coarse cells."""
-    outer = np.ldexp(1.0, np.arange(LEAST_POWER, MOST_POWER + 1))
-    bounds = np.concatenate([-outer[::-1], outer])
-    believed = np.where(counts > BELIEVED * deviation, counts, 0.0)
-    kept = believed if believed.any() else np.ones_like(counts)
+def cell_edges(counts: Array, bounds: Array, cells: int) -> Array:
+    """Bounds of cells of about as many scores each, from counts >= 0 between other bounds.
+
+    Each edge is a bound, or splits what is between two bounds evenly: values that many scores share
+    stay apart.
+    """
+    kept = counts if counts.any() else np.ones_like(counts)
     total = np.append(0.0, np.cumsum(kept))
-    wanted = total[-1] * np.arange(1, CELLS) / CELLS
-    return np.maximum.accumulate(np.interp(wanted, total, bounds))
+    wanted = total[-1] * np.arange(1, cells) / cells
+    places = np.searchsorted(total, wanted) - 1
+    order = np.arange(cells - 1) - np.searchsorted(places, places)
+    widths = (bounds[places + 1] - bounds[places]) / np.bincount(places)[places]
+    held = np.flatnonzero(kept)
+    inner = bounds[places] + order * widths
+    return np.concatenate([[bounds[held[0]]], inner, [bounds[held[-1] + 1]]])
+
+
+def rising(sums: Array) -> Array:
+    """The nearest numbers that are at least 0 and never fall."""
+    from sklearn.isotonic import isotonic_regression  # Slow to import.
+
+    return np.asarray(isotonic_regression(sums, y_min=0.0))
+
+
+def score_sums(weight: Fraction, negatives: Array, positives: Array) -> NDArray[np.int64]:
+    """What counts of scores are multiplied by, for either outcome, in units of 2**-10.
+
+    Rows of the matrices are sums of a cell and, with falling weights, of those below it; the last
+    row is about what a score adds to the area under the curve.
+
+    Parameters
+    ----------
+    weight : Fraction
+        Of the table.
+    negatives, positives : ndarrays of shape (CELLS - 1,)
+        Roughly the shares below each edge.
+
+    Returns
+    -------
+    ndarray of shape (2, CELLS + 1, CELLS)
+        A column is no longer than the weight, and two of one outcome no further apart than sqrt(2)
+        weights.
+    """
+    whole = int(weight * WEIGHT_UNITS)
+    back = np.cumprod(np.append(1.0, 1.0 - (1.0 - MEMORY) / np.arange(1, CELLS)))
+    fades = np.tril(back[np.abs(np.subtract.outer(np.arange(CELLS), np.arange(CELLS)))])
+    fades *= whole * math.sqrt((1.0 - RANK_SHARE) / float(back @ back))
+    low = np.floor(fades).astype(np.int64)
+    room = math.isqrt(whole**2 - int((low**2).sum(axis=0).max()))
+    ends = [np.concatenate([[0.0], one, [1.0]]) for one in (negatives, positives)]
+    ranks = [0.5 * (one[1:] + one[:-1]) for one in ends]
+    area = min(max(float(np.diff(ends[1]) @ ranks[0]), 0.0), 1.0)
+    reach = min(math.isqrt(2 * room**2), int(room / max(area, 1.0 - area)))
+    found = []
+    for own, middle in ((1.0 - ranks[1], area), (ranks[0], area)):
+        steps = np.clip(np.rint(reach * own), 0, reach).astype(np.int64)
+        steps -= min(max(round(reach * middle), reach - room), room)
+        found.append(np.vstack([low, steps]))
+    return np.array(found)
+
+
+def fitted_counts(noisy: Array, sums: NDArray[np.int64]) -> tuple[Array, Array]:
+    """Counts by least squares from noisy products, and their covariances for noise of size 1."""
+    found = []
+    for own, units in zip(noisy, sums, strict=True):
+        matrix = units / WEIGHT_UNITS
+        covariance = np.linalg.inv(matrix.T @ matrix)
+        found.append((covariance @ (matrix.T @ own), covariance))
+    counts, covariances = zip(*found, strict=True)
+    return np.array(counts), np.array(covariances)
 
 
 class EvaluatedRows:
@@ -618,6 +733,12 @@ class EvaluatedRows:
         if self._persons is None:
             return np.bincount(cells, minlength=size).astype(np.float64)
         return np.bincount(cells, self._shares, minlength=size) / LOSS_UNITS
+
+    def score_counts(self, edges: Array) -> Array:
+        """Rows by outcome and cell of the score. Exact."""
+        size = edges.size + 1
+        cells = self.outcomes * size + np.searchsorted(edges, self.scores, side="right")
+        return self.counts(cells, 2 * size).reshape(2, size)
 
     def total_loss(self) -> float:
         """The sum of the losses of rows, or of the mean losses of persons. Exact."""

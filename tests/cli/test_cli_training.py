@@ -730,7 +730,7 @@ class TestEvaluate:
         assert share["low"] <= np.mean(model.predict(X) == y) <= share["high"]
         assert set(record["metrics"]) == {"accuracy", "roc", "auc"}
         assert record["positive"] == "b"
-        assert len(budget.history) == 4
+        assert len(budget.history) == 6
 
     def test_what_cannot_be_evaluated_costs_nothing(
         self, folder: Path, budget: PrivacyLedger, capsys: pytest.CaptureFixture[str]

@@ -280,7 +280,7 @@ NUMBER = ", and the number of rows times the fourth root of the number of featur
 
 CLASSES = "the number of rows of each class"
 
-CELLS = "the number of rows by sign and size of the score"
+CELLS = "the number of rows by score, or by outcome and score"
 
 METRICS = (
     "the number of rows by label, prediction and score, and clipped losses, times weights whose "
