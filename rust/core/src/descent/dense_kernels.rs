@@ -134,9 +134,14 @@ pub fn leaf_sum<S: Simd, T: Real>(
     let size = block_size(classes);
     let lanes = T::lanes::<S>();
     let columns = rows.first().map_or(0, |row| row.len());
+    let widest = if S::REGISTER_COUNT < MANY_REGISTERS {
+        1
+    } else {
+        2
+    };
     let mut at = 0;
     while at < columns {
-        let vectors = ((columns - at) / lanes).min(2);
+        let vectors = ((columns - at) / lanes).min(widest);
         let width = if vectors == 0 {
             columns - at
         } else {
@@ -159,20 +164,6 @@ pub fn leaf_sum<S: Simd, T: Real>(
             match vectors {
                 0 => with_block!(block, outer_rest::<S, T>(simd, part, &mut sums)),
                 1 => with_block!(block, outer::<S, T, 1>(simd, part, &mut sums)),
-                _ if S::REGISTER_COUNT < MANY_REGISTERS => {
-                    let halves = [at, at + lanes].map(|at| LeafBlock {
-                        at,
-                        width: lanes,
-                        ..part
-                    });
-                    with_block!(block, outer::<S, T, 1>(simd, halves[0], &mut sums));
-                    let mut right = Sums {
-                        total: &mut sums.total[lanes..],
-                        stride,
-                        magic,
-                    };
-                    with_block!(block, outer::<S, T, 1>(simd, halves[1], &mut right));
-                }
                 _ => with_block!(block, outer::<S, T, 2>(simd, part, &mut sums)),
             }
             first += block;

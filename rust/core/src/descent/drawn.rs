@@ -5,6 +5,7 @@ use crate::descent::settings::DescentSettings;
 use crate::descent::streams::DescentStreams;
 use crate::error::Result;
 use crate::runtime::memory::resize;
+use crate::runtime::threads::each_chunk;
 use rayon::ThreadPool;
 use std::ops::Range;
 
@@ -42,13 +43,15 @@ impl Drawn {
         match from.settings.noise {
             NoiseKind::Grid(_) => {
                 resize(&mut self.whole, len)?;
-                let fill = |step, part: &mut [i64]| from.streams.grid_noise(step, part);
-                draw_steps(&mut self.whole, p, range.start, pool, fill);
+                each_chunk(pool, &mut self.whole, p, &|step, part| {
+                    from.streams.grid_noise(range.start + step as u32, part);
+                });
             }
             NoiseKind::Float => {
                 resize(&mut self.real, len)?;
-                let fill = |step, part: &mut [f64]| from.streams.float_noise(step, part);
-                draw_steps(&mut self.real, p, range.start, pool, fill);
+                each_chunk(pool, &mut self.real, p, &|step, part| {
+                    from.streams.float_noise(range.start + step as u32, part);
+                });
             }
             NoiseKind::None => {}
         }
@@ -62,27 +65,6 @@ impl Drawn {
             NoiseKind::Grid(grid) => Noise::Grid(grid, &self.whole[at..at + p]),
             NoiseKind::Float => Noise::Float(&self.real[at..at + p]),
             NoiseKind::None => Noise::None,
-        }
-    }
-}
-
-fn draw_steps<T: Send>(
-    values: &mut [T],
-    p: usize,
-    first: u32,
-    pool: Option<&ThreadPool>,
-    fill: impl Fn(u32, &mut [T]) + Sync,
-) {
-    use rayon::prelude::*;
-    match pool {
-        Some(pool) => pool.install(|| {
-            let steps = values.par_chunks_mut(p).enumerate().with_max_len(1);
-            steps.for_each(|(step, part)| fill(first + step as u32, part));
-        }),
-        None => {
-            for (step, part) in values.chunks_mut(p).enumerate() {
-                fill(first + step as u32, part);
-            }
         }
     }
 }

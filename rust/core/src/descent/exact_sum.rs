@@ -8,8 +8,8 @@
 use crate::error::{Error, Result};
 use crate::numeric::float::Float;
 use crate::runtime::memory::{filled, zeros};
+use crate::runtime::threads::each_chunk;
 use rayon::ThreadPool;
-use rayon::prelude::*;
 
 /// Below this many units, adding and subtracting [`ROUNDING`] units rounds a double to whole ones.
 pub const MOST_ROUNDED: f64 = 2_251_799_813_685_248.0;
@@ -114,7 +114,7 @@ impl<F: Float + Send + Sync> ExactSum<F> {
         } else {
             self.reached = reached;
         }
-        let add_small = |(chunk, mine): (usize, &mut [F])| {
+        let add_small = |chunk: usize, mine: &mut [F]| {
             for other in others.iter() {
                 let theirs = &other.small[chunk * CHUNK..];
                 for (mine, theirs) in mine.iter_mut().zip(theirs) {
@@ -122,7 +122,7 @@ impl<F: Float + Send + Sync> ExactSum<F> {
                 }
             }
         };
-        let add_large = |(chunk, mine): (usize, &mut [i128])| {
+        let add_large = |chunk: usize, mine: &mut [i128]| {
             for theirs in others.iter().filter_map(|other| other.large.as_ref()) {
                 for (mine, theirs) in mine.iter_mut().zip(&theirs[chunk * CHUNK..]) {
                     *mine += theirs;
@@ -130,16 +130,9 @@ impl<F: Float + Send + Sync> ExactSum<F> {
             }
         };
         let large = self.large.as_deref_mut().unwrap_or(&mut []);
-        if let Some(pool) = pool.filter(|_| self.small.len() > CHUNK) {
-            pool.install(|| {
-                let chunks = self.small.par_chunks_mut(CHUNK).enumerate();
-                chunks.for_each(add_small);
-                large.par_chunks_mut(CHUNK).enumerate().for_each(add_large);
-            });
-        } else {
-            self.small.chunks_mut(CHUNK).enumerate().for_each(add_small);
-            large.chunks_mut(CHUNK).enumerate().for_each(add_large);
-        }
+        let pool = pool.filter(|_| self.small.len() > CHUNK);
+        each_chunk(pool, &mut self.small, CHUNK, &add_small);
+        each_chunk(pool, large, CHUNK, &add_large);
         Ok(())
     }
 

@@ -173,23 +173,21 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
         let mut lifted = std::mem::take(&mut self.scratch.lifted);
         self.scratch.scores.clear();
         resize(&mut self.scratch.scores, LEAF * k)?;
-        for leaf in self.leaves {
-            let members = &self.order[leaf.clone()];
-            self.group(simd, members, (&mut room, &mut lifted), &[])?;
-        }
         if !self.persons.is_empty() {
             let size = k * self.stride();
             resize(&mut self.scratch.person, size)?;
             self.scratch.person.fill(0.0);
         }
+        let (order, mut leaves) = (self.order, self.leaves.iter());
         let mut groups = Groups::new(self.records, self.persons);
-        while groups.advance() {
-            self.group(
-                simd,
-                &groups.members,
-                (&mut room, &mut lifted),
-                &groups.parts,
-            )?;
+        // One call: its kernels are compiled into it.
+        loop {
+            let (members, parts) = match leaves.next() {
+                Some(leaf) => (&order[leaf.clone()], &[][..]),
+                None if groups.advance() => (&groups.members[..], &groups.parts[..]),
+                None => break,
+            };
+            self.group(simd, members, (&mut room, &mut lifted), parts)?;
         }
         self.scratch.rows = room;
         self.scratch.lifted = lifted;
@@ -294,22 +292,27 @@ impl<'p, T: Precision> DensePass<'p, T> {
         );
         let members = members.iter().map(|i| *i as usize);
         scratch.gradients(&self.rule, self.records, members);
-        let stride = self.stride();
-        if parts.is_empty() {
-            if self.exact {
-                return self.exact_leaf(simd, rows);
-            }
-            let magic = ROUNDING * self.sum.unit();
-            let size = lines.len() as f64 * self.rule.clip.bound * LEAF_SLACK;
-            let rows = (lines, &self.scratch.scores[..]);
-            let sums = (self.sum.room(size)?, stride);
-            add_leaf(simd, rows, &self.rule, sums, magic);
+        let (stride, count, alone) = (self.stride(), lines.len(), parts.is_empty());
+        if alone && self.exact {
+            return self.exact_leaf(simd, rows);
         }
-        for part in parts {
+        let whole = [Part {
+            person: 0,
+            rows: 0..count,
+            last: false,
+        }];
+        for part in if alone { &whole } else { parts } {
             let LeafScratch { scores, person, .. } = &mut *self.scratch;
             let rows = (&lines[part.rows.clone()], &scores[part.rows.start..]);
             // What a person's sum is rounded to decides nothing.
-            add_leaf(simd, rows, &self.rule, (&mut person[..], stride), 0.0);
+            let (total, magic) = if alone {
+                let size = count as f64 * self.rule.clip.bound * LEAF_SLACK;
+                let magic = ROUNDING * self.sum.unit();
+                (self.sum.room(size)?, magic)
+            } else {
+                (&mut person[..], 0.0)
+            };
+            add_leaf(simd, rows, &self.rule, (total, stride), magic);
             if part.last {
                 self.person()?;
             }
@@ -500,24 +503,29 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
             index: &index[start[i]..start[i + 1]],
             value: &value[start[i]..start[i + 1]],
         };
-        let mut members = Vec::with_capacity(LEAF);
-        for first in self.places.clone().step_by(LEAF) {
-            members.clear();
-            let places = first..end.min(first + LEAF);
-            members.extend(places.map(|place| order.map_or(place as u32, |order| order[place])));
-            self.group(simd, &members, &[], row)?;
+        if !self.persons.is_empty() {
+            let len = self.layout.stored() + 2 * padded;
+            resize(&mut self.scratch.person, len)?;
+            self.scratch.person.fill(0.0);
+            resize(&mut self.scratch.seen, self.records.columns)?;
+            self.scratch.seen.fill(false);
         }
-        if self.persons.is_empty() {
-            return Ok(());
-        }
-        let len = self.layout.stored() + 2 * padded;
-        resize(&mut self.scratch.person, len)?;
-        self.scratch.person.fill(0.0);
-        resize(&mut self.scratch.seen, self.records.columns)?;
-        self.scratch.seen.fill(false);
+        let mut leaf = Vec::with_capacity(LEAF);
+        let mut firsts = self.places.clone().step_by(LEAF);
         let mut groups = Groups::new(self.records, self.persons);
-        while groups.advance() {
-            self.group(simd, &groups.members, &groups.parts, row)?;
+        // One call: its kernels are compiled into it.
+        loop {
+            let (members, parts) = match firsts.next() {
+                Some(first) => {
+                    let places = first..end.min(first + LEAF);
+                    leaf.clear();
+                    leaf.extend(places.map(|at| order.map_or(at as u32, |order| order[at])));
+                    (&leaf[..], &[][..])
+                }
+                None if groups.advance() => (&groups.members[..], &groups.parts[..]),
+                None => break,
+            };
+            self.group(simd, members, parts, row)?;
         }
         Ok(())
     }

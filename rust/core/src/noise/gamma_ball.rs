@@ -6,11 +6,11 @@
 
 use crate::error::{Error, Result};
 use crate::noise::gaussian::fill_normal;
-use crate::noise::{BLOCK, BLOCKS_PER_POLL, Task, fill_blocks, share};
+use crate::noise::{BLOCK, BLOCKS_PER_POLL, Task, fill_blocks, pool_for};
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::threads::{each_chunk, map_blocks};
 use rand::RngExt;
 use rand_distr::{Distribution, Gamma};
-use rayon::prelude::*;
 
 /// The radius' own stream; the direction's blocks follow.
 const RADIUS_STEP: u32 = 0;
@@ -88,19 +88,15 @@ fn check_beta(size: usize, beta: f64) -> Result<()> {
 
 /// Euclidean norm, summed block by block in a fixed order.
 fn norm(vector: &[f64], n_threads: usize, interrupt: &dyn Interrupt) -> Result<f64> {
-    let square = |block: &[f64]| block.iter().map(|z| z * z).sum::<f64>();
-    let mut total = 0.0;
-    for part in vector.chunks(BLOCKS_PER_POLL * BLOCK) {
-        interrupt.check()?;
-        let sums: Vec<f64> = share(part.len(), n_threads, |parallel| {
-            if parallel {
-                part.par_chunks(BLOCK).map(square).collect()
-            } else {
-                part.chunks(BLOCK).map(square).collect()
-            }
-        })?;
-        total += sums.iter().sum::<f64>();
-    }
+    let pool = pool_for(vector.len(), n_threads)?;
+    let blocks = vector.len().div_ceil(BLOCK);
+    let sums = map_blocks(pool.as_deref(), blocks, interrupt, |block| {
+        let part = &vector[block * BLOCK..];
+        let part = &part[..part.len().min(BLOCK)];
+        Ok(part.iter().map(|z| z * z).sum::<f64>())
+    })?;
+    let parts = sums.chunks(BLOCKS_PER_POLL);
+    let total: f64 = parts.map(|part| part.iter().sum::<f64>()).sum();
     Ok(total.sqrt())
 }
 
@@ -112,20 +108,14 @@ fn scale(
     n_threads: usize,
     interrupt: &dyn Interrupt,
 ) -> Result<()> {
-    let one = |block: &mut [f64]| {
-        for value in block {
-            *value = *value / norm * radius;
-        }
-    };
     for part in vector.chunks_mut(BLOCKS_PER_POLL * BLOCK) {
         interrupt.check()?;
-        share(part.len(), n_threads, |parallel| {
-            if parallel {
-                part.par_chunks_mut(BLOCK).for_each(one);
-            } else {
-                one(part);
+        let pool = pool_for(part.len(), n_threads)?;
+        each_chunk(pool.as_deref(), part, BLOCK, &|_, block| {
+            for value in block {
+                *value = *value / norm * radius;
             }
-        })?;
+        });
     }
     Ok(())
 }

@@ -34,8 +34,9 @@ pub use symmetric::symmetric_gaussian;
 use crate::error::{Error, Result};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::with_capacity;
-use crate::runtime::threads::{MAX_THREADS, pool};
-use rayon::prelude::*;
+use crate::runtime::threads::{each_chunk, pool_above};
+use rayon::ThreadPool;
+use std::sync::Arc;
 
 /// Values drawn from one stream. Part of the meaning of a seed: changing it changes every result.
 pub const BLOCK: usize = 4096;
@@ -55,12 +56,9 @@ pub const MAX_SIGMA: f64 = 1e300;
 /// would change the law.
 pub const MIN_SIGMA: f64 = 1e-290;
 
-/// Runs `work(parallel)` on the calling thread, or on the pool when there is enough to share out.
-fn share<R: Send>(size: usize, n_threads: usize, work: impl FnOnce(bool) -> R + Send) -> Result<R> {
-    if n_threads == 1 || (size < PARALLEL_FROM && (1..=MAX_THREADS).contains(&n_threads)) {
-        return Ok(work(false));
-    }
-    Ok(pool(n_threads)?.install(|| work(true)))
+/// The pool for an array of `size` values, where there is enough to share out.
+fn pool_for(size: usize, n_threads: usize) -> Result<Option<Arc<ThreadPool>>> {
+    pool_above(n_threads, size, PARALLEL_FROM)
 }
 
 /// `size` values, block by block: `fill(stream, block)` with the stream `first_step + i` for
@@ -84,16 +82,10 @@ fn fill_blocks<T: Copy + Default + Send>(
         values.resize(size.min(start + BLOCKS_PER_POLL * BLOCK), T::default());
         let part = &mut values[start..];
         let step = first_step + (start / BLOCK) as u32;
-        let one = |(i, block): (usize, &mut [T])| {
+        let pool = pool_for(part.len(), n_threads)?;
+        each_chunk(pool.as_deref(), part, BLOCK, &|i, block| {
             fill(&mut task.stream(step + i as u32), block);
-        };
-        share(part.len(), n_threads, |parallel| {
-            if parallel {
-                part.par_chunks_mut(BLOCK).enumerate().for_each(one);
-            } else {
-                part.chunks_mut(BLOCK).enumerate().for_each(one);
-            }
-        })?;
+        });
     }
     Ok(values)
 }

@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::noise::gaussian::fill_normal;
-use crate::noise::{BLOCK, BLOCKS_PER_POLL, Task, check_sigma, share};
+use crate::noise::{BLOCK, BLOCKS_PER_POLL, Task, check_sigma, pool_for};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::with_capacity;
-use rayon::prelude::*;
+use crate::runtime::threads::each_chunk;
 
 /// Side of the tiles in which the upper triangle is copied to the lower one: two tiles of 32 KB
 /// fit in the first cache levels.
@@ -37,14 +37,10 @@ pub fn symmetric_gaussian(
         let start = matrix.len();
         matrix.resize(size.min(start + rows * d), 0.0);
         let part = &mut matrix[start..];
-        let one = |(i, row): (usize, &mut [f64])| draw_row(task, start / d + i, row, sigma);
-        share(part.len(), n_threads, |parallel| {
-            if parallel {
-                part.par_chunks_mut(d).enumerate().for_each(one);
-            } else {
-                part.chunks_mut(d).enumerate().for_each(one);
-            }
-        })?;
+        let pool = pool_for(part.len(), n_threads)?;
+        each_chunk(pool.as_deref(), part, d, &|i, row| {
+            draw_row(task, start / d + i, row, sigma);
+        });
     }
     mirror(&mut matrix, d, interrupt)?;
     Ok(matrix)

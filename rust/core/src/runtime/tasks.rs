@@ -3,10 +3,11 @@
 use crate::error::{Error, Result};
 use crate::runtime::float_mode::{USUAL_ARITHMETIC, exchange_arithmetic};
 use crate::runtime::interrupt::{Interrupt, Relayed};
-use crate::runtime::memory::with_capacity;
-use crate::runtime::threads::{PARALLEL_WORK, check_threads, pool};
-use rayon::prelude::*;
+use crate::runtime::memory::{collected, with_capacity};
+use crate::runtime::threads::{PARALLEL_WORK, check_threads, own, pool, share};
+use rayon::ThreadPool;
 use std::panic::resume_unwind;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -109,23 +110,36 @@ pub fn each_task<T: Send>(
         }
         return Ok(());
     }
-    let pool = pool(threads)?;
+    let slots = collected(items.iter_mut().map(Mutex::new))?;
+    watched(&*pool(threads)?, slots.len(), interrupt, &|i, interrupt| {
+        work(i, &mut **own(&slots[i]), interrupt)
+    })
+}
+
+/// `work(i, interrupt)` for each `i < count` on the pool, while the calling thread watches.
+fn watched(
+    pool: &ThreadPool,
+    count: usize,
+    interrupt: &dyn Interrupt,
+    work: &(dyn Fn(usize, &dyn Interrupt) -> Result<()> + Sync),
+) -> Result<()> {
     let stopped = AtomicBool::new(false);
     let (finished, wait) = channel::<()>();
-    let mut outcome = None;
+    let first: Mutex<Option<(usize, Error)>> = Mutex::new(None);
     pool.in_place_scope(|scope| {
-        let (outcome, stopped, work) = (&mut outcome, &stopped, &work);
+        let (first, stopped) = (&first, &stopped);
         scope.spawn(move |_| {
             // Dropped when the work is done, or has panicked.
             let _finished = finished;
             let relayed = Relayed(stopped);
-            let tasks = items.par_iter_mut().enumerate();
-            *outcome = tasks
-                .filter_map(|(i, item)| {
-                    let result = relayed.check().and_then(|()| work(i, item, &relayed));
-                    result.err().map(|error| (i, error))
-                })
-                .min_by_key(|(i, _)| *i);
+            share(pool, count, &|i| {
+                if let Err(error) = relayed.check().and_then(|()| work(i, &relayed)) {
+                    let mut first = own(first);
+                    if first.as_ref().is_none_or(|(least, _)| i < *least) {
+                        *first = Some((i, error));
+                    }
+                }
+            });
         });
         while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
             if interrupt.stopped() {
@@ -133,8 +147,10 @@ pub fn each_task<T: Send>(
             }
         }
     });
-    match outcome {
-        _ if stopped.into_inner() => Err(Error::Interrupted),
+    if stopped.into_inner() {
+        return Err(Error::Interrupted);
+    }
+    match own(&first).take() {
         Some((_, error)) => Err(error),
         None => Ok(()),
     }

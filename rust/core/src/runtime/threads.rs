@@ -6,10 +6,10 @@
 use crate::error::{Error, Result};
 use crate::runtime::float_mode::{USUAL_ARITHMETIC, exchange_arithmetic};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::with_capacity;
+use crate::runtime::memory::{collected, with_capacity};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// Entries of X from which a pass is worth sharing out: below, waking the pool up (10 to 20
@@ -137,14 +137,47 @@ pub fn map_blocks<R: Send>(
     let wave = WAVE * pool.current_num_threads();
     for first in (0..blocks).step_by(wave) {
         interrupt.check()?;
-        let last = blocks.min(first + wave);
-        let part: Vec<Result<R>> =
-            pool.install(|| (first..last).into_par_iter().map(&work).collect());
-        for found in part {
-            results.push(found?);
+        let count = wave.min(blocks - first);
+        let found = collected((0..count).map(|_| Mutex::new(None)))?;
+        share(pool, count, &|at| {
+            *own(&found[at]) = Some(work(first + at));
+        });
+        for found in found {
+            let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+            // Every block was worked on: a panic has left by now.
+            results.extend(found.transpose()?);
         }
     }
     Ok(results)
+}
+
+/// `work(chunk, part)` on every chunk of `size` values, each by one thread of `pool`, or one after the
+/// other on the calling thread when there is none.
+pub(crate) fn each_chunk<T: Send>(
+    pool: Option<&ThreadPool>,
+    values: &mut [T],
+    size: usize,
+    work: &(dyn Fn(usize, &mut [T]) + Sync),
+) {
+    if let Some(pool) = pool {
+        return pool.install(|| {
+            let chunks = values.par_chunks_mut(size).enumerate().with_max_len(1);
+            chunks.for_each(|(chunk, part)| work(chunk, part));
+        });
+    }
+    for (chunk, part) in values.chunks_mut(size).enumerate() {
+        work(chunk, part);
+    }
+}
+
+/// `work(i)` for each `i < count` on the pool; compiled once for all that is shared out.
+pub(super) fn share(pool: &ThreadPool, count: usize, work: &(dyn Fn(usize) + Sync)) {
+    pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(work));
+}
+
+/// What one block alone uses, so that it never waits.
+pub(super) fn own<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `work` on every item, each by one thread.
@@ -162,10 +195,15 @@ pub fn each_block<T: Send>(
 ) -> Result<()> {
     interrupt.check()?;
     if let Some(pool) = pool {
-        return pool.install(|| {
-            let found = items.par_iter_mut().with_max_len(1).map(work);
-            found.reduce(|| Ok(()), Result::and)
+        let slots = collected(items.iter_mut().map(|item| Mutex::new((item, Ok(())))))?;
+        share(pool, slots.len(), &|at| {
+            let mut slot = own(&slots[at]);
+            slot.1 = work(slot.0);
         });
+        let found = slots.into_iter();
+        let mut found =
+            found.map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1);
+        return found.try_for_each(|found| found);
     }
     items.iter_mut().try_for_each(|item| {
         interrupt.check()?;

@@ -9,7 +9,7 @@ use crate::layout::dense_tiles::{DenseTiles, TileScratch};
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::runtime::memory::{matrix, zeros};
-use crate::runtime::threads::{PARALLEL_WORK, each_block};
+use crate::runtime::threads::{PARALLEL_WORK, each_block, each_chunk};
 use crate::simd::{Kernel, Real, Simd, dispatch};
 use crate::solver::smooth::newton_parts::dot;
 use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
@@ -328,7 +328,6 @@ const SUM_CHUNK: usize = 1 << 14;
 
 /// Adds every block's sum to `total`, in block order, and clears it.
 fn add_up<T: Real>(pool: Option<&ThreadPool>, work: &mut [Block<T>], total: &mut [f64]) {
-    use rayon::prelude::*;
     let sums: Vec<&[T]> = work.iter().map(|block| &*block.sum).collect();
     let part = |chunk: usize, total: &mut [f64]| {
         let first = chunk * SUM_CHUNK;
@@ -339,17 +338,8 @@ fn add_up<T: Real>(pool: Option<&ThreadPool>, work: &mut [Block<T>], total: &mut
             }
         }
     };
-    match pool {
-        Some(pool) if total.len() > SUM_CHUNK => pool.install(|| {
-            let chunks = total.par_chunks_mut(SUM_CHUNK).enumerate();
-            chunks.for_each(|(chunk, total)| part(chunk, total));
-        }),
-        _ => {
-            for (chunk, total) in total.chunks_mut(SUM_CHUNK).enumerate() {
-                part(chunk, total);
-            }
-        }
-    }
+    let pool = pool.filter(|_| total.len() > SUM_CHUNK);
+    each_chunk(pool, total, SUM_CHUNK, &part);
     for block in work {
         block.sum.fill(T::default());
     }
