@@ -12,11 +12,11 @@ from benches.tables import Row
 
 HEAD = """# Results
 
-Tables and figures of the papers that this library builds on, measured again with it beside the printed
+Tables and figures of the papers that this library builds on, measured again beside the printed
 numbers. `python -m benches.papers page` writes this page from the summaries in
-[benches/results](../benches/results), which have a standard error for every mean; no number here is
-typed. Each section lists the differences from the paper's protocol. The scripts hold the printed numbers,
-with table and page.
+[benches/results](../benches/results), which have a standard error for every mean; no number here
+is typed. Each section lists the differences from the paper's protocol. The scripts hold the printed
+numbers, with table and page.
 [How to run them](../benches/README.md#accuracy-papers).
 """
 # What the list in docs/papers.md stands between.
