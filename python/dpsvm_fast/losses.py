@@ -67,8 +67,8 @@ class Loss:
         Whether every class has a score also where one would do for two: where weights are
         constrained class by class.
     averaged : bool, default=False
-        Whether what is added or removed at once is not one such loss but a mean of several, those
-        of the rows of a person.
+        Whether neighbours differ in a mean of several such losses, those of the rows of a person,
+        instead of one.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Loss:
     def jacobian(self, curvature_ratio: float) -> float:
         """Return c0, the largest log-determinant of ``1 + rho * Hessian``, rounded up.
 
-        Of means of several, the largest trace of ``rho * Hessian``, which is no smaller.
+        With ``averaged``, the largest trace of ``rho * Hessian``, which is no smaller.
 
         Parameters
         ----------

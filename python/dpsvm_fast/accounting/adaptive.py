@@ -1,13 +1,13 @@
 r"""Events whose sizes are chosen by looking at earlier results: filter and odometer.
 
-Every event counts as a part that a Gaussian release of parameter mu can simulate, and a probability
-that something is told outright. With limits B and D that are fixed beforehand, sums of
-:math:`\mu^2 \le B^2` and of these probabilities :math:`\le D` are :math:`(\epsilon,
-\delta_G(\epsilon; B) + D)`-private whatever is chosen; and so are events with sums of epsilons
-:math:`\le \epsilon` and of probabilities :math:`\le D`. The odometer is the boundary
-:math:`\epsilon(v) = v/2 + \inf\{w : M_v(w) \ge 1/\delta\}` that a privacy loss with variance v
-crosses at any time with probability at most delta, :math:`M_v(w) = \sqrt{s/(v + s)}\, 2
-\Phi(w/\sqrt{v + s})\, e^{w^2/(2 (v + s))}`. Proofs: docs/proofs/adaptive_composition.md.
+Every event counts as a part that a Gaussian release of parameter mu can simulate, plus a
+probability of an outright leak. With limits B and D that are fixed beforehand, sums of :math:`\mu^2
+\le B^2` and of these probabilities :math:`\le D` are :math:`(\epsilon, \delta_G(\epsilon; B) +
+D)`-private whatever is chosen; and so are events with sums of epsilons :math:`\le \epsilon` and of
+probabilities :math:`\le D`. The odometer is the boundary :math:`\epsilon(v) = v/2 + \inf\{w :
+M_v(w) \ge 1/\delta\}` that a privacy loss with variance v crosses at any time with probability at
+most delta, :math:`M_v(w) = \sqrt{s/(v + s)}\, 2 \Phi(w/\sqrt{v + s})\, e^{w^2/(2 (v + s))}`.
+Proofs: docs/proofs/adaptive_composition.md.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Size(NamedTuple):
     square : Fraction
         Of the parameter of a Gaussian release that simulates it.
     told : Fraction
-        Probability that something is told outright.
+        Probability of an outright leak.
     epsilon : Fraction or None
-        Of a pure event, apart from what is told; None where there is none.
+        Of a pure event, apart from an outright leak; None for other events.
     distance : Fraction
         Sum of the distances from the laws that the rest is about.
     n_distances : int
@@ -87,7 +87,8 @@ class Size(NamedTuple):
     def told_by_gaussian(self, mu: float) -> Fraction:
         """Return the loss with distances of Gaussian releases of at most that size.
 
-        What one of them tells is concave in its distance, so their mean costs at least as much.
+        The leak of one release is concave in its distance, so equal distances cost at least as
+        much.
         """
         if not self.n_distances:
             return self.told

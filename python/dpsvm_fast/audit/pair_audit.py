@@ -1,8 +1,8 @@
 """Audit of a pair of neighbouring data sets by many runs on both.
 
-The first runs teach which number of a release tells the worlds apart and where to cut it; they are
-then thrown away. The counted runs are fresh, so the choice costs no confidence: whatever was
-learned there, the bound holds, and a bad choice only makes it smaller.
+The first runs select the number of a release that separates the worlds best and its threshold; they
+are then discarded. The counted runs are fresh, so the choice costs no confidence: the bound holds
+for every choice, and a bad one only makes it smaller.
 """
 
 from __future__ import annotations
@@ -1079,7 +1079,7 @@ def audit(
     adjacency : {"add_remove", "replace_one"} or None, default=None
         Relation of ``pair``, for what does not have one; None takes the estimator's.
     pair : Pair or None, default=None
-        Two neighbouring data sets (owed by the caller: nobody checks that they are). None takes
+        Two data sets. You must ensure that they are neighbours; this is not checked. None takes
         those on which the mechanism is known to spend most.
     claim : tuple (epsilon, delta) or None, default=None
         What is claimed; None asks the fitted object for ``privacy_``.

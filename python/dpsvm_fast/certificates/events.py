@@ -154,9 +154,9 @@ class ApproximateEvent(PrivacyEvent):
 class SubsampledGaussianEvent(PrivacyEvent):
     r"""Steps of the Gaussian mechanism, each on a Poisson sample of the records.
 
-    Each of the steps takes every record with the same probability, independently of all else, adds
-    up what the records of the sample contribute, and adds Gaussian noise to the sum; also where the
-    sample is empty. Steps may depend on the results of earlier ones.
+    Each step takes every record with the same probability, independently of everything else, sums
+    the contributions of the sample, and adds Gaussian noise to the sum, even if the sample is
+    empty. Steps may depend on the results of earlier ones.
 
     Parameters
     ----------
@@ -403,7 +403,7 @@ class RandomStoppingEvent(PrivacyEvent):
     base : tuple of PrivacyEvent
         What one run charges, its noisy score included. A run that draws its candidate charges a
         ``ParallelEvent`` of the candidates. Neither alternatives nor random-stopping events, nor
-        distances: what is close to a law once may not be close to its best of many.
+        distances: the best of many runs may be farther from its law than one run.
     stopping : {"geometric", "logarithmic", "poisson"}
         Law of the number K of runs, drawn beforehand and independently of everything. Geometric:
         :math:`P(K = k) = \gamma (1 - \gamma)^{k - 1}`; logarithmic: :math:`P(K = k) =

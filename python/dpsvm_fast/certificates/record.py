@@ -427,8 +427,8 @@ Kind = TypeVar("Kind", bound="Record")
 class Record:
     """Base of all records; see the module.
 
-    A class with a ``tag_field`` is the base of a family, of which each kind has a ``tag``: what is
-    written in that field tells them apart.
+    A class with a ``tag_field`` is the base of a family. Each kind has a ``tag``, which is written
+    in that field.
     """
 
     tag_field: ClassVar[str] = ""

@@ -194,9 +194,9 @@ class ObjectiveNoise(Record):
     curvature_ratio : float > 0
         kappa = row_norm^2 / (lambda * temperature of the loss).
     jacobian : float >= 0 or None
-        With Gamma noise: what the change of variables costs beside the noise, so that ``epsilon``
-        is relation factor * beta * L * row_norm + jacobian; 0 where it is free. With Gaussian
-        noise: what the law of a person has beside the noise; None for rows, whose law contains it.
+        With Gamma noise: cost of the change of variables beside the noise, so that ``epsilon`` is
+        relation factor * beta * L * row_norm + jacobian; 0 where it is free. With Gaussian noise:
+        constant in the law of a person; None for rows, whose law contains it.
     distribution : {"gaussian", "gamma"}
         Law of B: independent Gaussians of standard deviation sigma, or density ~ exp(-beta ||B||).
     sampler : {"exact_grid", "floating_point"}
@@ -324,7 +324,7 @@ class ReleasePart(Record):
         Independent Gaussians of standard deviation sigma, or density ~ exp(-beta ||b||).
     sampler : {"exact_grid", "floating_point"}
     clip_norm : float > 0
-        Bound of what one record contributes to a sum.
+        Bound of the contribution of one record to a sum.
     rounding : float >= 0
         What rounding adds to it.
     contribution : float > 0
@@ -347,8 +347,8 @@ class ReleasePart(Record):
     last_iterate : LastIterate or None
         Where only the last of many iterates was released, and the promise is about it alone.
     factor : tuple of float in [0, 1]
-        Where each sum is one period's: with what weights a record is in the sum of its own period,
-        in the one after, and so on. Empty where a record is in all sums alike.
+        If each sum is one period's: weights of a record in the sum of its own period, in the next
+        one, and so on. Empty if a record has the same weight in all sums.
     """
 
     name: Annotated[str, Options(*PARTS)]
@@ -515,9 +515,9 @@ class SecureRound(Record):
         How far the exact sums of neighbours can be apart, with the errors of the solvers and the
         weights of the parties.
     grid : float > 0
-        g: what one step on the grid is worth.
+        g: step of the grid.
     parties : int in 1..2**18
-        m: in how many parties what is exchanged can lie; each of them rounds its own vector.
+        m: largest number of parties that an exchange can touch; each of them rounds its own vector.
     rounding : float > 0
         :math:`m g \sqrt{p} (1 + 2^{-20})`: what rounding to the grid adds.
     total : float > 0
@@ -526,7 +526,7 @@ class SecureRound(Record):
         Parameter of every party's discrete Gaussian noise, in steps: a power of two from 2**4 to
         2**24.
     honest_survivors : int in 1..2**18
-        h: how many of the noises in a sum that was opened nobody can take out again.
+        h: number of noises in an opened sum that nobody can subtract.
     smoothing : float >= 1
         r, in steps: the part of the noise with which the sum is like one of real numbers.
     sigma : float > 0

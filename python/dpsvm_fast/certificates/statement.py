@@ -493,7 +493,7 @@ class FederatedStatement(Statement):
     ----------
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
-        Of everything together, for whoever sees the opened sums.
+        Of everything together, against an observer of the opened sums.
     adjacency : {"replace_one"}
     library_version : str
     algorithm : {"dp_helmet", "fed_dpdr"}
@@ -517,7 +517,7 @@ class FederatedStatement(Statement):
     threshold : int or None
         How many parties together can open the secure sum; None for a trusted curator.
     trust : {"secure_sum", "trusted_curator"}
-        Who adds up: nobody alone, by cryptography; or somebody who is trusted.
+        Who adds up: a cryptographic protocol, or a trusted curator.
     sensitivity : Sensitivity or None
         Of what one row changes in one party's weighted model, where a model was summed up with
         noise. ``C`` is ``1 / regularization`` with weighting by records and ``1 / (min_records *
@@ -535,10 +535,10 @@ class FederatedStatement(Statement):
     rounds : tuple of SecureRound
         Sums over parties with noise, in their order.
     local_events : tuple of PrivacyEvent
-        What parties released with noise of their own, for the party where it costs most.
+        Releases of parties with their own noise, of the party where they cost most.
     local_epsilon : float > 0 or None
-        Epsilon, at the same delta, for somebody who sees what a single party sent before it was
-        added up. None without rounds, and where it would be above 200, which says nothing.
+        Epsilon, at the same delta, against an observer of what a single party sent. None without
+        rounds, and where it would be above 200, which guarantees nothing.
     random_source : {"operating_system", "seed"}
     reasons : tuple of str
         Why the release is not private after all, beside a seed; empty when it is.

@@ -1,9 +1,9 @@
 """The command ``dpsvm-fast``: plan, train, use and check differentially private SVMs.
 
-Exit codes: 0 done; 1 a certificate that does not hold or a claim that an audit refutes; 2 anything
-that could not be done, or not be told of a certificate; 3 a budget that would be overspent; 4 a
-certificate that holds and that a policy does not allow; 130 interrupted. A failure is one sentence
-on standard error. Needs the extra ``cli`` (``pip install "dpsvm-fast[cli]"``).
+Exit codes: 0 done; 1 a certificate does not hold or an audit refutes a claim; 2 any other failure,
+or an undecided certificate; 3 a budget would be overspent; 4 a valid certificate that a policy
+forbids; 130 interrupted. A failure is one sentence on standard error. Needs the extra ``cli``
+(``pip install "dpsvm-fast[cli]"``).
 """
 
 from __future__ import annotations

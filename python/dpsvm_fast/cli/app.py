@@ -116,8 +116,8 @@ def _project(words: list[str], options: Iterable[str]) -> dict[str, Any]:
     Raises
     ------
     CommandError
-        The file has a table of no command, or a key that is no option: a typing error switches
-        nothing off.
+        The file has a table for an unknown command or an unknown option: a typing error must not
+        disable a setting.
     """
     path = PROJECT if PROJECT.is_file() else OTHER_PROJECT
     try:

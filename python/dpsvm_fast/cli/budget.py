@@ -125,10 +125,10 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
 def anchor(screen: Screen, file: Path, anchor: Path) -> None:
     """Also count the spends of a budget FILE in a second file, ANCHOR.
 
-    The budget remembers its anchor. Once it has one, an older copy that somebody put back is
-    refused, and so is a second copy on this or another machine. The anchor belongs where nobody
-    puts copies back together with the budget: on another disk, or under another owner. Without it
-    nothing can be spent. Given again, the command moves to another anchor.
+    The budget remembers its anchor. From then on, an older copy that is put back is refused, and so
+    is a second copy on this or another machine. Keep the anchor where it is not restored together
+    with the budget: on another disk, or under another owner. Nothing can be spent without it. Run
+    the command again to move to another anchor.
     """
     ledger = opened_budget(file, PrivacyLedger, to_spend=True)
     ledger = PrivacyLedger(

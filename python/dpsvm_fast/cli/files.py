@@ -247,7 +247,7 @@ def read_document(path: Path, key: Path | None) -> Document:
     Raises
     ------
     CommandError
-        The file cannot be read, or is no JSON text.
+        The file cannot be read, or is not JSON.
     ModelFormatError
         It is a model and damaged.
     """

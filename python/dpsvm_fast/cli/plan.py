@@ -167,7 +167,7 @@ def _declared(path: Path | None) -> tuple[dict[str, int | None], bool]:
     Raises
     ------
     SchemaError
-        The file is no schema.
+        The file is not a schema.
     """
     if path is None:
         return {"features": None, "classes": None}, False

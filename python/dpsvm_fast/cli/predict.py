@@ -198,7 +198,7 @@ def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Ta
     Returns
     -------
     model : estimator
-        What takes the rows as they are read: without an encoder that reading does the work of.
+        The model for rows as they are read, without an encoder that reading replaces.
     table : Table
 
     Raises

@@ -589,7 +589,7 @@ class Spending:
     options : dict
         Of a command with ``budget_options``.
     schema : TableSchema
-        Its persons are what is protected, where it names them.
+        If it names persons, they are protected.
 
     Raises
     ------
@@ -683,7 +683,7 @@ class Spending:
         Raises
         ------
         CommandError
-            In the place of an error of another package, or of one that nobody thought of.
+            Replaces an error of another package, or an unexpected one.
         """
         try:
             yield
@@ -870,8 +870,8 @@ class Task:
         Raises
         ------
         CommandError
-            A file could not be written to its place; the text says where the model is, because
-            what it cost cannot be had back. Or a public row is not what the schema says.
+            A file could not be written; the text says where the model is, because its budget is
+            spent. Or a public row is not what the schema says.
         """
         draft, *others = self.drafts
         try:
@@ -1162,7 +1162,7 @@ def _class_weight(schema: TableSchema, text: str | None) -> Any:
     Raises
     ------
     CommandError
-        One is no number, or of no class.
+        A weight is not a number, or its class is unknown.
     """
     if text in (None, "balanced"):
         return text

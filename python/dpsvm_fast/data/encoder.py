@@ -39,9 +39,9 @@ NO_LIMIT = 2**62
 class SchemaEncoder(PublicTransformer):
     """Encode a table by its schema. Learns nothing from the rows and costs no budget.
 
-    Numbers stay as they are, categories become indicators or places on a scale, truth values 1 and
-    0, dates the days since the first declared one, texts hashed words. Missing values are replaced
-    by declared ones. It is the encoding of `open_table` and of the command line.
+    Numbers are kept, categories become indicators or places on a scale, truth values 1 and 0, dates
+    the days since the first declared one, texts hashed words. Declared values replace missing ones.
+    `open_table` and the command line use the same encoding.
 
     Parameters
     ----------

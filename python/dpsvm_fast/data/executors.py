@@ -127,7 +127,7 @@ class Persons(Operation):
     key : bytes
         Ids leave a partition as digests under this key, which is secret and used once.
     part, n_parts : int
-        Digests are looked at in so many parts, to bound memory; with 0 rows are counted only.
+        Digests are compared in this many parts, to bound memory; with 0, rows are only counted.
     """
 
     raw = True
@@ -169,7 +169,7 @@ class DescentStep(Operation):
     weights : ndarray of shape (n_scores, n_columns)
         Where it stands: noisy.
     key : bytes
-        From which batches are drawn. Secret: whoever has it knows them.
+        Key of the batches. Secret: it reveals them.
     step : int
     """
 
@@ -963,7 +963,7 @@ class ClusterExecutor:
 def _release(futures: list[Any]) -> None:
     """Tells the cluster that results are not wanted any more: what has not begun never will.
 
-    Exceptions keep references to futures for as long as somebody looks at them, so it is told.
+    Exceptions keep references to futures while they are inspected, so they are released here.
     """
     for future in futures:
         future.release()

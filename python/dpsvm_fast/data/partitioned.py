@@ -374,8 +374,8 @@ def fit(
         weight changes by some 1e-5 of the largest at most, so that a fit without a folder and one
         with it must not be chosen between by looking at private rows, or at their number.
     on_step : callable or None, default=None
-        Called in this thread after each step of a descent with the number of steps that are done
-        and the number of all, both of which are public: for a progress bar.
+        Called in this thread after each step of a descent with the numbers of finished steps and of
+        all steps, both public: for a progress bar.
 
     Returns
     -------

@@ -414,10 +414,9 @@ class Partitions:
         Parameters
         ----------
         transformer : object
-            Fitted by this library (`PrivatePCA`, `PrivateStandardScaler`, ...), so that it has a
-            statement of its own, which counts beside that of what is fitted next
-            (``total_privacy``); or one that learns nothing, such as ``Normalizer``. It must map
-            every row by itself.
+            Fitted by this library (`PrivatePCA`, `PrivateStandardScaler`, ...): its own statement
+            counts beside that of the next fit (``total_privacy``). Or one that learns nothing, such
+            as ``Normalizer``. It must map every row by itself.
 
         Returns
         -------
@@ -618,8 +617,8 @@ class Partitions:
         ----------
         source : pyarrow.Table, pyarrow.RecordBatch, or path or sequence of paths
             Files in the Arrow IPC format (Feather 2), or folders of ``*.arrow``, are mapped; a
-            record batch is what has to fit into memory. A stream can be read only once and is
-            refused: training reads rows many times.
+            record batch must fit into memory. A stream can be read only once and is refused:
+            training reads rows many times.
         label : str or None
             The column of the labels; None for rows without.
         features : sequence of str or None, default=None

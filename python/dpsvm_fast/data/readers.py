@@ -1,7 +1,7 @@
 """Readers of CSV, Parquet, Arrow, npz and LIBSVM files: a block of rows at a time.
 
-Most work is Arrow's, numpy's and scipy's. What is here bounds their memory, and tells the row of a
-cell that does not fit without quoting it.
+Arrow, numpy and scipy do most of the work. This module bounds their memory, and reports the row of
+an invalid cell without quoting it.
 """
 
 from __future__ import annotations
@@ -653,8 +653,8 @@ class CsvSource:
         Raises
         ------
         TableError
-            The file is damaged, is no text, ends within quotes, or has a record that is too long;
-            ``row`` tells which.
+            The file is damaged, is not text, ends within quotes, or has a record that is too long,
+            number ``row``.
         """
         records = RecordEnds(self._text.quote, self._delimiter)
         is_header, longest = self._text.header is True, self._room // RECORD_SHARE

@@ -1333,7 +1333,7 @@ class TableSchema:
         TableError
             The file lacks a column.
         SchemaError
-            The file has columns of which the schema says nothing.
+            The file has columns that the schema does not describe.
         """
         known = {column.name for column in self.columns}
         target = self._target_name(names, labelled=labelled, file=file)

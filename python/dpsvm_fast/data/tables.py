@@ -268,7 +268,7 @@ class Table:
     source : Source
     labelled : bool
     owners : tuple of str
-        Of "groups" and "sample_weight": what is read beside rows and labels.
+        Which of "groups" and "sample_weight" are read beside rows and labels.
 
     Attributes
     ----------
@@ -537,7 +537,7 @@ def open_table(
     Raises
     ------
     SchemaError
-        The schema lacks a target, classes, or what a column of the file is.
+        The schema lacks a target, classes, or the description of a column.
     TableError
         The file is damaged, lacks a column, or has rows that are too long for ``max_memory``.
     InvalidParameterError

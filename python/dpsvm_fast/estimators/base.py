@@ -185,8 +185,8 @@ class Probabilities(PrivateLinearClassifier):
 
         Softmax of the scores over the temperature for ``softmax_margin`` with margin 0, the
         logistic function of the one score of two classes, and for one-vs-rest losses the logistic
-        functions divided by their sum. Post-processing of what was released. `PrivateLinearSVC`
-        and `PrivateKernelSVC` release a temperature, too; elsewhere the noise in the weights makes
+        functions divided by their sum. This is post-processing. `PrivateLinearSVC` and
+        `PrivateKernelSVC` release a temperature, too; elsewhere the noise in the weights makes
         probabilities less calibrated than those of a plain model.
 
         Parameters

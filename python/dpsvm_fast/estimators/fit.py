@@ -362,7 +362,7 @@ def refuse_or_warn(
     category : type
         Of the warning.
     stacklevel : int
-        How many frames up the one to be told is.
+        Number of frames up to the caller to warn.
     """
     if ledger is not None and ledger.strict:
         raise InvalidParameterError(

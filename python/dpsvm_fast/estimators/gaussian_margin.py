@@ -304,8 +304,8 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         private.
     tol : float in [1e-8, 1], default=1e-5
         The solver stops at a certified distance to the minimiser, as if the gradient had a norm of
-        ``tol`` times the largest one of one row. What the matrices may be off by is covered by
-        noise of its own.
+        ``tol`` times the largest one of one row. Additional noise covers the remaining error of the
+        matrices.
     max_iter : int or None, default=None
         Steps of the solver at most. None runs until certified, as the guarantee needs.
     class_weight : dict or None, default=None

@@ -103,7 +103,7 @@ def seen_apart(estimator: Any) -> bool:
     Raises
     ------
     InvalidParameterError
-        Some of the periods were in an earlier call that the statement is no longer about.
+        Some of the periods were in an earlier call that the statement no longer covers.
     """
     before = before_of(estimator)
     if before is None:

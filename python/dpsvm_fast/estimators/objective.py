@@ -79,7 +79,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         ``m3`` and ``huber_ww``. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
     tol : float in [1e-8, 1], default=1e-5
         The solver stops at a certified gradient norm of ``tol`` times the largest gradient of one
-        row. What the weights may be off by is covered by noise of its own.
+        row. Additional noise covers the remaining error of the weights.
     max_iter : int or None, default=None
         Newton steps at most. None runs until certified, as the guarantee needs.
     class_weight : dict or None, default=None

@@ -1,8 +1,8 @@
 """Trainings across parties over a network: Flower carries the messages of the secure sum.
 
-Flower is an optional dependency, and a postman: it brings bytes from the server to the parties and
-back. What the bytes say, who answers them and who refuses is ours (``protocol.py``, ``party.py``,
-``server.py``). What is protected against whom, and what is not: ``docs/federated.md``.
+Flower is optional and only carries bytes between the server and the parties. Their contents,
+answers and refusals are in ``protocol.py``, ``party.py`` and ``server.py``. Threat model:
+``docs/federated.md``.
 
 Importing this module switches Flower's telemetry off and gives Flower a private home directory,
 unless the environment decides otherwise or Flower has been imported before: both are read when
@@ -144,8 +144,8 @@ def make_client_app(
         kept in a file (``PrivacyLedger(..., path=...)``), or a function that opens it: Flower may
         start a process for every message, and a ledger in memory begins anew with each.
     journal : path or callable or None, default=None
-        Directory for what was answered, over all runs: every round of a specification is answered
-        once. Without it, every run of the server is answered, with noise of its own.
+        Directory that records answered rounds over all runs: every round of a specification is
+        answered once. Without it, every run of the server is answered, with fresh noise.
 
     Returns
     -------
@@ -327,7 +327,7 @@ def run_secure_round(
     SecureSumAborted
         Too few parties were left; never a plain sum instead.
     InconsistentSumError
-        The numbers are no sum of the parties that were counted.
+        The numbers are not a sum of the counted parties.
     """
     terms = RoundTerms.of_rounds(spec)
     check_option("round_name", round_name, tuple(terms))

@@ -403,9 +403,9 @@ class PartyState:
     charged : list of str
         Rounds that the ledger was charged for.
     released : dict
-        Of each round, what it was made from (a digest of public numbers) and the vector.
+        For each round, a digest of the public numbers that it was made from, and the vector.
     sent : list of str
-        Rounds whose vector may be in a sum that somebody opened: never answered again.
+        Rounds whose vector may be in an opened sum: never answered again.
     """
 
     digest: str = ""

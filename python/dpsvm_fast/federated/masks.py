@@ -1,8 +1,8 @@
 """Cryptography of the secure sum: keys of two parties, masks made of keys, shares of secrets.
 
-Every key and every secret here has 32 bytes. Pairs of parties agree on keys by X25519; HKDF-SHA256
-makes one key for each purpose of what they agreed on; ChaCha20 expands a key into a mask, and
-ChaCha20-Poly1305 seals what one party sends to another through the server.
+Every key and every secret here has 32 bytes. Pairs of parties agree on a secret by X25519;
+HKDF-SHA256 derives one key for each purpose from it; ChaCha20 expands a key into a mask, and
+ChaCha20-Poly1305 seals messages between parties through the server.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def shared_key(private: bytes, public: bytes, purpose: str) -> bytes:
     Raises
     ------
     ValueError
-        ``public`` is no key that anybody can have made honestly.
+        ``public`` is not a valid public key.
     """
     agreed = X25519PrivateKey.from_private_bytes(private).exchange(
         X25519PublicKey.from_public_bytes(public)
@@ -91,8 +91,8 @@ def expand_mask(key: bytes, size: int) -> Words:
     Returns
     -------
     ndarray of uint64, shape (size,)
-        Numbers below 2**48, each exactly uniform if the stream is: 64 bits of the stream, of which
-        the low ones are kept. The same on every machine.
+        Numbers below 2**48, each exactly uniform if the stream is: the low bits of 64 bits of the
+        stream. The same on every machine.
 
     Notes
     -----

@@ -127,8 +127,8 @@ class Party:
     terms : callable
         Returns the party's own copy of the terms, by name of the round; called for every message.
     contribute : callable
-        Makes the vector of a round; called once a round at most. Whatever it raises reaches nobody
-        but the party.
+        Makes the vector of a round; called at most once per round. Its exceptions stay with the
+        party.
     journal : callable
         Returns where answered rounds are written down for all runs; or None, for the state alone,
         which lasts for one run.

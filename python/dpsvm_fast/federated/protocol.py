@@ -79,7 +79,7 @@ class RoundTerms:
     n_users : int in 2..2**18
         Parties that are asked.
     min_survivors : int
-        A party gives its shares for unmasking only if so many parties are in the sum.
+        A party gives its shares for unmasking only if at least this many parties are in the sum.
     threshold : int
         Shares that open a mask: more than half of the parties, so that the shares of no two
         disjoint groups suffice, and at most ``min_survivors``.

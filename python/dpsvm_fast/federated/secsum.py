@@ -1,6 +1,6 @@
 """Secure sums: integers that parties contribute, and what a protocol has to offer.
 
-Sums over parties: what a protocol has to offer, and the sum by someone whom all trust.
+Sums over parties: the interface of a protocol, and the sum by a trusted curator.
 
 A sum is exact, modulo 2**48. Nothing falls back from a secure sum to a plain one: the caller picks
 the object, and the statement says which it was.
@@ -72,7 +72,7 @@ class PartyCounts:
     n_users : int in 1..2**18
         U, the parties that were asked.
     honest_fraction : float in (0, 1], default=0.5
-        t: at least ceil(t U) follow the protocol and tell nobody what they drew.
+        t: at least ceil(t U) follow the protocol and keep their noise secret.
     max_dropout : float in [0, 1)
         rho: at most floor(rho U) vanish before the sum.
     min_survivors : int or None
@@ -185,7 +185,7 @@ class FixedPointCodec:
         Raises
         ------
         PartyRefusedError
-            Not one row of finite numbers within the range; the text tells none of them.
+            Not one row of finite numbers within the range; the text contains none of them.
         """
         if not isinstance(x, np.ndarray) or x.ndim != 1 or x.dtype != np.float64:
             raise PartyRefusedError("contribution: expected one row of float64 numbers")
@@ -231,7 +231,7 @@ class FixedPointCodec:
         Raises
         ------
         InconsistentSumError
-            No sum of so many numbers within the range.
+            Not a sum of this many numbers within the range.
         """
         check_integer("survivors", survivors, 1, MOST_PARTIES)
         whole = centred(whole_numbers(total))

@@ -1,8 +1,7 @@
 """The server's side of the secure sum: it asks, takes the replies, and learns a sum.
 
 A party whose reply is not as agreed on counts as one that has vanished: a wrong reply must not end,
-or change, the sum of the others. With too few parties left there is no sum; there is no other way
-to one.
+or change, the sum of the others. With too few parties left there is no sum.
 """
 
 from __future__ import annotations
@@ -184,7 +183,7 @@ class ServerRound:
         SecureSumAborted
             Shares do not fit together.
         InconsistentSumError
-            What comes out is no sum of as many vectors as were counted.
+            The result is not a sum of as many vectors as were counted.
         """
         terms, survivors = self._terms, len(self._masked)
         words: Words = np.zeros(terms.length, dtype=np.uint64)

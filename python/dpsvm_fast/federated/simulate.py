@@ -41,8 +41,8 @@ def simulate(
 ) -> FederatedLinearSVC:
     """Train across parties whose records are all in this process.
 
-    Each party fits, rounds and adds noise as it would by itself, from a stream of its own. The sum
-    is exact, so that a protocol in place of it gives the same bits.
+    Each party fits, rounds and adds noise as it would by itself, from its own stream. The sum is
+    exact, so a protocol gives the same bits.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def simulate(
     dropouts : iterable of int, or mapping of round names to such, default=()
         Parties, by their number, that vanish before the sum.
     secure_sum : SecureSum or None, default=None
-        What adds up; None for a plain sum. The result has the same bits. Either way whoever runs
-        this process sees all records, and the statement says that they are trusted.
+        Protocol of the sum; None for a plain sum. The result has the same bits. Either way the
+        operator of this process sees all records, and the statement says that they are trusted.
     ledger : PrivacyLedger or None, default=None
         Charged with everything before any records are looked at.
 

@@ -103,8 +103,8 @@ class FederatedSpec(PartyCounts):
     delta : float in (0, 1)
         Of everything together, for relation ``replace_one`` of the unit.
     max_records, min_records : int
-        Bounds of a party's number of records; a party outside them is refused. The first bounds
-        what parties contribute, the second what a record moves with equal weights.
+        Bounds of a party's number of records; a party outside them is refused. The first bounds the
+        contribution of a party, the second the sensitivity to a record with equal weights.
     expected_records : int or None, default=None
         What ``regularization="auto"`` reckons with; None for the geometric mean of the bounds.
     study : str, default=""
@@ -133,7 +133,7 @@ class FederatedSpec(PartyCounts):
         or all rows of one party.
     group_size : int, default=1
     tol : float in [1e-4, 1], default=1e-3
-        Distance to the minimiser relative to what one record moves.
+        Distance to the minimiser relative to the sensitivity to one record.
     local : str
         How parties train, as of each algorithm.
 
@@ -424,9 +424,9 @@ class DpdrSpec(FederatedSpec):
     """Specification of FedDPDR-DPML: first components, then weighted models on them.
 
     Round 1 sums the parties' matrices of products of features, the sum of ``X_i^T X_i``, under
-    noise (``aggregation="gram"``), or what parties made of noisy matrices of their own. Round 2
-    averages models of rows projected on the components. The two compose: squares of Gaussian
-    parameters add up, and noise inside an objective gets what the accountant says is left.
+    noise (``aggregation="gram"``), or components that parties compute from their own noisy
+    matrices. Round 2 averages models of rows projected on the components. The two compose: squares
+    of Gaussian parameters add up, and noise inside an objective gets the rest by the accountant.
 
     Parameters
     ----------
@@ -435,9 +435,9 @@ max_records, min_records, expected_records, study, protocol, data_norm, intercep
 smoothing, margin, regularization, radius, projection, weighting, unit, group_size, tol
         As of :class:`FederatedSpec`.
     local : {"objective", "output"}, default="objective"
-        Every party perturbs its own objective, with a guarantee of its own; or models are averaged
-        under one noise, as in :class:`HelmetSpec` with ``local="exact"``. With "objective" the
-        radius is a public rule, ``regularization="auto"`` that of
+        Every party perturbs its own objective, with its own guarantee; or models are averaged under
+        one noise, as in :class:`HelmetSpec` with ``local="exact"``. With "objective" the radius is
+        a public rule, ``regularization="auto"`` that of
         :class:`dpsvm_fast.ObjectivePerturbationSVC`, and the unit one record.
     n_components : int
         k, 1 to n_features.
@@ -450,7 +450,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
     first_share : float in (0, 1), default=0.4
         Share of round 1 in the budget: of the squared Gaussian parameter.
     objective_epsilon : float or None, default=None
-        Epsilon of the noise in a party's objective; None for what the first round leaves.
+        Epsilon of the noise in a party's objective; None for the rest of the budget.
 
     Notes
     -----

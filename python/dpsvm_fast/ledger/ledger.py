@@ -138,7 +138,7 @@ class PrivacyLedger:
         or as long as all are pure and add up to epsilon. A tenth of delta is kept for events of
         which (epsilon, delta) is all that counts: approximate ones with their own delta, and
         objective, zCDP, random-stopping and (where that is less) sampled Gaussian ones with a
-        16th of that tenth each; and for what distances let be told. Of branches the largest of each
+        16th of that tenth each; and for leaks through distances. Of branches the largest of each
         number counts.
     anchor : str or path, optional
         A second file, on another disk or of another owner, that holds the number of spends and a
@@ -465,9 +465,9 @@ class PrivacyLedger:
         """Return the smallest known epsilon at the delta of the budget, and that delta.
 
         Of several periods, that of the one on whose rows most was spent. Rounded up: of a budget
-        that is spent to the last, up to a relative 1e-9 more. It is about events whose sizes were
-        fixed beforehand. An adaptive ledger promises its budget; what was spent at a moment that is
-        chosen by looking at results, ``odometer`` tells.
+        that is spent to the last, up to a relative 1e-9 more. It is valid for events whose sizes
+        were fixed beforehand. An adaptive ledger guarantees its budget; ``odometer`` bounds the
+        loss at a moment chosen by looking at results.
         """
         whole = self._whole
         with whole._lock:
@@ -606,7 +606,7 @@ class PrivacyLedger:
     def load(cls, path: str | os.PathLike[str]) -> PrivacyLedger:
         """Return the ledger of a snapshot that ``save`` wrote.
 
-        Each call gives a ledger of its own. Only one of them should go on spending; for a budget
+        Each call returns a separate ledger. Only one of them should continue to spend; for a budget
         that several runs share, use the constructor's ``path``.
 
         Raises

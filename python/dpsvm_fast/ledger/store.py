@@ -2,10 +2,10 @@
 
 *The SQLite file* is for more than one process. Every call opens its own connection and closes it,
 because SQLite connections may cross neither a fork nor a thread. Each call is one
-``BEGIN IMMEDIATE`` transaction: between reading what was spent and appending to it nobody else
-can append. The file is opened in a mode that never creates it, so a store that was deleted is an
-error and not an empty budget. It is looked at by name only and never opened beside SQLite: a file
-that is closed takes along the locks that other threads of the process hold on it.
+``BEGIN IMMEDIATE`` transaction: nobody else can append between reading the spends and appending to
+them. The file is opened in a mode that never creates it, so a store that was deleted is an error
+and not an empty budget. It is looked at by name only and never opened beside SQLite: a file that is
+closed takes along the locks that other threads of the process hold on it.
 
 What a handle has seen stays: each transaction compares file, identity, tables and the last known
 spend. *An anchor* is a second file with the number of spends and a digest of them, advanced after
@@ -143,7 +143,7 @@ class SpendRecord(Record):
     event : PrivacyEvent
         What was spent.
     label : str
-        Free text of whoever spent.
+        Free text of the caller.
     time : str
         ISO 8601, in UTC.
     process : int
@@ -228,7 +228,7 @@ class SpendStore:
         Raises
         ------
         LedgerError
-            The file is no ledger, or one with another budget.
+            The file is not a ledger, or has another budget.
         """
         store = cls(path, lasting=lasting)
         if not os.path.lexists(store.path):
@@ -729,7 +729,7 @@ def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
     Raises
     ------
     LedgerError
-        The file is no ledger of a known version.
+        The file is not a ledger of a known version.
     """
     try:
         document = read_json(_contents(path, LARGEST_SNAPSHOT).decode("utf-8"))

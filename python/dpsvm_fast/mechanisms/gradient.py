@@ -10,7 +10,7 @@ number v and a penalty lambda
 is where W goes, by gradient descent with momentum or by Adam. On average g is q / v times the
 gradient of :math:`\sum_i \phi_{y_i}(W x_i) + \tfrac\lambda2 \|W\|_F^2`: with
 :math:`\lambda = 1 / (C \kappa^2)`, kappa the bound by which rows were divided, C multiplies the sum
-of losses as in scikit-learn. The penalty is no record's gradient and is neither clipped nor noisy.
+of losses as in scikit-learn. The penalty belongs to no record and is neither clipped nor noisy.
 
 Every iterate is a function of noisy sums, so are their means and the moments of Adam. Where only
 the last iterate of plain descent is released, less noise may do.
@@ -447,8 +447,8 @@ class LastIterateSums(DescentSums):
     def rounding(self) -> float:
         """Bound on what rounding adds to a contribution.
 
-        Both runs round: twice what one step of one of them is off by, in units of the sum, shared
-        by the contributions by which sums differ.
+        Both runs round: twice the error of one step of one run, in units of the sum, divided by the
+        number of contributions by which sums differ.
         """
         bound: float = _core.descent_rounding(
             **self.loss.compiled,

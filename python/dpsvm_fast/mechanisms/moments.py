@@ -581,7 +581,7 @@ class SumPlan(Plan):
     adjacency : {"add_remove", "replace_one"}
     total : NoisyMean, NoisyMoments, NoisyComponents or NoisyColumnMoments
     public : PublicMap
-        Of raw rows to what is summed.
+        Map from raw rows to the summed ones.
     """
 
     mechanism: str

@@ -755,8 +755,8 @@ def largest_within(
 ) -> float | None:
     """Where an increasing function is at most 0, and above ``-unused`` but at the upper end.
 
-    By secants from ``at``, the first of them as steep as its value says, and halving where they
-    lead out of what is left; None where the function is positive at the lower end.
+    By secants from ``at``, and by halving where they leave the interval; None where the function is
+    positive at the lower end.
     """
     low, high, last, slope = -math.inf, math.inf, None, 1.0
     for _ in range(STEPS):

@@ -317,8 +317,9 @@ def regularization_for(
 ) -> float:
     """Lambda of extra_regularization="auto": ``least`` unless its curvature makes noise too dear.
 
-    Too dear is more than twice the noise without a Jacobian; then the lambda of C="auto", at which
-    the Jacobian costs a few percent. It is larger than ``least``: the price grows with curvature.
+    The limit is twice the noise without a Jacobian. Beyond it, the lambda of C="auto" is used, at
+    which the Jacobian costs a few percent. It is larger than ``least``, as the cost grows with
+    curvature.
     """
     kappa = loss.curvature_ratio(row_norm, least)
     found = noise_multiplier(loss, epsilon, delta, adjacency, kappa)
@@ -340,8 +341,8 @@ LEAST_NOISE = 0.5
 def person_price(loss: Loss, kappa: float, multiplier: float, adjacency: str) -> float:
     r"""Return the constant in the law of a person, beside what one record has; rounded up.
 
-    The largest trace of the Hessian over lambda, and the square of what the largest change of the
-    gradient is over the noise (docs/proofs/persons.md, "Objective perturbation").
+    The largest trace of the Hessian over lambda, plus the squared ratio of the largest change of
+    the gradient to the noise (docs/proofs/persons.md, "Objective perturbation").
 
     Parameters
     ----------

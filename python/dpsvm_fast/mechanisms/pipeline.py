@@ -3,10 +3,8 @@
 Proved in docs/proofs/auto_pipeline.md. With delta > 0 all noise of the standard recipe is Gaussian,
 and Gaussian mechanisms compose exactly: the squares of their parameters add up, also where later
 ones are chosen by the results of earlier ones, as long as the sum is fixed (sections "Whitening"
-and "Composition"). Here it is the same on both paths: what the whitening does not spend, because
-too few rows would drown in its noise, stays with the training.
-
-Rows of few features are whitened twice, the second time by a release of what is left to whiten.
+and "Composition"). Here it is the same on both paths: if whitening is skipped because there are too
+few rows for its noise, its share stays with the training. Rows of few features are whitened twice.
 
 Training by noise in the objective has another privacy law, so nothing can move between its budget
 and others: a share reserved for whitening that does not happen is lost. With delta = 0 epsilons add
@@ -151,7 +149,7 @@ class DescentRule:
     count : float >= 1
         Number of rows, public or released.
     fixed_c : float > 0 or None
-        Replaces the rule for c; public, or chosen by what was released.
+        Replaces the rule for c; public, or a function of releases.
     whitened : bool
         Whether the rows themselves, and not features of them, are whitened.
     calibrated : bool
@@ -413,8 +411,8 @@ class Training:
     sums : tuple of NoisySum
         All noisy sums of this path, in their order.
     reserved : tuple of NoisySum
-        Paid for though this path does not release it. A released number chose the path, so what
-        the fit costs is what its dearest path does.
+        Paid for though this path does not release it. A released number chose the path, so the fit
+        costs as much as its most expensive path.
     """
 
     whitened: bool

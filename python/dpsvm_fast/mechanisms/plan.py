@@ -66,7 +66,7 @@ class Facts:
 class Rows(Protocol):
     """Training rows with their labels, in memory, in files or on a cluster.
 
-    All but ``facts`` is private: what a method returns leaves a plan with noise only.
+    Everything but ``facts`` is private: a plan releases results of these methods only with noise.
     """
 
     n_threads: int

@@ -59,7 +59,8 @@ class PublicMap:
     unit : bool
         Whether every row is scaled to norm 1; a row of zeros stays zero.
     constant : float >= 0
-        a, one more entry of every row: it keeps what the length of the others tells. 0 for none.
+        a, one more entry of every row: it preserves the information in the length of the others. 0
+        for none.
     floor : ndarray of shape (n_features,) or None
         Lower ends of the columns, where they are not the same for all: ``low`` or 0.
     """
