@@ -199,6 +199,25 @@ def test_export(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--force" in capsys.readouterr().err
 
 
+def test_a_graph_goes_to_a_pipe_and_to_no_terminal(
+    folder: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnx")
+    assert main([*fit("-o", "m.json", "-q")]) == 0
+    assert main(["export", "m.json", "-o", "m.onnx", "-q"]) == 0
+    capfdbinary.readouterr()
+    # A captured stream has no buffer of its own bytes: one that has.
+    with open(1, "w", closefd=False) as stream, monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", stream)
+        assert main(["export", "m.json", "-o", "-"]) == 0
+        stream.flush()
+        assert capfdbinary.readouterr().out == Path("m.onnx").read_bytes()
+        assert main(["export", "m.json", "-o", "-", "--json"]) == 2
+        patch.setattr(stream, "isatty", lambda: True)
+        assert main(["export", "m.json", "-o", "-"]) == 2
+    assert b"terminal" in capfdbinary.readouterr().err
+
+
 def test_the_check_of_a_schema(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "check", "schema.toml"]) == 0
     shown = capsys.readouterr().out

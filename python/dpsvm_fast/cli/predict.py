@@ -63,6 +63,14 @@ model_options = together(
 )
 
 
+def refuse_json(screen: Screen) -> None:
+    """Refuse two results on standard output."""
+    if screen.json:
+        raise CommandError(
+            "--json: got it with -o -, but both write to standard output; name a file"
+        )
+
+
 @click.command(
     "predict",
     epilog=example(
@@ -91,10 +99,8 @@ def predict_command(screen: Screen, **options: Any) -> None:
     A column of labels is ignored. Rows keep their order. DATA may be -, stdin.
     """
     output = options["output"]
-    if output == STREAM and screen.json:
-        raise CommandError(
-            "--json: got it with -o -, but both write to standard output; name a file"
-        )
+    if output == STREAM:
+        refuse_json(screen)
     kind = _kind(output)
     model, table = model_and_table(options, labelled=False)
     schema = table.schema
@@ -281,7 +287,7 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
     ),
 )
 @saved_options
-@option("-o", "--output", FILE, "The graph.", required=True)
+@option("-o", "--output", FILE_OR_STREAM, "The graph; - for a pipe.", required=True)
 @option("--dtype", OneOf(("float64", "float32")), "", default="float64")
 @option(
     "--features",
@@ -299,6 +305,13 @@ def export_command(screen: Screen, **options: Any) -> None:
     from dpsvm_fast.data import SchemaEncoder
     from dpsvm_fast.persist import to_onnx
 
+    piped = options["output"] == STREAM
+    if piped:
+        refuse_json(screen)
+        if sys.stdout.isatty():
+            raise CommandError(
+                "--output: got - on a terminal, but the graph is binary; name a file"
+            )
     saved = opened_model(options["model"], options["key"])
     model, schema, encoder = saved.estimator, saved.schema, leading_encoder(saved.estimator)
     if encoder is not None and options["features"]:
@@ -307,6 +320,10 @@ def export_command(screen: Screen, **options: Any) -> None:
         encoder = SchemaEncoder(schema).fit({one.name: [] for one in schema.features})
         rest = model.steps if isinstance(model, Pipeline) else [("model", model)]
         model = Pipeline([("columns", encoder), *rest])
+    if piped:
+        sys.stdout.buffer.write(to_onnx(model, dtype=options["dtype"]).SerializeToString())
+        sys.stdout.flush()
+        return
     inputs = [options["model"], options["key"]]
     with reserved(options["output"], force=options["force"], inputs=inputs) as (draft,):
         graph = to_onnx(model, draft.draft, dtype=options["dtype"]).graph
