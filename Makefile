@@ -1,40 +1,42 @@
-# `make demo` and `make test` are all that a fresh machine needs. Each target first makes its own
-# virtual environment in .venv and builds the compiled module in release mode; later runs reuse
-# both. Another interpreter: make test PYTHON=/path/to/python3.12
+# `make demo` and `make test` are all that a fresh machine needs. Each target first makes the virtual
+# environment .venv, builds the compiled module in release mode and installs the tools that it uses;
+# later runs reuse them. Another interpreter: make test PYTHON=/path/to/python3.12
 
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
 
-.PHONY: demo test check core-tests docs bench wheel wheels test-oldest nightly clean
+.PHONY: demo test check core-tests docs bench wheel wheels test-oldest nightly tools clean
 
 demo: .venv/module-built         # train a private classifier on real data, print and plot the result
 	.venv/bin/dpsvm-fast demo
 
-test: core-tests                 # core tests (Rust), then package tests (Python)
+test: core-tests tools           # core tests (Rust), then package tests (Python)
 	.venv/bin/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
-check: core-tests                # core tests, format, lint, types, stub, import directions, documentation
+check: core-tests tools          # core tests, format, lint, types, stub, import directions, documentation
 	tools/check.sh
 
 core-tests: .venv/module-built   # the Rust core, with checks of overflow and debug assertions
 	tools/test_core.sh
 
-docs: .venv/module-built         # the documentation site, in target/docs/html
+docs: .venv/module-built tools   # the documentation site, in target/docs/html
 	tools/docs.sh
 
-bench: .venv/module-built        # benchmarks; results go to benches/results as CSV
+bench: .venv/module-built tools  # benchmarks; results go to benches/results as CSV
 	.venv/bin/python benches/run.py
 
-wheel: .venv/tools-installed     # one stable-ABI wheel in dist/ for this machine, audited
+wheel: tools                     # one stable-ABI wheel in dist/ for this machine, audited
 	tools/wheel.sh
 
-wheels: .venv/tools-installed    # the same for Linux on x86-64 and aarch64, with glibc and musl
+wheels: tools                    # the same for Linux on x86-64 and aarch64, with glibc and musl
 	tools/wheel.sh all
 
 test-oldest: wheel               # the wheel against the oldest supported dependencies
 	tools/test_oldest.sh
 
-nightly: .venv/module-built      # the slow, statistical, nightly and deployment tests
+nightly: .venv/module-built tools # the slow, statistical, nightly and deployment tests
 	.venv/bin/python -m pytest -m "slow or statistical or nightly or deployment"
+
+tools: .venv/tools-installed     # what the other targets use, in .venv
 
 clean:                           # everything that the other targets make
 	rm -rf .venv target dist docs/reference docs/repository .mypy_cache .ruff_cache .pytest_cache .hypothesis python/dpsvm_fast/_core*.so
@@ -43,12 +45,15 @@ clean:                           # everything that the other targets make
 ifneq ($(PYTHON),)
 version := -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null
 ifneq ($(shell $(PYTHON) $(version)),$(shell .venv/bin/python $(version)))
-.PHONY: .venv/tools-installed
+.PHONY: .venv/made
 endif
 endif
 
-.venv/tools-installed: pyproject.toml tools/bootstrap.sh
+.venv/made: pyproject.toml tools/bootstrap.sh
 	tools/bootstrap.sh "$(PYTHON)"
 
-.venv/module-built: .venv/tools-installed $(RUST_SOURCES)
+.venv/module-built: .venv/made $(RUST_SOURCES)
 	tools/build_module.sh
+
+.venv/tools-installed: .venv/made tools/install_tools.sh
+	tools/install_tools.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with everything that the Makefile's targets use. Usage: bootstrap.sh [python]
+# Makes .venv with the package and what its demo needs. Usage: bootstrap.sh [python]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/find_cargo.sh
@@ -51,8 +51,7 @@ export PYO3_PYTHON
 
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 .venv/bin/python -m pip install "pip>=25.1" "maturin>=1.10,<2"
-# Builds the module, links the package into the environment, and installs what pyproject.toml lists.
-.venv/bin/maturin develop --quiet --release --locked \
-    --extras plot,federated,distributed,cli,onnx --group test,interop,check,docs,bench
-touch .venv/tools-installed
+# Builds the module, links the package into the environment, and installs what it needs.
+.venv/bin/maturin develop --quiet --release --locked --extras plot,cli
+touch .venv/made
 touch .venv/module-built
