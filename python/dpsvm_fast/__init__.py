@@ -79,7 +79,7 @@ __all__ = [
     "verify",
 ]
 
-# Where the public names live. They are imported when they are first used: whoever checks a
+# Where the public names live. They are imported when they are first used: a program that checks a
 # certificate, or asks the command line for help, does not wait for scikit-learn.
 _HOMES = {
     "certificates": ("PrivacyStatement",),

@@ -68,7 +68,7 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
             if not stat.S_ISREG(about.st_mode):
                 raise ModelFormatError("is a pipe or a device; write it to a file first")
             data = file.read(min(largest, START)) if about.st_size <= largest else b""
-            # Zeros without end are no text, and take no room on a disk.
+            # Endless zeros are not text, and take no space on a disk.
             if not of_text or b"\0" not in data:
                 data += file.read(max(0, min(largest, about.st_size) + 1 - len(data)))
     except OSError as error:

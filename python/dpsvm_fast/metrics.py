@@ -444,7 +444,8 @@ class EvaluationPlan(Plan):
     -----
     Guarantees: a row is in one cell of a table, so it moves the table by its weight at most; the
     squares of the weights add up to at most 1. One row exchanged moves a table by sqrt(2) weights.
-    A person adds the mean of what its rows would, which is no longer and no further from another.
+    A person adds the mean of its rows' contributions, which has no larger norm and no larger
+    distance to another.
 
     Scores are not counted cell by cell: their counts h are multiplied by `score_sums`, which has
     less noise in areas and curves, and estimated from the noisy products by least squares.
@@ -599,8 +600,8 @@ def coarse_cells(scores: Array) -> NDArray[np.int64]:
 def cell_edges(counts: Array, bounds: Array, cells: int) -> Array:
     """Bounds of cells of about as many scores each, from counts >= 0 between other bounds.
 
-    Each edge is a bound, or splits what is between two bounds evenly: values that many scores share
-    stay apart.
+    Each edge is a bound, or divides the interval between two bounds evenly, so values that many
+    scores share stay separate.
     """
     kept = counts if counts.any() else np.ones_like(counts)
     total = np.append(0.0, np.cumsum(kept))
@@ -624,7 +625,7 @@ def score_sums(weight: Fraction, negatives: Array, positives: Array) -> NDArray[
     """What counts of scores are multiplied by, for either outcome, in units of 2**-10.
 
     Rows of the matrices are sums of a cell and, with falling weights, of those below it; the last
-    row is about what a score adds to the area under the curve.
+    row is roughly the contribution of a score to the area under the curve.
 
     Parameters
     ----------

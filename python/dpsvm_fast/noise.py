@@ -1,8 +1,8 @@
 """Noise of the kinds that the mechanisms add, for use on its own.
 
 Without a seed, every call takes a fresh key from the operating system's generator and expands it
-with ChaCha20. A seed makes the noise reproducible, hence known to whoever knows the seed: use it
-in tests only. Results do not depend on the number of threads.
+with ChaCha20. A seed makes the noise reproducible, hence known to everyone who knows the seed: use
+it in tests only. Results do not depend on the number of threads.
 """
 
 from __future__ import annotations

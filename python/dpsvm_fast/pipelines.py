@@ -98,8 +98,8 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     Notes
     -----
     Guarantees: where the result is ``private``, all fitted attributes of all steps together are
-    (epsilon, delta)-differentially private for the relation of the steps, provided that what it
-    lists as public was public. A step counts as free when it is one of this library's without a
+    (epsilon, delta)-differentially private for the relation of the steps, provided that the facts
+    listed as public were public. A step counts as free when it is one of this library's without a
     budget (those named ``Public...``, ``RandomFourierFeatures``, ``SchemaEncoder``), when its
     scikit-learn tags say that it needs no fit (``Normalizer``, ``FunctionTransformer``), or when
     all that it uses is declared: ``OneHotEncoder`` and ``OrdinalEncoder`` with ``categories``,
@@ -152,8 +152,8 @@ class PrivatePipeline(Pipeline):
     """A scikit-learn Pipeline of private and public steps only.
 
     scikit-learn does not tell an estimator that it is a step of a Pipeline. So the statement of one
-    step covers the fit of that step alone. This Pipeline looks at its steps before it fits any of
-    them, and has a statement of its own for all of them together.
+    step covers the fit of that step alone. This Pipeline checks its steps before it fits any of
+    them, and has one statement for all of them together.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ class Step:
         Names of the steps down to it, joined by two underscores.
     estimator : object
     weighed : bool, default=False
-        Whether what is made of it is sparse or dense as the share of its zeros in all rows says.
+        Whether the share of zeros in all rows decides if the output is sparse or dense.
     """
 
     name: str

@@ -540,7 +540,7 @@ def plan_noise(
     n_features = check.check_integer("n_features", n_features, 1)
     if n_samples is not None:
         n_samples = check.check_integer("n_samples", n_samples, 1)
-    # Nothing is spent: a ledger without room is no reason not to plan.
+    # Nothing is spent, so a plan may exceed the ledger.
     estimator = copy.copy(estimator).set_params(ledger=None)
     estimator = estimator.checked()
     check.warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=3)

@@ -1,7 +1,7 @@
 """Private transformers: noisy means, components and scales; public scaling and features.
 
-Each works in a scikit-learn ``Pipeline``; each private one spends a budget of its own in ``fit``.
-What they publish is noisy; everything that they compute from it is post-processing.
+Each works in a scikit-learn ``Pipeline``; each private one spends its own budget in ``fit``.
+Published numbers are noisy; everything computed from them is post-processing.
 """
 
 from __future__ import annotations
@@ -869,10 +869,10 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     the noise. The noise of a sum of z has the standard deviation :math:`\sigma`, that of a sum of
     :math:`z^2` has :math:`8 \sigma / 11`.
 
-    A variance below twice the standard deviation of its own noise is set to that, so that noise
-    never blows a column up; where even the variance of the uniform law on the bounds is below it,
-    that public variance is taken. Constant features thus come out near 0. Sparse rows become dense.
-    Sums saturate beyond 2**27 rows.
+    A variance below twice the standard deviation of its own noise is raised to that, so that noise
+    never inflates a column; if even the variance of the uniform law on the bounds is below it, that
+    public variance is used. So constant features become nearly 0. Sparse rows become dense. Sums
+    saturate beyond 2**27 rows.
 
     Examples
     --------

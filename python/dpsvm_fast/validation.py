@@ -1,8 +1,8 @@
 """Checks of public arguments, one function per kind and one place per fact.
 
 A wrong type is a ``TypeError``, a wrong value an ``InvalidParameterError`` (a ``ValueError``). Both
-name the argument, what came and what is accepted. What came is quoted because these arguments are
-public by the library's contract; nothing here may be called on data.
+name the argument, the value received and what is accepted. The value is quoted because these
+arguments are public by the library's contract; nothing here may be called on data.
 """
 
 from __future__ import annotations

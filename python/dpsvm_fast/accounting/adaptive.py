@@ -37,8 +37,8 @@ from dpsvm_fast.rounding import (
 )
 from dpsvm_fast.validation import MAX_EPSILON
 
-# Share of delta that is kept for what is told outright, and the share of that which one event
-# known by its profile takes. Both belong to the meaning of a ledger's file.
+# Share of delta that is kept for outright leaks, and the share of that which one event known by its
+# profile takes. Both belong to the meaning of a ledger's file.
 LEAK_SHARE, PAIR_SHARE = 0.1, 1.0 / 16.0
 # Where calibrations of Gaussian noise end, and the largest float below 1.
 LEAST_DELTA = 2.3e-308
@@ -293,7 +293,7 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
         nothing = Size(Fraction(0), Fraction(pair), Fraction(0))
         by_profile = _pure(epsilon, pair) if epsilon > 0.0 else nothing
     for (noise_multiplier, _), n_steps in totals.sampled.items():
-        # The same steps on all records are a Gaussian mechanism, which tells more.
+        # The same steps on all records are a Gaussian mechanism, which leaks more.
         moved = 2.0 if event.adjacency == "replace_one" else 1.0
         square = Fraction(div_up(moved, noise_multiplier)) ** 2 * n_steps
         if square <= by_profile.square:

@@ -520,7 +520,7 @@ class Curve:
         return crossing(self.profile, delta, 0.0, high)
 
 
-# Events with dear points that have as many of them as one alone has.
+# Number of events with costly points that get as many points as a single one.
 DEAR_EVENTS = 2.0
 # Deltas that profiles of objectives go down to, the next where a result is not far above the last.
 FLOORS, FAR_ABOVE = (1e-17, 1e-300), 1e4
@@ -635,8 +635,8 @@ class Apart:
         return add_up(*found)
 
 
-# Sizes of pure events that a grid tells apart, kinds of sampled steps, and of how many the best
-# ones to merge are looked for.
+# Sizes of pure events that a grid distinguishes, kinds of sampled steps, and the number up to which
+# the best pairs to merge are searched.
 MOST_SIZES, MANY_SIZES = 64, 256
 MOST_GROUPS, MANY_GROUPS = 24, 128
 
@@ -733,7 +733,7 @@ MOST_POINTS, SMALLEST_STEP = 2000, 1e-9
 CHEAP_FALL, FALL, DEAR_FALL = 0.1, 0.3, 0.8
 # Points of a profile that is composed with other events.
 COMPOSED_POINTS = 512
-# Below this a profile has ended, and beyond this epsilon nobody looks.
+# A profile ends below this delta, or at this epsilon.
 NEGLIGIBLE_DELTA, LARGEST_EPSILON = 1e-16, 256.0
 # A profile counts as ended where it is that close to its limit.
 CLOSE = 1.0 + 1e-6
@@ -893,7 +893,7 @@ def _check_size(group_size: object) -> int:
     return check_integer("group_size", group_size, 1, LARGEST_GROUP)
 
 
-# By how much more than what is asked is tried: what fits then fits for many events to come.
+# Larger amounts that are tried first: if they fit, many later events fit without a computation.
 AHEAD = (Fraction(2), Fraction(6, 5), Fraction(51, 50))
 # How many such proofs are remembered, and what an epsilon may be too large by.
 REMEMBERED, NEARLY = 8, 1.01

@@ -342,7 +342,7 @@ def sampled_delta(z: float, q: float, n_steps: int, epsilon: float, *, replace_o
 def sampled_epsilon(z: float, q: float, n_steps: int, delta: float, *, replace_one: bool) -> float:
     """Epsilon of checked settings with q < 1."""
     if is_hopeless(z, q, n_steps):
-        # As in sampled_delta: a record that joins no step tells nothing.
+        # As in sampled_delta: a record that joins no step leaks nothing.
         return 0.0 if mul_up(q, float(n_steps)) <= delta else math.inf
     return _core.subsampled_gaussian_epsilon(z, q, n_steps, delta, replace_one)
 

@@ -31,7 +31,7 @@ SPACING, MOST_PLACES = 0.01, 8000
 MOST_JOINS, LARGEST_MEAN, DEVIATIONS, BESIDES = 500, 100.0, 14.0, 60.0
 # Where chains of lines begin: the least probability, and how many on either side of 1/2.
 LEAST_START, STARTS, LEAST_EPSILON = 1e-280, 1000, 1e-12
-# A path on which every probability ends here tells everything.
+# A path on which every probability ends here reveals everything.
 CERTAIN = 1.0 - 1e-13
 
 

@@ -44,8 +44,8 @@ ERROR = 4e-15
 # about the milliseconds for all.
 POINTS = 512
 LEAST_DEAR, MOST_DEAR, DEAR_TOTAL = 12, 96, 700.0
-# Events of one law that are told apart: those with a curve of little cost, with one of a tenth of a
-# second, and at most of those whose every point costs.
+# Number of events of one law that are distinguished: those with a cheap curve, with one of a tenth
+# of a second, and at most of those whose every point costs.
 MOST_CHEAP_KINDS, MOST_KINDS, MOST_DEAR_KINDS = 64, 12, 4
 # Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
 # is nearly all there is, and a point would cost 50 ms.

@@ -303,7 +303,7 @@ def choices(totals: Totals) -> list[Totals]:
         branches = _branches(event)
         if len(found) * math.comb(count + len(branches) - 1, count) > MOST_CHOICES:
             branches = (join(branches),)
-        # All ways in which so many meetings can fall on branches.
+        # All ways to distribute this many records over branches.
         meetings = itertools.combinations_with_replacement(range(len(branches)), count)
         ways = [
             [branches[i].enlarged(Fraction(n)) for i, n in Counter(meeting).items()]

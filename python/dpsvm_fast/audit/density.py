@@ -35,7 +35,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 
 Array = NDArray[np.float64]
 
-# The noise is looked at over so many deviations: 1e-15 of its mass lies outside.
+# The noise is integrated over this many deviations: 1e-15 of its mass lies outside.
 DEVIATIONS = 8.0
 
 NODES = {1: 40_001, 2: 301}

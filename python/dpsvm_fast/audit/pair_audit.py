@@ -684,7 +684,7 @@ class EllipsoidWorld(PlannedWorld):
         """Noisy matrices, flat."""
         plan, n_threads = self.plan, self.n_threads
         if plan.anchors is not None or self.rows.loss_weights is not None:
-            # Noisy centres decide which rows are whose: every fit is a problem of its own.
+            # Noisy centres assign the rows, so every fit is a different problem.
             return np.array([plan.run(self.rows, source).ravel() for _ in range(n)])
         rows = unit_rows(self.rows.X, plan.data_norm)
         rows /= rows.dtype.type(CONSTANT)

@@ -228,7 +228,7 @@ def _fact(facts: tuple[Any, ...], kind: type[Any], default: Any) -> Any:
 class _Kind:
     """Values of one annotation."""
 
-    # Whether an absent value is no field at all, instead of null.
+    # Whether an absent value is left out instead of written as null.
     left_out = False
 
     def check(self, name: str, value: object) -> Any:

@@ -136,7 +136,7 @@ def _promise(statement: PrivacyStatement) -> str:
     )
 
 
-# The number of rows of one person that a statement tells the price of.
+# The number of rows of one person for which a statement shows epsilon.
 SEVERAL = 10
 # Kinds of events whose price for a person with several rows takes no time.
 QUICK = ("gaussian", "pure", "zcdp", "distance")

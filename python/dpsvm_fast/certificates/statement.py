@@ -229,8 +229,7 @@ class Statement(Record):
         """
         if epsilon is not None and delta is not None:
             raise InvalidParameterError("epsilon: expected exactly one of epsilon and delta")
-        # Certificates are read and verified without the accountant; whoever asks for a price has
-        # it loaded.
+        # Certificates are read and verified without the accountant; only this call loads it.
         price = import_module(ACCOUNTANT)
         if epsilon is not None:
             return epsilon, price.composed_delta(self.events, epsilon, group_size=size)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dpsvm_fast.certificates.statement import FederatedStatement, PrivacyStatement
 
 
-# What data sets may differ in that a promise compares, and what is said of it.
+# Units in which neighbouring data sets differ, and their descriptions.
 UNITS = ("row", "person", "party")
 PROTECTED = {
     "row": "one row of the training data",
@@ -294,7 +294,7 @@ PARTS = (
 )
 
 CLIPPED = "the sum of the rows' clipped gradients"
-# Where the last steps tell the temperature of probabilities.
+# If the last steps determine the temperature of probabilities.
 CALIBRATED = CLIPPED + ", and in the last steps of confidence and correctness"
 
 GRADIENTS = "clipped gradients of the loss in the weights, rows divided by data_norm"

@@ -48,7 +48,7 @@ person_option = option(
 )
 
 
-# Which model a command takes, and what it may replace.
+# The model of a command, and the file that it may replace.
 saved_options = together(
     click.argument("model", type=FILE, metavar="MODEL"),
     option("--key", FILE, "File with the key that MODEL was signed with."),

@@ -360,7 +360,7 @@ def declared_schema(options: dict[str, Any]) -> TableSchema:
 MIB = 1 << 20
 # Of the whole program before it has read anything, where the system does not tell.
 PROGRAM = 200 * MIB
-# Below, there is no use in cutting rows into parts.
+# Below this, cutting rows into parts is useless.
 LEAST_ROOM = 16 * MIB
 # Blocks of rows in double precision, and what allocators keep.
 TEMPORARIES = 72 * MIB
@@ -755,7 +755,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
         yield
         return
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    # What was told to go on, as by nohup, goes on.
+    # A program started with nohup continues.
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, _interrupt) for number in heard}
     try:

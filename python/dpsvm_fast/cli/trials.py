@@ -60,7 +60,7 @@ STATEMENT_EPSILON = 1.0
 
 BAR_WIDTH = 40
 
-# What is noisy, for whoever reads the table.
+# Marks the noisy columns of the table.
 TITLES = {
     LINEAR: "Linear SVM in a private pipeline: noisy centre, noisy gradients (PrivateLinearSVC)",
     "objective": "Smoothed Crammer-Singer SVM, noise inside its objective (objective perturbation)",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpsvm_fast.data.tables import Table as Table
     from dpsvm_fast.data.tables import open_table as open_table
 
-# Imported at first use: whoever reads a table does not wait for the estimators.
+# Imported at first use: reading a table does not wait for the estimators.
 _HOMES = {
     "fit": "partitioned",
     "Partitions": "partitions",

@@ -186,10 +186,9 @@ class DescentStep(Operation):
 
 # What is done where the rows are: load, check, map, clip, sum.
 #
-# A task is a pure function of its arguments: whoever runs it, and however often, it returns the
-# same
-# exact sums. It draws nothing but batches, from a key that it is given. Errors are returned and not
-# raised: a cluster writes the text of an exception, and what it was about, into its logs.
+# A task is a pure function of its arguments: wherever and however often it runs, it returns the
+# same exact sums. It draws nothing but batches, from a key that it is given. Errors are returned
+# and not raised: a cluster writes the text of an exception, and what it was about, into its logs.
 
 
 # Returns (X, y), or X alone where there are no labels.
@@ -201,7 +200,7 @@ NO_MEMORY = "there is not enough memory"
 
 BAD_LABELS = "expected one label for each row, each of them in `classes`"
 BAD_OWNERS = "expected a person id and a finite, non-negative weight for each row, if declared"
-# Fits whose records one process keeps at a time; one that was not told to end is dropped then.
+# Number of fits whose records one process keeps; beyond it, a fit that was not ended is dropped.
 MOST_FITS = 4
 # Numbers of ended fits that are remembered, so that a late task keeps nothing for them.
 MOST_ENDED = 256

@@ -362,7 +362,7 @@ def named_owners(groups: object, sample_weight: object) -> tuple[str, ...]:
     return tuple(name for name, value in given.items() if value is not None and value is not False)
 
 
-# More would not be told apart by the streams of batches.
+# The streams of batches could not distinguish more.
 MOST_PARTITIONS = 2**31 - 1
 
 

@@ -53,14 +53,13 @@ from dpsvm_fast.validation import optional_module
 
 # What every kind of file offers, and the reading of bytes that tells how far it is.
 #
-# No file is trusted with memory: what a reader takes is a share of a room that its caller gives,
-# and
+# No file is trusted with memory: a reader takes a share of the memory that its caller gives, and
 # records, rows and declared sizes that need more are refused before they are read.
 
 
 Progress = Callable[[int], None]
 
-# Bytes that reading may take beside the rows that it returns, where nobody says it.
+# Default of the bytes that reading may take beside the rows that it returns.
 ROOM = 2**28
 
 
@@ -1014,7 +1013,7 @@ class ParquetSource(_Columnar):
                 how = {"pre_buffer": False, "buffer_size": READ_BYTES, "read_dictionary": coded}
                 file = stack.enter_context(parquet.ParquetFile(self._path, **how))
             for fits, some in itertools.groupby(groups, lambda group: len(group[2]) == 1):
-                # Row groups of which all columns fit are read on end.
+                # Row groups whose columns all fit are read in sequence.
                 for block in (
                     self._at_once(file, some, before) if fits else self._in_turn(file, some, before)
                 ):
@@ -1126,7 +1125,7 @@ class ArrowSource(_Columnar):
         data = mapped_bytes(self._path)
         with ExitStack() as stack:
             source, names = pa.py_buffer(data), None
-            # What is not packed is looked at where it is. Of what is packed some columns are read.
+            # Unpacked data are mapped. Of packed data some columns are read at a time.
             if self._is_packed(data):
                 names = self._names
                 if _is_arrow_file(data):
@@ -1489,7 +1488,7 @@ ARRAYS = {
     "X": ("biuf", 2, "numbers in two dimensions"),
     "y": ("biufUS", 1, "integers or text in one dimension"),
 }
-# What reading bytes that are no such file has been seen to raise.
+# Exceptions that reading bytes of other kinds of files has been seen to raise.
 NPZ_DAMAGED = (
     AttributeError,
     EOFError,

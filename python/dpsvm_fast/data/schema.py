@@ -917,7 +917,7 @@ def _toml(text: str) -> Mapping[str, Any]:
 # Every label takes as much memory as the longest one.
 LONGEST_CLASS, MOST_CHARACTERS = 1000, 1 << 24
 
-# Columns that are no features, and what they are.
+# Columns that are not features, and their roles.
 ROLES = {"target": "labels", "person": "persons", "weight": "weights of rows"}
 
 
@@ -1166,7 +1166,7 @@ class TableSchema:
         usual = {"zero_based": False, "extra_columns": "refuse", "csv": {}}
         record = _without_defaults(own | {"csv": self.text.to_dict()}, usual)
         if self.columns:
-            # A list: the order of the features must survive whoever sorts keys.
+            # A list: the order of the features must survive a program that sorts keys.
             record["columns"] = [{"name": one.name, **one.to_dict()} for one in self.columns]
         if self.all_other_columns is not None:
             record["all_other_columns"] = self.all_other_columns.to_dict()

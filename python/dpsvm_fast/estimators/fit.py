@@ -49,7 +49,7 @@ def within_search() -> Iterator[None]:
         _within_search.reset(token)
 
 
-# Parameters that change nothing in what is promised, and the label set, which has its own line.
+# Parameters that do not affect the guarantee, and the label set, which has its own line.
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
 
 STRICT = ". Nothing was spent: the ledger is strict; PrivacyLedger(..., strict=False) allows it"

@@ -58,7 +58,7 @@ def checked_betas(name: str, value: Any) -> tuple[float, float]:
 
 # What a call of ``partial_fit`` goes on from, and whether it may.
 #
-# Noisy sums and public facts only: nothing that is kept between calls tells more than was paid for.
+# Noisy sums and public facts only: nothing that is kept between calls leaks more than was paid for.
 
 
 class Continuation(NamedTuple):

@@ -40,7 +40,7 @@ from dpsvm_fast.rounding import (
 if TYPE_CHECKING:
     from dpsvm_fast.federated.spec import FederatedSpec
 
-# What a party fits, and by how much it can move what the party contributes.
+# What a party fits, and how far one unit can move its contribution.
 #
 # Party i holds n_i rows of norm at most :math:`\kappa_t` and contributes :math:`w_i \Pi_R(f_i)`,
 #
@@ -250,7 +250,7 @@ def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
 
 # r: the part of the noise, in steps, that makes the sum like one of real numbers.
 SMOOTHING = 3.0
-# Noise of so many standard deviations still has room beside every contribution.
+# Noise of this many standard deviations still fits beside every contribution.
 DEVIATIONS = 14
 # Powers of two that the noise may have for its parameter, in steps.
 LEAST_BITS, MOST_BITS = 4, 24

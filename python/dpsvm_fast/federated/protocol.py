@@ -39,8 +39,8 @@ FOLLOWED_BY = dict(pairwise(STAGES))
 # A packet is two shares and a tag.
 SEALED_BYTES = 2 * SHARE_BYTES + 16
 
-# All that a party ever tells the server about why it does not go on. Which of several reasons a
-# party had for not contributing is not told: it may depend on its records.
+# The only reasons that a party gives the server for stopping. Why it does not contribute stays
+# secret, as that may depend on its records.
 
 ANOTHER_SPECIFICATION = "another specification"
 ANSWERED_BEFORE = "this round was already answered"

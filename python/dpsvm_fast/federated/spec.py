@@ -183,7 +183,7 @@ class FederatedSpec(PartyCounts):
     tol: param.DistanceTol = 1e-3
     local: str
 
-    # Of the kinds that have them: what a party does by itself, with noise of its own.
+    # Training of a party by itself, with its own noise, for the kinds that have it.
     components: ClassVar[NoisyComponents | None] = None
     objective: ClassVar[ObjectiveTraining | None] = None
 
@@ -226,7 +226,7 @@ class FederatedSpec(PartyCounts):
                 "group_size", got=self.group_size, accepted="2 or more with unit='person' alone"
             )
         self._settle()
-        # Planned now: what has no noise is refused before anything else happens.
+        # Planned now: a specification for which no noise suffices is refused first.
         _ = self.rounds
 
     def _settle(self) -> None:
@@ -247,7 +247,7 @@ class FederatedSpec(PartyCounts):
         if self.loss not in ("crammer_singer", "logistic"):
             settled |= {name: getattr(self.trained_loss, name) for name in ("smoothing", "margin")}
         if self.local == "objective":
-            # A rule of the mechanism's own stands for None, and the radius follows from it.
+            # For None the mechanism has a rule, and the radius follows from it.
             settled |= {"radius": None, "regularization": param.number_or_none(self.regularization)}
             return
         for name in ("regularization", "radius"):
@@ -492,7 +492,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
             raise InvalidParameterError.of("n_features", got=self.n_features, accepted=accepted)
         super()._settle()
         if self.local == "objective" and self.objective_epsilon is None:
-            # Searched for once: whoever reads the specification only checks it.
+            # Searched for once: readers of the specification only check it.
             vars(self)["objective_epsilon"] = _left_for_objective(self)
 
     @property

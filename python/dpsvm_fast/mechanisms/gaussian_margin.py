@@ -219,7 +219,7 @@ CONSTANT = 0.5
 # of it. Curvature of pairwise Huber losses costs more. No function of the number of features: the
 # budget is asked for before that is known, and the law of the noise depends on it.
 REGULARIZATION_SHARE = {"softmax_margin": 0.6, "huber_ww": 1.0}
-# Of the squared Gaussian parameter, or of epsilon: what the centres of several ellipsoids cost.
+# Share of the squared Gaussian parameter, or of epsilon, for the centres of several ellipsoids.
 ANCHOR_SHARE = 0.15
 # Delta may be missed by this share, from below: half a percent of the noise.
 DELTA_UNUSED = 0.1

@@ -859,7 +859,7 @@ class GradientPerturbation(LinearPlan):
             rows.descend(records, descent, options, source, min(most, self.steps - before), told)
         weights = np.asarray(descent.weights() / self.data_norm)
         if not np.isfinite(weights).all():
-            # A fact about noisy numbers, which may be told.
+            # A fact about noisy numbers, which may be published.
             raise InvalidParameterError(
                 "learning_rate: too large, the weights overflowed; nothing is released and the "
                 "budget is spent; use a smaller one"

@@ -172,7 +172,7 @@ def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
 SQUARE_WEIGHT, SQUARE_OFFSET, PAIR_NORM = Fraction(11, 8), Fraction(49, 64), Fraction(539, 512)
 # What the weighted sums are multiples of, and how many of them a float holds exactly.
 SUM_GRID, MOST_UNITS = 2.0**-23, 2**53
-# Variance of the uniform law on [-1, 1]: what a feature is taken to have where noise drowns it.
+# Variance of the uniform law on [-1, 1]: assumed for a feature where noise dominates.
 UNIFORM_VARIANCE = 1.0 / 3.0
 # No feature is taken to be narrower than 2**-10 of half its bounds.
 SMALLEST_VARIANCE = 2.0**-20

@@ -35,7 +35,7 @@ Events = tuple[PrivacyEvent, ...]
 PRECISION, COSTLY_PRECISION = 2.0**-9, 2.0**-5
 # By how much a bracket grows or shrinks at a time.
 STRIDE, COSTLY_STRIDE = 1.3, 1.08
-# Below this share of what is asked for, a budget is as good as none.
+# Below this share of the requested budget, there is practically none.
 SMALLEST_SHARE = 2.0**-30
 # Of discrete Laplace noise: the least that is a ratio of numbers of the sampler's range.
 SMALLEST_RATE = 2.0**-30

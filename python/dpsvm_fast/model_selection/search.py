@@ -64,7 +64,7 @@ from dpsvm_fast.pipelines import (
 
 # What the search itself decides, for every candidate alike.
 RESERVED = frozenset({"epsilon", "delta", "adjacency", "ledger", "random_state", "classes"})
-# One part of the records, or one draw in so many, for each candidate.
+# One part of the records, or one of this many draws, for each candidate.
 MOST_CANDIDATES = 10_000
 
 
@@ -382,8 +382,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     Here the choice is paid for, in one of two ways:
 
     - ``strategy="partition"``: every record is put into one of m + 1 parts without looking at it.
-      Each of m candidates is trained on a part of its own, and one is chosen by its errors on the
-      last part, by the exponential mechanism or permute-and-flip. A record pays for its own part
+      Each of m candidates is trained on its own part, and one is chosen by its errors on the last
+      part, by the exponential mechanism or permute-and-flip. A record is charged for its own part
       only: the total is the largest of the parts' budgets, not their sum.
     - ``strategy="random_stopping"``: a secret random number of runs, each with a random candidate
       on all records, and a noisy score. The best run is released. This costs about two to three
@@ -460,15 +460,14 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     relation ``adjacency``, provided that the estimator, the grid and every other parameter were
     chosen without looking at the data. Proof: docs/proofs/private_selection.md. Scores of
     candidates are not kept: there is no ``cv_results_``. The assignment to parts looks at nothing
-    in a record: it is never stratified. Not covered: running time, which with "random_stopping"
-    tells the number of runs; that a search ends with an error, also the one that there are too few
-    rows for the parts; what the candidates do not cover.
+    in a record: it is never stratified. Not covered: running time, which reveals the number of runs
+    with "random_stopping"; errors of the search, including too few rows for the parts; whatever the
+    candidates do not cover.
 
     How much a search may cost: with "partition" every candidate sees ``(1 - validation_fraction) /
     m`` of the records, so that grids should be short. The refit trains the winner on all records,
-    with less of the budget; parameters that suit a small part need not suit all records. Beside
-    defaults that follow from public facts, as they do here, a search mostly does no better:
-    benches/README.md.
+    with less of the budget; parameters that suit a small part need not suit all records. The
+    defaults follow from public facts, and a search is mostly no better: benches/README.md.
 
     References
     ----------
@@ -694,8 +693,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     ) -> SelectionStatement:
         """What the search promises; the released model carries it in place of its own promise.
 
-        Its own would be about one fit, and whoever reads it would leave out the search. What a fit
-        keeps to be continued from goes too: a continuation would account for that fit alone.
+        Its own would be about one fit and leave out the search. The state for a continuation is
+        dropped, too: a continuation would account for that fit alone.
         """
         budgets = plan.budgets
         statement = SelectionStatement(
@@ -802,8 +801,8 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         ``events(epsilon, delta, adjacency, **parameters)`` that returns them for a budget. It must
         not look at data.
     parameters : dict or None, default=None
-        Keyword arguments of both functions. ``set_params`` puts every name that is no argument
-        here into it, so that grids may vary them.
+        Keyword arguments of both functions. ``set_params`` puts every unknown name into it, so that
+        grids may vary them.
     epsilon : float, default=1.0
         Privacy parameter handed to the functions.
     delta : float, default=1e-6

@@ -255,9 +255,8 @@ def assigned_parts(
 ) -> list[NDArray[np.intp]]:
     """Numbers of the rows, or persons, of every part; none of them has a say in who is where.
 
-    Where their number is private every one of them draws its part independently, so that one more
-    or fewer does not move the others. Where it is counted, positions are shuffled and cut up.
-    Nobody is told.
+    If their number is private, every one draws its part independently, so one more or fewer does
+    not move the others. If it is public, positions are shuffled and cut up. The parts stay secret.
     """
     if counted:
         # Positions sorted by two words of random bits each: in random order whatever they hold.
@@ -412,8 +411,8 @@ class Fit:
     def _prepared(self, estimator: Any) -> Iterator[None]:
         """Gives the steps inside ledger, seed and threads, and takes them away again.
 
-        Nothing tells how many fits there are: neither a line for each nor a copy of every step's
-        rows in a cache may be left behind.
+        The number of fits stays secret: no line for each and no copy of every step's rows in a
+        cache may be left behind.
         """
         before = estimator.get_params()
         given: dict[str, Any] = {}

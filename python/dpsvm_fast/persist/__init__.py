@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpsvm_fast.persist.model import save_model as save_model
     from dpsvm_fast.persist.onnx import to_onnx as to_onnx
 
-# Imported at first use: whoever reads a table does not wait for the estimators.
+# Imported at first use: reading a table does not wait for the estimators.
 _OF_MODELS = ("SavedModel", "load_model", "model_schema", "read_model")
 _HOMES = dict.fromkeys((*_OF_MODELS, "save_certificate", "save_model"), "model")
 _HOMES["to_onnx"] = "onnx"

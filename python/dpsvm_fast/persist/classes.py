@@ -489,8 +489,8 @@ class SavedClass:
     derived : callable or None
         Attributes that follow from the others, not saved.
     rows : callable or None
-        Of a class whose fit takes nothing from the rows: rows on which a fit gives what is to be
-        restored, from parameters and attributes.
+        For a class whose fit uses no values of the rows: makes, from parameters and attributes,
+        rows on which a fit restores the object.
     """
 
     kind: type
@@ -699,8 +699,8 @@ def scikit(
         As of `SavedClass`.
     **tests
         Of each parameter that is saved, the values that are accepted, or a test and perhaps
-        functions that write and read. Functions of the user's, files and regular expressions of
-        one's own are refused: a file would decide what is run or read when the model is used.
+        functions that write and read. The user's functions, files and regular expressions are
+        refused: a file would decide what is run or read when the model is used.
     """
     parameters = {
         name: parameter(name, *one if callable(one[0]) else (partial(_only, name, one),))

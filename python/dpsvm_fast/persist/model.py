@@ -512,11 +512,11 @@ def save_model(
 
     Notes
     -----
-    Guarantees: what is written is a fixed list of parameters and fitted attributes for each class,
-    and nothing else of the object. All of it is public or was released by the fit, so that the file
-    is as private as the model. Not saved: the ledger, ``n_threads``, the seed of private noise
-    (anyone who knows it can subtract the noise; a seeded model stays marked NOT PRIVATE) and the
-    state from which ``partial_fit`` continues.
+    Guarantees: the file has a fixed list of parameters and fitted attributes for each class, and
+    nothing else of the object. All of it is public or was released by the fit, so the file is as
+    private as the model. Not saved: the ledger, ``n_threads``, the seed of private noise (anyone
+    who knows it can subtract the noise; a seeded model stays marked NOT PRIVATE) and the state from
+    which ``partial_fit`` continues.
 
     Examples
     --------
@@ -575,7 +575,7 @@ def save_certificate(
     Notes
     -----
     Guarantees: ``verify(certificate, model=..., key=...)`` is true only for the model of that
-    digest: its class, parameters, numbers and certificate. Without a key, whoever replaces the
+    digest: its class, parameters, numbers and certificate. Without a key, someone who replaces the
     model can write another digest.
 
     Examples
@@ -642,9 +642,9 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
     Notes
     -----
     Guarantees: no code out of the file is run and nothing is imported because of it; every value
-    is checked before it is used. Without a key, the digest in the file shows accidents and careless
-    edits only: whoever changes a file on purpose can write a new digest. With a key, nobody who
-    does not have it can change the file unnoticed.
+    is checked before it is used. Without a key, the digest in the file only detects accidents and
+    careless edits: an attacker can write a new digest. With a key, nobody without it can change the
+    file unnoticed.
 
     Examples
     --------
@@ -704,7 +704,7 @@ def read_model(
     except ModelFormatError as error:
         raise ModelFormatError(f"{str(where)!r} {error}") from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        # Checks of one value that meet another one: whatever they say, it is no model.
+        # Exceptions of checks that meet a value of another type: the file is not a model.
         raise ModelFormatError(
             f"{str(where)!r} cannot be loaded: its contents are inconsistent"
         ) from None

@@ -51,7 +51,7 @@ IR_VERSION = 7
 MOST_BYTES = 1 << 30
 
 
-# Names that a graph has for what is no input.
+# Names in a graph that are not inputs.
 MADE_UP = re.compile(
     r"[A-Z][A-Za-z]*_[0-9]+|constant_[0-9]+|label|scores|probabilities|transformed"
 )

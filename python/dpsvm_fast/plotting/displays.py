@@ -902,9 +902,9 @@ class NoisePlanDisplay(Display):
     """Noise at several epsilons, from plans that read no data.
 
     ``kind="lead"`` shows, against epsilon, the lead of one class over another that survives the
-    noise of a prediction with probability 95 %, beside the largest that so many rows can bring
-    about. Where the first is above the second the noise drowns every decision. ``kind="budget"``
-    shows what part of the budget each release takes.
+    noise of a prediction with probability 95 %, beside the largest lead that this many rows allow.
+    Where the first is above the second, noise dominates every decision. ``kind="budget"`` shows the
+    share of the budget of each release.
 
     Parameters
     ----------
@@ -995,7 +995,7 @@ class NoisePlanDisplay(Display):
         Raises
         ------
         InvalidParameterError
-            Another kind, or plans of which a number of rows decides what there is to be shown.
+            An unknown kind, or "lead" with plans that have no decision to show.
         """
         check_option("kind", kind, KINDS)
         if kind == "lead" and any(plan.decision is None for plan in self.plans):

@@ -218,7 +218,7 @@ def _square(mu: float) -> float:
 def _add_alternatives(choice: Choice, event: AlternativesEvent) -> None:
     """One of several mechanisms: the one that covers all, pure where all are, or with a curve."""
     branches = [choice_of(branch) for branch in event.branches]
-    # Whichever it is, it is no further away than the farthest.
+    # No alternative is further away than the farthest one.
     farthest = max(branches, key=lambda branch: branch.distance)
     choice.distances.extend(farthest.distances)
     for branch in branches:
@@ -281,7 +281,7 @@ def responses(pure: list[float]) -> tuple[Array, Array]:
     return losses, masses
 
 
-# A lower bound of delta, for verification: no list of events tells less than what is in it.
+# A lower bound of delta, for verification: a list of events leaks at least as much as each of them.
 #
 # Gaussian sums, zCDP events and noise in objectives contain Gaussian mechanisms: of an objective,
 # the
@@ -428,7 +428,7 @@ def recomputed_events(
     least = max(least_delta_of(choice, epsilon) for choice in whole)
     if least > delta:
         return _refuted(whole, delta, epsilon), least, False
-    # Fewer events tell less: what these exceed, all of them do.
+    # Fewer events leak less: a bound that these exceed is exceeded by all.
     choices = [choice.composable(epsilon, delta) for choice in whole]
     found, best = max(_least_delta(choice, epsilon) for choice in choices)
     holds = found <= delta * (1.0 + ALLOWANCE)
@@ -567,7 +567,7 @@ def _curves(choice: Choice, fall: float) -> list[Curve]:
 
 def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curve]:
     """The same curves with more points where they count for delta at ``epsilon``."""
-    # What each curve is made from, and how closely it is looked at; nothing for what is dear.
+    # The source of each curve and its resolution; nothing for costly ones.
     functions: list[tuple[Callable[[float], float], float] | None] = []
     if choice.rho:
         functions.append((partial(zcdp_delta, math.fsum(choice.rho)), CLOSER))

@@ -1,6 +1,6 @@
 r"""Upper bounds for sums of privacy losses: Gaussian ones, tables, curves.
 
-Curves of delta for verification: tables of upper bounds, and what is made from them.
+Curves of delta for verification: tables of upper bounds, and the laws made from them.
 
 A table bounds delta at some epsilons, for both directions. What is bounded is convex in
 :math:`e^\epsilon`, so it lies below the chords in :math:`e^\epsilon` of any such table, and below
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, logsumexp, ndtr
 
-# How much a verification may compute: whoever made the certificate must not decide that.
+# Limit on the work of a verification, which the maker of the certificate must not decide.
 
 
 # Entries of arrays that a computation goes through, which take up to 10 ns each. The dearest
@@ -502,8 +502,8 @@ def sum_of_pairs(s: float, drift: float, K: int, *, quickly: bool = False) -> Su
 def _normal_nodes(K: int) -> tuple[Array, Array]:
     """Nodes and masses of a standard normal number, far into both tails.
 
-    What is integrated is a mixture of normal densities of variance 1/K, of which this rule misses a
-    relative 4 exp(-2 pi^2 / (step^2 K)) at most: e^-40 at this step.
+    The integrand is a mixture of normal densities of variance 1/K, of which this rule misses at
+    most a relative 4 exp(-2 pi^2 / (step^2 K)): e^-40 at this step.
     """
     step = math.pi * math.sqrt(2.0 / (42.0 * K))
     z = np.arange(-38.0, 38.0, step)

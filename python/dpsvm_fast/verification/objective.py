@@ -583,7 +583,7 @@ def objective_delta(
     if kappa is not None and law == "softmax":
         bounds.append(joint_delta(epsilon, t, kappa, K, replace_one=replace_one, quickly=quickly))
     if min(bounds) >= 1.0 and epsilon > 1.0:
-        # A far tail may not be told; delta only falls in epsilon.
+        # A far tail may not be computable; delta only falls in epsilon.
         half: dict[str, Any] = {"kappa": kappa, "jacobian": jacobian, "replace_one": replace_one}
         return objective_delta(law, K, 0.5 * epsilon, 1.0 / t, quickly=quickly, **half)
     # What the roundings of a closed form may come to, and what underflows.

@@ -230,7 +230,7 @@ def _larger_epsilon(delta_at: Callable[[float], float], low: float, delta: float
 def _pure_epsilon(row: _Row, n: int, rate: float, kappa: float, factor: int, unit: str) -> float:
     """Epsilon of noise with density ~ exp(-beta ||B||), rate = beta times row norm.
 
-    What is averaged, a person's rows, has traces in the place of log-determinants.
+    Averages, of a person's rows, have traces in place of log-determinants.
     """
     averaged = unit == "person"
     grown = float if averaged else math.log1p
@@ -680,7 +680,7 @@ def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool 
     None where it is neither confirmed nor refuted.
 
     With noise in the objective, epsilon and delta are the sums over the two noises, each at its own
-    share of the budget: what the noise in the objective does not claim is left to the other one.
+    share of the budget: the other noise has what the noise in the objective does not claim.
     """
     s, noise, objective = statement.sensitivity, statement.noise, statement.objective
     assert s is not None
@@ -720,8 +720,8 @@ CHOICE_FACTOR = {"add_remove": 1, "replace_one": 2}
 def check_selection(statement: SelectionStatement) -> list[str]:
     """Say what does not follow, beside the total.
 
-    The events of the choice are made from its numbers, so only these can be wrong: what the fits
-    cost is stated as events, each with its own numbers in it.
+    The events of the choice follow from its numbers, so only these can be wrong; the costs of the
+    fits are stated as events, each with its own numbers.
     """
     chosen = statement.selection
     factor = CHOICE_FACTOR[statement.adjacency] if chosen.mechanism in CHOICES else 1
@@ -743,7 +743,7 @@ MODULUS = 2**48
 DISTANCE_SLACK = 1e-6
 # Terms of a sum over merges that are not equal to the limit.
 MERGES = 4096
-# An assumption of less than this is no assumption that anybody makes.
+# Nobody makes an assumption below this.
 LEAST_ASSUMED = 2.0**-128
 
 

@@ -83,7 +83,7 @@ class Verification:
     ----------
     ok : bool
     problems : tuple of str
-        What does not follow, or cannot be told; empty when ``ok``.
+        What does not follow, or is undecided; empty when ``ok``.
     epsilon : float or None
         Recomputed epsilon at the claimed delta; None where the certificate cannot be read, or the
         claim cannot be recomputed.
@@ -95,7 +95,7 @@ class Verification:
         this check composes. Never with ``ok``.
     stated : tuple of str
         Words of the certificate that follow from nothing else in it: its maker stated them, and
-        nobody checked them.
+        nothing checks them.
     matches : tuple of str
         What was compared with a model and is the same there; empty without one.
     forbidden : tuple of str
@@ -242,7 +242,7 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
     Raises
     ------
     InvalidParameterError
-        It is no file that ``save_model`` wrote, or was changed after that.
+        It is not a file that ``save_model`` wrote, or was changed after that.
     OSError
         It cannot be read.
     """
@@ -274,7 +274,7 @@ class Comparison:
     Attributes
     ----------
     problems, matches, unchecked : list of str
-        What differs, what is the same, and what could not be compared.
+        Differences, agreements, and parts that could not be compared.
     """
 
     def __init__(self) -> None:
@@ -506,8 +506,8 @@ dict or str
     TypeError
         An argument of another type.
     InvalidParameterError
-        ``model`` is no file that ``save_model`` wrote, or was changed after that; or ``policy`` is
-        none.
+        ``model`` is not a file that ``save_model`` wrote, or was changed after that; or ``policy``
+        is not a policy.
     OSError
         It cannot be read.
 
@@ -541,7 +541,7 @@ dict or str
         problems = (TOO_MUCH_WORK,)
         found = Verification(ok=False, problems=problems, epsilon=None, delta=None, undecided=True)
     except (ArithmeticError, IndexError, ValueError):
-        # Of numbers that no fit writes: what they overflow, or leave empty, cannot be listed.
+        # No fit writes such numbers; their overflows and empty results cannot be listed.
         return Verification(ok=False, problems=(NO_ARITHMETIC,), epsilon=None, delta=None)
     compared = Comparison()
     compared.seal(bound, document, key)
@@ -569,7 +569,7 @@ def _verified(statement: Statement) -> Verification:
     for step in getattr(statement, "steps", ()):
         if step.statement is not None:
             found = _verified(step.statement)
-            # What cannot be told of one of them cannot be told of all together either.
+            # If one of them is undecided, so is the whole.
             own = () if found.undecided else found.problems
             problems += [f"{step.title}: {problem}" for problem in own]
     epsilon, delta, holds = _recomputed(statement)
