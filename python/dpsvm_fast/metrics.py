@@ -350,7 +350,8 @@ class Evaluation:
     def __str__(self) -> str:
         s = self.privacy_
         head = "PRIVATE" if s.private else "NOT PRIVATE"
-        lines = [f"{head}, epsilon = {s.epsilon:g}, delta = {s.delta:g} ({s.adjacency})"]
+        promised = f"epsilon = {s.epsilon:g}, delta = {s.delta:g}"
+        lines = [f"{head}, {promised} ({s.adjacency}, for one {s.unit})"]
         lines.append("estimate [95 % interval for noise and sampling of the rows]")
         for name in self.metrics:
             lines += self._lines(name)

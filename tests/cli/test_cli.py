@@ -69,7 +69,7 @@ class TestVerify:
         assert main(["verify", str(certificate)]) == 0
         shown = capsys.readouterr()
         assert shown.out.startswith("The certificate holds")
-        assert "epsilon = 1, delta = 1e-05 (add_remove)" in shown.out
+        assert "epsilon = 1, delta = 1e-05 (add_remove, for one row)" in shown.out
         assert not shown.err
 
     @pytest.mark.parametrize(

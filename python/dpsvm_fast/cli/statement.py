@@ -244,7 +244,7 @@ def verify_command(
         return DOES_NOT_HOLD
     screen.say(
         f"Guarantee: epsilon = {record['epsilon']:g}, delta = {record['delta']:g} "
-        f"({record['adjacency']}) for {_subject(record)}."
+        f"({record['adjacency']}, for one {_unit(record)}) for {_subject(record)}."
     )
     if policy is not None:
         screen.say(f"{policy} allows it.")
@@ -271,7 +271,7 @@ def _rules(path: Path) -> Policy:
 def _promise(record: dict[str, Any]) -> dict[str, Any]:
     """What a certificate that holds promises."""
     promised = {name: record[name] for name in ("epsilon", "delta", "adjacency")}
-    return promised | {"for": _subject(record)}
+    return promised | {"unit": _unit(record), "for": _subject(record)}
 
 
 def _advice(record: Any, *, unread: bool) -> str:
@@ -288,6 +288,13 @@ def _advice(record: Any, *, unread: bool) -> str:
         "Do not rely on it. Ask the maker of the model for the original certificate; a "
         "release\nthat is not private says so in not_private_reasons."
     )
+
+
+def _unit(record: dict[str, Any]) -> str:
+    """What a certificate protects; of a pipeline every step the same."""
+    steps = (step["statement"] for step in record.get("steps", ()))
+    found = record.get("unit") or next(_unit(step) for step in steps if step is not None)
+    return str(found)
 
 
 def _subject(record: dict[str, Any]) -> str:
