@@ -177,10 +177,8 @@ def follows(
 
 def objective_share(
     statement: PrivacyStatement, o: ObjectiveNoise
-) -> tuple[tuple[float, float], bool | None]:
+) -> tuple[tuple[float, float], bool]:
     """Epsilon and delta of the noise in the objective, and whether they are within its share.
-
-    None where that is neither confirmed nor refuted.
 
     Epsilon is the claimed one where that holds, and recomputed where it does not.
     """
@@ -202,12 +200,10 @@ def objective_share(
 
     claimed = o.delta * (1.0 + ALLOWANCE)
     mu = least_gaussian(law, n_scores, sigma, replace_one=replace_one)
-    least = gaussian_delta(o.epsilon, mu)
-    delta = max(delta_at(o.epsilon), least)
+    delta = max(delta_at(o.epsilon), gaussian_delta(o.epsilon, mu))
     if delta <= claimed:
         return (o.epsilon, delta), True
-    verdict = False if least > claimed else None
-    return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), verdict
+    return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), False
 
 
 def _sigma_of(o: ObjectiveNoise) -> float:
@@ -674,10 +670,8 @@ def _noise_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
     return problems
 
 
-def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool | None]:
+def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool]:
     """Return epsilon, delta, and whether the claim holds, of weights without noisy sums.
-
-    None where it is neither confirmed nor refuted.
 
     With noise in the objective, epsilon and delta are the sums over the two noises, each at its own
     share of the budget: the other noise has what the noise in the objective does not claim.
@@ -687,22 +681,19 @@ def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool 
     assert noise is not None
     epsilon, delta = statement.epsilon, statement.delta
     first, holds = (0.0, 0.0), True
-    own: bool | None = True
     if objective is not None:
-        first, own = objective_share(statement, objective)
-        holds = own is not False
+        first, holds = objective_share(statement, objective)
         epsilon, delta = epsilon - objective.epsilon, delta - objective.delta
     if noise.sigma is None:
         second = _pure_epsilon_of(s, noise)
         holds = holds and second <= epsilon + EPSILON_SLACK * statement.epsilon
-        return first[0] + second, first[1] + (0.0 if holds else 1.0), holds and own
+        return first[0] + second, first[1] + (0.0 if holds else 1.0), holds
     if not (epsilon > 0.0 and delta > 0.0):
         return math.inf, 1.0, False
     mu = s.total / noise.sigma
     second_delta = gaussian_delta(epsilon, mu)
     holds = holds and second_delta <= delta * (1.0 + DELTA_SLACK)
-    found = first[0] + gaussian_epsilon(delta, mu), min(1.0, first[1] + second_delta)
-    return (*found, holds and own)
+    return first[0] + gaussian_epsilon(delta, mu), min(1.0, first[1] + second_delta), holds
 
 
 def _pure_epsilon_of(s: Sensitivity, noise: Noise) -> float:

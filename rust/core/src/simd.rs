@@ -5,6 +5,8 @@
 //! when the kernel runs. (Plain loops over arrays were tried first: the compiler turned the
 //! reductions into scalar code and lost a factor of two on dense rows.)
 
+use crate::error::Result;
+use crate::runtime::memory::reserve;
 pub use pulp::Simd;
 use pulp::WithSimd;
 
@@ -36,6 +38,16 @@ pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     pulp::Arch::new().dispatch(Adapter(kernel))
 }
 
+/// [`dispatch`] with vectors of 256 bits at most: of lines of a few numbers fewer lie in two lines of the cache.
+#[inline]
+pub fn dispatch_narrow<K: Kernel>(kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = pulp::x86::V3::try_new() {
+        return <pulp::x86::V3 as Simd>::vectorize(simd, Adapter(kernel));
+    }
+    dispatch(kernel)
+}
+
 /// Name of the instruction set that [`dispatch`] chooses here.
 pub fn level_name() -> &'static str {
     #[cfg(target_arch = "x86_64")]
@@ -63,7 +75,10 @@ pub trait Real: Copy + Send + Sync + Default + PartialEq + 'static {
     /// Exact to double precision.
     fn wide(self) -> f64;
     /// `x` in this precision (exact); `buffer` holds it where it has to be converted.
-    fn of_slice<'a>(x: &'a [f32], buffer: &'a mut Vec<Self>) -> &'a [Self];
+    ///
+    /// # Errors
+    /// No memory.
+    fn of_slice<'a>(x: &'a [f32], buffer: &'a mut Vec<Self>) -> Result<&'a [Self]>;
     /// All lanes equal.
     fn splat<S: Simd>(simd: S, x: Self) -> Self::Vector<S>;
     /// Whole vectors of a slice, and what is left.
@@ -118,7 +133,7 @@ macro_rules! real {
                 self.into()
             }
             #[inline(always)]
-            fn of_slice<'a>($x: &'a [f32], $buffer: &'a mut Vec<Self>) -> &'a [Self] {
+            fn of_slice<'a>($x: &'a [f32], $buffer: &'a mut Vec<Self>) -> Result<&'a [Self]> {
                 $convert
             }
             #[inline(always)]
@@ -190,7 +205,7 @@ real!(
     sub_f32s,
     mul_f32s,
     reduce_sum_f32s,
-    |x, _buffer| x
+    |x, _buffer| Ok(x)
 );
 real!(
     f64,
@@ -207,8 +222,9 @@ real!(
     reduce_sum_f64s,
     |x, buffer| {
         buffer.clear();
+        reserve(buffer, x.len())?;
         buffer.extend(x.iter().map(|x| f64::from(*x)));
-        buffer
+        Ok(buffer)
     }
 );
 

@@ -6,7 +6,7 @@ use dpsvm_core::runtime::interrupt::Never;
 use dpsvm_core::solver::projected_sgd::Projection;
 use dpsvm_core::solver::projected_sgd::orders;
 use dpsvm_core::solver::projected_sgd::{
-    Average, Ownership, SgdSettings, Solution, rounding, solve,
+    Average, Ownership, SgdSettings, SgdSolution, rounding, solve,
 };
 
 const BOUNDS: RowBounds = RowBounds {
@@ -59,13 +59,13 @@ fn settings(loss: SmoothLoss) -> SgdSettings {
     }
 }
 
-fn dense(data: &Data, settings: &SgdSettings) -> Solution {
+fn dense(data: &Data, settings: &SgdSettings) -> SgdSolution {
     let shape = (data.y.len(), data.columns);
     let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, BOUNDS).unwrap();
     solve(rows, &data.y, Ownership::default(), settings, &Never).unwrap()
 }
 
-fn sparse(data: &Data, settings: &SgdSettings) -> Solution {
+fn sparse(data: &Data, settings: &SgdSettings) -> SgdSolution {
     let (mut values, mut index, mut start) = (Vec::new(), Vec::new(), vec![0_i64]);
     for row in data.x.chunks(data.columns) {
         for (j, value) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
@@ -149,7 +149,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// All computations of one run agree within twice the bound of their rounding.
-fn check(data: &Data, settings: &SgdSettings) -> Solution {
+fn check(data: &Data, settings: &SgdSettings) -> SgdSolution {
     let bound = rounding(settings, BOUNDS, data.y.len(), data.columns + 1).unwrap();
     let expected = plain(data, settings);
     let solution = dense(data, settings);

@@ -261,7 +261,7 @@ impl Records {
         let d = parts.shape()[1];
         let entries = contiguous(&parts, "parts")?;
         let most = 1_i128 << MOST_GRAM_BITS;
-        let values = gate::run(py, |_| Ok(gram_values(&join(entries, most)?)))?;
+        let values = gate::run(py, |_| gram_values(&join(entries, most)?))?;
         matrix(py, values, [d, d])
     }
 

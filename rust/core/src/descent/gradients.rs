@@ -49,7 +49,12 @@ fn exp_down(x: f32) -> f32 {
 
 /// Rewrites the scores in single precision. `scores` has one array a class.
 #[inline(always)]
-pub fn single(rule: &Rule, members: Members<'_>, scores: &mut [Lanes]) {
+pub fn single(
+    rule: &Rule,
+    members: Members<'_>,
+    scores: &mut [Lanes],
+    room: (&mut [f32], &mut [f32]),
+) {
     let loss = &rule.loss;
     match loss.kind {
         Kind::Softmax => softmax(loss, members.label, scores),
@@ -76,7 +81,7 @@ pub fn single(rule: &Rule, members: Members<'_>, scores: &mut [Lanes]) {
             pairwise(loss, members.label, scores, |g| huber(g * inverse));
         }
         Kind::MarginDistance | Kind::Confidence | Kind::Correctness => {
-            each_record(loss, members.label, scores);
+            each_record(loss, members.label, scores, room);
         }
     }
     clip(rule.clip, members, scores);
@@ -180,13 +185,17 @@ fn pairwise(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl F
 }
 
 /// Losses without a form in lanes.
-fn each_record(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes]) {
-    let (mut row, mut state) = (vec![0.0_f32; scores.len()], vec![0.0_f32; scores.len()]);
+fn each_record(
+    loss: &SmoothLoss,
+    label: &[u32],
+    scores: &mut [Lanes],
+    (row, state): (&mut [f32], &mut [f32]),
+) {
     for (i, y) in label.iter().enumerate() {
         for (a, line) in row.iter_mut().zip(scores.iter()) {
             *a = line[i];
         }
-        loss.gradient_row(*y as usize, &mut row, &mut state);
+        loss.gradient_row(*y as usize, row, state);
         for (a, line) in row.iter().zip(scores.iter_mut()) {
             line[i] = *a;
         }
@@ -235,10 +244,8 @@ pub fn one_by_one<T: Precision>(
     rule: &Rule,
     members: Members<'_>,
     scores: &mut [[T; LEAF]],
-    (row, state): (&mut Vec<T>, &mut Vec<f32>),
+    (row, state): (&mut [T], &mut [f32]),
 ) {
-    row.resize(scores.len(), T::default());
-    state.resize(scores.len(), 0.0);
     for (i, y) in members.label.iter().enumerate() {
         for (a, line) in row.iter_mut().zip(scores.iter()) {
             *a = line[i];
@@ -302,13 +309,9 @@ mod tests {
                 let mut slow: Vec<[f64; LEAF]> = (0..5)
                     .map(|k| std::array::from_fn(|i| f64::from(score(k, i))))
                     .collect();
-                single(&rule, members, &mut fast);
-                one_by_one(
-                    &rule,
-                    members,
-                    &mut slow,
-                    (&mut Vec::new(), &mut Vec::new()),
-                );
+                let mut state = [0.0; 5];
+                single(&rule, members, &mut fast, (&mut [0.0; 5], &mut state));
+                one_by_one(&rule, members, &mut slow, (&mut [0.0; 5], &mut state));
                 for i in 0..LEAF {
                     let mut square = 0.0;
                     for k in 0..5 {

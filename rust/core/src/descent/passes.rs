@@ -22,12 +22,15 @@ use std::ops::Range;
 /// Single or double precision of the scores and of sums within a leaf.
 pub trait Precision: Product {
     /// Turns the scores of a leaf into the coefficients of its contributions.
+    #[inline(always)]
     fn gradients(
         rule: &Rule,
         members: Members<'_>,
         scores: &mut [[Self; LEAF]],
-        room: (&mut Vec<Self>, &mut Vec<f32>),
-    );
+        room: (&mut [Self], &mut [f32]),
+    ) {
+        one_by_one(rule, members, scores, room);
+    }
 }
 
 impl Precision for f32 {
@@ -36,23 +39,13 @@ impl Precision for f32 {
         rule: &Rule,
         members: Members<'_>,
         scores: &mut [[Self; LEAF]],
-        _room: (&mut Vec<Self>, &mut Vec<f32>),
+        room: (&mut [Self], &mut [f32]),
     ) {
-        single(rule, members, scores);
+        single(rule, members, scores, room);
     }
 }
 
-impl Precision for f64 {
-    #[inline(always)]
-    fn gradients(
-        rule: &Rule,
-        members: Members<'_>,
-        scores: &mut [[Self; LEAF]],
-        room: (&mut Vec<Self>, &mut Vec<f32>),
-    ) {
-        one_by_one(rule, members, scores, room);
-    }
-}
+impl Precision for f64 {}
 
 /// Public numbers of a pass.
 #[derive(Debug, Clone, Copy)]
@@ -101,14 +94,21 @@ pub struct LeafScratch<T> {
     /// Columns that it touches, and whether a column is one.
     touched: Vec<u32>,
     seen: Vec<bool>,
-    /// How much room the rows of a leaf take in an exact sum for each unit of their coefficients.
-    reach: Vec<f64>,
 }
 
 impl<T: Precision> LeafScratch<T> {
     /// Turns the scores of `members` into coefficients.
     #[inline(always)]
-    fn gradients(&mut self, rule: &Rule, records: &Records, members: impl Iterator<Item = usize>) {
+    fn gradients(
+        &mut self,
+        rule: &Rule,
+        records: &Records,
+        members: impl Iterator<Item = usize>,
+    ) -> Result<()> {
+        let k = rule.loss.scores;
+        let len = k.max(self.row.len());
+        resize(&mut self.row, len)?;
+        resize(&mut self.state, k)?;
         self.label.clear();
         self.norm.clear();
         self.weight.clear();
@@ -128,13 +128,15 @@ impl<T: Precision> LeafScratch<T> {
             norm,
         };
         let scores = self.scores.as_chunks_mut().0;
-        T::gradients(rule, members, scores, (&mut self.row, &mut self.state));
+        let room = (&mut self.row[..k], &mut self.state[..k]);
+        T::gradients(rule, members, scores, room);
         // After the clip of a row, before that of a person: no product is longer than its factor.
         for line in scores.iter_mut() {
             for (c, weight) in line.iter_mut().zip(&self.weight) {
                 *c = T::near(c.wide() * f64::from(*weight));
             }
         }
+        Ok(())
     }
 }
 
@@ -207,7 +209,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         simd: S,
         members: &[u32],
         (room, lifted): (&mut Vec<T>, &mut Vec<f32>),
-        parts: &[Part],
+        parts: &[PersonPart],
     ) -> Result<()> {
         let rows = self.rows(simd, members, lifted)?;
         let rows = &rows[..members.len()];
@@ -280,7 +282,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         simd: S,
         members: &[u32],
         (lines, rows): (&[&[T]], &[&[f32]]),
-        parts: &[Part],
+        parts: &[PersonPart],
     ) -> Result<()> {
         let scratch = &mut *self.scratch;
         leaf_scores(
@@ -291,12 +293,12 @@ impl<'p, T: Precision> DensePass<'p, T> {
             &mut scratch.scores,
         );
         let members = members.iter().map(|i| *i as usize);
-        scratch.gradients(&self.rule, self.records, members);
+        scratch.gradients(&self.rule, self.records, members)?;
         let (stride, count, alone) = (self.stride(), lines.len(), parts.is_empty());
         if alone && self.exact {
             return self.exact_leaf(simd, rows);
         }
-        let whole = [Part {
+        let whole = [PersonPart {
             person: 0,
             rows: 0..count,
             last: false,
@@ -351,7 +353,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
 }
 
 /// Rows of one person in a group.
-struct Part {
+struct PersonPart {
     person: usize,
     rows: Range<usize>,
     /// Whether these are its last ones.
@@ -366,7 +368,7 @@ struct Groups<'g> {
     /// Rows taken of the first of them.
     taken: usize,
     members: Vec<u32>,
-    parts: Vec<Part>,
+    parts: Vec<PersonPart>,
 }
 
 impl<'g> Groups<'g> {
@@ -393,7 +395,7 @@ impl<'g> Groups<'g> {
             let end = rows.end.min(first + LEAF);
             self.members.extend((first..end).map(|i| i as u32));
             let last = end == rows.end;
-            self.parts.push(Part {
+            self.parts.push(PersonPart {
                 person: *person as usize,
                 rows: before..self.members.len(),
                 last,
@@ -495,20 +497,21 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
         let (order, end) = (self.order, self.places.end);
         let padded = self.layout.padded_classes();
         self.scratch.scores.clear();
-        let room = LEAF * self.rule.loss.scores;
-        resize(&mut self.scratch.scores, room)?;
+        resize(&mut self.scratch.scores, LEAF * self.rule.loss.scores)?;
         self.scratch.coefficient.clear();
         resize(&mut self.scratch.coefficient, 2 * padded)?;
+        resize(&mut self.scratch.row, padded)?;
         let row = |i: usize| Row {
             index: &index[start[i]..start[i + 1]],
             value: &value[start[i]..start[i + 1]],
         };
         if !self.persons.is_empty() {
-            let len = self.layout.stored() + 2 * padded;
-            resize(&mut self.scratch.person, len)?;
+            resize(&mut self.scratch.person, self.layout.stored() + 2 * padded)?;
             self.scratch.person.fill(0.0);
             resize(&mut self.scratch.seen, self.records.columns)?;
             self.scratch.seen.fill(false);
+            self.scratch.touched.clear();
+            reserve(&mut self.scratch.touched, self.records.columns)?;
         }
         let mut leaf = Vec::with_capacity(LEAF);
         let mut firsts = self.places.clone().step_by(LEAF);
@@ -538,18 +541,15 @@ impl<T: Precision> SparsePass<'_, T> {
         &mut self,
         simd: S,
         members: &[u32],
-        parts: &[Part],
+        parts: &[PersonPart],
         row: impl Fn(usize) -> Row<'r>,
     ) -> Result<()> {
         let records = members.iter().map(|i| *i as usize);
-        // The gradients use it too.
-        let padded = self.layout.padded_classes();
-        resize(&mut self.scratch.row, padded)?;
         for (at, i) in records.clone().enumerate() {
-            self.scores(simd, at, i, row(i));
+            self.scores(simd, at, i, row(i))?;
         }
         self.scratch
-            .gradients(&self.rule, self.records, records.clone());
+            .gradients(&self.rule, self.records, records.clone())?;
         self.scratch.factor.clear();
         self.scratch.factor.resize(LEAF, 1.0);
         for part in parts {
@@ -562,7 +562,7 @@ impl<T: Precision> SparsePass<'_, T> {
             if known.is_none() {
                 for at in part.rows.clone() {
                     let i = members[at] as usize;
-                    self.collect(simd, (at, i), row(i));
+                    self.collect(simd, (at, i), row(i))?;
                 }
                 if part.last {
                     self.person()?;
@@ -644,10 +644,10 @@ impl<T: Precision> SparsePass<'_, T> {
     }
 
     #[inline(always)]
-    fn scores<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) {
+    fn scores<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) -> Result<()> {
         let stretch = self.stretch(i).unwrap_or(1.0);
         let scratch = &mut *self.scratch;
-        let narrow = typed(row, &mut scratch.rows);
+        let narrow = typed(row, &mut scratch.rows)?;
         self.layout
             .scores(simd, narrow, &self.view.w, &mut scratch.row);
         for class in 0..self.rule.loss.scores {
@@ -655,30 +655,31 @@ impl<T: Precision> SparsePass<'_, T> {
             let score = stretch * plain + self.view.bias[class].wide();
             scratch.scores[class * LEAF + at] = T::near(score);
         }
+        Ok(())
     }
 
     /// Makes room for the contributions of a leaf at once: what one class adds to one column is far
     /// less than the sum of the longest contributions. False where together they have none.
     #[inline(always)]
     fn book<'r>(&mut self, rows: impl Iterator<Item = (usize, Row<'r>)>) -> Result<bool> {
-        let mut reach = std::mem::take(&mut self.scratch.reach);
-        reach.clear();
-        let factors = rows.zip(&self.scratch.factor);
-        reach.extend(factors.map(|((i, row), factor)| factor * self.reach(i, row)));
-        let scores = self.scratch.scores.as_chunks::<LEAF>().0;
-        let size = |line: &[T; LEAF]| -> f64 {
-            let terms = line
-                .iter()
-                .zip(&reach)
-                .map(|(c, reach)| c.wide().abs() * reach);
-            terms.sum::<f64>() * SUM_SLACK
-        };
-        let size = scores.iter().map(size).fold(0.0, f64::max);
+        // Loops, as closures that are folded are compiled for the baseline.
+        let (mut reach, mut count) = ([0.0; LEAF], 0);
+        for ((i, row), factor) in rows.zip(&self.scratch.factor) {
+            reach[count] = factor * self.reach(i, row);
+            count += 1;
+        }
+        let mut size = 0.0_f64;
+        for line in self.scratch.scores.as_chunks::<LEAF>().0 {
+            let mut terms = 0.0;
+            for (c, reach) in line.iter().zip(&reach[..count]) {
+                terms += c.wide().abs() * reach;
+            }
+            size = size.max(terms * SUM_SLACK);
+        }
         let booked = size <= self.sum.largest();
         if booked {
             self.sum.room(size)?;
         }
-        self.scratch.reach = reach;
         Ok(booked)
     }
 
@@ -688,8 +689,9 @@ impl<T: Precision> SparsePass<'_, T> {
     #[inline(always)]
     fn reach(&self, i: usize, row: Row<'_>) -> f64 {
         // The bits of numbers without sign are in their order.
-        let bits = row.value.iter().map(|x| x.to_bits() & !(1 << 31));
-        let longest = f64::from(f32::from_bits(bits.fold(0, u32::max)));
+        let all = row.value.iter();
+        let bits = all.fold(0, |bits, x| bits.max(x.to_bits() & !(1 << 31)));
+        let longest = f64::from(f32::from_bits(bits));
         let longest = self
             .stretch(i)
             .map_or(longest, |stretch| stretch * longest.max(ROW_GRID));
@@ -743,7 +745,7 @@ impl<T: Precision> SparsePass<'_, T> {
         };
         let total = self.sum.room(size)?;
         let (main, rest) = total.split_at_mut(self.layout.stored());
-        let wide = typed(row, &mut scratch.wide);
+        let wide = typed(row, &mut scratch.wide)?;
         self.layout.update(simd, wide, main, q);
         let (shifted, constant) = rest.split_at_mut(k);
         for class in 0..k {
@@ -757,7 +759,7 @@ impl<T: Precision> SparsePass<'_, T> {
 
     /// Adds the contribution of a record to that of its person.
     #[inline(always)]
-    fn collect<S: Simd>(&mut self, simd: S, (at, i): (usize, usize), row: Row<'_>) {
+    fn collect<S: Simd>(&mut self, simd: S, (at, i): (usize, usize), row: Row<'_>) -> Result<()> {
         let (k, clip) = (self.rule.loss.scores, self.rule.clip);
         let stretch = self.stretch(i).unwrap_or(1.0);
         let scratch = &mut *self.scratch;
@@ -778,8 +780,9 @@ impl<T: Precision> SparsePass<'_, T> {
                 scratch.touched.push(*j);
             }
         }
-        let wide = typed(row, &mut scratch.wide);
+        let wide = typed(row, &mut scratch.wide)?;
         self.layout.update(simd, wide, main, q);
+        Ok(())
     }
 
     /// Adds the sum of a person, of norm at most the bound, and forgets it.

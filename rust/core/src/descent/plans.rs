@@ -10,7 +10,7 @@ use crate::layout::weights::WeightLayout;
 use crate::records::persons::Products;
 use crate::records::store::{ROW_GRID, RecordRows, Records};
 use crate::runtime::memory::{reserve, resize};
-use crate::simd::dispatch;
+use crate::simd::{dispatch, dispatch_narrow};
 use std::ops::Range;
 
 /// The records of one step.
@@ -201,10 +201,11 @@ fn split_weights<T: Precision>(
     weights: &[f64],
     view: &mut View<T>,
     position: impl Fn(usize, usize) -> usize,
-) {
+) -> Result<()> {
     let (rho, s) = (rule.clip.row_scale, rule.clip.intercept);
     let columns = d + usize::from(s > 0.0);
     view.bias.clear();
+    reserve(&mut view.bias, rule.loss.scores)?;
     for first in (0..d).step_by(COLUMNS_TOGETHER) {
         let part = first..d.min(first + COLUMNS_TOGETHER);
         for (k, line) in weights.chunks_exact(columns).enumerate() {
@@ -217,6 +218,7 @@ fn split_weights<T: Precision>(
         let bias = line.get(d).map_or(0.0, |w| rho * s * w);
         view.bias.push(T::near(bounded(bias)));
     }
+    Ok(())
 }
 
 impl<T: Precision> Summation<T> for DenseSummation<'_> {
@@ -248,8 +250,7 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
     fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()> {
         let d = self.records.columns;
         resize(&mut view.w, self.rule.loss.scores * d)?;
-        split_weights((&self.rule, d), weights, view, |k, j| k * d + j);
-        Ok(())
+        split_weights((&self.rule, d), weights, view, |k, j| k * d + j)
     }
 
     fn items(&self, batch: &Batch) -> usize {
@@ -278,6 +279,9 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
         })
     }
 }
+
+/// Scores up to which lines of weights are short beside the widest vectors.
+const FEW_SCORES: usize = 8;
 
 /// Sparse rows one by one.
 pub struct SparseSummation<'r> {
@@ -340,7 +344,7 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
         let d = self.records.columns;
         resize(&mut view.w, self.layout.stored())?;
         let layout = self.layout;
-        split_weights((&self.rule, d), weights, view, |k, j| layout.position(k, j));
+        split_weights((&self.rule, d), weights, view, |k, j| layout.position(k, j))?;
         let columns = d + usize::from(self.rule.clip.intercept > 0.0);
         let rho = self.rule.clip.row_scale;
         let shift = |line: &[f64]| {
@@ -351,6 +355,7 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
             T::near(bounded(rho * products.sum::<f64>()))
         };
         view.shift.clear();
+        reserve(&mut view.shift, self.rule.loss.scores)?;
         view.shift.extend(weights.chunks_exact(columns).map(shift));
         Ok(())
     }
@@ -368,7 +373,9 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
         scratch: &mut LeafScratch<T>,
     ) -> Result<()> {
         let (places, persons) = parted(items, batch.order.len());
-        dispatch(SparsePass {
+        let few = self.rule.loss.scores <= FEW_SCORES;
+        let run = if few { dispatch_narrow } else { dispatch };
+        run(SparsePass {
             records: self.records,
             places,
             persons: &batch.persons[persons],

@@ -17,7 +17,7 @@ use rand::Rng;
 
 /// Standard deviation of the noise and how it is drawn.
 #[derive(Debug, Clone, Copy)]
-enum Law {
+enum NoiseLaw {
     Grid(GridScale),
     Float(f64),
     None,
@@ -61,7 +61,7 @@ pub struct DescentStreams<'k> {
     pub batches: Batches<'k>,
     tags: Task<'k>,
     noise: Task<'k>,
-    law: Law,
+    law: NoiseLaw,
     /// Streams of noise that one step uses.
     blocks: u32,
 }
@@ -79,9 +79,9 @@ impl<'k> DescentStreams<'k> {
         (steps, weights): (u32, usize),
     ) -> Result<Self> {
         let law = match grid {
-            _ if sigma == 0.0 => Law::None,
-            Some(grid) => Law::Grid(GridScale::new(sigma, grid)?),
-            None => Law::Float(sigma),
+            _ if sigma == 0.0 => NoiseLaw::None,
+            Some(grid) => NoiseLaw::Grid(GridScale::new(sigma, grid)?),
+            None => NoiseLaw::Float(sigma),
         };
         let blocks = weights.div_ceil(BLOCK).max(1);
         let streams = blocks.checked_mul(steps as usize);
@@ -126,8 +126,8 @@ impl<'k> DescentStreams<'k> {
         for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
             let mut stream = self.noise.stream(step * self.blocks + block as u32);
             match self.law {
-                Law::Grid(scale) => scale.fill(&mut stream, part),
-                Law::Float(_) | Law::None => part.fill(0),
+                NoiseLaw::Grid(scale) => scale.fill(&mut stream, part),
+                NoiseLaw::Float(_) | NoiseLaw::None => part.fill(0),
             }
         }
     }
@@ -136,7 +136,7 @@ impl<'k> DescentStreams<'k> {
     pub fn float_noise(&self, step: u32, noise: &mut [f64]) {
         for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
             let mut stream = self.noise.stream(step * self.blocks + block as u32);
-            let sigma = if let Law::Float(sigma) = self.law {
+            let sigma = if let NoiseLaw::Float(sigma) = self.law {
                 sigma
             } else {
                 0.0

@@ -57,6 +57,8 @@ fn dense_rows<'a, T: Product>(
     if fill {
         scratch.clear();
         reserve(scratch, rows.len() * columns)?;
+        buffer.value.clear();
+        reserve(&mut buffer.value, columns)?;
         for at in rows {
             let row = store.row(at, buffer);
             scratch.extend(row.value.iter().map(|x| T::near(f64::from(*x))));

@@ -116,11 +116,7 @@ impl WeightLayout for Lines {
     fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
         let row = with_columns(row);
         if self.classes == 1 {
-            let mut sums = [0.0; CHAINS];
-            for (at, (j, x)) in row.index.iter().zip(row.value).enumerate() {
-                sums[at % CHAINS] += x.wide() * w[*j as usize].wide();
-            }
-            scores[0] = T::near((sums[0] + sums[1]) + (sums[2] + sums[3]));
+            scores[0] = T::near(dot::<f64, T, T>((row.index, row.value), w));
             return;
         }
         let (scores, padding) = scores.split_at_mut(self.classes);
@@ -233,7 +229,7 @@ pub fn weighted_sum<S: Simd, U: Real, T: Real>(
     out: &mut [T],
 ) {
     if let [out] = out {
-        *out = dot(line, b);
+        *out = T::near(dot::<T, U, T>(line, b));
         return;
     }
     let (stride, lanes) = (out.len(), T::lanes::<S>());
@@ -301,22 +297,24 @@ fn add_line<S: Simd, U: Real, T: Real, const V: usize>(
     }
 }
 
-/// The same for lines of one number.
+/// The same for lines of one number, in the precision of `A`.
 #[inline(always)]
-fn dot<U: Real, T: Real>((index, value): (&[u32], &[U]), b: &[T]) -> T {
-    let mut sums = [T::default(); CHAINS];
+fn dot<A: Real, U: Real, T: Real>((index, value): (&[u32], &[U]), b: &[T]) -> f64 {
+    let term = |(index, value): (&u32, &U)| {
+        A::near(value.wide()).times(A::near(b[*index as usize].wide()))
+    };
+    let mut sums = [A::default(); CHAINS];
     let (indices, index_rest) = index.as_chunks::<CHAINS>();
     let (values, value_rest) = value.as_chunks::<CHAINS>();
     for (index, value) in indices.iter().zip(values) {
         for chain in 0..CHAINS {
-            let x = T::near(value[chain].wide());
-            sums[chain] = sums[chain].plus(x.times(b[index[chain] as usize]));
+            sums[chain] = sums[chain].plus(term((&index[chain], &value[chain])));
         }
     }
-    for (index, value) in index_rest.iter().zip(value_rest) {
-        sums[0] = sums[0].plus(T::near(value.wide()).times(b[*index as usize]));
+    for (sum, entry) in sums.iter_mut().zip(index_rest.iter().zip(value_rest)) {
+        *sum = sum.plus(term(entry));
     }
-    sums[0].plus(sums[1]).plus(sums[2].plus(sums[3]))
+    sums[0].plus(sums[1]).plus(sums[2].plus(sums[3])).wide()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! Arithmetic is in `T` (f32 while far from the optimum, f64 for anything a certificate rests
 //! on); the order of additions depends on the row and the instruction set alone.
 
+use crate::error::Result;
 use crate::rows::view::Row;
 use crate::simd::{Real, Simd};
 
@@ -23,12 +24,15 @@ pub struct TypedRow<'a, T> {
 }
 
 /// `row` in precision `T`; exact.
+///
+/// # Errors
+/// No memory.
 #[inline(always)]
-pub fn typed<'a, T: Real>(row: Row<'a>, buffer: &'a mut Vec<T>) -> TypedRow<'a, T> {
-    TypedRow {
+pub fn typed<'a, T: Real>(row: Row<'a>, buffer: &'a mut Vec<T>) -> Result<TypedRow<'a, T>> {
+    Ok(TypedRow {
         index: row.index,
-        value: T::of_slice(row.value, buffer),
-    }
+        value: T::of_slice(row.value, buffer)?,
+    })
 }
 
 /// A way to lay out K weight vectors of `columns` entries.

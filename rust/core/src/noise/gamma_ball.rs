@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::noise::gaussian::fill_normal;
 use crate::noise::{BLOCK, BLOCKS_PER_POLL, Task, fill_blocks, pool_for};
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::filled;
 use crate::runtime::threads::{each_chunk, map_blocks};
 use rand::RngExt;
 use rand_distr::{Distribution, Gamma};
@@ -48,7 +49,7 @@ pub fn gamma_ball(
         } else {
             -1.0
         };
-        return Ok(vec![sign * radius; size]);
+        return filled(size, sign * radius);
     }
     let mut vector = fill_blocks(task, 1, size, n_threads, interrupt, |stream, block| {
         // A block of zeros has no direction. It has probability below 2^-50 and is drawn again.

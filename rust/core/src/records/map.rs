@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::records::store::ROW_GRID;
 use crate::rows::clip::length;
 use crate::rows::view::{Columns, RowBuffer, Rows, Values};
-use crate::runtime::memory::{copied, filled};
+use crate::runtime::memory::{copied, filled, grow, reserve, resize};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
 
@@ -123,7 +123,6 @@ impl Prepared {
     /// Writes `z` for the stored entries `x`.
     #[inline(always)]
     fn fill<T: Copy + Into<f64>>(&self, x: &[T], columns: Columns<'_>, z: &mut Vec<f64>) {
-        z.clear();
         if self.plain {
             z.extend(x.iter().map(|x| -> f64 { (*x).into() }));
             return;
@@ -183,6 +182,9 @@ pub(crate) struct MapScratch {
 #[inline(always)]
 fn map_row(rows: &Rows<'_>, map: &Prepared, i: usize, scratch: &mut MapScratch) -> Result<f32> {
     let (values, columns) = rows.stored(i);
+    let entries = map.added() + rows.range(i).len();
+    scratch.z.clear();
+    reserve(&mut scratch.z, entries)?;
     let finite = match values {
         Values::F64(x) => {
             map.fill(x, columns, &mut scratch.z);
@@ -198,8 +200,7 @@ fn map_row(rows: &Rows<'_>, map: &Prepared, i: usize, scratch: &mut MapScratch) 
     }
     let MapScratch { z, row } = scratch;
     z.extend(map.constant);
-    row.clear();
-    row.resize(z.len(), 0.0);
+    resize(row, entries)?;
     shorten(z, map.most, row)
 }
 
@@ -350,6 +351,8 @@ impl Kernel for MapPart<'_, '_> {
                     value[at * width..][..width].copy_from_slice(&scratch.row);
                 }
                 Room::Sparse(out, ends) => {
+                    grow(&mut out.value, scratch.row.len())?;
+                    grow(&mut out.index, scratch.row.len())?;
                     let last = self.rows.n_columns() as u32;
                     match columns {
                         Columns::All => keep(&scratch.row, 0..=last, out),

@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::records::store::{ROW_GRID, RecordRows, Records};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{mapped, reserve, with_capacity, zeros};
+use crate::runtime::memory::{append, mapped, reserve, with_capacity, zeros};
 use crate::runtime::threads::map_blocks;
 use rayon::ThreadPool;
 use std::ops::Range;
@@ -231,7 +231,7 @@ impl Records {
         rows: Range<usize>,
         sum: &mut [f64],
         (room, touched): (&mut [f64], &mut Vec<u32>),
-    ) {
+    ) -> Result<()> {
         let mut total = 0.0;
         touched.clear();
         for i in rows {
@@ -249,7 +249,7 @@ impl Records {
                     start,
                 } => {
                     let range = start[i]..start[i + 1];
-                    touched.extend_from_slice(&index[range.clone()]);
+                    append(touched, &index[range.clone()])?;
                     for (x, j) in value[range.clone()].iter().zip(&index[range]) {
                         room[*j as usize] += weight * f64::from(*x);
                     }
@@ -259,6 +259,7 @@ impl Records {
             }
         }
         if let RecordRows::Dense { .. } = &self.rows {
+            reserve(touched, self.columns)?;
             touched.extend(0..self.columns as u32);
         } else {
             touched.sort_unstable();
@@ -281,6 +282,7 @@ impl Records {
             sum[*j as usize] += (*x * shorter).trunc() * ROW_GRID;
             *x = 0.0;
         }
+        Ok(())
     }
 }
 

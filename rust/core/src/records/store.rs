@@ -218,6 +218,7 @@ struct Source<'s, 'a> {
 }
 
 /// Some sparse rows, mapped apart from the others.
+#[derive(Default)]
 struct SparsePart {
     first: usize,
     end: usize,
@@ -261,7 +262,11 @@ impl Source<'_, '_> {
         for first in (0..n).step_by(wave) {
             let ends = (first..n.min(first + wave)).step_by(PART_ROWS);
             let mut parts: Vec<SparsePart> = ends
-                .map(|first| SparsePart::new(first, n.min(first + PART_ROWS)))
+                .map(|first| SparsePart {
+                    first,
+                    end: n.min(first + PART_ROWS),
+                    ..SparsePart::default()
+                })
                 .collect();
             each_block(self.pool, &mut parts, self.interrupt, |part| {
                 dispatch(MapPart::sparse(
@@ -289,17 +294,5 @@ impl Source<'_, '_> {
             index,
             start,
         })
-    }
-}
-
-impl SparsePart {
-    fn new(first: usize, end: usize) -> Self {
-        Self {
-            first,
-            end,
-            out: RowBuffer::default(),
-            start: Vec::with_capacity(PART_ROWS),
-            norm: Vec::with_capacity(PART_ROWS),
-        }
     }
 }

@@ -13,7 +13,7 @@ use crate::linalg::gemm::Product;
 use crate::records::persons::shortening;
 use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{matrix, zeros};
+use crate::runtime::memory::{mapped, matrix, zeros};
 use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
 use crate::simd::{Kernel, Simd, dispatch};
 use rayon::ThreadPool;
@@ -92,7 +92,7 @@ impl Records {
                         None => p..p + 1,
                         Some(p) => self.person(p),
                     };
-                    self.add_mean(rows, sum, (&mut room.0, &mut room.1));
+                    self.add_mean(rows, sum, (&mut room.0, &mut room.1))?;
                 }
                 Ok(())
             })?;
@@ -108,7 +108,7 @@ impl Records {
     /// # Errors
     /// Threads out of range; no memory; an interrupt.
     pub fn gram(&self, n_threads: usize, interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
-        Ok(gram_values(&self.gram_units(n_threads, interrupt)?))
+        gram_values(&self.gram_units(n_threads, interrupt)?)
     }
 
     /// [`Self::gram`] before its last rounding, in units of [`GRAM_UNIT`]: sums over shards of the
@@ -270,8 +270,11 @@ fn coarser(rows: usize) -> f64 {
 pub const GRAM_UNIT: f64 = ROW_GRID * ROW_GRID;
 
 /// Sums of outer products from whole numbers of units, each rounded to the nearest double.
-pub fn gram_values(units: &[i128]) -> Vec<f64> {
-    units.iter().map(|u| *u as f64 * GRAM_UNIT).collect()
+///
+/// # Errors
+/// No memory.
+pub fn gram_values(units: &[i128]) -> Result<Vec<f64>> {
+    mapped(units, |u| *u as f64 * GRAM_UNIT)
 }
 
 /// `sum += rows of the range`.

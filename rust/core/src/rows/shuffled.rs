@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::rows::view::{Row, RowBuffer, Rows};
 use crate::runtime::interrupt::{Interrupt, Never};
-use crate::runtime::memory::{append_sparing, copied, counted, reserve};
+use crate::runtime::memory::{append_sparing, copied, counted, reserve, with_capacity};
 use crate::runtime::threads::each_block;
 use crate::simd::{Kernel, Simd, dispatch};
 use rand::SeedableRng;
@@ -161,7 +161,20 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// The row at place `at`; `buffer` holds it where it has to be made.
+    /// Room for a row that has to be made.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn buffer(&self) -> Result<RowBuffer> {
+        let columns = match self {
+            Self::View { rows, .. } => rows.n_columns(),
+            Self::Dense { .. } | Self::Sparse { .. } => 0,
+        };
+        let (index, value) = (with_capacity(columns)?, with_capacity(columns)?);
+        Ok(RowBuffer { index, value })
+    }
+
+    /// The row at place `at`; `buffer`, from [`Self::buffer`], holds it where it has to be made.
     #[inline(always)]
     pub fn row<'b>(&'b self, at: usize, buffer: &'b mut RowBuffer) -> Row<'b> {
         match self {

@@ -13,6 +13,7 @@
 use crate::error::{Error, Result};
 use crate::rows::clip::{Scale, towards_zero};
 use crate::runtime::interrupt::{Interrupt, Never};
+use crate::runtime::memory::grow;
 
 /// Stored values of X: single or double precision.
 #[derive(Debug, Clone, Copy)]
@@ -280,10 +281,16 @@ impl<'a> Rows<'a> {
     /// Appends row `i` to `out`: every entry if `dense`, else the non-zero ones with columns.
     ///
     /// # Errors
-    /// A value that is not finite.
+    /// A value that is not finite; no memory.
     #[inline(always)]
     pub fn append(&self, i: usize, dense: bool, out: &mut RowBuffer) -> Result<()> {
         let range = self.range(i);
+        let entries = if dense { self.n_features } else { range.len() };
+        let room = entries + usize::from(self.intercept != 0.0);
+        grow(&mut out.value, room)?;
+        if !dense {
+            grow(&mut out.index, room)?;
+        }
         match self.values {
             Values::F64(v) => self.append_values(i, &v[range], dense, out)?,
             Values::F32(v) => self.append_values(i, &v[range], dense, out)?,
@@ -297,7 +304,8 @@ impl<'a> Rows<'a> {
         Ok(())
     }
 
-    fn range(&self, i: usize) -> std::ops::Range<usize> {
+    /// Where the stored entries of row `i` are.
+    pub(crate) fn range(&self, i: usize) -> std::ops::Range<usize> {
         match self.layout {
             Layout::Dense => i * self.n_features..(i + 1) * self.n_features,
             Layout::Csr(CsrIndex::I32(_, starts)) => starts[i] as usize..starts[i + 1] as usize,

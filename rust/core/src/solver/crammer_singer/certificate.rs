@@ -23,7 +23,6 @@
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
 use crate::numeric::ROUNDOFF;
-use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, zeros};
 use crate::runtime::threads::map_blocks;
@@ -182,7 +181,7 @@ impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
         let classes = self.problem.classes;
         let mut weights = zeros(self.layout.stored())?;
         let mut alpha = zeros(self.layout.padded_classes())?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
         let (mut magnitude, mut drift) = (0.0, 0.0);
         for i in self.rows {
@@ -199,7 +198,7 @@ impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
             }
             magnitude += squares.sqrt();
             drift += feasibility_error(dual, cost);
-            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
+            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries)?;
             self.layout.update(simd, row, &mut weights, &alpha);
         }
         Ok((weights, magnitude, drift))
@@ -273,14 +272,14 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
     fn run<S: Simd>(self, simd: S) -> Result<BlockGap> {
         let classes = self.problem.classes;
         let mut scores = zeros(self.layout.padded_classes())?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
         let mut block = BlockGap::default();
         for i in self.rows {
             if self.problem.square[i] == 0.0 {
                 continue;
             }
-            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
+            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries)?;
             self.layout.scores(simd, row, self.weights, &mut scores);
             let own = self.problem.label[i] as usize;
             let cost = self.problem.cost_of(i);
@@ -293,15 +292,15 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
             let lead = top - second;
             if dual[best] == cost {
                 if lead <= self.margin {
-                    block.open.push((i as u32, lead));
+                    append(&mut block.open, &[(i as u32, lead)])?;
                 }
                 if lead > 4.0 * (eta + shift) {
                     continue;
                 }
             } else {
-                block.open.push((i as u32, -1.0));
+                append(&mut block.open, &[(i as u32, -1.0)])?;
             }
-            block.unsure.push(i as u32);
+            append(&mut block.unsure, &[i as u32])?;
             // The miss may be laid on any class that holds as much, best where it costs least (on
             // the leading class: nothing), or on all by scaling.
             let miss = feasibility_error(dual, cost);

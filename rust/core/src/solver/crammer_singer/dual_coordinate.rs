@@ -33,7 +33,7 @@ use rand_chacha::ChaCha8Rng;
 /// What [`solve`] returns. Everything but `weights` is for tests and benchmarks: it depends on
 /// the data without noise.
 #[derive(Debug, Clone)]
-pub struct Solution {
+pub struct CrammerSingerSolution {
     /// `n_classes` rows of weights, intercept last, in the user's units; `None` when the passes
     /// allowed ran out before the radius was certified.
     pub weights: Option<Vec<f64>>,
@@ -57,7 +57,7 @@ pub fn solve(
     labels: (&[i64], &[f64]),
     settings: &CrammerSingerSettings,
     interrupt: &dyn Interrupt,
-) -> Result<Solution> {
+) -> Result<CrammerSingerSolution> {
     let problem = Problem::new(rows, labels, settings, interrupt)?;
     let (k, d) = (problem.classes, problem.columns);
     let seed = settings.seed;
@@ -147,7 +147,11 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         })
     }
 
-    fn run(mut self, max_passes: Option<u64>, interrupt: &dyn Interrupt) -> Result<Solution> {
+    fn run(
+        mut self,
+        max_passes: Option<u64>,
+        interrupt: &dyn Interrupt,
+    ) -> Result<CrammerSingerSolution> {
         let limit = max_passes.unwrap_or(u64::MAX);
         let target = self.problem.radius * self.problem.radius;
         let (mut gap, endless) = self.rough(limit, target, interrupt)?;
@@ -348,7 +352,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         Ok(())
     }
 
-    fn finish(&self, certificate: &Certificate, certified: bool) -> Result<Solution> {
+    fn finish(&self, certificate: &Certificate, certified: bool) -> Result<CrammerSingerSolution> {
         let unscale = self.problem.unscale;
         let weights = if certified {
             let mut weights = with_capacity(self.problem.classes * self.problem.columns)?;
@@ -361,7 +365,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         } else {
             None
         };
-        Ok(Solution {
+        Ok(CrammerSingerSolution {
             weights,
             radius: certificate.radius * unscale,
             gap: certificate.gap,

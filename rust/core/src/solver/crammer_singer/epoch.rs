@@ -7,7 +7,6 @@
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
 use crate::rows::shuffled::poll;
-use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
 use crate::simd::{Kernel, Real, Simd};
@@ -44,7 +43,7 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
         let mut scores = zeros::<T>(self.layout.padded_classes())?;
         let mut moved = zeros::<T>(self.layout.padded_classes())?;
         let mut next = zeros(classes)?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
         let mut total_gap = 0.0;
         let mut kept = 0;
@@ -55,7 +54,7 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
             if square == 0.0 {
                 continue;
             }
-            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
+            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries)?;
             self.layout.scores(simd, row, self.weights, &mut scores);
             let own = self.problem.label[i] as usize;
             let dual = &mut self.dual[i * classes..(i + 1) * classes];

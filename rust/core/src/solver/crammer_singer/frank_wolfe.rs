@@ -8,7 +8,6 @@
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
 use crate::rows::shuffled::poll;
-use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{with_capacity, zeros};
 use crate::simd::{Kernel, Simd, dispatch};
@@ -85,12 +84,12 @@ impl<L: WeightLayout> Kernel for Vertices<'_, '_, L> {
         let mut move_by = zeros(self.layout.padded_classes())?;
         let mut target = zeros(self.layout.stored())?;
         let mut vertices = with_capacity(self.problem.len())?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
         let mut gap = 0.0;
         for i in 0..self.problem.len() {
             poll(i, self.interrupt)?;
-            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries);
+            let row = typed(self.problem.store.row(i, &mut buffer), &mut entries)?;
             self.layout.scores(simd, row, self.weights, &mut scores);
             let own = self.problem.label[i] as usize;
             let dual = &self.dual[i * classes..(i + 1) * classes];

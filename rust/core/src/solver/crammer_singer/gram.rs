@@ -5,7 +5,6 @@
 
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
-use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{reserve, with_capacity, zeros};
 use crate::runtime::threads::map_blocks;
@@ -109,7 +108,7 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<Vec<f64>> {
-        let mut buffer = RowBuffer::default();
+        let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
         let mut weights = zeros(self.layout.stored())?;
         for (k, i) in self.set[self.first..].iter().take(GROUP).enumerate() {
@@ -126,7 +125,7 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
             let row = typed(
                 self.problem.store.row(*i as usize, &mut buffer),
                 &mut entries,
-            );
+            )?;
             self.layout.scores(simd, row, &weights, &mut scores);
             products.extend_from_slice(&scores[..GROUP]);
         }

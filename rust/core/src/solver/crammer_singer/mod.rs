@@ -13,5 +13,5 @@ pub(crate) mod gram;
 pub(crate) mod problem;
 pub(crate) mod simplex;
 
-pub use dual_coordinate::{Solution, solve};
+pub use dual_coordinate::{CrammerSingerSolution, solve};
 pub use problem::CrammerSingerSettings;

@@ -36,7 +36,7 @@ use crate::error::{Error, Result};
 use crate::rows::clip::sum_of_squares;
 use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
-use crate::rows::view::{RowBuffer, Rows};
+use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, matrix};
 use crate::runtime::threads::{PARALLEL_ENTRIES, pool_above};
@@ -175,7 +175,7 @@ impl Kernel for Squares<'_, '_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _simd: S) -> Result<Vec<f64>> {
-        let mut buffer = RowBuffer::default();
+        let mut buffer = self.store.buffer()?;
         let square = |at| sum_of_squares(self.store.row(at, &mut buffer).value, 1.0);
         collected((0..self.rows).map(square))
     }

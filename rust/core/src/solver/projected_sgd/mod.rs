@@ -6,4 +6,4 @@ pub(crate) mod passes;
 
 pub use ball::Projection;
 pub use orders::orders;
-pub use passes::{Average, Ownership, SgdSettings, Solution, rounding, solve};
+pub use passes::{Average, Ownership, SgdSettings, SgdSolution, rounding, solve};

@@ -38,7 +38,7 @@ use crate::loss::smooth::{Kind, SmoothLoss};
 use crate::numeric::ROUNDOFF;
 use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::{Store, poll};
-use crate::rows::view::{RowBounds, RowBuffer, Rows};
+use crate::rows::view::{RowBounds, Rows};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{mapped, matrix, with_capacity, zeros};
 use crate::simd::{Kernel, Simd, dispatch};
@@ -83,7 +83,7 @@ pub struct SgdSettings {
 
 /// What [`solve`] returns. Everything but `weights` is for tests and benchmarks.
 #[derive(Debug, Clone)]
-pub struct Solution {
+pub struct SgdSolution {
     /// A row of weights for each score, intercept last, in the user's units.
     pub weights: Vec<f64>,
     /// Updates that left the ball.
@@ -313,7 +313,7 @@ pub fn solve(
     owned: Ownership<'_>,
     settings: &SgdSettings,
     interrupt: &dyn Interrupt,
-) -> Result<Solution> {
+) -> Result<SgdSolution> {
     let records = owned.records(rows.n_rows())?;
     let plan = Constants::new(settings, rows.bounds(), records)?;
     check_labels(labels, rows.n_rows(), settings.loss.classes())?;
@@ -331,7 +331,7 @@ pub fn solve(
         [] => None,
         starts => Some(Persons::new(starts, &order, settings.most_rows)?),
     };
-    let problem = Problem {
+    let problem = SgdProblem {
         store: &store,
         label: &label,
         weight: &weight,
@@ -347,7 +347,7 @@ pub fn solve(
     problem.run(Lines::new(k, d), d)
 }
 
-struct Problem<'p, 'a> {
+struct SgdProblem<'p, 'a> {
     store: &'p Store<'a>,
     label: &'p [u32],
     weight: &'p [f64],
@@ -358,8 +358,8 @@ struct Problem<'p, 'a> {
     interrupt: &'p dyn Interrupt,
 }
 
-impl Problem<'_, '_> {
-    fn run<L: WeightLayout>(&self, layout: L, columns: usize) -> Result<Solution> {
+impl SgdProblem<'_, '_> {
+    fn run<L: WeightLayout>(&self, layout: L, columns: usize) -> Result<SgdSolution> {
         let settings = self.settings;
         let averaged = settings.average != Average::Last;
         let shape = (settings.loss.scores, columns);
@@ -372,7 +372,7 @@ impl Problem<'_, '_> {
         )?;
         let mut orders = Orders::new(self.records, settings.seed)?;
         for pass in 0..settings.epochs {
-            dispatch(Pass {
+            dispatch(SgdPass {
                 problem: self,
                 padded: layout.padded_classes(),
                 iterate: &mut iterate,
@@ -381,7 +381,7 @@ impl Problem<'_, '_> {
             })?;
         }
         let (projections, refreshes) = (iterate.projections, iterate.refreshes);
-        Ok(Solution {
+        Ok(SgdSolution {
             weights: iterate.into_weights(self.plan.unscale)?,
             projections,
             refreshes,
@@ -390,8 +390,8 @@ impl Problem<'_, '_> {
 }
 
 /// One pass over the rows.
-struct Pass<'p, 'a, L> {
-    problem: &'p Problem<'p, 'a>,
+struct SgdPass<'p, 'a, L> {
+    problem: &'p SgdProblem<'p, 'a>,
     padded: usize,
     iterate: &'p mut Iterate<L>,
     order: &'p [u32],
@@ -399,7 +399,7 @@ struct Pass<'p, 'a, L> {
     before: u64,
 }
 
-impl<L: WeightLayout> Kernel for Pass<'_, '_, L> {
+impl<L: WeightLayout> Kernel for SgdPass<'_, '_, L> {
     type Output = Result<()>;
 
     #[inline(always)]
@@ -418,7 +418,7 @@ impl<L: WeightLayout> Kernel for Pass<'_, '_, L> {
         let mut gradients = matrix(most, padded)?;
         let mut places = with_capacity(if persons.is_some() { most } else { 0 })?;
         let mut state = zeros::<f32>(padded)?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = problem.store.buffer()?;
         let mut entries = Vec::new();
         let mut seen = 0;
         for (update, batch) in (before + 1..).zip(order.chunks(plan.batch)) {
@@ -430,7 +430,7 @@ impl<L: WeightLayout> Kernel for Pass<'_, '_, L> {
             for (i, gradient) in batch.iter().zip(gradients.chunks_exact_mut(padded)) {
                 poll(seen, problem.interrupt)?;
                 seen += 1;
-                let row = typed(problem.store.row(*i as usize, &mut buffer), &mut entries);
+                let row = typed(problem.store.row(*i as usize, &mut buffer), &mut entries)?;
                 iterate.scores(simd, row, gradient);
                 loss.gradient_row(problem.label[*i as usize] as usize, gradient, &mut state);
                 if let Some(weight) = problem.weight.get(*i as usize) {
@@ -443,7 +443,7 @@ impl<L: WeightLayout> Kernel for Pass<'_, '_, L> {
             let step = -share / (plan.regularization * plan.batch as f64);
             iterate.shrink(1.0 - share);
             for (i, gradient) in batch.iter().zip(gradients.chunks_exact_mut(padded)) {
-                let row = typed(problem.store.row(*i as usize, &mut buffer), &mut entries);
+                let row = typed(problem.store.row(*i as usize, &mut buffer), &mut entries)?;
                 iterate.update(simd, row, step, gradient);
             }
             let occasion = match problem.settings.average {

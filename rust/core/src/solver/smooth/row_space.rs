@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::linalg::cholesky::pivoted;
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
-use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{copied, matrix, with_capacity};
 use crate::solver::smooth::dense::DensePasses;
@@ -83,7 +82,7 @@ pub fn start(
 impl RowSpace {
     fn new(store: &Store<'_>, n: usize, columns: usize) -> Result<Self> {
         let mut entries = matrix(n, columns)?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = store.buffer()?;
         for (at, out) in entries.chunks_exact_mut(columns).enumerate() {
             let row = store.row(at, &mut buffer);
             for (i, x) in row.value.iter().enumerate() {

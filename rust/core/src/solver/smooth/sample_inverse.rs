@@ -7,7 +7,6 @@
 use crate::error::Result;
 use crate::linalg::cholesky::Cholesky;
 use crate::rows::shuffled::{Store, poll};
-use crate::rows::view::RowBuffer;
 use crate::runtime::memory::{mapped, matrix};
 use crate::simd::Real;
 use crate::solver::smooth::problem::{Pass, SmoothProblem};
@@ -41,7 +40,7 @@ impl SampleInverse {
     ) -> Result<Option<Self>> {
         let d = pass.problem.columns;
         let mut matrix = matrix(d, d)?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = store.buffer()?;
         for at in 0..pass.rows.rows {
             poll(at, pass.interrupt)?;
             let curvature = curvature(at);

@@ -198,8 +198,8 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
         })
     }
 
-    fn run(&self, pass: Pass<'_>) -> Run<'_, 'a> {
-        Run {
+    fn run(&self, pass: Pass<'_>) -> SparseRun<'_, 'a> {
+        SparseRun {
             store: self.store,
             columns: self.columns,
             pool: self.pool,
@@ -244,7 +244,7 @@ impl RowMap<f32> for Hessian<'_> {
 }
 
 /// One pass.
-struct Run<'r, 'a> {
+struct SparseRun<'r, 'a> {
     store: &'r Store<'a>,
     columns: Option<&'r ByColumn>,
     pool: Option<&'r ThreadPool>,
@@ -254,12 +254,11 @@ struct Run<'r, 'a> {
 }
 
 /// Some rows or columns, what is written for them, and a sum of numbers.
-struct Task<'t, T> {
+struct LineTask<'t, T> {
     lines: Range<usize>,
     out: &'t mut [T],
     state: &'t mut [f32],
     sum: f64,
-    buffer: RowBuffer,
 }
 
 /// Tasks between the boundaries up to `end`.
@@ -268,36 +267,32 @@ fn tasks<'t, T>(
     end: usize,
     stride: usize,
     (mut out, mut state): (&'t mut [T], &'t mut [f32]),
-) -> Result<Vec<Task<'t, T>>> {
+) -> Result<Vec<LineTask<'t, T>>> {
     let mut tasks = with_capacity(cuts.len())?;
     for lines in cuts.windows(2).take_while(|cut| cut[1] <= end) {
         let lines = lines[0]..lines[1];
         let (own, rest) = out.split_at_mut(lines.len() * stride);
         let (own_state, rest_state) = state.split_at_mut((lines.len() * stride).min(state.len()));
         (out, state) = (rest, rest_state);
-        tasks.push(Task {
+        tasks.push(LineTask {
             lines,
             out: own,
             state: own_state,
             sum: 0.0,
-            buffer: RowBuffer::default(),
         });
     }
     Ok(tasks)
 }
 
-impl Run<'_, '_> {
+impl SparseRun<'_, '_> {
     fn each<T: Send>(
         &self,
-        tasks: &mut [Task<'_, T>],
+        tasks: &mut [LineTask<'_, T>],
         interrupt: &dyn Interrupt,
-        work: impl Fn(&mut Task<'_, T>) + Sync + Send,
+        work: impl Fn(&mut LineTask<'_, T>) -> Result<()> + Sync + Send,
     ) -> Result<f64> {
         for wave in tasks.chunks_mut(WAVE) {
-            each_block(self.pool, wave, interrupt, |task| {
-                work(task);
-                Ok(())
-            })?;
+            each_block(self.pool, wave, interrupt, &work)?;
         }
         Ok(tasks.iter().map(|task| task.sum).sum())
     }
@@ -319,7 +314,7 @@ impl Run<'_, '_> {
                 w,
                 map,
                 task,
-            });
+            })
         })
     }
 
@@ -351,6 +346,7 @@ impl Run<'_, '_> {
                 v,
                 task,
             });
+            Ok(())
         })
     }
 
@@ -362,7 +358,7 @@ impl Run<'_, '_> {
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
         out.fill(T::default());
-        let mut buffer = RowBuffer::default();
+        let mut buffer = self.store.buffer()?;
         for first in (0..self.rows).step_by(ROWS_BETWEEN_LOOKS) {
             interrupt.check()?;
             dispatch(AddRows {
@@ -386,28 +382,29 @@ struct RowLines<'k, 't, 'a, T, M> {
     stride: usize,
     w: &'k [T],
     map: &'k M,
-    task: &'k mut Task<'t, T>,
+    task: &'k mut LineTask<'t, T>,
 }
 
 impl<T: Product, M: RowMap<T>> Kernel for RowLines<'_, '_, '_, T, M> {
-    type Output = ();
+    type Output = Result<()>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let Task {
+    fn run<S: Simd>(self, simd: S) -> Result<()> {
+        let mut buffer = self.store.buffer()?;
+        let LineTask {
             lines,
             out,
             state,
             sum,
-            buffer,
         } = self.task;
         let out = out.chunks_exact_mut(self.stride);
         let states = state.chunks_exact_mut(self.stride);
         for (at, (out, state)) in lines.clone().zip(out.zip(states)) {
-            let row = self.store.row(at, buffer);
+            let row = self.store.row(at, &mut buffer);
             weighted_sum(simd, (row.index, row.value), self.w, out);
             *sum += self.map.apply(simd, at, out, state);
         }
+        Ok(())
     }
 }
 
@@ -418,7 +415,7 @@ struct ColumnLines<'k, 't, T> {
     coefficients: &'k [T],
     ridge: T,
     v: &'k [T],
-    task: &'k mut Task<'t, T>,
+    task: &'k mut LineTask<'t, T>,
 }
 
 impl<T: Product> Kernel for ColumnLines<'_, '_, T> {

@@ -12,7 +12,6 @@
 //! Computing 3 (1991)), on the face of the quadratic's equal weights.
 
 use crate::error::Result;
-use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{copied, with_capacity, zeros};
 use crate::solver::crammer_singer::problem::Problem;
@@ -186,7 +185,7 @@ fn follow(step: &[f64], entries: &[Entry], dual: &mut [f64]) -> Option<usize> {
 
 /// All entries of a row.
 fn whole_row(problem: &Problem<'_>, at: usize) -> Result<Vec<f64>> {
-    let mut buffer = RowBuffer::default();
+    let mut buffer = problem.store.buffer()?;
     let mut row = zeros(problem.columns)?;
     let stored = problem.store.row(at, &mut buffer);
     for (place, value) in stored.value.iter().enumerate() {

@@ -12,7 +12,8 @@
 //! needs 5 to 10 times the epochs; one common step to the first bound makes Newton steps of
 //! .001 to .2. Rows of few columns on a lattice (eight pixels of digits, ten classes): four thousand
 //! free coordinates for ninety weights, of which clipped steps took ten a round and single flat
-//! directions one each; it did not end in minutes, and takes half a second with [`crossover`].
+//! directions one each; it did not end in minutes, and takes half a second with [`crossover`]. Beside proximal points, which
+//! came later, that still matters to two classes: 4,000 rows of three counts take 8 ms with it, 47 without.
 
 use crate::error::Result;
 use crate::runtime::interrupt::Interrupt;

@@ -17,7 +17,6 @@
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
 use crate::rows::shuffled::poll;
-use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, copied, mapped, with_capacity, zeros};
 use crate::runtime::threads::map_blocks;
@@ -373,7 +372,7 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         let (blocks, length) = self.blocks(rows);
         let pool = self.problem.pool.as_deref();
         let parts = map_blocks(pool, blocks, interrupt, |block| {
-            dispatch(Split {
+            dispatch(SplitRows {
                 state: self,
                 dual,
                 reach,
@@ -433,7 +432,7 @@ impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
         let mut alpha = zeros(state.layout.padded_classes())?;
         let mut next = zeros(classes)?;
         let mut inside = with_capacity(classes)?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = problem.store.buffer()?;
         let mut entries = Vec::new();
         for at in self.rows {
             let i = state.near[at] as usize;
@@ -465,7 +464,7 @@ impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
             found.value += cost - next[own];
             if next[own] != cost {
                 to_alpha(&mut alpha, &next, own, cost);
-                let row = typed(problem.store.row(i, &mut buffer), &mut entries);
+                let row = typed(problem.store.row(i, &mut buffer), &mut entries)?;
                 state.layout.update(simd, row, &mut found.image, &alpha);
             }
         }
@@ -608,11 +607,11 @@ impl<L: WeightLayout> Kernel for Products<'_, '_, L> {
         let classes = self.problem.classes;
         let mut scores = zeros(self.layout.padded_classes())?;
         let mut all = with_capacity(self.rows.len() * classes)?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
         for i in self.rows {
             let row = self.problem.store.row(*i as usize, &mut buffer);
-            let row = typed(row, &mut entries);
+            let row = typed(row, &mut entries)?;
             self.layout.scores(simd, row, self.weights, &mut scores);
             all.extend_from_slice(&scores[..classes]);
         }
@@ -621,14 +620,14 @@ impl<L: WeightLayout> Kernel for Products<'_, '_, L> {
 }
 
 /// A pass over all rows that tells near from far.
-struct Split<'s, 'p, 'd, L> {
+struct SplitRows<'s, 'p, 'd, L> {
     state: &'s Proximal<'p, 'd, L>,
     dual: &'s [f64],
     reach: f64,
     rows: Range<usize>,
 }
 
-impl<L: WeightLayout> Kernel for Split<'_, '_, '_, L> {
+impl<L: WeightLayout> Kernel for SplitRows<'_, '_, '_, L> {
     /// The near rows and their `G`; the far ones' weights and part of the dual objective.
     type Output = Result<(Vec<u32>, Vec<f64>, Vec<f64>, f64)>;
 
@@ -640,13 +639,13 @@ impl<L: WeightLayout> Kernel for Split<'_, '_, '_, L> {
         let mut alpha = zeros(state.layout.padded_classes())?;
         let mut far = zeros(state.layout.stored())?;
         let (mut near, mut gradients, mut value) = (Vec::new(), Vec::new(), 0.0);
-        let mut buffer = RowBuffer::default();
+        let mut buffer = problem.store.buffer()?;
         let mut entries = Vec::new();
         for i in self.rows {
             if problem.square[i] == 0.0 {
                 continue;
             }
-            let row = typed(problem.store.row(i, &mut buffer), &mut entries);
+            let row = typed(problem.store.row(i, &mut buffer), &mut entries)?;
             state.layout.scores(simd, row, &state.weights, &mut scores);
             let (own, cost) = (problem.label[i] as usize, problem.cost_of(i));
             let c = &self.dual[i * classes..][..classes];

@@ -4,7 +4,6 @@
 use crate::error::Result;
 use crate::layout::weights::WeightLayout;
 use crate::linalg::cholesky::Cholesky;
-use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, filled, matrix, with_capacity, zeros};
 use crate::runtime::threads::each_block;
@@ -124,7 +123,7 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
     fn dense(&self, rows: &[u32]) -> Result<Vec<f64>> {
         let d = self.problem.columns;
         let mut dense = matrix(rows.len(), d)?;
-        let mut buffer = RowBuffer::default();
+        let mut buffer = self.problem.store.buffer()?;
         for (i, out) in rows.iter().zip(dense.chunks_exact_mut(d)) {
             let row = self.problem.store.row(*i as usize, &mut buffer);
             for (at, value) in row.value.iter().enumerate() {
