@@ -14,6 +14,7 @@ use crate::accounting::subsampled::law::GridLaw;
 use crate::accounting::subsampled::pair::ULP;
 use crate::accounting::subsampled::plan::DirectionPlan;
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory;
 
 /// Error of a transform in the Euclidean norm, in roundoffs for each halving of its length.
 const TRANSFORM_ERROR: f64 = 8.0 * f64::EPSILON / 2.0;
@@ -60,8 +61,8 @@ struct Logs {
 }
 
 impl Logs {
-    fn new(law: &GridLaw, tilt: f64) -> Self {
-        let mut logs = Vec::with_capacity(law.mass.len());
+    fn new(law: &GridLaw, tilt: f64) -> Result<Self> {
+        let mut logs = memory::with_capacity(law.mass.len())?;
         let mut largest = f64::NEG_INFINITY;
         for (i, p) in law.mass.iter().enumerate() {
             let log = libm::log(*p) + tilt * law.loss(i);
@@ -74,11 +75,11 @@ impl Logs {
             total += p;
             first += p * law.loss(i);
         }
-        Self {
+        Ok(Self {
             logs,
             sum: largest + libm::log(total),
             mean: first / total,
-        }
+        })
     }
 
     /// Bound on the error of the sum and of every tilted mass, relative.
@@ -88,10 +89,10 @@ impl Logs {
     }
 }
 
-fn tilted(law: &GridLaw, tilt: f64, size: usize) -> Tilted {
-    let logs = Logs::new(law, tilt);
+fn tilted(law: &GridLaw, tilt: f64, size: usize) -> Result<Tilted> {
+    let logs = Logs::new(law, tilt)?;
     let offset = (logs.mean / law.step).round() as i64;
-    let mut wrapped = vec![0.0; size];
+    let mut wrapped = memory::zeros::<f64>(size)?;
     let mut at = (law.first - offset).rem_euclid(size as i64) as usize;
     for (i, p) in law.mass.iter().enumerate() {
         let exponent = tilt * law.loss(i) - logs.sum;
@@ -107,12 +108,12 @@ fn tilted(law: &GridLaw, tilt: f64, size: usize) -> Tilted {
         }
     }
     let folds = (law.mass.len() / size + 2) as f64;
-    Tilted {
+    Ok(Tilted {
         wrapped,
         log_sum: logs.sum,
         offset,
         error: logs.error(law, tilt) + folds * ULP,
-    }
+    })
 }
 
 /// The product of the powers of several spectra, in polar form, with a bound on its error.
@@ -126,13 +127,13 @@ struct Product {
 }
 
 impl Product {
-    fn new(length: usize) -> Self {
-        Self {
-            log_size: vec![0.0; length],
-            angle: vec![0.0; length],
-            log_bound: vec![0.0; length],
-            relative: vec![0.0; length],
-        }
+    fn new(length: usize) -> Result<Self> {
+        Ok(Self {
+            log_size: memory::zeros(length)?,
+            angle: memory::zeros(length)?,
+            log_bound: memory::zeros(length)?,
+            relative: memory::zeros(length)?,
+        })
     }
 
     /// Multiplies by `spectrum` to the power `times`; `error` bounds that of each entry.
@@ -199,15 +200,18 @@ pub(super) fn compose(
     let mut planner = RealFftPlanner::<f64>::new();
     let forward = planner.plan_fft_forward(size);
     let halvings = (size as f64).log2() + 2.0;
-    let mut spectrum = forward.make_output_vec();
-    let mut product = Product::new(spectrum.len());
+    let backward = planner.plan_fft_inverse(size);
+    let scratch = forward.get_scratch_len().max(backward.get_scratch_len());
+    let mut scratch = memory::zeros(scratch)?;
+    let mut spectrum = memory::zeros(forward.complex_len())?;
+    let mut product = Product::new(spectrum.len())?;
     let (mut log_scale, mut error, mut drift) = (0.0, 0.0, 0.0);
     let mut offset = 0_i64;
     for &(law, times) in parts {
         interrupt.check()?;
-        let mut tilted = tilted(law, plan.tilt, size);
+        let mut tilted = tilted(law, plan.tilt, size)?;
         let norm = tilted.wrapped.iter().map(|p| p * p).sum::<f64>().sqrt();
-        let done = forward.process(&mut tilted.wrapped, &mut spectrum);
+        let done = forward.process_with_scratch(&mut tilted.wrapped, &mut spectrum, &mut scratch);
         debug_assert!(done.is_ok());
         let bound = TRANSFORM_ERROR * halvings * norm * (size as f64).sqrt();
         interrupt.check()?;
@@ -221,9 +225,8 @@ pub(super) fn compose(
     }
     interrupt.check()?;
     let (errors, squares) = product.finish(&mut spectrum, size.is_multiple_of(2));
-    let backward = planner.plan_fft_inverse(size);
-    let mut raw = backward.make_output_vec();
-    let done = backward.process(&mut spectrum, &mut raw);
+    let mut raw: Vec<f64> = memory::zeros(size)?;
+    let done = backward.process_with_scratch(&mut spectrum, &mut raw, &mut scratch);
     debug_assert!(done.is_ok());
     let scale = 1.0 / size as f64;
     let raise = scale * errors + TRANSFORM_ERROR * halvings * (squares * scale).sqrt();
@@ -240,8 +243,8 @@ pub(super) fn compose(
     let end = (first + size as i64) as f64 * step;
     let far = plan.tilt * (end - first as f64 * step) + plan.tilt * plan.centre.abs();
     error += 4.0 * ULP * (log_scale.abs() + far + size as f64 + 800.0);
-    let infinite = infinite_mass(parts);
-    let above = infinite + mass_above(parts, plan.tilt_above, end);
+    let infinite = infinite_mass(parts)?;
+    let above = infinite + mass_above(parts, plan.tilt_above, end)?;
     Ok(Curve {
         step,
         first,
@@ -255,27 +258,29 @@ pub(super) fn compose(
 }
 
 /// Upper bound on `ln E exp(tilt loss)` of the composition of the finite masses.
-fn log_moment(parts: &[Part<'_>], tilt: f64) -> f64 {
-    parts.iter().fold(0.0, |sum, (law, times)| {
-        let logs = Logs::new(law, tilt);
+fn log_moment(parts: &[Part<'_>], tilt: f64) -> Result<f64> {
+    parts.iter().try_fold(0.0, |sum, (law, times)| {
+        let logs = Logs::new(law, tilt)?;
         let n = law.mass.len() as f64;
-        sum + times * (logs.sum + logs.error(law, tilt) + ULP * (n + 800.0))
+        Ok(sum + times * (logs.sum + logs.error(law, tilt) + ULP * (n + 800.0)))
     })
 }
 
 /// Upper bound on the mass at infinity of the composition.
-pub(super) fn infinite_mass(parts: &[Part<'_>]) -> f64 {
+pub(super) fn infinite_mass(parts: &[Part<'_>]) -> Result<f64> {
     let sum: f64 = parts.iter().map(|(law, times)| times * law.infinite).sum();
     if sum == 0.0 {
-        return 0.0;
+        return Ok(0.0);
     }
-    sum * libm::exp(log_moment(parts, 0.0).clamp(0.0, 600.0)) * (1.0 + 1e-12)
+    Ok(sum * libm::exp(log_moment(parts, 0.0)?.clamp(0.0, 600.0)) * (1.0 + 1e-12))
 }
 
 /// Upper bound on the finite mass whose loss is at least `end`.
-fn mass_above(parts: &[Part<'_>], tilt: f64, end: f64) -> f64 {
-    let log = log_moment(parts, tilt) - tilt * end;
-    libm::exp((log + 8.0 * ULP * (1.0 + log.abs() + tilt * end.abs())).min(0.0))
+fn mass_above(parts: &[Part<'_>], tilt: f64, end: f64) -> Result<f64> {
+    let log = log_moment(parts, tilt)? - tilt * end;
+    Ok(libm::exp(
+        (log + 8.0 * ULP * (1.0 + log.abs() + tilt * end.abs())).min(0.0),
+    ))
 }
 
 /// `ln sup_y exp(-tilt y) (1 - exp(-y))`.
@@ -287,13 +292,13 @@ pub(super) fn log_factor(tilt: f64) -> f64 {
 }
 
 /// `ln delta` at `epsilon` from one exponential moment; valid for every tilt >= 0.
-pub(super) fn moment_bound(parts: &[Part<'_>], tilt: f64) -> impl Fn(f64) -> f64 + use<> {
+pub(super) fn moment_bound(parts: &[Part<'_>], tilt: f64) -> Result<impl Fn(f64) -> f64 + use<>> {
     let drift: f64 = parts.iter().map(|(law, times)| times * law.drift).sum();
-    let log = log_moment(parts, tilt) + log_factor(tilt) + 1e-12;
-    move |epsilon| {
+    let log = log_moment(parts, tilt)? + log_factor(tilt) + 1e-12;
+    Ok(move |epsilon: f64| {
         let at = epsilon - drift;
         log - tilt * at + 8.0 * ULP * (log.abs() + tilt * at.abs())
-    }
+    })
 }
 
 impl Curve {

@@ -7,6 +7,7 @@
 use crate::Result;
 use crate::accounting::subsampled::pair::{Pair, ULP};
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory;
 
 /// Nodes in (0, 1) and weights of Gauss-Legendre quadrature, 3 and 6 points.
 const COARSE: [[f64; 2]; 3] = [
@@ -91,11 +92,11 @@ impl Atoms {
     }
 
     /// The atoms split between the neighbours of the grid.
-    pub(super) fn on_grid(&self, step: f64) -> GridLaw {
+    pub(super) fn on_grid(&self, step: f64) -> Result<GridLaw> {
         let (least, most) = self.span();
         let first = (least / step).floor() as i64 - 1;
         let last = (most / step).ceil() as i64 + 1;
-        let mut mass = vec![0.0; (last - first + 1) as usize];
+        let mut mass = memory::zeros::<f64>((last - first + 1) as usize)?;
         let width = libm::expm1(step);
         for (&log_mass, &loss) in self.log_mass.iter().zip(&self.loss) {
             let index = (loss / step).floor() as i64;
@@ -110,13 +111,13 @@ impl Atoms {
         for value in &mut mass {
             *value *= 1.0 + 2.0 * drift + 4.0 * ULP * self.loss.len() as f64;
         }
-        GridLaw {
+        Ok(GridLaw {
             step,
             first,
             mass,
             infinite: self.infinite,
             drift,
-        }
+        })
     }
 }
 
@@ -265,9 +266,9 @@ struct Grid {
 }
 
 impl Grid {
-    fn new(pair: &Pair, step: f64, first: i64, last: i64) -> Self {
+    fn new(pair: &Pair, step: f64, first: i64, last: i64) -> Result<Self> {
         let mut drift = 0.0_f64;
-        let mut positions = Vec::with_capacity((last - first + 1) as usize);
+        let mut positions = memory::with_capacity((last - first + 1) as usize)?;
         for index in first..=last {
             let loss = index as f64 * step;
             let u = pair.position(loss);
@@ -278,11 +279,11 @@ impl Grid {
         for index in 1..positions.len() {
             positions[index] = positions[index].max(positions[index - 1]);
         }
-        Self {
+        Ok(Self {
             first,
             positions,
             drift,
-        }
+        })
     }
 }
 
@@ -305,9 +306,9 @@ pub(super) fn discretise(
     let cut = (pair.loss(low) / step).floor();
     let open = cut <= natural;
     let first = (if open { natural } else { cut }) as i64;
-    let grid = Grid::new(pair, step, first, last);
+    let grid = Grid::new(pair, step, first, last)?;
     let n = grid.positions.len();
-    let mut mass = vec![0.0; n];
+    let mut mass = memory::zeros::<f64>(n)?;
     for index in 0..n - 1 {
         if index % POLL == 0 {
             interrupt.check()?;
@@ -328,22 +329,23 @@ pub(super) fn discretise(
         mass[index] += part.left;
         mass[index + 1] += part.right;
     }
-    Ok(with_ends(pair, step, &grid, mass, low))
+    with_ends(pair, step, &grid, mass, low)
 }
 
 /// Adds what lies beyond the grid, in each direction to the side that is safe.
-fn with_ends(pair: &Pair, step: f64, grid: &Grid, mut mass: Vec<f64>, low: f64) -> Directions {
+fn with_ends(
+    pair: &Pair,
+    step: f64,
+    grid: &Grid,
+    mut mass: Vec<f64>,
+    low: f64,
+) -> Result<Directions> {
     let n = grid.positions.len();
     let grow = 1.0 + 4.0 * grid.drift + 8.0 * ULP;
-    let mut reverse: Vec<f64> = mass
-        .iter()
-        .enumerate()
-        .rev()
-        .map(|(i, p)| {
-            let loss = (grid.first + i as i64) as f64 * step;
-            p * libm::exp(-loss) * grow
-        })
-        .collect();
+    let mut reverse = memory::collected(mass.iter().enumerate().rev().map(|(i, p)| {
+        let loss = (grid.first + i as i64) as f64 * step;
+        p * libm::exp(-loss) * grow
+    }))?;
     for p in &mut mass {
         *p *= grow;
     }
@@ -373,10 +375,10 @@ fn with_ends(pair: &Pair, step: f64, grid: &Grid, mut mass: Vec<f64>, low: f64) 
         drift: grid.drift,
     };
     let last = grid.first + n as i64 - 1;
-    Directions {
+    Ok(Directions {
         forward: law(grid.first, mass, first_above),
         backward: Some(law(-last, reverse, infinite)),
-    }
+    })
 }
 
 /// As [`discretise`] for a pair that turns into itself when its laws change places.
@@ -387,9 +389,9 @@ fn discretise_symmetric(
     ends: (f64, f64),
     interrupt: &dyn Interrupt,
 ) -> Result<Directions> {
-    let grid = Grid::new(pair, step, 0, last);
+    let grid = Grid::new(pair, step, 0, last)?;
     let n = grid.positions.len();
-    let mut half = vec![0.0; n];
+    let mut half = memory::zeros::<f64>(n)?;
     for index in 0..n - 1 {
         if index % POLL == 0 {
             interrupt.check()?;
@@ -399,7 +401,7 @@ fn discretise_symmetric(
         half[index + 1] += part.right;
     }
     let grow = 1.0 + 4.0 * grid.drift + 8.0 * ULP;
-    let mut mass = vec![0.0; 2 * n - 1];
+    let mut mass = memory::zeros::<f64>(2 * n - 1)?;
     for (index, p) in half.iter().enumerate() {
         let loss = index as f64 * step;
         mass[n - 1 + index] += p * grow;

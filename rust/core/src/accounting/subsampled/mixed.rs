@@ -331,7 +331,7 @@ impl Composition {
             .with_step(&way.plan, reduced, grid.step, limits);
         if plan.step == grid.step {
             let one = grid.one_way(way.reversed, plan);
-            if one.is_below(goal, first) {
+            if one.is_below(goal, first)? {
                 return Ok((first, used));
             }
             if way.plan.step >= grid.step {
@@ -373,8 +373,8 @@ impl Composition {
             step,
             pairs,
             fixed: atoms
-                .map(|(law, times)| (law.on_grid(step), *times))
-                .collect(),
+                .map(|(law, times)| Ok((law.on_grid(step)?, *times)))
+                .collect::<Result<_>>()?,
         })
     }
 
@@ -389,21 +389,21 @@ impl Composition {
 
 impl OneWay<'_> {
     /// Whether one exponential moment proves the answer to be at most `known`.
-    fn is_below(&self, goal: Question, known: f64) -> bool {
-        let bound = moment_bound(&self.parts, self.plan.tilt);
-        let infinite = infinite_mass(&self.parts) * (1.0 + 4.0 * ULP);
+    fn is_below(&self, goal: Question, known: f64) -> Result<bool> {
+        let bound = moment_bound(&self.parts, self.plan.tilt)?;
+        let infinite = infinite_mass(&self.parts)? * (1.0 + 4.0 * ULP);
         let (epsilon, delta) = match goal {
             Question::Epsilon(epsilon) => (epsilon, known),
             Question::Delta(delta) => (known, delta),
         };
-        known.is_finite() && bound(epsilon) < libm::log(delta - infinite)
+        Ok(known.is_finite() && bound(epsilon) < libm::log(delta - infinite))
     }
 
     /// The better one of the transform and of one exponential moment: both are upper bounds.
     fn answer(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<f64> {
         let curve = compose(&self.parts, &self.plan, interrupt)?;
         let tilt = self.plan.tilt;
-        let bound = moment_bound(&self.parts, tilt);
+        let bound = moment_bound(&self.parts, tilt)?;
         Ok(match goal {
             Question::Epsilon(epsilon) => {
                 let log = bound(epsilon);
