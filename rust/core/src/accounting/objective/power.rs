@@ -218,7 +218,7 @@ impl Powers {
 }
 
 /// `z^n` by squaring.
-fn integer_power(z: Complex<f64>, n: usize) -> Complex<f64> {
+pub(super) fn integer_power(z: Complex<f64>, n: usize) -> Complex<f64> {
     let (mut result, mut square, mut rest) = (Complex::new(1.0, 0.0), z, n);
     while rest > 0 {
         if rest & 1 == 1 {

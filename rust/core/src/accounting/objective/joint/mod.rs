@@ -20,6 +20,7 @@ mod tail;
 pub use calibrate::{Curve, sigma};
 pub use profile::profile;
 
+use crate::accounting::objective::MAX_SCORES;
 use crate::accounting::objective::joint::search::{BoundSearch, Problem};
 
 use crate::Result;
@@ -27,9 +28,6 @@ use crate::runtime::interrupt::Interrupt;
 
 /// Fewest classes for which the bound is proved here; two classes have one score.
 const LEAST_CLASSES: usize = 3;
-
-/// Most classes; more than the integral resolves well.
-const MOST_CLASSES: usize = 1_000_000;
 
 /// Largest `epsilon`.
 const MOST_EPSILON: f64 = 1e6;
@@ -40,7 +38,7 @@ fn in_range(epsilon: f64, t: f64, kappa: f64, classes: usize) -> bool {
         && epsilon <= MOST_EPSILON
         && (1e-9..=1e6).contains(&t)
         && (0.0..=1e9).contains(&kappa)
-        && (LEAST_CLASSES..=MOST_CLASSES).contains(&classes)
+        && (LEAST_CLASSES..=MAX_SCORES).contains(&classes)
 }
 
 /// Upper bound on the `delta` of objective perturbation with the softmax margin loss.

@@ -12,7 +12,7 @@ use crate::accounting::objective::joint::payoff::Payoff;
 use crate::accounting::objective::joint::search::{BoundSearch, Detail, LARGEST_SCALE, Problem};
 use crate::runtime::interrupt::Interrupt;
 
-/// Longest block, in units of `t`, and most blocks.
+/// Longest block, in units of `t` for each record, and most blocks.
 const BLOCK: f64 = 1.5;
 const MOST_BLOCKS: f64 = 12.0;
 
@@ -48,20 +48,15 @@ fn payoffs(
     if !(levels.first > 0.0 && scale <= LARGEST_SCALE) {
         return Ok(None);
     }
-    let grid = Detail::Fine.grid(scale);
+    let competitors = model.setting.competitors;
+    let grid = Detail::Fine.grid(scale, competitors);
     let stride = levels.stride * (UNIT / grid.step).round() as usize;
     let level = |k: usize| levels.first + (k * stride) as f64 * (grid.step * t);
     let payoff = |k: usize| Payoff::new(model, level(k), beta, grid.step);
     let (Some(near), Some(far)) = (payoff(0), payoff(levels.count - 1)) else {
         return Ok(None);
     };
-    let law = SumLaw::new(
-        search,
-        [&near, &far],
-        model.setting.competitors,
-        scale,
-        grid,
-    )?;
+    let law = SumLaw::new(search, [&near, &far], competitors, scale, grid)?;
     let end = model.identity_from();
     let curved = (0..levels.count).take_while(|&k| level(k) < end).count();
     let mut found = Vec::with_capacity(levels.count);
@@ -168,7 +163,9 @@ pub fn profile(
     let stride = ((high - low) / (count as f64 * unit)).round().max(1.0) as usize;
     let step = stride as f64 * unit;
     let total = ((high - low) / step).ceil().max(1.0) as usize + 1;
-    let blocks = ((high - low) / (BLOCK * t)).ceil().clamp(1.0, MOST_BLOCKS);
+    let blocks = ((high - low) / (BLOCK * t * records))
+        .ceil()
+        .clamp(1.0, MOST_BLOCKS);
     let length = (total as f64 / blocks).ceil() as usize;
     let mut search = BoundSearch::new(interrupt);
     let mut found = Vec::with_capacity(total);

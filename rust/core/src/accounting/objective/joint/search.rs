@@ -19,7 +19,7 @@ const SHARES: [f64; 7] = [1.0, 0.94, 0.87, 0.75, 0.55, 0.3, 0.0];
 
 /// A coarse value is at most this factor above the fine one, nearly always; where it is not, a
 /// bound is returned that is valid but not the least.
-const COARSE_FACTOR: f64 = 1.25;
+const COARSE_FACTOR: f64 = 1.5;
 
 /// Two bounds with logarithms as close as this need not be balanced: their sum is within 2 percent
 /// of the least.
@@ -59,10 +59,10 @@ pub(super) enum Detail {
 }
 
 impl Detail {
-    pub(super) fn grid(self, scale: f64) -> Grid {
+    pub(super) fn grid(self, scale: f64, competitors: usize) -> Grid {
         match self {
-            Self::Coarse => Grid::new(250.0, 1000.0, 0.1, scale),
-            Self::Fine => Grid::new(1000.0, 4000.0, 0.05, scale),
+            Self::Coarse => Grid::new(200.0, 1600.0, 7.0, scale, competitors),
+            Self::Fine => Grid::new(500.0, 6000.0, 14.0, scale, competitors),
         }
     }
 }
@@ -94,13 +94,12 @@ impl<'a> BoundSearch<'a> {
         if !(level > 0.0 && scale <= LARGEST_SCALE) {
             return Ok(1.0);
         }
-        let grid = detail.grid(scale);
+        let competitors = model.setting.competitors;
+        let grid = detail.grid(scale, competitors);
         let Some(payoff) = Payoff::new(model, level, beta, grid.step) else {
             return Ok(1.0);
         };
-        let competitors = model.setting.competitors;
-        let planner = &mut self.planner;
-        expected_payoff(planner, &payoff, competitors, scale, grid, self.interrupt)
+        expected_payoff(self, &payoff, competitors, scale, grid)
     }
 
     /// The bound for one choice.
@@ -169,7 +168,12 @@ impl<'a> BoundSearch<'a> {
                 break;
             }
         }
-        let (share, value) = self.refined(problem, tried, Variant::Logarithmic)?;
+        let (share, value) = if one_minimum && tried.len() == 2 {
+            // It falls up to the end.
+            tried[0]
+        } else {
+            self.refined(problem, tried, Variant::Logarithmic)?
+        };
         let choice = Choice {
             share,
             variant: Variant::Logarithmic,
