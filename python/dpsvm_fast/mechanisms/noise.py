@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon, gaussian_sigma
@@ -672,11 +671,8 @@ class SecondMoments(SumRelease):
         return noisy
 
 
-# Steps of a search.
-STEPS = 20
-# How steeply log delta grows over that of Gaussian noise in the place of a mechanism: more the
-# further the mechanism is from such noise, measured by what it misses at the first guess.
-STEEPNESS, STEEPER, FAR = 1.07, 0.23, (-0.3, 2.0)
+# Steps of a search, and how steep others are over a Gaussian mechanism alone, about.
+STEPS, STEEPNESS = 20, 0.6
 
 LEAST_DELTA = 5e-324
 # Of epsilon, that a smaller parameter should leave at the same delta.
@@ -718,38 +714,14 @@ def epsilon_left(
         return math.log(found) - math.log(delta)
 
     at = guess if least < guess < epsilon else least + 0.5 * (epsilon - least)
-    square = gaussian_parameter(epsilon, delta) ** 2
-    before = max(square - gaussian_parameter(at, delta) ** 2, 0.0)
-
-    def by_gaussian_noise(own: float) -> float:
-        together = math.sqrt(before + gaussian_parameter(own, delta) ** 2)
-        return math.log(max(gaussian_delta(epsilon, 1.0 / together), LEAST_DELTA))
-
-    ends = (by_gaussian_noise(least), by_gaussian_noise(epsilon))
-    if not ends[0] < ends[1]:
-        return least if log_excess(least) <= 0.0 else None
-
-    def own_of(log_delta: float) -> float:
-        """The epsilon for which Gaussian noise would have this log delta."""
-        if log_delta in ends:
-            return (least, epsilon)[ends.index(log_delta)]
-        found = brentq(lambda x: by_gaussian_noise(x) - log_delta, least, epsilon, rtol=1e-12)
-        return float(found)
-
-    found = largest_within(
-        lambda x: log_excess(own_of(x)),
-        by_gaussian_noise(at),
-        lambda first: STEEPNESS + STEEPER * min(max(first, FAR[0]), FAR[1]),
-        ends,
-        unused,
-    )
-    return None if found is None else own_of(found)
+    slope = STEEPNESS * (2.0 * math.log(1.0 / delta) + 1.0) / at
+    return largest_within(log_excess, at, slope, (least, epsilon), unused)
 
 
 def largest_within(
     excess: Callable[[float], float],
     at: float,
-    steepness: Callable[[float], float],
+    slope: float,
     ends: tuple[float, float],
     unused: float,
 ) -> float | None:
@@ -758,11 +730,9 @@ def largest_within(
     By secants from ``at``, and by halving where they leave the interval; None where the function is
     positive at the lower end.
     """
-    low, high, last, slope = -math.inf, math.inf, None, 1.0
+    low, high, last = -math.inf, math.inf, None
     for _ in range(STEPS):
         value = excess(at)
-        if last is None:
-            slope = steepness(value)
         if value <= 0.0:
             low = at
         else:
