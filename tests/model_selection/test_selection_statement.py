@@ -51,6 +51,19 @@ def test_the_factor_of_replace_one_cannot_be_left_out() -> None:
     assert not verify(replace(statement, selection=halved)).ok
 
 
+@pytest.mark.parametrize("unit", ["row", "person"])
+def test_pure_candidates_beside_noisy_scores_verify(unit: str) -> None:
+    """A run tells little: what its best of many tells is decided near one half."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    svc = OutputPerturbationSVC(classes=[0, 1], noise="gamma")
+    search = PrivateGridSearch(svc, {"C": [0.1, 0.5]}, 1.0, 1e-6, strategy="random_stopping")
+    groups = np.arange(200) // 4 if unit == "person" else None
+    statement = search.fit(X, (X[:, 0] > 0).astype(int), groups=groups).privacy_
+    assert statement.unit == unit
+    assert verify(statement).ok
+    assert not verify(replace(statement, delta=0.5e-6)).ok
+
+
 def test_pretending_that_the_search_was_one_fit_is_caught() -> None:
     """Tuning charged as one run: the events of the search replaced by those of the winner."""
     statement = statement_of("random_stopping")

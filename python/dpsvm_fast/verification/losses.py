@@ -733,7 +733,7 @@ def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:
 
 def stopped_curve(kind: str, gamma: float, mean: float, base: Curve, rho: float | None) -> Curve:
     """Curve of the best of K runs with that curve; ``rho`` where a run is known by it alone."""
-    work(4 * POINTS_U * (LINES + POINTS_S))
+    work(8 * POINTS_U * (LINES + POINTS_S))
     top, bottom = _weights_of_runs(kind, gamma, mean, base)
     with np.errstate(divide="ignore"):
         last = float(np.max(np.log(top) - np.log(bottom))) + CURVE_ROUNDING
@@ -769,7 +769,8 @@ def _weights_of_runs(kind: str, gamma: float, mean: float, base: Curve) -> tuple
     a is below its chord and a(B(u)) above the chords of both neighbouring cells: the largest
     difference is at an end of the cell, or where those two meet.
     """
-    u = np.concatenate([[0.0], np.geomspace(1e-18, 1.0, POINTS_U)])
+    # Where runs tell little, all is decided within a few hundredths of a half.
+    u = np.unique(np.append(np.geomspace(1e-18, 1.0, POINTS_U), np.linspace(0.0, 1.0, POINTS_U)))
     x = np.linspace(-base.limit, base.limit, LINES)
     lines, starts = np.exp(x), base.at(x)
 
