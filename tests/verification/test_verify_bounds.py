@@ -18,7 +18,7 @@ from dpsvm_fast.certificates import (
     ZCDPEvent,
 )
 from dpsvm_fast.verification import losses
-from dpsvm_fast.verification.compose import recomputed_events
+from dpsvm_fast.verification.compose import choice_of, least_delta_of, recomputed_events
 from dpsvm_fast.verification.losses import Curve
 from dpsvm_fast.verification.objective import objective_delta
 
@@ -266,3 +266,36 @@ def test_tight_claims_of_several_scores_beside_others_take_little(
     monkeypatch.setattr(losses, "MOST_WORK", 1e9)
     with losses.limited_work():
         assert recomputed_events(tuple(events), epsilon * 1.0001, 1e-5)[2]
+
+
+@pytest.mark.proof("accountant", "What verify computes")
+@pytest.mark.parametrize("relation", [A, R])
+def test_what_refutes_claims_about_sampled_steps_is_a_lower_bound(relation: str) -> None:
+    rng = np.random.default_rng(5)
+    close = 0
+    for _ in range(60):
+        noise, rate = 10.0 ** rng.uniform(-0.5, 1.5), 10.0 ** rng.uniform(-5.0, -0.1)
+        steps, epsilon = int(10.0 ** rng.uniform(0.0, 4.0)), 10.0 ** rng.uniform(-1.0, 1.0)
+        events = (
+            SubsampledGaussianEvent(noise, rate, steps, relation),
+            GaussianEvent(10.0 ** rng.uniform(0.0, 2.0), 1.0, relation),
+        )
+        least = least_delta_of(choice_of(events), epsilon)
+        bound = composed_delta(list(events), epsilon)
+        assert least <= bound * (1.0 + 1e-9)
+        close += least > 0.5 * bound
+    assert close >= 15
+
+
+def test_a_claim_between_the_bounds_is_neither_confirmed_nor_refuted() -> None:
+    """Sampled steps: what a test shows is below what their composition is bounded by."""
+    events = (SubsampledGaussianEvent(1.0, 0.01, 1000, A),)
+    bound = composed_delta(list(events), 1.0)
+    assert recomputed_events(events, 1.0, 1.001 * bound)[2] is True
+    epsilon, delta, holds = recomputed_events(events, 1.0, 0.7 * bound)
+    assert holds is None
+    assert (epsilon, delta) == (pytest.approx(1.09, abs=0.05), pytest.approx(bound, rel=1e-3))
+    assert recomputed_events(events, 1.0, 0.001 * bound)[2] is False
+    # Gaussian mechanisms have no room between the two.
+    sums = (GaussianEvent(2.0, 1.0, A),)
+    assert recomputed_events(sums, 1.0, composed_delta(list(sums), 1.0) * (1.0 - 1e-6))[2] is False

@@ -12,6 +12,7 @@ import pytest
 from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.certificates import SubsampledGaussianEvent
 from dpsvm_fast.certificates.words import REPEATED
+from dpsvm_fast.cli import main
 from dpsvm_fast.verification import losses as work_check
 from dpsvm_fast.verification import verify
 from dpsvm_fast.verification.sampled import MOST_POINTS, Losses
@@ -127,3 +128,22 @@ def test_the_limit_is_above_what_a_fit_asks_for(monkeypatch: pytest.MonkeyPatch)
     assert verify(certificate("gradient_sgd")).ok
     monkeypatch.setattr(work_check, "MOST_WORK", 1e4)
     assert verify(certificate("gradient_sgd") | {"epsilon": 1.5}).undecided
+
+
+def test_what_is_not_confirmed_is_no_success(tmp_path: Path) -> None:
+    record = certificate("gradient_sgd")
+    bound = verify(record).delta
+    assert bound is not None
+    found = verify(record | {"delta": 0.9 * bound})
+    assert (found.ok, found.undecided) == (False, True)
+    assert found.delta is not None
+    assert "cannot be confirmed. Recomputed" in str(found)
+    loose = {"epsilon": 1e4, "delta": 0.9}
+    assert not verify(record | {"delta": 0.9 * bound}, policy=loose)
+    file = tmp_path / "claim.json"
+    file.write_text(json.dumps(record | {"delta": 0.9 * bound}), encoding="utf-8")
+    assert main(["verify", str(file)]) == 2
+    assert main(["statement", str(file)]) == 2
+    # A number that does not follow is wrong, whatever the bounds say.
+    other = record | {"delta": 0.9 * bound, "theorem": "none"}
+    assert not verify(other).undecided

@@ -174,8 +174,9 @@ def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:
 
 
 UNDECIDED_ADVICE = (
-    "No error was found. If it covers several releases, verify the certificate of each: the "
-    "sums\nof their epsilons and of their deltas are a guarantee for all of them."
+    "Nothing refutes it, but it is not confirmed: do not rely on it. If it covers several "
+    "releases,\nverify the certificate of each: the sums of their epsilons and of their deltas are "
+    "a guarantee\nfor all of them."
 )
 
 

@@ -177,8 +177,10 @@ def follows(
 
 def objective_share(
     statement: PrivacyStatement, o: ObjectiveNoise
-) -> tuple[tuple[float, float], bool]:
+) -> tuple[tuple[float, float], bool | None]:
     """Epsilon and delta of the noise in the objective, and whether they are within its share.
+
+    None where that is neither confirmed nor refuted.
 
     Epsilon is the claimed one where that holds, and recomputed where it does not.
     """
@@ -200,10 +202,12 @@ def objective_share(
 
     claimed = o.delta * (1.0 + ALLOWANCE)
     mu = least_gaussian(law, n_scores, sigma, replace_one=replace_one)
-    delta = max(delta_at(o.epsilon), gaussian_delta(o.epsilon, mu))
+    least = gaussian_delta(o.epsilon, mu)
+    delta = max(delta_at(o.epsilon), least)
     if delta <= claimed:
         return (o.epsilon, delta), True
-    return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), False
+    verdict = False if least > claimed else None
+    return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), verdict
 
 
 def _sigma_of(o: ObjectiveNoise) -> float:
@@ -670,8 +674,10 @@ def _noise_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
     return problems
 
 
-def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool]:
+def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool | None]:
     """Return epsilon, delta, and whether the claim holds, of weights without noisy sums.
+
+    None where it is neither confirmed nor refuted.
 
     With noise in the objective, epsilon and delta are the sums over the two noises, each at its own
     share of the budget: the other noise has what the noise in the objective does not claim.
@@ -681,19 +687,22 @@ def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool]
     assert noise is not None
     epsilon, delta = statement.epsilon, statement.delta
     first, holds = (0.0, 0.0), True
+    own: bool | None = True
     if objective is not None:
-        first, holds = objective_share(statement, objective)
+        first, own = objective_share(statement, objective)
+        holds = own is not False
         epsilon, delta = epsilon - objective.epsilon, delta - objective.delta
     if noise.sigma is None:
         second = _pure_epsilon_of(s, noise)
         holds = holds and second <= epsilon + EPSILON_SLACK * statement.epsilon
-        return first[0] + second, first[1] + (0.0 if holds else 1.0), holds
+        return first[0] + second, first[1] + (0.0 if holds else 1.0), holds and own
     if not (epsilon > 0.0 and delta > 0.0):
         return math.inf, 1.0, False
     mu = s.total / noise.sigma
     second_delta = gaussian_delta(epsilon, mu)
     holds = holds and second_delta <= delta * (1.0 + DELTA_SLACK)
-    return first[0] + gaussian_epsilon(delta, mu), min(1.0, first[1] + second_delta), holds
+    found = first[0] + gaussian_epsilon(delta, mu), min(1.0, first[1] + second_delta)
+    return (*found, holds and own)
 
 
 def _pure_epsilon_of(s: Sensitivity, noise: Noise) -> float:

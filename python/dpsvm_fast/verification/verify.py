@@ -56,8 +56,12 @@ from dpsvm_fast.verification.releases import (
 
 UNDECIDED = (
     "the total epsilon and delta are not recomputed: this check composes at most eight numerical "
-    "privacy profiles (noise in objectives, best of several runs), to a few ten-thousandths of "
-    "delta; here there are more, or the claim leaves no such margin"
+    "privacy profiles (noise in objectives, best of several runs); here there are more"
+)
+
+NOT_CONFIRMED = (
+    "the upper bound of this check is above the claim, and no lower bound refutes it: its bounds "
+    "are some ten-thousandths of delta wide, at odd settings more"
 )
 
 TOO_MUCH_WORK = "it is not recomputed: that takes far longer than for any certificate of one fit"
@@ -86,8 +90,9 @@ class Verification:
     delta : float or None
         Recomputed delta at the claimed epsilon.
     undecided : bool, default=False
-        Nothing is wrong that could be found, but there is more noise of different laws together
-        than this check composes: the claim is neither confirmed nor refuted. Never with ``ok``.
+        The claim is neither confirmed nor refuted: nothing is wrong that could be found, but the
+        recomputed upper bound is above it, or there is more noise of different laws together than
+        this check composes. Never with ``ok``.
     stated : tuple of str
         Words of the certificate that follow from nothing else in it: its maker stated them, and
         nothing checks them.
@@ -569,8 +574,13 @@ def _verified(statement: Statement) -> Verification:
             problems += [f"{step.title}: {problem}" for problem in own]
     epsilon, delta, holds = _recomputed(statement)
     if holds is None and not problems:
+        known = delta < 1.0
         return Verification(
-            ok=False, problems=(UNDECIDED,), epsilon=None, delta=None, undecided=True
+            ok=False,
+            problems=(NOT_CONFIRMED if known else UNDECIDED,),
+            epsilon=epsilon if known else None,
+            delta=delta if known else None,
+            undecided=True,
         )
     if holds is not None and not holds:
         claim = f"epsilon = {statement.epsilon!r} with delta = {statement.delta!r}"
@@ -585,12 +595,15 @@ def _verified(statement: Statement) -> Verification:
 
 
 def _recomputed(statement: Statement) -> tuple[float, float, bool | None]:
-    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds."""
-    shares = True
+    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds.
+
+    None where that is neither confirmed nor refuted.
+    """
+    shares: bool | None = True
     if isinstance(statement, PrivacyStatement):
         if not statement.parts:
             return recomputed_weights(statement)
         # What the noise in an objective claims of the whole has to hold by itself.
         shares = statement.objective is None or objective_share(statement, statement.objective)[1]
     found = recomputed_events(statement.events, statement.epsilon, statement.delta)
-    return found if shares else (*found[:2], False)
+    return found if shares or found[2] is False else (*found[:2], shares)
