@@ -8,7 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from dpsvm_fast.accounting import composed_delta, composed_epsilon, gaussian_sigma
+from dpsvm_fast.accounting import (
+    composed_delta,
+    composed_epsilon,
+    gaussian_sigma,
+    subsampled_gaussian_noise_multiplier,
+)
 from dpsvm_fast.certificates import (
     GaussianEvent,
     ObjectiveEvent,
@@ -299,3 +304,19 @@ def test_a_claim_between_the_bounds_is_neither_confirmed_nor_refuted() -> None:
     # Gaussian mechanisms have no room between the two.
     sums = (GaussianEvent(2.0, 1.0, A),)
     assert recomputed_events(sums, 1.0, composed_delta(list(sums), 1.0) * (1.0 - 1e-6))[2] is False
+
+
+@pytest.mark.parametrize("relation", [A, R])
+@pytest.mark.parametrize(
+    ("epsilon", "rate", "steps"), [(1e-7, 0.1, 20), (1e-5, 0.5, 5), (1e-5, 0.1, 20)]
+)
+def test_sampled_steps_at_tiny_epsilon_are_confirmed(
+    relation: str, epsilon: float, rate: float, steps: int
+) -> None:
+    """Their cells are as narrow as their losses, which stay far from -log(1 - rate)."""
+    noise = subsampled_gaussian_noise_multiplier(epsilon, 1e-6, rate, steps, relation)
+    events = (SubsampledGaussianEvent(noise, rate, steps, relation),)
+    _, delta, holds = recomputed_events(events, epsilon, 1e-6)
+    assert holds is True
+    assert least_delta_of(choice_of(events), epsilon) <= delta
+    assert delta > 0.99e-6

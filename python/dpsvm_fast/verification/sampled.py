@@ -245,6 +245,10 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
     loss = float(law.at(np.array([law.reach]))[0][0])
     high = math.floor((loss if law.direction != "add" else -loss) / step)
     low = -high if replaced else math.floor(math.log1p(-q) / step)
+    if not replaced:
+        # Where the noise hardly ever is, no cells are needed.
+        least = float(law.at(np.array([-law.reach]))[0][0])
+        low = max(low, math.floor((least if law.direction != "add" else -least) / step))
     if high - low >= 2 * MOST_CELLS or high < 1:
         raise TooMuchWorkError
     work(200.0 * (high - low))
@@ -264,9 +268,10 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
         large = np.maximum(places, 1.0)
         far = large + np.log1p((q - 1.0) * np.exp(-large)) - math.log(q)
         x = 0.5 + z * z * np.where(places > 30.0, far, near)
-        # The lowest cell begins where the loss does.
-        x[0] = -math.inf
-        known = x[1:]
+        # The lowest cell begins where the loss does, or the noise is cut off.
+        if not (places[0] > math.log1p(-q) and np.isfinite(x[0])):
+            x[0] = -math.inf
+        known = x if np.isfinite(x[0]) else x[1:]
     found = law.at(known)[0] * (-1.0 if law.direction == "add" else 1.0)
     off = np.abs(found - places[-known.size :])
     slack = float(off.max()) + 8.0 * UNIT * float(np.abs(places).max())
@@ -284,12 +289,14 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
         return _Dots(low, masses, above * (1.0 + 1e-9), slack)
     plain = _between(x[:-1] / z, x[1:] / z)
     if law.direction == "remove":
-        return _Dots(low, _connected(low, step, mixed(1.0), plain), above * (1.0 + 1e-9), slack)
+        masses = _connected(low, step, mixed(1.0), plain)
+        masses[0] += (1.0 - q) * float(ndtr(x[0] / z)) + q * float(ndtr((x[0] - 1.0) / z))
+        return _Dots(low, masses, above * (1.0 + 1e-9), slack)
     # The same cells, turned round.
     turned = tuple(values[::-1] for values in plain), tuple(values[::-1] for values in mixed(1.0))
     masses = _connected(-high, step, (turned[0][0], turned[0][1]), (turned[1][0], turned[1][1]))
     masses[0] += float(ndtr(-x[-1] / z))
-    return _Dots(-high, masses, 0.0, slack)
+    return _Dots(-high, masses, float(ndtr(x[0] / z)) * (1.0 + 1e-9), slack)
 
 
 class _Sum:
@@ -315,8 +322,8 @@ class _Sum:
             self._parts.append((law.nodes, count))
             self._dots.append((partial(_sampled_dots, law), count))
         # The largest loss of one law on a grid, of either sign.
-        reaches = [float(np.abs(law.at(np.array([law.reach]))[0][0])) for law, _ in laws]
-        reaches += [-math.log1p(-law.rate) for law, _ in laws]
+        ends = [law.at(law.reach * np.array([-1.0, 1.0]))[0] for law, _ in laws]
+        reaches = [float(np.abs(one).max()) for one in ends]
         reaches.append(self._mu * (0.5 * self._mu + math.sqrt(2.0 * cut) + 1.0))
         reaches += [curve.limit + 1.0 for curve in losses.curves]
         self._widest = 2.0 * max([*reaches, *(size for size, _ in losses.pure)])
