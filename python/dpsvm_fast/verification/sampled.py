@@ -89,7 +89,10 @@ def composed_delta(epsilon: float, losses: Losses, points: int = MOST_POINTS) ->
     if len(losses.sampled) == 1 and not (losses.mu or losses.pure or losses.curves):
         ((z, q, steps),) = losses.sampled
         bound = _joined_delta(epsilon, (2.0 if losses.replace_one else 1.0) / z, q, steps)
-    return min(bound, max(_directed_delta(epsilon, losses, way, points) for way in directions))
+    found = 0.0
+    for way in directions:
+        found = max(found, _directed_delta(epsilon, losses, way, points, found))
+    return min(bound, found)
 
 
 def _joined_delta(epsilon: float, mu: float, q: float, steps: int) -> float:
@@ -116,17 +119,19 @@ def _joined_delta(epsilon: float, mu: float, q: float, steps: int) -> float:
     return min(1.0, float(masses @ np.array(deltas)) * (1.0 + 1e-12) + 2.0 * float(masses[-1]))
 
 
-def _directed_delta(epsilon: float, losses: Losses, direction: str, points: int) -> float:
-    """Delta in one direction, with as little of the noise as it takes."""
+def _directed_delta(
+    epsilon: float, losses: Losses, direction: str, points: int, other: float = 0.0
+) -> float:
+    """Delta in one direction, with as little of the noise as it takes beside the other's."""
     cut = FIRST_CUT
     while True:
         found = _Sum(losses, direction, cut)
         if found.largest <= epsilon:
             return 0.0
         delta, rest = found.delta(epsilon, points)
-        if rest <= BELOW_DELTA * delta or cut >= LAST_CUT:
+        if rest <= BELOW_DELTA * max(delta, other) or cut >= LAST_CUT:
             return min(1.0, delta + rest)
-        needed = cut + math.log(rest / BELOW_DELTA) - math.log(max(delta, 1e-320))
+        needed = cut + math.log(rest / BELOW_DELTA) - math.log(max(delta, other, 1e-320))
         cut = min(max(1.2 * cut, min(needed + 1.0, 2.0 * cut)), LAST_CUT)
 
 
