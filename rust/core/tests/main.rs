@@ -12,6 +12,7 @@ mod hostile_inputs;
 mod images;
 mod linalg;
 mod losses;
+mod memory;
 mod noise_discrete_gaussian;
 mod noise_gamma_ball;
 mod noise_grid_gaussian;
