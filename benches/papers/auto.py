@@ -22,14 +22,15 @@ from dpsvm_fast import PrivateLinearSVC, verify
 
 TITLE = "PrivateLinearSVC at its defaults"
 PROTOCOL: tuple[str, ...] = (
-    "Random 80/20 splits with fresh noise and several draws of it for small sets; stored are 20, "
-    "of usps and wisdm 8, of cornell and isolet 4; Adult has its official split and 4 draws.",
+    "Random 80/20 splits with fresh noise, several draws of it for small sets: 20 "
+    "splits, 8 of usps and wisdm, 4 of cornell and isolet; Adult has its official split "
+    "and 4 draws.",
     "Delta is 1e-5, one row more or fewer; bounds are public, rows are raw, and nothing is tuned.",
-    "Of Adult's amounts of money either the values or their logarithms are taken.",
+    "Adult's amounts of money enter as values or as logarithms.",
     "Balanced accuracy is the mean over classes, AUROC that of one class against the rest; "
     "log-loss is in nats.",
-    "The paper is PMSVM (NeurIPS 2025), table 2: its best method on other splits, with settings "
-    "searched for at epsilon = 4 and, for weight perturbation, a min-max scaler.",
+    "The paper is PMSVM (NeurIPS 2025), table 2: its best method on other splits, with "
+    "settings tuned at epsilon = 4 and, for weight perturbation, a min-max scaler.",
 )
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 ADULT_EPSILONS = (0.1, 0.2, 1.0, 4.0, 16.0)

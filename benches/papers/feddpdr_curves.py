@@ -23,19 +23,19 @@ from benches.papers.feddpdr import (
 from benches.tables import Row, as_rows
 
 PROTOCOL = (
-    "The paper does not name the task: 3 or 8, even or odd and all ten digits of MNIST are "
-    "measured; Fashion-MNIST and CIFAR-10 (histograms of oriented gradients) where fashion_mnist."
-    "npz and cifar10.npz are supplied.",
-    "n is the number of rows of each of the five parties, as in the paper's data model, as far "
-    "as rows suffice (3 or 8 has 11,982 in all); on one site it is that of the one party.",
-    "Every method has delta = 1e-4 and nothing is tuned: lambda follows our public rules, where "
-    "the paper takes 0.01.",
-    "FedDPDR-DPML sums second moments in its first round, where the paper averages eigenvectors, "
-    "whose signs are arbitrary; noise follows the corrected sensitivities.",
-    "Five parties are protected for replaced rows, one site for rows added or removed, which is "
-    "half as much to hide.",
-    "Non-Priv reduces dimensions and has no noise; its rows are those of one party.",
-    "The paper prints curves without figures: what is compared is what its text says of them.",
+    "The paper does not name the task. Measured are 3 or 8, even or odd and all ten "
+    "digits of MNIST; Fashion-MNIST and CIFAR-10 (histograms of oriented gradients) if "
+    "fashion_mnist.npz and cifar10.npz are supplied.",
+    "n is the number of rows of each of the five parties, as in the paper's data model, "
+    "as far as rows suffice (3 or 8 has 11,982 in all); with one site it is that party's.",
+    "Every method has delta = 1e-4 and nothing is tuned: lambda follows our public "
+    "rules; the paper uses 0.01.",
+    "FedDPDR-DPML sums second moments in its first round; the paper averages "
+    "eigenvectors, whose signs are arbitrary. Noise follows the corrected sensitivities.",
+    "Five parties are protected for replaced rows, one site for rows added or removed, "
+    "which has half the sensitivity.",
+    "Non-Priv reduces dimensions without noise, on the rows of one party.",
+    "The paper prints curves without numbers: the comparison is with the statements in its text.",
 )
 PLACE = ("data", "method", "k", "epsilon", "n")
 

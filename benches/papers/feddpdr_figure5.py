@@ -32,18 +32,18 @@ from benches.tables import Row, as_rows
 
 TITLE = "FedDPDR (CMC 2024), Figure 5: uneven parties"
 PROTOCOL = (
-    "The paper does not name the task: 3 or 8, even or odd and all ten digits of MNIST are "
-    "measured, and the classes of fashion_mnist.npz and cifar10.npz where they are supplied; k = "
-    "20, delta = 1e-4.",
-    "3 or 8 has 11,982 rows: the sizes of its longer lists shrink alike.",
-    "FedDPDR-DPML sums second moments in its first round; eigenvectors is what the paper prints, "
-    "with signs aligned and weights that add up to one.",
-    "Five parties are protected for replaced rows, one site for rows added or removed, which is "
-    "half as much to hide.",
-    "It is not said whose rows the mechanisms of one site have: each party's in turn (mean "
-    "accuracy over the five), and those of the largest party.",
-    "One curator is PrivateLinearSVC on all rows, by somebody whom all parties trust; epsilon = 1 "
-    "is ours.",
+    "The paper does not name the task. Measured are 3 or 8, even or odd and all ten "
+    "digits of MNIST, and the classes of fashion_mnist.npz and cifar10.npz if supplied; "
+    "k = 20, delta = 1e-4.",
+    "3 or 8 has 11,982 rows: the sizes in its longer lists shrink in proportion.",
+    "FedDPDR-DPML sums second moments in its first round; “eigenvectors” is the paper's "
+    "version, with signs aligned and weights that add up to one.",
+    "Five parties are protected for replaced rows, one site for rows added or removed, "
+    "which has half the sensitivity.",
+    "The paper does not say whose rows the mechanisms of one site use: here each party's "
+    "in turn (mean accuracy over the five), and those of the largest party.",
+    "One curator is PrivateLinearSVC on all rows, run by someone whom all parties trust; "
+    "epsilon = 1 is our choice.",
 )
 DATA = TASKS
 QUICK_DATA, QUICK_REPEATS = ("3 or 8",), 1

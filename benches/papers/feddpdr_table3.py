@@ -31,13 +31,13 @@ from dpsvm_fast.federated import simulate
 
 TITLE = "FedDPDR (CMC 2024), Table 3: running time"
 PROTOCOL = (
-    "The paper's machine is not that of this table, and what its time contains is not said: here "
-    "it is all from unit rows to a model, on one thread, all methods in turn.",
+    "The paper uses another machine and does not say what its time includes. Here it is "
+    "everything from unit rows to a model, on one thread, all methods in turn.",
     "The five parties of FedDPDR-DPML hold the 10,000 rows together; they train one after the "
     "other in this process, without a network.",
-    "epsilon = 0.1, a little different in each round, so that no remembered calibration helps; "
-    "what the parties agree on beforehand, and the split of one budget, which read no data, are "
-    "not in the time.",
+    "epsilon = 0.1, slightly different in each round, so that no cached calibration "
+    "helps. Agreements between the parties and the split of one budget, which read no "
+    "data, are not timed.",
 )
 DATA = TASKS
 QUICK_DATA, QUICK_REPEATS = ("3 or 8",), 1

@@ -56,19 +56,19 @@ SMALL_DELTA = 1e-12
 PLACE = ("data", "setting", "users", "points", "epsilon", "method")
 
 COMMON_PROTOCOL = (
-    "The paper's data are CIFAR-10 with features of a network trained on ImageNet: measured where "
-    "cifar10_simclr.npz is supplied; MNIST with 64 components of another collection (USPS), rows "
-    "of norm 1, stands beside it for the shape of the curves.",
-    "Half of the users are taken to collude, as in the paper; a single user trusts itself.",
-    "Regularisation and radius follow our public rules, where the paper takes the best of a grid "
-    "on the measured accuracy; one draw of the rows is a repeat, the test part is the official "
-    "one, where the paper has five times six folds.",
+    "The paper's data are CIFAR-10 with features of a network trained on ImageNet, "
+    "measured if cifar10_simclr.npz is supplied. MNIST with 64 components of another "
+    "collection (USPS), rows of norm 1, shows the shape of the curves.",
+    "Half of the users are assumed to collude, as in the paper; a single user trusts itself.",
+    "Regularisation and radius follow our public rules; the paper takes the best of a "
+    "grid by measured accuracy. A repeat is one draw of the rows, scored on the official "
+    "test part; the paper has five times six folds.",
 )
 FEDERATED_PROTOCOL = (
-    "DP-FL is the paper's baseline with its printed constants (rate 4, clip norm 0.1, batches of "
-    "1024, 40 passes); each user's noise protects that user alone, because the server is not "
-    "trusted, so that the sum has the square root of the number of users times the noise; it is "
-    "run as one descent with that noise, as in the paper.",
+    "DP-FL is the paper's baseline with its printed constants (rate 4, clip norm 0.1, "
+    "batches of 1024, 40 passes). The server is not trusted, so each user's noise "
+    "protects that user alone, and the sum has the square root of the number of users "
+    "times the noise; it is run as one descent with that noise, as in the paper.",
     f"{BEST}: the best accuracy on the test part of learning rates 1, 4 and 16, to the baseline's "
     "benefit.",
 )

@@ -16,9 +16,10 @@ from benches.tables import Row, as_rows
 TITLE = "Distributed DP-Helmet, Table 2: users of one class each"
 PROTOCOL = (
     *helmet.COMMON_PROTOCOL,
-    "Data sets 67 times larger are imitated as in the paper, by as much less noise on the same "
-    "models: a fifth of it by five copies of every user, the rest by a larger epsilon.",
-    "CIFAR-100 of the paper's table is not run.",
+    "Data sets 67 times larger are simulated as in the paper, by as much less noise on "
+    "the same models: a factor of five by five copies of every user, the rest by a "
+    "larger epsilon.",
+    "CIFAR-100 of the paper's table is not measured.",
 )
 QUICK_DATA, QUICK_REPEATS = ("mnist",), 1
 REPEATS = 3

@@ -29,16 +29,17 @@ from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC, verify
 
 TITLE = "PrivateKernelSVC at its defaults"
 PROTOCOL: tuple[str, ...] = (
-    "Random 80/20 splits, the same for both models; Adult and `mnist` have their official ones.",
+    "Random 80/20 splits, the same for both models; Adult and `mnist` have their official splits.",
     "`mnist, 10000 rows` splits the first rows of the training part.",
     "Delta is 1e-5, one row more or fewer; bounds are public, and nothing is tuned.",
-    "Only the number of frequencies is set, for time: 500 on small sets, 700 on Adult, 1000 "
-    "elsewhere.",
-    "The prototype is a first one of the same recipe, on splits of its own.",
-    "The two synthetic sets have the shape of those of the prototype, whose generator is not "
-    "known: their separation was set so that logistic regression is as good as on those, and they "
-    "are not judged.",
-    "Not private is scikit-learn's logistic regression behind a standard scaler that saw the rows.",
+    "Only the number of frequencies is set, to save time: 500 on small sets, 700 on "
+    "Adult, 1000 elsewhere.",
+    "The prototype is an early version of the same recipe, on its own splits.",
+    "The two synthetic sets have the shape of the prototype's, whose generator is not "
+    "known: their separation gives logistic regression the same accuracy, and they are "
+    "not judged.",
+    "The model without privacy is scikit-learn's logistic regression after a standard "
+    "scaler fitted on the rows.",
 )
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5

@@ -22,8 +22,8 @@ TITLE = "PrivateKernelSVC on all of MNIST: time and memory"
 PROTOCOL: tuple[str, ...] = (
     "All 60,000 training rows at epsilon = 1, delta = 1e-5, on two threads, scored on the official "
     "test part.",
-    "Each fit has a process of its own that has loaded X: its peak is reset just before the fit.",
-    "Seconds are medians; they were taken on an otherwise idle machine.",
+    "Each fit runs in its own process, which has loaded X; its peak is reset just before the fit.",
+    "Seconds are medians on an otherwise idle machine.",
 )
 DATA = ("mnist",)
 # The first rows: in no stored result.

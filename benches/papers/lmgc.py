@@ -45,14 +45,14 @@ from dpsvm_fast import (
 
 TITLE = "LMGC (2010): ellipsoids beside planes"
 PROTOCOL = (
-    "The paper has no experiments: these are ours, of its classifier with the corrections that its "
-    "guarantee needs.",
-    "delta = 1e-5, add_remove, random 80/20 splits; pre-processing is paid from the same budget by "
-    "one ledger, with shares that are public facts of the recipes.",
-    "The linear model has the same budget on the same splits; one set is synthetic, with classes "
-    "of the same mean that only their covariances tell apart.",
-    "Not private are the same pipeline at epsilon = 1,000, and logistic regression and quadratic "
-    "discriminants of scikit-learn.",
+    "The paper has no experiments: these are ours, of its classifier with the "
+    "corrections that its guarantee needs.",
+    "delta = 1e-5, add_remove, random 80/20 splits; one ledger also pays for "
+    "pre-processing, with shares that are public facts of the recipes.",
+    "The linear model has the same budget on the same splits. One set is synthetic: its "
+    "classes have the same mean and differ only in covariance.",
+    "The same pipeline at epsilon = 1,000, and scikit-learn's logistic regression and "
+    "quadratic discriminants, are not private.",
 )
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5

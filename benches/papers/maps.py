@@ -29,9 +29,9 @@ from dpsvm_fast import PrivateLinearSVC, PublicImageFeatures, PublicSplines
 
 TITLE = "Public maps of rows"
 PROTOCOL = (
-    "PrivateLinearSVC at its defaults, of the rows and of a public map of them, on the same "
-    "splits: the official ones of Adult and MNIST with fresh noise, random 80/20 splits of the "
-    "others.",
+    "PrivateLinearSVC at its defaults, on the rows and on a public map of them, with the "
+    "same splits: the official ones of Adult and MNIST with fresh noise, random 80/20 "
+    "splits of the others.",
     "Delta is 1e-5, one row more or fewer; bounds, knots and shapes are public and are not tuned.",
 )
 EPSILONS = (0.5, 1.0, 2.0, 4.0)

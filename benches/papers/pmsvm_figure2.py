@@ -16,13 +16,14 @@ from benches.tables import Row, as_rows
 
 TITLE = "PMSVM (NeurIPS 2025), Figures 2, 4 and 5: the gap to the same method without noise"
 PROTOCOL: tuple[str, ...] = (
-    "The paper prints no figures, only curves: accuracy with epsilon = infinity less accuracy, on "
-    "average over its data sets in figure 2, by set in figures 4 and 5; smaller is better.",
+    "The paper prints curves without numbers: accuracy at epsilon = infinity minus "
+    "accuracy, averaged over its data sets in figure 2, by set in figures 4 and 5; "
+    "smaller is better.",
     "Methods, rows and the choice of constants are those of table 2 above, on five of its splits.",
-    "Infinity is epsilon = 10000 here, where noise is negligible; our own rules for C and for "
-    "steps depend on epsilon, so without noise they choose other ones.",
-    "A gap is no accuracy: what has little without noise has little to lose, and the last column "
-    "says what each method has.",
+    "Infinity is epsilon = 10000 here, where noise is negligible. Our rules for C and "
+    "for steps depend on epsilon, so they choose other values there.",
+    "A small gap does not mean high accuracy: a method that is poor without noise has "
+    "little to lose. The last column shows the accuracy of each method.",
 )
 GROUPS = (pmsvm_table2.OURS, pmsvm_table2.THEIRS)
 DATA = tuple(f"{group}: {name}" for name in NAMES for group in GROUPS)

@@ -28,13 +28,14 @@ from dpsvm_fast.losses import Loss
 
 TITLE = "PMSVM (NeurIPS 2025), figures 3 and 6: convergence"
 PROTOCOL: tuple[str, ...] = (
-    "Training losses and accuracies read private rows again at every mark, for which no budget is "
-    "spent: they are drawn here because these data are public, and must not be for private ones.",
-    "What is spent covers all iterates: any of them may be released, and their test accuracies on "
-    "public rows with them.",
+    "Training losses and accuracies read the rows again at every mark without spending "
+    "budget. That is acceptable here because these data are public; do not do it with "
+    "private rows.",
+    "The budget covers all iterates: any of them may be released, with their test "
+    "accuracies on public rows.",
     "Losses, steps and learning rates as in the tables of this paper above, with rows mapped by "
     "public bounds; the loss is the mean over training rows, penalty left out.",
-    "The paper prints curves without numbers, so that there are none to stand beside ours.",
+    "The paper prints curves without numbers, so there are none to compare with.",
 )
 DATA: tuple[str, ...] = NAMES
 QUICK_DATA: tuple[str, ...] = ("dermatology", "vehicle")

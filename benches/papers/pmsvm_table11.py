@@ -18,13 +18,13 @@ from dpsvm_fast.mechanisms.rows import PublicMap
 
 TITLE = "PMSVM (NeurIPS 2025), table 11: the size of a batch"
 PROTOCOL: tuple[str, ...] = (
-    "PMSVM-AGP (Adam) with Poisson batches of the size named on average; at most all rows. Epochs "
-    "and learning rate stay those chosen for 128, so a larger batch means fewer steps of the same "
-    "length.",
-    "“Own rule” is GradientPerturbationSVC with nothing set but the sampling rate and the public "
-    "number of rows: number and length of steps follow from them, on rows mapped to [0, 1] by "
-    "public bounds and scaled to norm 1. PrivateLinearSVC is at its defaults, which take all rows "
-    "in every step and pay for centring.",
+    "PMSVM-AGP (Adam) with Poisson batches of the stated average size, at most all rows. "
+    "Epochs and learning rate are those chosen for 128, so a larger batch means fewer "
+    "steps of the same length.",
+    "“Own rule” is GradientPerturbationSVC with only the sampling rate and the public "
+    "number of rows set, which determine number and length of steps, on rows mapped to "
+    "[0, 1] by public bounds and scaled to norm 1. PrivateLinearSVC is at its defaults, "
+    "which use all rows in every step and pay for centring.",
     *ablation.SHARED_PROTOCOL,
 )
 DATA: tuple[str, ...] = NAMES

@@ -25,20 +25,21 @@ from benches.tables import Row, as_rows
 
 TITLE = "PMSVM (NeurIPS 2025), Table 4: computation time"
 PROTOCOL: tuple[str, ...] = (
-    "Every method has one thread of the processor named above; the paper has a Xeon E5-2680 v3 and "
-    "an RTX 4090, so that ratios within a column say more than times beside each other.",
-    "The paper's weight perturbation is LIBLINEAR through scikit-learn, whose optimum is not "
-    "certified and whose noise is added outside of the time; ours are whole fits: validation, a "
-    "certified minimum, calibration, exact noise, the statement.",
+    "Every method has one thread of the processor named above; the paper has a Xeon "
+    "E5-2680 v3 and an RTX 4090. So compare ratios within a column, not times between "
+    "the two.",
+    "The paper's weight perturbation is LIBLINEAR through scikit-learn: its optimum is "
+    "not certified, and its noise is added outside the timing. Ours are whole fits: "
+    "validation, a certified minimum, calibration, exact noise, the statement.",
     "scikit-learn's LinearSVC is timed here in the same rounds on the same rows, with the same C "
     "of the paper's table 7, the hinge for one-vs-rest, its default tolerance, no intercept.",
-    "An iteration is one step of every model on a Poisson batch of 128 rows on average, with the "
-    "constants of table 8: GRPUA makes one for each class, the others one for all.",
-    "Our milliseconds an iteration are a whole fit divided by its number of steps; only the "
-    "search for the noise, which reads no data, was made by the fit before.",
-    "Opacus's are its step for the softmax layer that the paper calls Linear, with its own loader "
-    "of batches, where its environment is made.",
-    "Rows are four fifths of each set; times are medians.",
+    "An iteration is one step on a Poisson batch of 128 rows on average, with the "
+    "constants of table 8. GRPUA takes one step for each class, the others one for all.",
+    "Our milliseconds per iteration are a whole fit divided by its number of steps. Only "
+    "the search for the noise, which reads no data, comes from the previous fit.",
+    "For Opacus the time is its step for the softmax layer that the paper calls Linear, "
+    "with its own batch loader, if its environment exists.",
+    "Each method gets four fifths of the rows; times are medians.",
 )
 WEIGHTS, GRADIENTS = "s a fit", "ms an iteration"
 OVR, JOINT = "LinearSVC, one-vs-rest", "LinearSVC, Crammer-Singer"

@@ -12,8 +12,9 @@ from benches.tables import Row
 
 TITLE = "PMSVM (NeurIPS 2025), tables 3 and 9: learning rates that decay"
 PROTOCOL: tuple[str, ...] = (
-    "PMSVM-GP (stochastic gradient descent) and PMSVM-AGP (Adam) with a constant learning rate and "
-    "with one that falls linearly to 0, after every step here and after every epoch in the paper.",
+    "PMSVM-GP (stochastic gradient descent) and PMSVM-AGP (Adam) with a constant "
+    "learning rate and with one that decays linearly to 0, after every step here and "
+    "after every epoch in the paper.",
     *ablation.SHARED_PROTOCOL,
 )
 DATA: tuple[str, ...] = NAMES

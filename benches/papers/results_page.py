@@ -12,11 +12,11 @@ from benches.tables import Row
 
 HEAD = """# Results
 
-Tables and figures of the papers that this library builds on, measured again with it: ours beside
-what is printed. This page is written by `python -m benches.papers page` from the summaries in
-[benches/results](../benches/results), which hold a standard error with every mean; no figure on it
-is typed. What differs from a paper's protocol is said in each section, and what the papers print
-stands in the scripts, with table and page.
+Tables and figures of the papers that this library builds on, measured again beside the printed
+numbers. `python -m benches.papers page` writes this page from the summaries in
+[benches/results](../benches/results), which have a standard error for every mean; no number here
+is typed. Each section lists the differences from the paper's protocol. The scripts hold the printed
+numbers, with table and page.
 [How to run them](../benches/README.md#accuracy-papers).
 """
 # What the list in docs/papers.md stands between.

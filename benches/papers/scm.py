@@ -71,19 +71,21 @@ ALGORITHM_EXCHANGED = "Algorithm 1, a row exchanged"
 PURE_EXCHANGED = "PrivateLinearSVC, δ = 0, a row exchanged"
 
 ACCOUNTING = (
-    "The paper's methods run with corrected constants: the noise that its Algorithm 1 prints is "
-    "too small by a factor of the number of rows, and the curvature that one row contributes costs "
-    "privacy, which the paper leaves out.",
-    "Where that curvature would cost more than half of ε, Λ is raised until it does not, as in "
-    "Chaudhuri, Monteleoni and Sarwate (2011); small Λ are then in name only.",
-    "One row more or fewer; the paper exchanges one row for another, which takes twice the noise.",
+    "The paper's methods run with corrected constants: the noise printed in its "
+    "Algorithm 1 is too small by a factor of the number of rows, and the paper omits the "
+    "privacy cost of the curvature of one row.",
+    "If that curvature would cost more than half of ε, Λ is raised until it does not, as "
+    "in Chaudhuri, Monteleoni and Sarwate (2011); small Λ are then nominal.",
+    "The relation is one row more or fewer; the paper exchanges one row for another, "
+    "which needs twice the noise.",
 )
 ROWS = (
-    "Columns are divided by public bounds, not by their largest entry in the data; then rows are "
-    "scaled to norm 1. Adult has the 45,222 rows without missing values, the paper about 47,000.",
+    "Columns are divided by public bounds, not by their largest entry in the data; then "
+    "rows are scaled to norm 1. Adult has the 45,222 rows without missing values; the "
+    "paper has about 47,000.",
     f"{FOLDS}-fold cross-validation as in the paper, but only {FOLDS_USED} of the folds and "
-    f"{DRAWS} draws of the noise a fold instead of 50; standard errors are over folds.",
-    "The Huber hinge bends within 0.5 of the margin; the paper does not print its constant.",
+    f"{DRAWS} draws of the noise per fold instead of 50; standard errors are over folds.",
+    "The Huber hinge is smoothed within 0.5 of the margin; the paper does not print its constant.",
 )
 
 

@@ -24,14 +24,14 @@ TITLE = "SCM, Figure 1: error along ε and along the number of rows"
 PROTOCOL: tuple[str, ...] = (
     *scm.ROWS,
     *scm.ACCOUNTING,
-    "The paper's methods and the models without privacy take the Λ with the smallest error on test "
-    "rows, as in the paper; nothing of ours is chosen by any row.",
-    "Nested balls: three draws of points, features and noise; Algorithm 2 with noise for features "
-    "of norm √2, which the paper takes to be 1; the model without privacy is a logistic "
-    "regression on random features.",
-    "The paper's curves are not printed as figures: only their shape compares, and the points of "
-    "its tables are in Figures 2 and 3.",
-    "KDDCup99 (panels b, d and e) is not at hand; the script measures it where a file is supplied.",
+    "The paper's methods and the models without privacy use the Λ with the smallest "
+    "error on test rows, as in the paper; ours choose nothing by any row.",
+    "Nested balls: three draws of points, features and noise. Algorithm 2 has noise for "
+    "features of norm √2, which the paper takes to be 1. The model without privacy is a "
+    "logistic regression on random features.",
+    "The paper's curves have no printed numbers: only their shape can be compared; the "
+    "points of its tables are in Figures 2 and 3.",
+    "KDDCup99 (panels b, d and e) is not available; the script measures it if a file is supplied.",
 )
 DATA: tuple[str, ...] = ("adult", "kddcup99", "balls")
 QUICK_DATA: tuple[str, ...] = ("adult",)

@@ -17,12 +17,12 @@ PROTOCOL: tuple[str, ...] = (
     *scm.ROWS,
     *scm.ACCOUNTING,
     "Two rows of the table are for the paper's relation, one row exchanged for another.",
-    "The paper's methods and the model without privacy take the Λ with the smallest error on test "
-    "rows, as in the paper; nothing of ours is chosen by any row.",
+    "The paper's methods and the model without privacy use the Λ with the smallest error "
+    "on test rows, as in the paper; ours choose nothing by any row.",
     "With a logarithm: amounts of money pass through the public map log(1 + x).",
-    "Nested balls: three draws of points, features and noise; Algorithm 2 with noise for features "
-    "of norm √2, which the paper takes to be 1; the model without privacy is a logistic "
-    "regression on random features.",
+    "Nested balls: three draws of points, features and noise. Algorithm 2 has noise for "
+    "features of norm √2, which the paper takes to be 1. The model without privacy is a "
+    "logistic regression on random features.",
 )
 DATA: tuple[str, ...] = ("adult", "kddcup99", "balls")
 QUICK_DATA: tuple[str, ...] = ("adult",)

@@ -15,8 +15,8 @@ TITLE = "SCM, Figure 3: errors for every Λ and ε"
 PROTOCOL: tuple[str, ...] = (
     *scm.ROWS,
     *scm.ACCOUNTING,
-    "The last rows have no Λ: what our rules take from public numbers alone.",
-    "KDDCup99 is not at hand; the script measures it where a file is supplied.",
+    "The last rows have no Λ: our rules choose it from public numbers alone.",
+    "KDDCup99 is not available; the script measures it if a file is supplied.",
 )
 DATA: tuple[str, ...] = ("adult", "kddcup99")
 QUICK_DATA: tuple[str, ...] = ("adult",)

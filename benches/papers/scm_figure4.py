@@ -16,9 +16,9 @@ TITLE = "SCM, Figure 4: error along Λ"
 PROTOCOL: tuple[str, ...] = (
     *scm.ROWS,
     *scm.ACCOUNTING,
-    "The paper's Algorithm 1 is drawn as its Figure 3 prints it; its other curves have no printed "
-    "figures.",
-    "KDDCup99 (panel b) is not at hand; the script measures it where a file is supplied.",
+    "The paper's Algorithm 1 is drawn as printed in its Figure 3; its other curves have "
+    "no printed numbers.",
+    "KDDCup99 (panel b) is not available; the script measures it if a file is supplied.",
 )
 DATA: tuple[str, ...] = ("adult", "kddcup99")
 QUICK_DATA: tuple[str, ...] = ("adult",)

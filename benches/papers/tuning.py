@@ -34,11 +34,12 @@ from dpsvm_fast.model_selection import PrivateGridSearch
 
 TITLE = "Private searches beside the defaults"
 PROTOCOL: tuple[str, ...] = (
-    "Random 80/20 splits, delta = 1e-6, one row more or fewer, public bounds; every model of a "
-    "column spends the same epsilon, the search included.",
+    "Random 80/20 splits, delta = 1e-6, one row more or fewer, public bounds. Every "
+    "model of a column spends the same epsilon, including its search.",
     "Three searches: `PrivateLinearSVC` over mechanism and margin, `PrivateKernelSVC` over kernel "
     "and gamma, and output perturbation, without centre or whitening, over C.",
-    "Not private is scikit-learn's grid search with logistic regression, on the first split.",
+    "The reference without privacy is scikit-learn's grid search with logistic "
+    "regression, on the first split.",
 )
 DATA = ("adult", "usps")
 # The first rows of a set: in no stored result.

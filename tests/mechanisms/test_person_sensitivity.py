@@ -74,10 +74,10 @@ class Case:
         exponent = math.floor(math.log2(self.options["clip"]))
         self.options["grid"] = None if power is None else 2.0 ** (exponent - power)
 
-    def records(self, n_persons: int, *, centred: bool | None = None) -> Any:
-        """With so many of the persons of several rows."""
+    def records(self, n_persons: int, *, fewer: int = 0, centred: bool | None = None) -> Any:
+        """With so many of the persons of several rows; without some of the rows at the end."""
         starts = self.starts[: n_persons + 1]
-        kept = slice(0, starts[-1])
+        kept = slice(0, starts[-1] - fewer)
         records = records_of(self.form(self.X[kept]), self.y[kept], self.n_classes, unit=self.unit)
         own = np.array(starts if n_persons else [], dtype=np.int64)
         records.own(own, np.ascontiguousarray(self.weights[kept]))
@@ -106,6 +106,16 @@ def test_a_person_moves_the_clipped_sum_by_no_more_than_a_row_may(case: Case) ->
     moved, size = case.moved(lambda records: clipped_sum(records, **case.options))
     bound = distance_bound(case.options["clip"], n_weights, case.options["grid"])
     assert moved <= bound + 2.0**-50 * size * math.sqrt(n_weights)
+
+
+@pytest.mark.proof("persons", "Sums of gradients")
+@given(case=cases().filter(lambda case: case.starts[0] > 0))
+def test_a_person_of_one_row_moves_it_by_no_more_whatever_it_weighs(case: Case) -> None:
+    whole, part = (clipped_sum(case.records(0, fewer=fewer), **case.options) for fewer in range(2))
+    n_weights = case.options["n_scores"] * (case.d + (case.options["intercept"] > 0.0))
+    bound = distance_bound(case.options["clip"], n_weights, case.options["grid"])
+    size = float(np.abs(whole).max())
+    assert float(np.linalg.norm(whole - part)) <= bound + 2.0**-50 * size * math.sqrt(n_weights)
 
 
 @pytest.mark.proof("persons", "Sums of rows")

@@ -807,7 +807,7 @@ CATALOGUE = (
             ),
         ),
         (
-            "test_a_person_moves_the_clipped_sum_by_no_more_than_a_row_may",
+            "test_a_person_of_one_row_moves_it_by_no_more_whatever_it_weighs",
             "test_weights_come_before_the_clip_of_the_person",
         ),
     ),
@@ -1066,7 +1066,7 @@ CATALOGUE = (
         (
             Edit(
                 "let factor = unit * shortening(square, self.own.len(), LONGEST_GRAM / unit);",
-                "let factor = unit;",
+                "let factor = unit * shortening(square, 0, 1.0).max(1.0);",
             ),
         ),
         ("test_a_person_moves_second_moments_by_no_more_than_one",),

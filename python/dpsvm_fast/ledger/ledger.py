@@ -457,10 +457,8 @@ class PrivacyLedger:
     def _check_unit(self, unit: str | None) -> None:
         """Refuse events of another unit; ``None`` stands for that of the ledger."""
         if unit not in (None, self.unit):
-            raise InvalidParameterError.of(
-                "ledger",
-                got=f"a ledger of unit={self.unit!r}",
-                accepted=f"one of unit={unit!r}, as in this release",
+            raise InvalidParameterError(
+                f"ledger: got unit={self.unit!r}, expected unit={unit!r}, as in this release"
             )
 
     def total(self) -> tuple[float, float]:
