@@ -61,7 +61,7 @@ NEAR = 2.0
 LARGEST_RATIO = 12.0
 # Spacing of grids in standard deviations, and points of the law of a gap: in a search,
 # for one of many bounds, and for one alone.
-COARSE, QUICK, FINE = (0.1, 64), (0.04, 128), (0.01, 512)
+COARSE, QUICK, FINE = (0.1, 64), (0.02, 256), (0.01, 512)
 # What the first of two losses has of the level, at least and at most, and levels looked at.
 LEAST_SHARE, LEVELS = 0.3, 9
 # No mass of a normal law is beyond this that a double could hold; where psi is above its level by
