@@ -31,7 +31,8 @@ const MOST_NOISE: f64 = 1e150;
 const MOST_STEPS: usize = 30;
 const USUAL_STEPS: usize = 6;
 
-/// Grids, in those of a search, after which no closer noise is looked for.
+/// Grids, in those of a search, after which no closer noise is looked for; twice as many where
+/// nothing near is known.
 const MOST_WORK: u32 = 16;
 
 /// A larger grid shows at most that much more, relative.
@@ -96,8 +97,6 @@ struct Wanted<'a> {
     replace_one: bool,
     interrupt: &'a dyn Interrupt,
     work: Cell<u32>,
-    /// Whether the last delta came from the grid of an answer.
-    fine: Cell<bool>,
 }
 
 impl Wanted<'_> {
@@ -117,9 +116,9 @@ impl Wanted<'_> {
         Ok(found - libm::log(self.delta))
     }
 
-    /// Whether there was little work so far.
-    fn is_worth_more(&self) -> bool {
-        self.work.get() < MOST_WORK
+    /// Whether there was little work so far, for a bracket of this width.
+    fn is_worth_more(&self, width: f64) -> bool {
+        self.work.get() < MOST_WORK * if width > NEAR { 2 } else { 1 }
     }
 
     /// How far the proven delta is above the target, and whether a finer grid may prove a smaller one.
@@ -133,7 +132,6 @@ impl Wanted<'_> {
             self.interrupt,
         )?;
         self.work.set(self.work.get() + found.work);
-        self.fine.set(!coarse);
         Ok((above(found.value, self.delta), found.limited))
     }
 
@@ -143,14 +141,10 @@ impl Wanted<'_> {
         let mut most = 0.0;
         // What the grid of a search shows, the finer one of an answer shows as well.
         for coarse in [true, false] {
-            if coarse && self.fine.get() && self.work.get() < 2 * MOST_WORK {
-                // Where delta needed the finer one, epsilon does.
-                continue;
-            }
             let found = epsilon_on(coarse, steps, self.delta, self.replace_one, self.interrupt)?;
             self.work.set(self.work.get() + found.work);
             most = above(found.value, self.epsilon);
-            if !(found.limited && 0.0 < most && most < FINER && self.is_worth_more()) {
+            if !(found.limited && 0.0 < most && most < FINER && self.is_worth_more(0.0)) {
                 break;
             }
         }
@@ -234,7 +228,7 @@ impl Wanted<'_> {
             let usual = if limited { WIDE } else { NOISE_WIDTH };
             let width = usual * libm::exp2(number.saturating_sub(USUAL_STEPS) as f64);
             let found = high - low <= width || (limited && (-width..=0.0).contains(&step));
-            let is_worth_more = high.is_infinite() || self.is_worth_more();
+            let is_worth_more = high.is_infinite() || self.is_worth_more(high - low);
             if limited && coarse && is_worth_more && (found || step.abs() < NEAR) {
                 // The grid of an answer shows more.
                 coarse = false;
@@ -323,7 +317,6 @@ pub fn noise_multiplier(
         replace_one,
         interrupt,
         work: Cell::new(0),
-        fine: Cell::new(false),
     };
     let noise = if sampling_rate == 1.0 {
         let relation = if replace_one { 2.0 } else { 1.0 };
