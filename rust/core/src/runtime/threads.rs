@@ -127,26 +127,15 @@ pub fn map_blocks<R: Send>(
     work: impl Fn(usize) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let mut results = with_capacity(blocks)?;
-    let Some(pool) = pool else {
-        for block in 0..blocks {
-            interrupt.check()?;
-            results.push(work(block)?);
-        }
-        return Ok(results);
-    };
-    let wave = WAVE * pool.current_num_threads();
-    for first in (0..blocks).step_by(wave) {
-        interrupt.check()?;
-        let count = wave.min(blocks - first);
-        let found = collected((0..count).map(|_| Mutex::new(None)))?;
-        share(pool, count, &|at| {
-            *own(&found[at]) = Some(work(first + at));
-        });
-        for found in found {
-            let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-            // Every block was worked on: a panic has left by now.
-            results.extend(found.transpose()?);
-        }
+    let wave = pool.map_or(blocks, |pool| WAVE * pool.current_num_threads());
+    for first in (0..blocks).step_by(wave.max(1)) {
+        let last = blocks.min(first + wave);
+        let mut found = collected((first..last).map(|block| (block, None)))?;
+        each_block(pool, &mut found, interrupt, |(block, result)| {
+            *result = Some(work(*block)?);
+            Ok(())
+        })?;
+        results.extend(found.into_iter().filter_map(|(_, result)| result));
     }
     Ok(results)
 }
@@ -195,15 +184,13 @@ pub fn each_block<T: Send>(
 ) -> Result<()> {
     interrupt.check()?;
     if let Some(pool) = pool {
-        let slots = collected(items.iter_mut().map(|item| Mutex::new((item, Ok(())))))?;
+        let slots = collected(items.iter_mut().map(|item| Mutex::new((item, None))))?;
         share(pool, slots.len(), &|at| {
             let mut slot = own(&slots[at]);
-            slot.1 = work(slot.0);
+            slot.1 = work(slot.0).err();
         });
-        let found = slots.into_iter();
-        let mut found =
-            found.map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner).1);
-        return found.try_for_each(|found| found);
+        let mut errors = slots.iter().filter_map(|slot| own(slot).1.take());
+        return errors.next().map_or(Ok(()), Err);
     }
     items.iter_mut().try_for_each(|item| {
         interrupt.check()?;
