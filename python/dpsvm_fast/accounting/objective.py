@@ -351,7 +351,7 @@ def _missed(x: Array, g: Array) -> Array:
     alpha = np.exp(x - x[-1])
     middle, half = 0.5 * (g[:-1] + g[1:]), 0.5 * np.diff(alpha)
     # Powers far below the largest epsilon underflow.
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         slopes = np.diff(g) / np.diff(alpha)
         from_left = np.append(0.0, g[1:-1] + slopes[:-1] * half[1:])
         from_right = np.append(g[1:-1] - slopes[1:] * half[:-1], 0.0)
