@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from dpsvm_fast.accounting import (
     composed_delta,
@@ -23,11 +25,13 @@ from dpsvm_fast.certificates import (
     ZCDPEvent,
 )
 from dpsvm_fast.verification import losses
+from dpsvm_fast.verification import objective as joint
 from dpsvm_fast.verification.compose import choice_of, least_delta_of, recomputed_events
 from dpsvm_fast.verification.losses import Curve
 from dpsvm_fast.verification.objective import objective_delta
 
 A, R = "add_remove", "replace_one"
+Array = NDArray[np.float64]
 
 
 def normal_tail_delta(epsilon: float, mu: float) -> float:
@@ -320,3 +324,30 @@ def test_sampled_steps_at_tiny_epsilon_are_confirmed(
     assert holds is True
     assert least_delta_of(choice_of(events), epsilon) <= delta
     assert delta > 0.99e-6
+
+
+@pytest.mark.proof("joint_bound", "Recomputed")
+def test_the_cut_of_a_sum_at_its_cap_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three terms that end at the cap exactly: moved to the ends of their cells they lose."""
+    n, ratio, t, level = 4, 0.6, 0.3, 1.0
+    setting = joint._Setting(t, t * ratio + 0.5 * t * t, n, 0.5 * t * t, 1.0)
+    cell, cap = ratio / 6.0, 0.75 * ratio
+
+    def bound(may_pass: bool) -> float:
+        def laws(w: Array, *_: object) -> Iterator[tuple[Array, Array, Array, bool]]:
+            # Each term is 1.5 cells: one or two.
+            values = np.broadcast_to(cell * np.arange(3.0, 7.0), (w.size, 4))
+            masses = np.broadcast_to(np.array([1.0, 3.0, 3.0, 1.0]) / 8.0, values.shape)
+            yield np.arange(w.size), values, masses, may_pass
+
+        monkeypatch.setattr(joint, "_laws_of_xi", laws)
+        levels = (level, level, level)
+        return joint._Sum(setting, setting.kappa, True, levels, (0.01, 6)).at(level)
+
+    w, masses = joint.largest_nodes(n)
+    knots = np.arange(-joint.BEYOND, joint.BEYOND + 1.0, 0.001)
+    heights = joint._Payoff(knots, setting, ratio, True, 0.001).heights(level)
+    exact = float(masses @ np.interp(w + cap, knots, heights))
+    assert exact <= bound(may_pass=True) < 1.6 * exact
+    # Without that the bound would be none.
+    assert bound(may_pass=False) < 0.99 * exact

@@ -62,6 +62,8 @@ LARGEST_RATIO = 12.0
 # Spacing of grids in standard deviations, and points of the law of a gap: in a search,
 # for one of many bounds, and for one alone.
 COARSE, QUICK, FINE = (0.1, 64), (0.02, 256), (0.01, 512)
+# With more competitors than these the points of a gap grow with the square root of their number.
+MANY = 64.0
 # What the first of two losses has of the level, at least and at most, and levels looked at.
 LEAST_SHARE, LEVELS = 0.3, 9
 # No mass of a normal law is beyond this that a double could hold; where psi is above its level by
@@ -271,6 +273,8 @@ class _Sum:
     ) -> None:
         n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
         step, points = grid
+        if grid != COARSE:
+            points = round(points * max(1.0, math.sqrt(n / MANY)))
         w, masses = largest_nodes(n)
         cap = ratio * (1.0 - 1.0 / n)
         knots = np.arange(-BEYOND - step, BEYOND + cap + 2.0 * step, step)
@@ -286,6 +290,16 @@ class _Sum:
             for index, share in ((left, weights - right), (left + 1, right)):
                 self._masses += np.bincount(index.ravel(), share.ravel(), knots.size)
 
+        def add_rise(x: Array, length: float, weights: Array) -> None:
+            """Add that of h from x - length to x, as a share of the rise between two knots."""
+            left = np.floor((x - length - knots[0]) / step - 1e-6).astype(np.intp)
+            right = np.ceil((x - knots[0]) / step + 1e-6).astype(np.intp)
+            between = step * (right - left)
+            share = length / between * np.exp((BEYOND + 1.0) * between)
+            weights = weights * np.minimum(1.0, share * (1.0 + ROUNDING))
+            self._masses += np.bincount(right, weights, knots.size)
+            self._masses -= np.bincount(left, weights * (1.0 - 2.0 * ROUNDING), knots.size)
+
         if ratio == 0.0:
             add(w, masses)
             return
@@ -299,8 +313,16 @@ class _Sum:
         logs = np.log(self._payoff.heights(levels[1]))
         rise = np.interp(w + cap / 2.0, knots, logs) - np.interp(w, knots, logs)
         lam = np.clip(2.0 * rise / cap, 1e-6, 500.0 / ratio)
-        for rows, values, law in _laws_of_xi(w, lam, ratio, n, points):
+        cell = ratio / points
+        window = cap - cell * (1.0 + ROUNDING + math.sqrt(n - 1.0))
+        for rows, values, law, may_pass in _laws_of_xi(w, lam, ratio, n, points):
             add(w[rows, None] + np.minimum(values, cap), masses[rows, None] * law)
+            if may_pass and grid != COARSE:
+                # The cut at the cap is a concave kink: each term costs a rise of h over one cell
+                # where the sum ends near the cap.
+                near = np.where(values >= window, law, 0.0).sum(1) / -math.expm1(-2.0)
+                chance = np.minimum(near, 1.0) * (1.0 + ROUNDING)
+                add_rise(w[rows] + cap, cell, (n - 1) * masses[rows] * chance)
         self._chord *= (1.0 + _chord_excess(ratio / points)) ** (n - 1)
 
     def at(self, level: float) -> float:
@@ -366,7 +388,7 @@ class _Payoff:
             rest = normal_excess(shift + knots - start / t, rate * t)
             found += math.exp(rate * (e - start)) * rest
         if m <= e:
-            return np.asarray(np.minimum(found, 1.0) * (1.0 + ROUNDING))
+            return found * (1.0 + ROUNDING)
         # Nodes from the top down to where the payoff is 0, or no noise gets.
         first, psi = self._curve(top)
         above = rate * np.maximum(psi - e, 0.0)
@@ -384,7 +406,7 @@ class _Payoff:
         work(0.05 * knots.size * last)
         normal = ndtr(places + 1e-13 * (1.0 + np.abs(places)))
         found += (1.0 + _chord_excess(step)) * np.correlate(normal, weights[:last], "valid")
-        return np.asarray(np.minimum(found, 1.0) * (1.0 + ROUNDING))
+        return found * (1.0 + ROUNDING)
 
 
 def _mean_rise(d: Array) -> Array:
@@ -439,7 +461,7 @@ def _own_class(u: Array, setting: _Setting) -> tuple[Array, Array]:
 
 
 def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
-    """Rows of w, and values and masses of a law that bounds that of Xi there.
+    """Rows of w, values and masses of a law that bounds that of Xi there, and if it passes the cap.
 
     A constant c takes c^2 T out of the sum of n - 1 independent terms and leaves
     (2 T (1 - c) - gap)_+^2 / (4 T); the other form has terms half as large, with c = 0, and no
@@ -467,7 +489,9 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
         law = inside * np.exp(-tilt * grid) * total
         rest = lost * np.exp(-tilt * T) * total
         values = np.append(grid, T) + T * c * c
-        yield rows, np.broadcast_to(values, (rows.size, points + 1)), np.append(law, rest, axis=1)
+        values = np.broadcast_to(values, (rows.size, points + 1))
+        # One term without a constant ends at T / 2: the cap, and a point of the grid.
+        yield rows, values, np.append(law, rest, axis=1), n > 2 or c > 0.0
 
 
 def _power(base: Array, exponent: int) -> tuple[Array, float]:
