@@ -34,6 +34,20 @@ macro_rules! with_block {
 
 pub(super) use with_block;
 
+/// `$body` for each class `$k` of a block of `$count`, one after the other in the text: sums stay in
+/// registers only where no index of theirs is computed.
+macro_rules! each_class {
+    ($k:ident < $count:ident, $body:block) => {
+        each_class!(@ $k, $count, $body, 0 1 2 3 4 5 6 7 8 9)
+    };
+    (@ $k:ident, $count:ident, $body:block, $($index:literal)*) => {
+        $(if $index < $count {
+            let $k: usize = $index;
+            $body
+        })*
+    };
+}
+
 /// Sizes of the blocks that `classes` are cut into: as equal as can be.
 pub fn block_size(classes: usize) -> usize {
     classes.div_ceil(classes.div_ceil(BLOCK).max(1))
@@ -112,9 +126,14 @@ fn dots<S: Simd, T: Real, const R: usize, const K: usize>(
             }
         }
     }
-    for r in 0..R {
-        for k in 0..K {
-            let dot = T::sum(simd, sums[r][k]);
+    let mut dots = [[T::default(); K]; R];
+    each_class!(k < K, {
+        for r in 0..R {
+            dots[r][k] = T::sum(simd, sums[r][k]);
+        }
+    });
+    for (r, dots) in dots.iter().enumerate() {
+        for (k, dot) in dots.iter().enumerate() {
             out[k * LEAF + r] = T::near(dot.wide() + bias[k].wide());
         }
     }
@@ -221,11 +240,17 @@ fn outer<S: Simd, T: Real, const V: usize, const K: usize>(
         }
     }
     let lanes = T::lanes::<S>();
-    let mut line = [T::default(); 2 * WIDEST];
-    for k in 0..K {
+    let mut lines = [[T::default(); 2 * WIDEST]; K];
+    each_class!(k < K, {
         for v in 0..V {
-            T::store_part(simd, &mut line[v * lanes..(v + 1) * lanes], products[k][v]);
+            T::store_part(
+                simd,
+                &mut lines[k][v * lanes..(v + 1) * lanes],
+                products[k][v],
+            );
         }
+    });
+    for (k, line) in lines.iter().enumerate() {
         sums.add(k, &line[..V * lanes]);
     }
 }
@@ -250,9 +275,11 @@ fn outer_rest<S: Simd, T: Real, const K: usize>(
             );
         }
     }
-    let mut line = [T::default(); WIDEST];
-    for k in 0..K {
-        T::store_part(simd, &mut line[..part.width], products[k]);
+    let mut lines = [[T::default(); WIDEST]; K];
+    each_class!(k < K, {
+        T::store_part(simd, &mut lines[k][..part.width], products[k]);
+    });
+    for (k, line) in lines.iter().enumerate() {
         sums.add(k, &line[..part.width]);
     }
 }
