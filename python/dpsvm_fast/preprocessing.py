@@ -199,7 +199,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget to be asked before data are read and charged before noise is drawn.
+        Budget: checked before data are read, charged before noise is drawn.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
@@ -331,7 +331,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget to be asked before data are read and charged before noise is drawn.
+        Budget: checked before data are read, charged before noise is drawn.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
@@ -487,7 +487,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget to be asked before data are read and charged before noise is drawn.
+        Budget: checked before data are read, charged before noise is drawn.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
@@ -827,7 +827,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget to be asked before data are read and charged before noise is drawn.
+        Budget: checked before data are read, charged before noise is drawn.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
@@ -1356,10 +1356,10 @@ def checked_cells(value: Any) -> int | tuple[int, int]:
 class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     r"""Map images to histograms of edge directions over cells; costs no budget.
 
-    At each pixel, with the differences of its neighbours along width and height as a vector of
-    length m and direction v, orientation k of K has :math:`m \max(0, \langle v, u_k \rangle)^8`, u
-    being K directions around the circle. It is shared among the nearest cells of a grid. Features
-    are square roots of the sums over their total, so that rows have norm 1.
+    The gradient at a pixel (differences of its neighbours along width and height) has length m and
+    direction v. It shares :math:`m \max(0, \langle v, u_k \rangle)^8` among the nearest cells of a
+    grid, as orientation k of K, with :math:`u_1, \dots, u_K` around the circle. Features are
+    square roots of the sums over their total, so that rows have norm 1.
 
     Parameters
     ----------
@@ -1500,8 +1500,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         random rotations up to 64 features, above by products of random signs and Hadamard matrices,
         which are faster. Those of "laplacian" are always independent.
     random_state : int or None, default=None
-        Seed of the frequencies, 0 <= random_state < 2**64; None draws one. It is public either way
-        and kept in ``seed_``: it is public, as it draws no noise.
+        Seed of the frequencies, 0 <= random_state < 2**64; None draws one. It is public, as it
+        draws no noise, and kept in ``seed_``.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
 

@@ -284,7 +284,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget to be asked before data are read and charged before the first step, in every call.
+        Budget: checked before data are read, charged before the first step, in every call.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"

@@ -92,7 +92,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget to be asked before data are read and charged before noise is drawn.
+        Budget: checked before data are read, charged before noise is drawn.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"

@@ -65,9 +65,9 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
           for two classes, the sum of one-vs-rest losses for more;
         - ``"m3"``, ``"huber_ww"``: smoothed hinges of all pairs with the own class (Weston and
           Watkins);
-        - ``"margin_distance"``: how far the scores are from ones that keep the margin. Its
-          gradients have the same norm wherever the margin is missed, so that no noise covers
-          gradients that hardly occur: better than the others for three classes or more.
+        - ``"margin_distance"``: distance of the scores to ones that keep the margin. All its
+          gradients have the same norm where the margin is missed, so it needs less noise: better
+          than the others for three classes or more.
     noise : {"gaussian", "gamma"}, default="gaussian"
         Independent Gaussian noise, (epsilon, delta); or noise of density proportional to
         ``exp(-beta ||b||)``, epsilon with delta = 0, much larger for many weights.
@@ -127,7 +127,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget to be asked before data are read and charged before the solver starts.
+        Budget: checked before data are read, charged before the solver starts.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"

@@ -132,14 +132,13 @@ class PrivacyLedger:
         continued. None keeps it in memory; once shared with another process, in a temporary file
         until the process that made it exits.
     adaptive : bool, default=False
-        Whether sizes of events may depend on the results of earlier ones. Then
-        events are admitted as long as their squared Gaussian parameters stay within a limit that
-        is fixed now, pure events counting as the smallest Gaussian one that can simulate them;
-        or as long as all are pure and add up to epsilon. A tenth of delta is kept for events of
-        which (epsilon, delta) is all that counts: approximate ones with their own delta, and
-        objective, zCDP, random-stopping and (where that is less) sampled Gaussian ones with a
-        16th of that tenth each; and for leaks through distances. Of branches the largest of each
-        number counts.
+        Whether sizes of events may depend on the results of earlier ones. Events are then
+        admitted while the sum of their squared Gaussian parameters stays within a limit that is
+        fixed now; a pure event counts as the smallest Gaussian one that can simulate it. (If all
+        are pure, they may add up to epsilon.) A tenth of delta is kept for events that count by
+        (epsilon, delta) alone: approximate ones with their own delta; objective, zCDP,
+        random-stopping and, where that is less, sampled Gaussian ones with a 16th of that tenth
+        each; and distances. Parallel branches count by the largest of each number.
     anchor : str or path, optional
         A second file, on another disk or of another owner, that holds the number of spends and a
         digest. It is created if missing; the file at ``path`` then refers to it. An older or second
@@ -150,8 +149,8 @@ class PrivacyLedger:
         secret, and is listed as NOT PRIVATE. A property of this object, not of the file.
     periods : sequence of str, default=()
         Names of periods, such as weeks; every row belongs to exactly one. ``for_periods`` charges
-        some periods only, and each period has the whole budget. With ``unit="row"`` only: a person
-        who returns would be charged once and seen twice.
+        some periods only, and each period has the whole budget. With ``unit="row"`` only, since
+        persons may return.
 
     Raises
     ------

@@ -482,24 +482,23 @@ def verify(
     ----------
     certificate : PrivacyStatement, PipelineStatement, SelectionStatement, FederatedStatement, \
 dict or str
-        A statement, its ``to_dict()`` or its ``to_json()``; or what
-        :func:`dpsvm_fast.persist.save_certificate` wrote.
+        A statement, its ``to_dict()`` or its ``to_json()``; or the output of
+        :func:`dpsvm_fast.persist.save_certificate`.
     model : path, mapping or None, default=None
-        File that ``save_model`` wrote, or what it holds: certificate and model are compared,
-        release by release. ``matches`` of the result says what is the same.
+        File that ``save_model`` wrote, or its content: certificate and model are compared,
+        release by release. ``matches`` of the result says what agrees.
     key : bytes or None, default=None
         Secret that a certificate with the digest of a model was signed with.
     policy : Policy, mapping or None, default=None
-        What is accepted, as of `Policy`: a promise that holds and is not allowed is in
-        ``forbidden``.
+        What is accepted. ``forbidden`` of the result lists what is not.
 
     Returns
     -------
     Verification
-        False for anything that cannot be read: another version, unknown fields, not private. Also
-        false where the check does not compose so much (``undecided``): more than eight losses that
-        are known as curves, such as those of noise in objectives, or work of more than about half a
-        minute, far beyond what fits write.
+        False if a number does not follow, and for anything that is not private or cannot be read
+        (another version, unknown fields). Also false, and ``undecided``, with more than eight
+        numerical privacy profiles, such as those of noise in objectives, or more than about half a
+        minute of work.
 
     Raises
     ------
