@@ -38,6 +38,8 @@ LINES += [("softmax_margin", 2, 1)]
 PLANES = [("softplus", 1, 2), ("huber", 1, 2), ("softmax_margin", 3, 1), ("m3", 3, 1)]
 PLANES += [("huber_ww", 3, 1), ("softmax_margin", 2, 2)]
 SUMS = [("softplus", 3, 1), ("huber", 3, 1), ("softplus", 2, 1)]
+# Three scores of persons take seconds each.
+SUMS_OF_PERSONS = [pytest.param(SUMS[0], marks=pytest.mark.slow), SUMS[1]]
 
 
 def claimed(setting: Setting, epsilon: float) -> float:
@@ -226,7 +228,7 @@ def claimed_of_person(setting: Setting, epsilon: float) -> float:
 
 @pytest.mark.proof("persons", "Gaussian noise")
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("case", [*LINES, PLANES[0], PLANES[2], SUMS[0]])
+@pytest.mark.parametrize("case", [*LINES, PLANES[0], PLANES[2], *SUMS_OF_PERSONS])
 def test_no_person_exceeds_the_gaussian_claim(case: tuple[str, int, int], relation: str) -> None:
     plane = case in PLANES
     found = []
@@ -242,7 +244,7 @@ def test_no_person_exceeds_the_gaussian_claim(case: tuple[str, int, int], relati
 
 @pytest.mark.proof("persons", "Objective perturbation")
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("case", [*PURE_LINES, *PLANES[:4], *SUMS[:1]])
+@pytest.mark.parametrize("case", [*PURE_LINES, *PLANES[:4], *SUMS_OF_PERSONS])
 def test_no_person_exceeds_the_pure_claim(case: tuple[str, int, int], relation: str) -> None:
     found = []
     for setting in persons(*case, relation, 12 if case in LINES else 4, seed=6):

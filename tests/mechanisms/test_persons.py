@@ -690,13 +690,13 @@ def test_a_search_over_persons_of_one_row_is_one_over_rows() -> None:
 )
 def test_pipelines_are_searched_with_persons_and_weights(strategy: str, mechanism: str) -> None:
     ledger = PrivacyLedger(4.0, 1e-5, unit="person")
-    linear = PrivateLinearSVC(classes=range(3), mechanism=mechanism)
+    linear = PrivateLinearSVC(classes=range(2), mechanism=mechanism)
     model = make_pipeline(PrivateCenter(), Normalizer(), linear)
     ids = np.array([f"patient-{g}" for g in np.arange(600) // 2])
     search = PrivateGridSearch(
         model, {"privatelinearsvc__margin": [0.0, 1.0]}, epsilon=4.0, delta=1e-5, ledger=ledger
     ).set_params(strategy=strategy, mean_runs=2.0)
-    search.fit(X, Y, groups=ids, sample_weight=np.linspace(0.0, 1.0, 600))
+    search.fit(X, Y > 0, groups=ids, sample_weight=np.linspace(0.0, 1.0, 600))
     assert search.privacy_.unit == "person"
     assert verify(search.privacy_).ok
     assert len(ledger.history) > 0

@@ -236,7 +236,7 @@ VERY_LONG = ("ellipsoids three", "ellipsoids several", "dpdr objective")
 
 def sampled(kind: Kind) -> int:
     """Of how many changes one is made in the default run."""
-    return 97 if kind[0] in LONG else 7
+    return 97 if kind[0] in LONG else 13
 
 
 @pytest.mark.parametrize("kind", [k for k in MAKERS if k[0] not in VERY_LONG], ids=" ".join)
@@ -293,6 +293,7 @@ def test_a_forger_who_derives_the_events_anew_gains_nothing(kind: Kind) -> None:
     assert passed
 
 
+@pytest.mark.slow
 def test_every_excuse_is_needed() -> None:
     """None is left over from a check that has become stricter."""
     used: set[str] = set()
@@ -312,6 +313,7 @@ def test_every_excuse_is_needed() -> None:
     assert set(INERT.values()) <= used
 
 
+@pytest.mark.slow
 def test_every_excuse_of_parties_is_needed() -> None:
     used: set[str] = set()
     for name in ("helmet", "helmet users", "dpdr own noise"):
