@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from benches.config import DATA_SETS, GRADIENT_SHARE, TARGETS, Plan  # noqa: E402
-from benches.libraries import (  # noqa: E402
+from benches.config import DATA_SETS, GRADIENT_SHARE, TARGETS, Plan
+from benches.libraries import (
     logistic_peers,
     ours,
     scipy_calibration,
     sklearn_liblinear,
 )
-from benches.logistic_problem import INTERCEPT, LogisticProblem  # noqa: E402
-from benches.machine import require_release  # noqa: E402
-from benches.problem import Problem  # noqa: E402
-from benches.subjects import memory, memory_child, objective, solver  # noqa: E402
+from benches.logistic_problem import INTERCEPT, LogisticProblem
+from benches.machine import require_release
+from benches.problem import Problem
+from benches.subjects import memory, memory_child, objective, solver
 
-from benches import run, tables, weeks  # noqa: E402
-from dpsvm_fast import _core  # noqa: E402
+from benches import run, tables, weeks
+from dpsvm_fast import _core
 
 TINY = Plan(
     repeats=2,

@@ -6,25 +6,20 @@ JAX and Opacus are compared where they are installed, by the benchmark itself on
 from __future__ import annotations
 
 import importlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benches.config import Plan
+from benches.descent_problem import DescentProblem, synthetic
+from benches.libraries import numpy_descent, ours_descent
+from benches.subjects import descent, descent_memory, linear_fit
 from scipy import sparse
 from scipy.stats import chi2
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from benches.config import Plan  # noqa: E402
-from benches.descent_problem import DescentProblem, synthetic  # noqa: E402
-from benches.libraries import numpy_descent, ours_descent  # noqa: E402
-from benches.subjects import descent, descent_memory, linear_fit  # noqa: E402
-
-from benches import descent_peers, run, tables  # noqa: E402
+from benches import descent_peers, run, tables
 
 ALPHA = 1e-6
 TINY = Plan(repeats=2, batch_seconds=1e-4, max_rows=150)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from benches.papers import (  # noqa: E402
+from benches.papers import (
     auto,
     budget,
     command,
@@ -20,11 +15,11 @@ from benches.papers import (  # noqa: E402
     op,
     tuning,
 )
-from benches.papers.data import DataSet, load  # noqa: E402
+from benches.papers.data import DataSet, load
 
-from dpsvm_fast import PrivateCenter  # noqa: E402
-from dpsvm_fast.accounting import composed_epsilon, gaussian_sigma  # noqa: E402
-from dpsvm_fast.certificates import GaussianEvent  # noqa: E402
+from dpsvm_fast import PrivateCenter
+from dpsvm_fast.accounting import composed_epsilon, gaussian_sigma
+from dpsvm_fast.certificates import GaussianEvent
 
 
 def test_missing_data_are_named(

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from benches.papers import (  # noqa: E402
+from benches.papers import (
     command,
     pmsvm_figure3,
     pmsvm_settings,
@@ -22,11 +17,11 @@ from benches.papers import (  # noqa: E402
     pmsvm_table10,
     pmsvm_table11,
 )
-from benches.papers.data import DataSet  # noqa: E402
-from benches.papers.pmsvm_settings import gradient_arguments, scaled_rows  # noqa: E402
+from benches.papers.data import DataSet
+from benches.papers.pmsvm_settings import gradient_arguments, scaled_rows
 
-from dpsvm_fast import GradientPerturbationSVC  # noqa: E402
-from dpsvm_fast.mechanisms.plan import Facts  # noqa: E402
+from dpsvm_fast import GradientPerturbationSVC
+from dpsvm_fast.mechanisms.plan import Facts
 
 TABLES = (pmsvm_table9, pmsvm_table10, pmsvm_table11)
 MODULES = (pmsvm_figure3, *TABLES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,13 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benches.papers import auto, command
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from benches.papers import auto, command  # noqa: E402
-
-from benches import tables  # noqa: E402
+from benches import tables
 
 
 @pytest.fixture

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from pathlib import Path
 
 import pytest
+from benches.papers import command, results_page
+
+from benches import tables
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
-from benches.papers import command, results_page  # noqa: E402
-
-from benches import tables  # noqa: E402
 
 RESULTS = ROOT / "benches" / "results"
 # The functions of a module with the names of their parameters: all are called by position.

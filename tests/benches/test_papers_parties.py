@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from benches.papers import (  # noqa: E402
+from benches.papers import (
     command,
     feddpdr,
     feddpdr_curves,
@@ -29,8 +24,8 @@ from benches.papers import (  # noqa: E402
     parties_features,
 )
 
-from benches import tables  # noqa: E402
-from dpsvm_fast.accounting import (  # noqa: E402
+from benches import tables
+from dpsvm_fast.accounting import (
     subsampled_gaussian_noise_multiplier,
 )
 

@@ -9,11 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from benches.papers import (  # noqa: E402
+from benches.papers import (
     environments,
     helmet_figure8,
     outside_peers,
@@ -21,7 +17,7 @@ from benches.papers import (  # noqa: E402
     pmsvm_table4,
 )
 
-from dpsvm_fast.accounting import composed_delta  # noqa: E402
+from dpsvm_fast.accounting import composed_delta
 
 FAKE = """
 import json, sys

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy import sparse
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from benches.papers import (  # noqa: E402
+from benches.papers import (
     pmsvm_methods,
     pmsvm_table2,
 )
-from benches.papers.data import DataSet  # noqa: E402
-from benches.papers.pmsvm_methods import BASELINES, OneVsRest, Task  # noqa: E402
-from benches.papers.pmsvm_settings import DELTA, GRADIENT_METHODS  # noqa: E402
-from benches.tables import Row  # noqa: E402
+from benches.papers.data import DataSet
+from benches.papers.pmsvm_methods import BASELINES, OneVsRest, Task
+from benches.papers.pmsvm_settings import DELTA, GRADIENT_METHODS
+from benches.tables import Row
+from numpy.typing import NDArray
+from scipy import sparse
 
-from dpsvm_fast import total_privacy, verify  # noqa: E402
-from dpsvm_fast.accounting import composed_delta, gaussian_sigma  # noqa: E402
+from dpsvm_fast import total_privacy, verify
+from dpsvm_fast.accounting import composed_delta, gaussian_sigma
 
 N_ROWS, N_FEATURES, N_CLASSES = 300, 5, 3
 # Of the calibrations of one-vs-rest.

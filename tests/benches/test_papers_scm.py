@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from benches.papers import (  # noqa: E402
+from benches.papers import (
     balls,
     scm,
     scm_figure1,
@@ -21,7 +16,7 @@ from benches.papers import (  # noqa: E402
     scm_figure3,
     scm_figure4,
 )
-from benches.tables import Row, as_rows  # noqa: E402
+from benches.tables import Row, as_rows
 
 EVERYTHING = (scm.NOT_PRIVATE, scm.SENSITIVITY, *scm.TUNED, *scm.RULED)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +17,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "python" / "dpsvm_fast"
 DOCS = ROOT / "docs"
-sys.path.insert(0, str(ROOT))
 
 BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<reason>.+?) -->\n+)?```python\n(?P<code>.*?)^```$",

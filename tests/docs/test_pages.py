@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import csv
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from benches import pages, report
 from docs.test_readme import python_blocks, run_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
-sys.path.insert(0, str(ROOT))
 
-from benches import pages, report  # noqa: E402
 
 Page = Callable[[str], str]
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from benches import audit_page, pages, persons, readme_tables, tables
 
-from benches import audit_page, pages, persons, readme_tables, tables  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def kernel_row(data: str, epsilon: str, kernel: str, accuracy: str, gain: str) -> tables.Row:
