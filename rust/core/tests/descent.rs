@@ -1,5 +1,6 @@
 //! Private descent against a plain computation, and against itself on other threads.
 
+use super::number;
 use dpsvm_core::descent::bounds::clipped_sum_distance;
 use dpsvm_core::descent::clipping::Clip;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule, State};
@@ -13,13 +14,6 @@ use dpsvm_core::runtime::interrupt::Never;
 use dpsvm_core::{Error, Result};
 
 const GRID: f64 = 1.0 / (1u64 << 40) as f64;
-
-fn number(state: &mut u64) -> f64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) as f64 / f64::from(1_u32 << 31)
-}
 
 /// Random rows of norm at most 1, as dense and as sparse records.
 fn records(n: usize, d: usize, k: usize, seed: u64) -> [Records; 2] {

@@ -1,5 +1,6 @@
 //! Descent over shards of the records: what merges exactly, against the whole.
 
+use super::number;
 use dpsvm_core::descent::bounds::clipped_sum_distance;
 use dpsvm_core::descent::clipping::Clip;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule, State};
@@ -14,13 +15,6 @@ use dpsvm_core::runtime::interrupt::Never;
 use dpsvm_core::{Error, Result};
 
 const GRID: f64 = 1.0 / (1u64 << 40) as f64;
-
-fn number(state: &mut u64) -> f64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) as f64 / f64::from(1_u32 << 31)
-}
 
 /// One data set: rows on the grid, of norm at most 1 as they are effective, and labels.
 struct Table {

@@ -1,5 +1,6 @@
 //! Random Fourier features against the formula, and records seen through them.
 
+use super::number;
 use dpsvm_core::descent::clipping::Clip;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule};
 use dpsvm_core::descent::release::NoiseKind;
@@ -32,16 +33,9 @@ fn settings(features: usize, components: usize, structure: Structure) -> Fourier
     }
 }
 
-fn number(state: &mut u64) -> f64 {
-    *state = state
-        .wrapping_mul(6_364_136_223_846_793_005)
-        .wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) as f64 / f64::from(1_u32 << 31) - 0.5
-}
-
 fn matrix(n: usize, d: usize) -> Vec<f64> {
     let mut state = 3;
-    (0..n * d).map(|_| number(&mut state)).collect()
+    (0..n * d).map(|_| number(&mut state) - 0.5).collect()
 }
 
 /// The formula, from the frequencies that the map shows.
@@ -160,7 +154,7 @@ fn records(n: usize, d: usize) -> Records {
     let mut state = 5;
     let mut value = Vec::new();
     for _ in 0..n {
-        let row: Vec<f64> = (0..d).map(|_| number(&mut state)).collect();
+        let row: Vec<f64> = (0..d).map(|_| number(&mut state) - 0.5).collect();
         let norm = row.iter().map(|x| x * x).sum::<f64>().sqrt() * 1.000_001;
         value.extend(
             row.iter()

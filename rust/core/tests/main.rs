@@ -23,7 +23,7 @@ mod noise_selection;
 mod noise_streams;
 mod noise_threads;
 mod numeric_normal;
-mod records;
+pub(crate) mod records;
 mod rows_moments;
 mod runtime_float_mode;
 mod runtime_tasks;
@@ -35,6 +35,14 @@ mod solver_projected_sgd;
 mod solver_smooth_progress;
 mod tables;
 pub(crate) mod toy;
+
+/// The next number from 0 to 1 of a plain congruence.
+fn number(state: &mut u64) -> f64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) as f64 / f64::from(1_u32 << 31)
+}
 
 /// A file that is named nowhere would not be compiled, and its tests would silently not run.
 #[test]

@@ -2,6 +2,8 @@
 //! computation are refused in turn, and it ends with an error or without that memory. One that is asked
 //! for in the usual way ends the test program.
 
+use super::number;
+use super::records::PLAIN;
 use dpsvm_core::descent::clipping::Clip;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule};
 use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
@@ -11,7 +13,6 @@ use dpsvm_core::fourier::{Centre, Family, FourierMap, FourierSettings, Structure
 use dpsvm_core::linalg::row_products;
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::Key;
-use dpsvm_core::records::map::RowMap;
 use dpsvm_core::records::store::Records;
 use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::Never;
@@ -108,13 +109,7 @@ impl Data {
     fn new(n: usize, columns: usize, entries: Option<usize>) -> Self {
         let each = entries.unwrap_or(columns);
         let mut state = 5_u64;
-        let mut number = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f64 / f64::from(1 << 24) - 0.5
-        };
-        let value: Vec<f64> = (0..n * each).map(|_| number()).collect();
+        let value: Vec<f64> = (0..n * each).map(|_| number(&mut state) - 0.5).collect();
         let stride = columns / each;
         Self {
             label: (0..n)
@@ -160,21 +155,11 @@ impl Data {
     }
 
     fn records(&self) -> Result<Records> {
-        let map = RowMap {
-            offset: None,
-            scale: None,
-            low: f64::NEG_INFINITY,
-            floor: None,
-            high: f64::INFINITY,
-            constant: 0.0,
-            data_norm: 1.0,
-            unit: true,
-        };
         let rows = self.rows(RowBounds {
             intercept: 0.0,
             ..BOUNDS
         });
-        Records::new(&rows, &map, &self.label, self.classes, 1, &Never)
+        Records::new(&rows, &PLAIN, &self.label, self.classes, 1, &Never)
     }
 }
 

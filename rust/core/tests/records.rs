@@ -7,7 +7,8 @@ use dpsvm_core::records::store::{ROW_GRID, RecordRows, Records};
 use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::Never;
 
-const PLAIN: RowMap<'_> = RowMap {
+/// Rows as they are, of norm 1.
+pub(crate) const PLAIN: RowMap<'_> = RowMap {
     offset: None,
     scale: None,
     low: f64::NEG_INFINITY,

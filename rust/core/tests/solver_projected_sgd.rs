@@ -1,5 +1,6 @@
 //! Projected SGD against a plain loop over full matrices, in every layout and variant.
 
+use super::number;
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::Never;
@@ -23,20 +24,14 @@ struct Data {
 /// Rows of norm below 3 with single-precision entries, so that nothing is clipped or rounded.
 fn data(n: usize, columns: usize, classes: usize) -> Data {
     let mut state = 7_u64;
-    let mut number = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f64 / f64::from(1 << 24) - 0.5
-    };
     let size = 2.0 / (columns as f64).sqrt();
     let mut x: Vec<f64> = (0..n * columns)
-        .map(|_| f64::from((number() * size) as f32))
+        .map(|_| f64::from(((number(&mut state) - 0.5) * size) as f32))
         .collect();
     for value in x.iter_mut().step_by(3) {
         *value = 0.0;
     }
-    let y = (0..n).map(|_| ((number() + 0.5) * classes as f64) as i64);
+    let y = (0..n).map(|_| (number(&mut state) * classes as f64) as i64);
     Data {
         y: y.collect(),
         x,

@@ -399,6 +399,7 @@ mod tests {
     use crate::descent::settings::Arithmetic;
     use crate::error::Result;
     use crate::loss::smooth::{Kind, SmoothLoss};
+    use crate::public_interface::records::PLAIN;
     use crate::records::map::RowMap;
     use crate::records::store::Records;
     use crate::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
@@ -419,14 +420,8 @@ mod tests {
         let layout = Layout::Csr(CsrIndex::I32(&index, &start));
         let rows = Rows::new(Values::F64(&values), layout, (ROWS, 40), bounds)?;
         let map = RowMap {
-            offset: None,
-            scale: None,
-            low: f64::NEG_INFINITY,
-            floor: None,
-            high: f64::INFINITY,
-            constant: 0.0,
-            data_norm: 1.0,
             unit: false,
+            ..PLAIN
         };
         let labels: Vec<i64> = (0..ROWS as i64).map(|i| i % 3).collect();
         let mut records = Records::new(&rows, &map, &labels, 3, 1, &Never)?;
