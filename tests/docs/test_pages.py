@@ -15,7 +15,6 @@ from docs.test_readme import python_blocks, run_blocks
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
 
-
 Page = Callable[[str], str]
 
 
