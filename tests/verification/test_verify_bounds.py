@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from dpsvm_fast.accounting import (
     composed_delta,
@@ -27,7 +28,7 @@ from dpsvm_fast.certificates import (
 from dpsvm_fast.verification import losses
 from dpsvm_fast.verification import objective as joint
 from dpsvm_fast.verification.compose import choice_of, least_delta_of, recomputed_events
-from dpsvm_fast.verification.losses import Curve
+from dpsvm_fast.verification.losses import Curve, normal_density
 from dpsvm_fast.verification.objective import objective_delta
 
 A, R = "add_remove", "replace_one"
@@ -351,3 +352,50 @@ def test_the_cut_of_a_sum_at_its_cap_is_paid_for(monkeypatch: pytest.MonkeyPatch
     assert exact <= bound(may_pass=True) < 1.6 * exact
     # Without that the bound would be none.
     assert bound(may_pass=False) < 0.99 * exact
+
+
+def three_classes(setting: joint._Setting, theta1: float, logarithmic: bool, e: float) -> float:
+    """(e) of the proof by nested sums: of three classes one gap decides, and Xi has a formula."""
+    t, omega, kappa = setting.t, setting.quadratic, setting.kappa
+    ratio, rank = (theta1 - omega) / t, 1.0 if logarithmic else 2.0
+    S = np.linspace(0.0, rank / (rank + 1.0), 2001)
+    e = e - float(np.max(rank * np.log1p(kappa * S / rank) - theta1 * S))
+    x, u = np.linspace(-9.0, 10.0 + ratio, 1201), np.linspace(0.0, 1.0, 801)
+    own = np.minimum(2.0 * u * (1.0 - u), max(1.0 / omega - 1.0 / kappa, 0.0))
+    price = np.log1p(kappa * own) - omega * own
+    if not logarithmic:
+        price = 2.0 * (theta1 - omega) * u * (1.0 - u)
+    psi = (np.multiply.outer(2.0 * omega + t * x, u) + price).max(axis=1)
+    payoff = -np.expm1(np.minimum(setting.rate * (e - psi), 0.0))
+    h = normal_density(np.subtract.outer(x, x)) @ payoff * (x[1] - x[0])
+    w, gap = np.linspace(-8.0, 8.0, 401)[:, None], (np.arange(400.0) + 0.5) / 200.0 * ratio
+    moved = np.interp(w + (2.0 * ratio - gap) ** 2 / (8.0 * ratio), x, h)
+    near = (normal_density(w - gap) * moved).sum(1) * ratio / 200.0
+    far = ndtr(w - 2.0 * ratio)[:, 0] * np.interp(w[:, 0], x, h)
+    return float(2.0 * normal_density(w[:, 0]) @ (near + far) * 0.04)
+
+
+@pytest.mark.proof("joint_bound", "Recomputed")
+@pytest.mark.parametrize("logarithmic", [True, False])
+@pytest.mark.parametrize(
+    ("t", "kappa", "share", "rate", "epsilon"),
+    [
+        (0.28, 4.43, 0.137, 1.0, 1.9),
+        (0.0054, 0.152, 0.3, 1.0, 0.09),
+        (0.0085, 0.051, 0.98, 2.0, 0.05),
+        (0.6, 1.2, 1.0, 2.0, 1.0),
+    ],
+)
+def test_the_joint_law_of_three_classes_is_what_quadrature_says(
+    t: float, kappa: float, share: float, rate: float, epsilon: float, logarithmic: bool
+) -> None:
+    setting = joint._Setting(t, kappa, 2, 0.5 * rate * t * t, rate)
+    theta1 = share * kappa
+    price = joint._price(theta1, kappa, 2 if logarithmic else 3)
+    # No nearer to the price than a level of the first loss.
+    level = max(epsilon - price, t)
+    exact = three_classes(setting, theta1, logarithmic, level + price)
+    for grid in (joint.QUICK, joint.FINE):
+        levels = (level, level, level)
+        found = joint._Sum(setting, theta1, logarithmic, levels, grid).at(level)
+        assert exact * (1.0 - 3e-4) <= found <= exact * 1.004

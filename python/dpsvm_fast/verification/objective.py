@@ -461,7 +461,7 @@ def _own_class(u: Array, setting: _Setting) -> tuple[Array, Array]:
 
 
 def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
-    """Rows of w, values and masses of a law that bounds that of Xi there, and if it passes the cap.
+    """Rows of w, values and masses of a bound of Xi's law, and if a cell may hold the cap.
 
     A constant c takes c^2 T out of the sum of n - 1 independent terms and leaves
     (2 T (1 - c) - gap)_+^2 / (4 T); the other form has terms half as large, with c = 0, and no
@@ -490,7 +490,7 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
         rest = lost * np.exp(-tilt * T) * total
         values = np.append(grid, T) + T * c * c
         values = np.broadcast_to(values, (rows.size, points + 1))
-        # One term without a constant ends at T / 2: the cap, and a point of the grid.
+        # For one term without a constant the cap, T / 2, is a point of the grid: no cell holds it.
         yield rows, values, np.append(law, rest, axis=1), n > 2 or c > 0.0
 
 
