@@ -21,6 +21,12 @@ settings.register_profile("fast", max_examples=30, derandomize=True, **BUSY)
 settings.register_profile("slow", max_examples=1000, **BUSY)
 settings.load_profile(os.environ.get("DPSVM_HYPOTHESIS", "fast"))
 
+
+def tries(n: int) -> settings:
+    """Give a test this many examples, more under a profile with more: a number that pages state."""
+    return settings(max_examples=max(n, settings().max_examples))
+
+
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 

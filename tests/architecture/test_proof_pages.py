@@ -22,6 +22,7 @@ from proof_tests import HEADING, MARK, RUST, marked_tests  # noqa: E402
 PAGES = sorted((ROOT / "docs" / "proofs").glob("*.md"))
 MECHANISMS = ROOT / "python" / "dpsvm_fast" / "mechanisms"
 COVERS = "Covers"
+TRIES = re.compile(r"^@tries\((\d+)\)\ndef (test_\w+)", re.M)
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 MARKS = ("<!-- proof-table -->\n", "<!-- /proof-table -->")
 KIND = re.compile(r"- `([^`]+)`.* — (?:(paper|tested)|(machine): `(\w+)`)$")
@@ -70,6 +71,14 @@ def test_what_a_machine_has_proved_names_a_listed_test(page: Path) -> None:
     proofs = {test for kind, test in kinds(text).values() if kind == "machine"}
     marked = [test for part in marked_tests()[page.stem].values() for test in part]
     assert proofs <= {name.split("::")[-1] for name in marked}
+
+
+def test_numbers_of_tries_are_those_of_the_tests() -> None:
+    page = (ROOT / "docs" / "proofs" / "persons.md").read_text(encoding="utf-8")
+    said = dict(re.findall(r"\| `(test_\w+)` \| (\d+) random", page))
+    files = [file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py")]
+    done = {name: n for text in files for n, name in TRIES.findall(text)}
+    assert said == done
 
 
 def test_a_name_has_one_kind_on_all_pages() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
+from conftest import tries
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.estimators.inputs import ArrayRows
 from dpsvm_fast.mechanisms.gaussian_margin import NoisyAnchors, unit_rows
@@ -100,6 +101,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @pytest.mark.proof("persons", "Sums of gradients")
 @given(case=cases())
+@tries(100)
 def test_a_person_moves_the_clipped_sum_by_no_more_than_a_row_may(case: Case) -> None:
     columns = case.d + (case.options["intercept"] > 0.0)
     n_weights = case.options["n_scores"] * columns
@@ -110,6 +112,7 @@ def test_a_person_moves_the_clipped_sum_by_no_more_than_a_row_may(case: Case) ->
 
 @pytest.mark.proof("persons", "Sums of gradients")
 @given(case=cases().filter(lambda case: case.starts[0] > 0))
+@tries(100)
 def test_a_person_of_one_row_moves_it_by_no_more_whatever_it_weighs(case: Case) -> None:
     whole, part = (clipped_sum(case.records(0, fewer=fewer), **case.options) for fewer in range(2))
     n_weights = case.options["n_scores"] * (case.d + (case.options["intercept"] > 0.0))
@@ -120,6 +123,7 @@ def test_a_person_of_one_row_moves_it_by_no_more_whatever_it_weighs(case: Case) 
 
 @pytest.mark.proof("persons", "Sums of rows")
 @given(case=cases())
+@tries(100)
 def test_a_person_moves_the_sum_of_rows_by_no_more_than_one(case: Case) -> None:
     moved, _ = case.moved(lambda records: records.sums(1), centred=False)
     assert moved <= 1.0
@@ -127,6 +131,7 @@ def test_a_person_moves_the_sum_of_rows_by_no_more_than_one(case: Case) -> None:
 
 @pytest.mark.proof("persons", "Second moments")
 @given(case=cases())
+@tries(100)
 def test_a_person_moves_second_moments_by_no_more_than_one(case: Case) -> None:
     moved, _ = case.moved(lambda records: records.gram(1))
     assert moved <= 1.0
@@ -134,6 +139,7 @@ def test_a_person_moves_second_moments_by_no_more_than_one(case: Case) -> None:
 
 @pytest.mark.proof("persons", "Second moments")
 @given(sizes=st.tuples(st.integers(2, 50), st.integers(2, 50)), seed=st.integers(0, 2**32 - 1))
+@tries(100)
 def test_a_person_exchanged_moves_second_moments_by_no_more_than_root_two(
     sizes: tuple[int, int], seed: int
 ) -> None:
@@ -273,6 +279,7 @@ def test_a_weight_of_three_quarters_is_three_rows_of_a_quarter(loss: str, dense:
     C=st.sampled_from([0.01, 1.0]),
     seed=st.integers(0, 2**32 - 1),
 )
+@tries(100)
 def test_a_person_moves_a_minimiser_by_no_more_than_a_row_may(
     loss: str, kind: str, m: int, C: float, seed: int
 ) -> None:
@@ -327,6 +334,7 @@ def iterate(model: Any, X: Array, y: Array, ids: Array) -> tuple[Any, Array]:
     average=st.sampled_from(["last", "uniform", "weighted"]),
     seed=st.integers(0, 2**32 - 1),
 )
+@tries(100)
 def test_a_person_moves_an_iterate_by_no_more_than_a_row_may(
     kind: str, sizes: tuple[int, int], batch: int, average: str, seed: int
 ) -> None:
@@ -371,6 +379,7 @@ def test_equal_rows_of_a_person_reach_the_bound_of_an_iterate(m: int) -> None:
     step=st.sampled_from([0, 1]),
     seed=st.integers(0, 2**32 - 1),
 )
+@tries(100)
 def test_a_person_moves_the_cells_of_anchors_by_no_more_than_a_row_may(
     kind: str, m: int, step: int, seed: int
 ) -> None:
@@ -395,6 +404,7 @@ def test_a_person_moves_the_cells_of_anchors_by_no_more_than_a_row_may(
     form=st.sampled_from(sorted(FORMS)),
     seed=st.integers(0, 2**32 - 1),
 )
+@tries(100)
 def test_persons_move_moments_of_columns_as_rows_do(
     sizes: tuple[int, int], kind: str, form: str, seed: int
 ) -> None:

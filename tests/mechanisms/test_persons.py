@@ -21,7 +21,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from conftest import three_clusters
+from conftest import three_clusters, tries
 from dpsvm_fast import (
     GradientPerturbationSVC,
     ObjectivePerturbationSVC,
@@ -236,6 +236,7 @@ def test_class_weights_count_by_their_ratios() -> None:
     weighted=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
+@tries(100)
 def test_a_person_moves_numbers_of_classes_by_one_at_most(
     sizes: list[int], weighted: bool, seed: int
 ) -> None:
@@ -326,6 +327,7 @@ def test_balanced_weights_are_refused_where_they_have_no_price(model: Any) -> No
 
 @pytest.mark.proof("persons", "Output perturbation")
 @given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=5), seed=st.integers(0, 2**32 - 1))
+@tries(100)
 def test_losses_of_a_person_weigh_one_at_most(sizes: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     n, factors = sum(sizes), {0: 2.0, 1: 1.0}
@@ -458,6 +460,7 @@ def test_last_iterates_are_of_means_over_persons(form: str) -> None:
 
 @pytest.mark.proof("persons", "Last iterate")
 @given(sizes=st.lists(st.integers(1, 2000), min_size=1, max_size=5), seed=st.integers(0, 2**32 - 1))
+@tries(100)
 def test_factors_of_a_person_add_up_to_one_at_most(sizes: list[int], seed: int) -> None:
     """As they are stored: in single precision, and of the first 1024 rows alone."""
     rng = np.random.default_rng(seed)
@@ -647,6 +650,7 @@ def test_a_search_keeps_the_rows_of_a_person_in_one_part(adjacency: str) -> None
     balanced=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
+@tries(100)
 def test_a_person_moves_a_score_by_its_sensitivity_at_most(
     sizes: list[int], weighted: bool, balanced: bool, seed: int
 ) -> None:
