@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.ensemble import VotingClassifier
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -77,6 +79,16 @@ MISTAKES: dict[str, tuple[Callable[[PrivacyLedger], Any], type[Exception], str |
         InvalidParameterError,
         "bounds",
     ),
+    "no bounds for ages and hours": (
+        lambda b: svc(ledger=b, bounds=None).fit(NUMBERS, Y),
+        InvalidParameterError,
+        "bounds",
+    ),
+    "no bounds in a candidate": (
+        lambda b: PrivateGridSearch(svc(), {"bounds": [None, (0, 100)]}, ledger=b).fit(NUMBERS, Y),
+        InvalidParameterError,
+        "bounds",
+    ),
     "more than is left": (
         lambda b: svc(ledger=b, epsilon=5.0).fit(X, Y),
         BudgetExceededError,
@@ -104,6 +116,37 @@ def test_a_mistake_costs_nothing(name: str) -> None:
     assert getattr(told.value, "parameter", None) == parameter
     assert ledger.history == ()
     assert svc(ledger=ledger, epsilon=4.0, delta=1e-5).fit(X, Y).privacy_.private
+
+
+@pytest.mark.parametrize("steps", [(), (StandardScaler(),)], ids=["alone", "scaled by the rows"])
+def test_a_search_without_noise_costs_nothing(steps: tuple[Any, ...]) -> None:
+    """Also where the estimator is a step of a Pipeline, which it cannot know."""
+    ledger = PrivacyLedger(4.0, 1e-5)
+    grid = {"privatelinearsvc__margin": [0.0, 1.0]}
+    with pytest.raises(ValueError, match="InvalidParameterError: margin"):
+        GridSearchCV(make_pipeline(*steps, svc(ledger=ledger)), grid, cv=2).fit(X, Y)
+    assert ledger.history == ()
+
+
+def test_other_clones_are_fitted() -> None:
+    ledger = PrivacyLedger(4.0, 1e-5)
+    same = clone(svc(ledger=ledger)).set_params(n_threads=1, random_state=None)
+    own = clone(svc(margin=1.0)).set_params(margin=0.0, ledger=ledger)
+    plain = svc(ledger=ledger).set_params(margin=1.0)
+    again = clone(clone(svc(ledger=ledger)).set_params(margin=1.0))
+    for model in (same, own, plain, again):
+        before = len(ledger.history)
+        assert model.fit(X, Y).privacy_.private
+        assert len(ledger.history) > before
+
+
+def test_a_table_without_bounds_is_warned_about() -> None:
+    with pytest.warns(UserWarning, match="bounds"):
+        svc(bounds=None).fit(NUMBERS, Y)
+    # Directions of rows, as of embeddings; what has bounds; a sparse table.
+    svc(bounds=None).fit(NUMBERS.to_numpy(), Y)
+    svc(bounds=(0, 100)).fit(NUMBERS, Y)
+    svc(bounds=None).fit(NUMBERS.astype(pd.SparseDtype(float, 0.0)), Y)
 
 
 class TestFilesOfAnotherKind:

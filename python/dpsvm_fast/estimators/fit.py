@@ -16,6 +16,8 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
+from sklearn.base import BaseEstimator
+
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import Occasion
@@ -82,6 +84,7 @@ def private_fit(
     ledger = estimator.ledger
     warn_not_private(estimator, stacklevel=stacklevel)
     facts = rows.facts
+    _check_scales(estimator, facts, stacklevel=stacklevel)
     bounds = getattr(estimator, "bounds", None)
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
@@ -146,6 +149,34 @@ class PrivateEstimator(Released):
 
     # What a fit takes beside rows and labels: "groups", "sample_weight".
     _takes: tuple[str, ...] = ()
+
+    def __sklearn_clone__(self: Fitted) -> Fitted:
+        """A clone, which knows that it is one."""
+        cloned: Fitted = BaseEstimator.__sklearn_clone__(self)
+        vars(cloned)["_set_on_clone"] = ()
+        return cloned
+
+    def set_params(self: Fitted, **params: Any) -> Fitted:
+        """Set parameters, as of every estimator of scikit-learn.
+
+        A strict ledger refuses a clone with other settings, as GridSearchCV makes them; with a
+        ledger among the parameters the clone counts as an estimator of its own.
+
+        Parameters
+        ----------
+        **params : dict
+
+        Returns
+        -------
+        object
+            This estimator.
+        """
+        BaseEstimator.set_params(self, **params)
+        known = vars(self).pop("_set_on_clone", None)
+        if known is not None and "ledger" not in params:
+            tried = tuple(name for name in params if name not in WITHOUT_WEIGHT)
+            vars(self)["_set_on_clone"] = known + tried
+        return self
 
     def owned(self, facts: Facts) -> Facts:
         """The facts with weights of the parameters' own.
@@ -333,8 +364,31 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
             "max_iter: training that stops too early spends the budget without a model and so "
             f"reveals something about the data; use None, which trains until it is done{STRICT}"
         )
+    tried = getattr(estimator, "_set_on_clone", ())
+    if tried and ledger is not None and ledger.strict:
+        raise InvalidParameterError(
+            f"{tried[0]}: was set on a clone, as by GridSearchCV, whose scores have no noise; use "
+            f"PrivateGridSearch, or set ledger= on the clone, too, to fit it by itself{STRICT}"
+        )
     warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=above)
 
+
+def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
+    """Refuse, or warn of, columns with names whose units would decide; public facts alone."""
+    if _within_search.get() or facts.sparse or facts.feature_names is None:
+        return
+    fitting = getattr(estimator, "candidates", [estimator])
+    if any(getattr(one, "_rests_on", None) == "bounds" and one.bounds is None for one in fitting):
+        ledger = estimator.ledger
+        if ledger is not None and ledger.strict:
+            raise InvalidParameterError(f"bounds: {UNSCALED}{STRICT}")
+        warnings.warn(f"bounds: {UNSCALED}", UserWarning, stacklevel=stacklevel + 1)
+
+
+UNSCALED = (
+    "None scales every row of this table to length 1, so that columns of larger range decide; pass "
+    "public bounds such as {'age': (0, 100)}, or an array if directions of rows are what counts"
+)
 
 SEEDED = (
     "random_state is a seed: anyone who knows it can remove the noise; use None for a private "

@@ -28,7 +28,7 @@ from dpsvm_fast.estimators.fit import (
     private_fit,
     refuse_or_warn,
 )
-from dpsvm_fast.estimators.frames import rows_at, sparse_table
+from dpsvm_fast.estimators.frames import feature_names, rows_at, sparse_table
 from dpsvm_fast.estimators.inputs import (
     checked_training_set,
     classes_from_labels,
@@ -242,6 +242,7 @@ class SearchRows:
             n_classes=2 if self.classes is None else self.classes.size,
             n_samples=self.n_rows if counted else None,
             sparse=sparse_table(self.X),
+            feature_names=feature_names(self.X),
             unit="person" if self._owned else "row",
             weighted=self._weighted,
         )
