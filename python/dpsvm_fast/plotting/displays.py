@@ -702,7 +702,8 @@ def private_scores(
         for j in range(n_repeats):
             model = clone(estimator)
             for step, share, own in zip(_private(model), shares, seeds, strict=True):
-                step.set_params(epsilon=mul_down(share, epsilon), random_state=own[i, j])
+                own_epsilon = {"epsilon": mul_down(share, epsilon), "random_state": own[i, j]}
+                step.set_params(**own_epsilon, ledger=step.ledger)
             scores[i, j] = model.fit(X, y).score(X_test, y_test)
     return scores
 
