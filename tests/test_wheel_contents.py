@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zipfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from oracles.scripts import module_of
 
 ROOT = Path(__file__).resolve().parents[1]
 INFO = "dpsvm_fast-1.0.dist-info"
@@ -26,12 +27,7 @@ GOOD = (
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_wheel", ROOT / "tools/check_wheel.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of("tools/check_wheel.py")
 
 
 def wheel(

@@ -329,16 +329,10 @@ def chain_excess(rng: np.random.Generator, *, share: float = 1.0) -> float:
 
 
 @paths
-def test_paths_of_finite_laws_are_within_their_bound() -> None:
+@pytest.mark.parametrize("n", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_paths_of_finite_laws_are_within_their_bound(n: int) -> None:
     rng = np.random.default_rng(7)
-    assert max(chain_excess(rng) for _ in range(60)) <= 1e-12
-
-
-@paths
-@pytest.mark.slow
-def test_thousands_of_paths_of_finite_laws_are_within_their_bound() -> None:
-    rng = np.random.default_rng(70)
-    assert max(chain_excess(rng) for _ in range(3000)) <= 1e-12
+    assert max(chain_excess(rng) for _ in range(n)) <= 1e-12
 
 
 @paths

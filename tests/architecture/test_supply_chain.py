@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import zipfile
@@ -11,17 +10,14 @@ from typing import Any
 
 import pytest
 
+from oracles.scripts import module_of
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def tool(name: str) -> Any:
     """Import a script of the folder of tools."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(f"tools/{name}.py")
 
 
 notices, reproducible_wheel = tool("notices"), tool("reproducible_wheel")

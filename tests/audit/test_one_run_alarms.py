@@ -64,22 +64,12 @@ def test_the_count_that_refutes_is_the_audits_own() -> None:
     assert seen == {False, True}
 
 
-def check(program: str, n: int) -> None:
+@pytest.mark.proof("one_run_audit")
+@pytest.mark.parametrize("n", [1000, pytest.param(10_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_right_claims_are_refuted_as_rarely_as_stated(program: str, n: int) -> None:
     found = alarms(program, n)
     assert found <= stats.binom.isf(ALARM, n, RATE), f"{found} of {n}"
-
-
-@pytest.mark.proof("one_run_audit")
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_right_claims_are_refuted_as_rarely_as_stated(program: str) -> None:
-    check(program, 1000)
-
-
-@pytest.mark.proof("one_run_audit")
-@pytest.mark.nightly
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_ten_thousand_right_claims_are_refuted_as_rarely_as_stated(program: str) -> None:
-    check(program, 10_000)
 
 
 @pytest.mark.proof("one_run_audit")

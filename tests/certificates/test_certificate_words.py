@@ -90,7 +90,17 @@ def harmless(changed: Any, text: str) -> bool:
     return not result.ok or told(result, text)
 
 
-def check_words(kind: Kind, share: int) -> None:
+def by_day(kinds: list[Kind], share: int) -> pytest.MarkDecorator:
+    """These kinds with one of so many changes by day, all kinds with every change by night."""
+    night = [pytest.param(k, 1, marks=pytest.mark.slow, id=" ".join((*k, "all"))) for k in MAKERS]
+    if kinds == EACH_FORMAT:
+        night = [case for case in night if case.values[0] in kinds]
+    day = [pytest.param(k, share, id=" ".join(k)) for k in kinds]
+    return pytest.mark.parametrize(("kind", "share"), [*day, *night])
+
+
+@by_day(QUICK, 5)
+def test_an_edited_word_is_refused_or_told_as_unchecked(kind: Kind, share: int) -> None:
     document = document_of(kind)
     # Every kind begins elsewhere, so that all of them together come to every field.
     first = MAKERS.index(kind) % share
@@ -98,18 +108,8 @@ def check_words(kind: Kind, share: int) -> None:
         assert harmless(edited(document, path, PERSON), PERSON), path
 
 
-@pytest.mark.parametrize("kind", QUICK, ids=" ".join)
-def test_an_edited_word_is_refused_or_told_as_unchecked(kind: Kind) -> None:
-    check_words(kind, 5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", MAKERS, ids=" ".join)
-def test_every_edited_word_is_refused_or_told_as_unchecked(kind: Kind) -> None:
-    check_words(kind, 1)
-
-
-def check_readers(kind: Kind, share: int) -> None:
+@by_day(EACH_FORMAT, 3)
+def test_verify_and_schema_refuse_what_is_not_read(kind: Kind, share: int) -> None:
     document = document_of(kind)
     refused = 0
     for path, _ in list(strings(document))[::share]:
@@ -123,17 +123,6 @@ def check_readers(kind: Kind, share: int) -> None:
     assert refused > 5 // share
 
 
-@pytest.mark.parametrize("kind", EACH_FORMAT, ids=" ".join)
-def test_verify_and_schema_refuse_what_is_not_read(kind: Kind) -> None:
-    check_readers(kind, 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", EACH_FORMAT, ids=" ".join)
-def test_verify_and_schema_refuse_any_word_that_is_not_read(kind: Kind) -> None:
-    check_readers(kind, 1)
-
-
 def swaps(kind: Kind, share: int) -> Iterator[tuple[Path, str, Any]]:
     """Words of other certificates, put where this one has another."""
     document = document_of(kind)
@@ -145,20 +134,10 @@ def swaps(kind: Kind, share: int) -> Iterator[tuple[Path, str, Any]]:
                 yield path, other, edited(document, path, other)
 
 
-def check_swaps(kind: Kind, share: int) -> None:
+@by_day(QUICK, 97)
+def test_a_word_of_another_certificate_likewise(kind: Kind, share: int) -> None:
     for path, other, changed in swaps(kind, share):
         assert harmless(changed, other), (path, other)
-
-
-@pytest.mark.parametrize("kind", QUICK, ids=" ".join)
-def test_a_word_of_another_certificate_likewise(kind: Kind) -> None:
-    check_swaps(kind, 97)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", MAKERS, ids=" ".join)
-def test_every_word_of_another_certificate_likewise(kind: Kind) -> None:
-    check_swaps(kind, 1)
 
 
 @pytest.mark.parametrize("kind", [*EACH_FORMAT[:2], EACH_FORMAT[4], *LONG], ids=" ".join)

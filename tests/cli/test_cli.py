@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -46,91 +45,6 @@ def number(pattern: str, text: str) -> float:
     found = re.search(pattern, text)
     assert found is not None, text
     return float(found[1])
-
-
-@pytest.fixture(params=MECHANISMS)
-def certificate(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    path = tmp_path / "certificate.json"
-    path.write_text(fitted(request.param).privacy_.to_json(), encoding="utf-8")
-    return path
-
-
-def tamper(path: Path, section: str | None, field: str, factor: float) -> None:
-    record = json.loads(path.read_text(encoding="utf-8"))
-    place = record if section is None else record[section]
-    place[field] *= factor
-    path.write_text(json.dumps(record), encoding="utf-8")
-
-
-class TestVerify:
-    def test_a_certificate_that_holds(
-        self, certificate: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["verify", str(certificate)]) == 0
-        shown = capsys.readouterr()
-        assert shown.out.startswith("The certificate holds")
-        assert "epsilon = 1, delta = 1e-05 (add_remove, for one row)" in shown.out
-        assert not shown.err
-
-    @pytest.mark.parametrize(
-        ("section", "field", "factor"),
-        [
-            (None, "epsilon", 0.5),
-            (None, "delta", 0.1),
-            ("noise", "sigma", 0.9),
-            ("sensitivity", "C", 2.0),
-            ("sensitivity", "total", 0.5),
-        ],
-    )
-    def test_a_tampered_certificate(
-        self,
-        certificate: Path,
-        capsys: pytest.CaptureFixture[str],
-        section: str | None,
-        field: str,
-        factor: float,
-    ) -> None:
-        tamper(certificate, section, field, factor)
-        assert main(["verify", str(certificate)]) == 1
-        shown = capsys.readouterr().out
-        assert shown.startswith("The certificate does NOT hold")
-        assert "promises" not in shown
-
-    @pytest.mark.parametrize("content", ["{}", "[]", "1", '"text"', "null"])
-    def test_json_that_is_no_certificate(self, tmp_path: Path, content: str) -> None:
-        path = tmp_path / "other.json"
-        path.write_text(content, encoding="utf-8")
-        assert main(["verify", str(path)]) == 1
-
-    @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[" * 100_000])
-    def test_what_is_not_json(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
-    ) -> None:
-        path = tmp_path / "broken.json"
-        path.write_bytes(content)
-        assert main(["verify", str(path)]) == 2
-        shown = capsys.readouterr()
-        assert not shown.out
-        assert shown.err.startswith(f"dpsvm-fast: {path} cannot be read: ")
-        assert shown.err.count("\n") == 1
-        assert ("is cut off" in shown.err) == (content == b"{")
-
-    def test_what_cannot_be_opened(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(["verify", str(tmp_path / "nowhere.json")]) == 2
-        assert main(["verify", str(tmp_path)]) == 2
-        assert capsys.readouterr().err.count("cannot be read") == 2
-
-    def test_a_certificate_cannot_steer_the_terminal(
-        self, certificate: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        record = json.loads(certificate.read_text(encoding="utf-8"))
-        record |= {"mechanism": "\x1b[2J", "\x1b[1A": "The certificate holds", "loss": "\x07"}
-        certificate.write_text(json.dumps(record), encoding="utf-8")
-        assert main(["verify", str(certificate)]) == 1
-        shown = capsys.readouterr().out.replace("\n", "")
-        assert shown.isprintable()
 
 
 SETTINGS: list[dict[str, Any]] = [

@@ -90,6 +90,29 @@ def test_a_file_that_ends_within_a_string(
     assert "is cut off; copy or download the file again" in err
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[" * 100_000])
+def test_what_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    path = tmp_path / "broken.json"
+    path.write_bytes(content)
+    for name in (path, tmp_path, tmp_path / "nowhere.json"):
+        assert main(["verify", str(name)]) == 2
+        shown = capsys.readouterr()
+        assert not shown.out
+        assert shown.err.startswith(f"dpsvm-fast: {name} cannot be read: ")
+        assert shown.err.count("\n") == 1
+
+
+def test_a_certificate_cannot_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = {"mechanism": "\x1b[2J", "\x1b[1A": "The certificate holds", "loss": "\x07"}
+    code, out, _ = said(tmp_path, capsys, json.dumps(document("release") | hostile))
+    assert code == 1
+    assert out.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize("text", ["not JSON", "<html></html>", "epsilon = 1", "\x00"])
 def test_a_file_of_another_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str

@@ -11,17 +11,14 @@ from types import ModuleType
 import pytest
 from sklearn.datasets import load_breast_cancer
 
+from oracles.scripts import module_of
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def example(name: str) -> ModuleType:
     """A script as a module."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / f"examples/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of(f"examples/{name}.py")
 
 
 def number(pattern: str, text: str) -> float:

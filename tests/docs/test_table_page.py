@@ -58,14 +58,6 @@ def test_code_prints_what_is_shown(blocks: list[tuple[str, str]]) -> None:
     assert compared == 4
 
 
-def test_a_mixed_table_takes_twelve_lines(blocks: list[tuple[str, str]]) -> None:
-    found = [text for kind, text in blocks if kind == "python" and "evaluate(" in text]
-    assert len(found) == 1
-    assert len([line for line in found[0].splitlines() if line.strip()]) <= 12
-    for step in ("SchemaEncoder(", ".fit(", "evaluate(", "save_model(", "to_onnx("):
-        assert step in found[0]
-
-
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML is read from Python 3.11 on")
 def test_every_schema_on_the_page_is_one(blocks: list[tuple[str, str]]) -> None:
     assert len(blocks) > 0

@@ -58,15 +58,10 @@ def check_threads(n_threads: int, tries: int, *, adaptive: bool) -> None:
     assert ledger.remaining() == 0.0
 
 
+@pytest.mark.parametrize("tries", [40, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_a_hundred_threads_never_exceed_the_budget(adaptive: bool) -> None:
-    check_threads(100, 40, adaptive=adaptive)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("adaptive", [False, True])
-def test_a_hundred_threads_with_a_thousand_spends_each(adaptive: bool) -> None:
-    check_threads(100, 1000, adaptive=adaptive)
+def test_a_hundred_threads_never_exceed_the_budget(adaptive: bool, tries: int) -> None:
+    check_threads(100, tries, adaptive=adaptive)
 
 
 def test_threads_with_gaussian_events_never_exceed_the_budget() -> None:
@@ -91,8 +86,12 @@ def _process(path: str, epsilon: float, tries: int, counts: multiprocessing.Queu
     counts.put(spend_until_refused(PrivacyLedger(epsilon, 0.0, path=path), TINY, tries))
 
 
-def check_processes(path: Path, n_processes: int, tries: int) -> None:
-    """Let processes try more than the budget of one file allows, and count."""
+@pytest.mark.parametrize(
+    ("n_processes", "tries"), [(2, 24), pytest.param(8, 200, marks=pytest.mark.slow)]
+)
+def test_processes_share_one_file(tmp_path: Path, n_processes: int, tries: int) -> None:
+    """They try more than the budget allows."""
+    path = tmp_path / "ledger.sqlite"
     fits = n_processes * tries * 3 // 4
     epsilon = fits * TINY.epsilon
     context = multiprocessing.get_context("spawn")
@@ -107,15 +106,6 @@ def check_processes(path: Path, n_processes: int, tries: int) -> None:
     again = PrivacyLedger(epsilon, 0.0, path=path)
     assert admitted == fits == len(again.history)
     assert again.remaining() == 0.0
-
-
-@pytest.mark.slow
-def test_eight_processes_share_one_file(tmp_path: Path) -> None:
-    check_processes(tmp_path / "ledger.sqlite", 8, 200)
-
-
-def test_a_few_processes_share_one_file(tmp_path: Path) -> None:
-    check_processes(tmp_path / "ledger.sqlite", 2, 24)
 
 
 SPENDER = """

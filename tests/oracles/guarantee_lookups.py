@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType
+
+from oracles.scripts import module_of
 
 
 def guarantee_lookups() -> ModuleType:
-    path = Path(__file__).resolve().parents[1] / "docs" / "test_guarantees_page.py"
-    spec = importlib.util.spec_from_file_location("guarantees_page", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of("tests/docs/test_guarantees_page.py")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from dpsvm_fast import plotting
+from oracles.scripts import module_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "plots.md").read_text(encoding="utf-8")
@@ -19,13 +19,7 @@ def gallery() -> ModuleType:
     """The script that draws the pictures."""
     pytest.importorskip("matplotlib")
     pytest.importorskip("PIL")
-    file = ROOT / "docs" / "images" / "make_display_gallery.py"
-    spec = importlib.util.spec_from_file_location("make_display_gallery", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of("docs/images/make_display_gallery.py")
 
 
 def test_every_display_is_in_the_gallery() -> None:
