@@ -137,7 +137,7 @@ def test_objectives_with_dear_points_compose_soon(
 
 
 @pytest.mark.proof("accountant", "Termination")
-@pytest.mark.parametrize("relation", [ADD, "replace_one"])
+@pytest.mark.parametrize("relation", [ADD, pytest.param("replace_one", marks=pytest.mark.slow)])
 def test_many_objectives_with_dear_points_end(relation: str) -> None:
     # As a file of a ledger is opened: nothing is known of their curves.
     events = [
