@@ -92,7 +92,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("helmet", {"threshold": None}, "threshold"),
     ("helmet curator", {"threshold": 12}, "threshold"),
     ("helmet", {"group_size": 2}, "group_size"),
-    ("helmet group", {"group_size": 1}, "group_size"),
     ("helmet", {"delta": 0.0}, "delta"),
     ("helmet", {"epsilon": math.inf}, "epsilon"),
     ("helmet", {"adjacency": "add_remove"}, "adjacency"),

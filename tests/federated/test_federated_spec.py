@@ -22,6 +22,7 @@ VARIANTS: dict[str, FederatedSpec] = {
     "softmax": helmet(local="softmax_slp_sgd", classes=["a", "b", "c"]),
     "exact": helmet(local="exact", loss="crammer_singer", classes=[3, 1, 2]),
     "group": helmet(unit="person", group_size=3),
+    "persons": helmet(unit="person", local="exact"),
     "user": helmet(unit="party"),
     "large epsilon": helmet(epsilon=20.0),
     "small epsilon": helmet(epsilon=0.01),

@@ -444,7 +444,9 @@ def _federated_promise(statement: FederatedStatement) -> str:
         "person": (
             f"by replacing the rows of one person, at most {statement.group_size} in all parties "
             "together"
-        ),
+        )
+        if statement.group_size > 1
+        else "by replacing all rows of one person, which one party holds, by those of another",
         "party": "by replacing all rows of one party by as many others",
     }[statement.unit]
     bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
@@ -515,10 +517,11 @@ def _secure_sum_derivation(statement: FederatedStatement) -> tuple[str, ...]:
     lines: tuple[str, ...] = (f"{NAMES[statement.algorithm]}, loss {statement.loss}",)
     s = statement.sensitivity
     if s is not None:
-        weight = "its number of rows" if statement.weighting == "records" else "one"
+        own = "person" if (statement.unit, statement.group_size) == ("person", 1) else "row"
+        weight = f"its number of {own}s" if statement.weighting == "records" else "one"
         lines += (
             f"weight of each party's model: {weight}; rows clipped to norm {s.data_norm:g}; one "
-            f"row moves it by at most 2 x {s.C:.6g} x {s.lipschitz:.6g} x {s.row_norm:.6g} = "
+            f"{own} moves it by at most 2 x {s.C:.6g} x {s.lipschitz:.6g} x {s.row_norm:.6g} = "
             f"{s.exact:.6g}; solver error 2 x {s.solver_radius:.6g}",
         )
     lines += tuple(line for part in statement.rounds for line in _of_round(part, statement))

@@ -499,10 +499,11 @@ class FederatedStatement(Statement):
         Which training: one sum of models, or matrices before models.
     loss : str
     unit : {"row", "person", "party"}
-        Data sets that differ in one row; in all rows of one person, at most ``group_size`` and
-        wherever they lie; or in all rows of one party. Numbers of rows stay the same.
+        Data sets that differ in one row; in all rows of one person; or in all rows of one party.
+        Numbers of rows stay the same, or of persons with ``group_size`` 1.
     group_size : int in 1..2**40
-        More than 1 for ``"person"`` alone.
+        More than 1 for ``"person"`` alone: most rows of one, at any parties. 1 for persons with
+        rows in any number at one party.
     n_users : int in 1..2**18
         U: how many parties take part.
     honest_fraction : float in (0, 1]
@@ -585,10 +586,8 @@ class FederatedStatement(Statement):
         """Refuse inconsistent fields."""
         if (self.threshold is None) != (self.trust == "trusted_curator"):
             raise InvalidParameterError("threshold: expected if and only if trust is 'secure_sum'")
-        if (self.unit == "person") != (self.group_size > 1):
-            raise InvalidParameterError(
-                "group_size: expected more than 1 if and only if unit is 'person'"
-            )
+        if self.unit != "person" and self.group_size > 1:
+            raise InvalidParameterError("group_size: expected 1 unless unit is 'person'")
         if self.local_epsilon is not None and not self.rounds:
             raise InvalidParameterError("local_epsilon: expected None without rounds")
         summed = [part.name for part in self.rounds]
@@ -610,7 +609,9 @@ class FederatedStatement(Statement):
     @property
     def assumed_public(self) -> tuple[str, ...]:
         """What the guarantee assumes to be public or chosen without the data."""
-        return words.AGREED
+        of_persons = (self.unit, self.group_size) == ("person", 1)
+        counted = "number of persons" if of_persons else "number of records"
+        return tuple(line.replace("number of records", counted) for line in words.AGREED)
 
     @property
     def uncovered(self) -> tuple[str, ...]:
@@ -648,7 +649,9 @@ class FederatedStatement(Statement):
         """Unit of privacy, as text."""
         return {
             "row": words.PROTECTED["row"],
-            "person": f"one person with at most {self.group_size} rows",
+            "person": "one person, whose rows are all at one party"
+            if self.group_size == 1
+            else f"one person with at most {self.group_size} rows",
             "party": "all rows of one party",
         }[self.unit]
 

@@ -125,7 +125,7 @@ UNCOUNTED = (
 
 def make_client_app(
     spec: FederatedSpec | Callable[[Context], FederatedSpec],
-    load_data: Callable[[Context], tuple[Any, Any]],
+    load_data: Callable[[Context], tuple[Any, ...]],
     *,
     ledger: PrivacyLedger | Callable[[Context], PrivacyLedger] | None = None,
     journal: Place | Callable[[Context], Place] | None = None,
@@ -138,7 +138,8 @@ def make_client_app(
         The party's own copy, or a function of Flower's context that reads it. A server with
         another one gets nothing.
     load_data : callable
-        Takes Flower's context and returns the party's rows and labels.
+        Takes Flower's context and returns the party's rows and labels, and the persons where
+        ``local_update`` takes ``groups``.
     ledger : PrivacyLedger or callable or None, default=None
         The party's own, asked before data are loaded and charged before noise is drawn. One that is
         kept in a file (``PrivacyLedger(..., path=...)``), or a function that opens it: Flower may
@@ -177,8 +178,9 @@ def make_client_app(
             if own_ledger is not None:
                 events = own_spec.round(terms.name).events("secure_sum")
                 own_ledger.check(events, unit=own_spec.unit)
-            X, y = load_data(context)
-            update = local_update(X, y, own_spec, terms.name, public=public, ledger=own_ledger)
+            X, y, *ids = load_data(context)
+            own: dict[str, Any] = {"groups": ids[0] if ids else None, "ledger": own_ledger}
+            update = local_update(X, y, own_spec, terms.name, public=public, **own)
             return update.vector
 
         def own_journal() -> FileJournal | None:

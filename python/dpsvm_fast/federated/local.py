@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.estimators.frames import label_values
-from dpsvm_fast.estimators.inputs import checked_numbers, encoded_labels
+from dpsvm_fast.estimators.inputs import checked_numbers, encoded_labels, owners
 from dpsvm_fast.exceptions import CertificationError, PartyRefusedError
 from dpsvm_fast.federated.plans import LocalTraining, ObjectiveTraining, RoundPlan
 from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec
@@ -115,6 +115,52 @@ def fit_parties(
     return np.asarray(weights)
 
 
+def fit_persons(
+    training: LocalTraining, records: Records, seed: int, n_threads: int
+) -> Iterator[Array]:
+    """Weights of every party's model, where a person's losses count by their mean. Private.
+
+    Parameters
+    ----------
+    training, seed, n_threads
+        As of :func:`fit_parties`; not by SGD.
+    records : Records
+        With factors.
+
+    Yields
+    ------
+    ndarray of shape (n_scores, n_columns)
+
+    Raises
+    ------
+    PartyRefusedError
+        A party's minimum was not certified.
+    """
+    assert records.factors is not None
+    options: dict[str, Any] = {
+        "data_norm": training.spec.data_norm,
+        "intercept_scaling": training.spec.intercept_scaling,
+        "n_threads": n_threads,
+        "max_iter": None,
+        "low_memory": False,
+        "shuffle_seed": seed,
+    }
+    for i, n in enumerate(records.sizes):
+        own = records.rows(i)
+        rows = records.X[own], records.codes[own], records.factors[own]
+        if training.loss.name == "crammer_singer":
+            C, radius = training.own_C(n), training.own_radius(n)
+            options |= {"n_classes": training.loss.n_classes, "C": C, "radius": radius}
+            weights, _ = _core.solve_crammer_singer(*rows, **options)
+        else:
+            options |= {"regularization": training.sum_regularization(n), "linear": None}
+            options |= {"gradient_tol": training.gradient_tol(n)} | training.loss.compiled
+            weights, _ = _core.solve_smooth(*rows, **options)
+        if weights is None:
+            raise PartyRefusedError(UNCERTIFIED)
+        yield np.asarray(weights)
+
+
 def fit_objective(
     training: ObjectiveTraining,
     X: NDArray[Any],
@@ -146,16 +192,22 @@ class Records:
         Indices of the labels.
     offsets : ndarray of shape (n_parties + 1,)
         Rows of party i are ``offsets[i]:offsets[i + 1]``.
+    factors : ndarray of shape (n_rows,) or None
+        Of the rows' losses, at most 1 for all rows of a person; None where rows are protected.
+    persons : tuple of int
+        Of each party; empty where rows are protected.
     """
 
     X: NDArray[Any]
     codes: Integers
     offsets: Integers
+    factors: Array | None = None
+    persons: tuple[int, ...] = ()
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Records of each party."""
-        return [int(n) for n in np.diff(self.offsets)]
+        """Records of each party, or its persons."""
+        return [int(n) for n in (self.persons or np.diff(self.offsets))]
 
     def rows(self, i: int) -> slice:
         """Return where party i's numbers are."""
@@ -173,18 +225,21 @@ class Records:
     @classmethod
     def joined(cls, parts: Sequence[Records]) -> Records:
         """Join the parties of several groups."""
-        sizes = [n for part in parts for n in part.sizes]
+        sizes = [n for part in parts for n in np.diff(part.offsets)]
         if len(parts) == 1:
             return parts[0]
+        factors = [part.factors for part in parts if part.factors is not None]
         return cls(
             np.concatenate([part.X for part in parts]),
             np.concatenate([part.codes for part in parts]),
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate(factors) if factors else None,
+            tuple(n for part in parts for n in part.persons),
         )
 
 
-def checked_records(X: Any, y: Any, spec: FederatedSpec) -> Records:
-    """Return one party's rows and labels, checked against the specification.
+def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> Records:
+    """Return one party's rows, labels and persons, checked against the specification.
 
     Raises
     ------
@@ -197,12 +252,22 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec) -> Records:
     codes = _codes(y, spec)
     if codes.size != numbers.shape[0]:
         raise PartyRefusedError("records: expected one label for each row")
-    n = numbers.shape[0]
+    n, factors = numbers.shape[0], None
+    offsets = np.array([0, n], dtype=np.int64)
+    if spec.takes_groups != (groups is not None):
+        raise PartyRefusedError("groups: expected with unit='person' and group_size=1 alone")
+    if groups is not None:
+        try:
+            found = owners(groups, None, n, 1.0)
+        except (TypeError, ValueError):
+            raise PartyRefusedError("groups: expected the id of a person for each row") from None
+        numbers, codes = found.ordered(numbers, codes)
+        n, factors = found.n_persons, found.shares(n)
     if not spec.min_records <= n <= spec.max_records:
         raise PartyRefusedError("records: fewer than min_records, or more than max_records")
     if spec.training is not None and spec.training.by_sgd and not spec.training.accurate(n):
         raise PartyRefusedError("records: too many for the rounding errors of SGD")
-    return Records(numbers, codes, np.array([0, n], dtype=np.int64))
+    return Records(numbers, codes, offsets, factors, () if factors is None else (n,))
 
 
 def _numbers(X: Any) -> NDArray[Any]:
@@ -306,7 +371,12 @@ def _models(
     seed = spec.public_seed("model")
     training = spec.training
     if training is not None:
-        fitted = fit_parties(training, records.X, records.codes, records.offsets, seed, n_threads)
+        fitted: Iterable[Array]
+        if records.factors is None:
+            rows = records.X, records.codes, records.offsets
+            fitted = fit_parties(training, *rows, seed, n_threads)
+        else:
+            fitted = fit_persons(training, records, seed, n_threads)
         for weights, n in zip(fitted, records.sizes, strict=True):
             if not np.isfinite(weights).all():
                 raise PartyRefusedError("training: the model is not finite")
@@ -494,6 +564,7 @@ def local_update(
     spec: FederatedSpec,
     round_name: str,
     *,
+    groups: Any = None,
     public: NDArray[np.float64] | None = None,
     state: PartyState | None = None,
     source: _core.NoiseSource | None = None,
@@ -510,6 +581,8 @@ def local_update(
     spec : FederatedSpec
     round_name : str
         A name of ``spec.rounds``.
+    groups : array-like of shape (n_records,), optional
+        The person that each row belongs to, with ``unit="person"`` and ``group_size=1``.
     public : ndarray of shape (n_components, n_features) or None
         What a later round takes from the sums of earlier ones, see
         :func:`dpsvm_fast.federated.public_state`.
@@ -570,7 +643,7 @@ def local_update(
         label = f"{spec.algorithm}, round {round_name!r}"
         ledger.spend(plan.events(trust), label, unit=spec.unit)
         state.charged.append(round_name)
-    records = checked_records(X, y, spec)
+    records = checked_records(X, y, spec, groups)
     source = _core.NoiseSource(None) if source is None else source
     (vector,) = contributions(spec, round_name, records, public, [source], n_threads)
     state.released[round_name] = (mark, vector)

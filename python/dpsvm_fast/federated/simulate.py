@@ -31,7 +31,7 @@ BLOCK = 2**26
 @in_usual_arithmetic
 def simulate(
     spec: FederatedSpec,
-    parties: Sequence[tuple[Any, Any]],
+    parties: Sequence[tuple[Any, ...]],
     *,
     random_state: int | None = None,
     n_threads: int | None = None,
@@ -47,8 +47,8 @@ def simulate(
     Parameters
     ----------
     spec : FederatedSpec
-    parties : sequence of (X, y)
-        One of each party.
+    parties : sequence of (X, y) or (X, y, groups)
+        One of each party; groups as of :func:`local_update`.
     random_state : int or None, default=None
         None: every party's noise has a key of its own from the operating system. A seed makes the
         result reproducible and thereby not private: a ``NotPrivateWarning``.
@@ -96,7 +96,8 @@ def simulate(
     records, refusal = [], None
     for i, party in enumerate(parties):
         try:
-            records.append(checked_records(*party, spec))
+            X, y, *ids = party
+            records.append(checked_records(X, y, spec, *ids))
         except PartyRefusedError as error:
             refusal = f"party {i}: {error}"
         if refusal is not None:

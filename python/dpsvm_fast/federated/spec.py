@@ -129,9 +129,11 @@ class FederatedSpec(PartyCounts):
         Whether parties count by their records or alike; "auto" is the former unless
         ``unit="party"``.
     unit : {"row", "person", "party"}, default="row"
-        What is protected: one row, one person with at most ``group_size`` rows wherever they lie,
-        or all rows of one party.
+        What is protected: one row, one person, or all rows of one party.
     group_size : int, default=1
+        With ``unit="person"``: 2 or more for persons of at most so many rows, at any parties. 1 for
+        all rows of a person, whatever their number, at one party: parties give ``groups``, noise
+        is that of a row, and ``min_records`` to ``max_records`` are numbers of persons.
     tol : float in [1e-4, 1], default=1e-3
         Distance to the minimiser relative to the sensitivity to one record.
     local : str
@@ -221,9 +223,13 @@ class FederatedSpec(PartyCounts):
             raise InvalidParameterError.of(
                 "min_records", got=self.min_records, accepted="at most max_records"
             )
-        if (self.unit == "person") != (self.group_size > 1):
+        if self.unit != "person" and self.group_size > 1:
             raise InvalidParameterError.of(
                 "group_size", got=self.group_size, accepted="2 or more with unit='person' alone"
+            )
+        if self.takes_groups and self.local != "exact":
+            raise InvalidParameterError.of(
+                "group_size", got=1, accepted="2 or more with unit='person', unless local='exact'"
             )
         self._settle()
         # Planned now: a specification for which no noise suffices is refused first.
@@ -291,6 +297,11 @@ class FederatedSpec(PartyCounts):
     def trained_loss(self) -> Loss:
         """Loss of the training of a party."""
         return param.chosen_loss(self.loss, len(self.classes), self.smoothing, self.margin)
+
+    @property
+    def takes_groups(self) -> bool:
+        """Whether parties say whose each row is: a person's rows, at one party, count by means."""
+        return self.unit == "person" and self.group_size == 1
 
     @property
     def n_trained(self) -> int:
