@@ -23,9 +23,8 @@ from dpsvm_fast.certificates import GaussianEvent
 from dpsvm_fast.exceptions import NotPrivateWarning
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms import gaussian_margin
-from dpsvm_fast.mechanisms import objective as objective_mechanism
 from dpsvm_fast.mechanisms.gaussian_margin import GaussianMargin, MatrixPerturbation
-from dpsvm_fast.mechanisms.noise import RELATION_FACTOR, WeightNoise
+from dpsvm_fast.mechanisms.noise import WeightNoise
 from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.coupled import coupled
 from oracles.objective_density import Pair, gaussian_deltas
@@ -37,6 +36,7 @@ from oracles.wrong_losses import (
     no_jacobian,
     one_pairs_gradient,
 )
+from oracles.wrong_noise import forgotten_record, forgotten_relation, scaled, unused_extra
 from twins.gaussian_margin import solve_gaussian_margin
 
 Array = NDArray[Any]
@@ -229,38 +229,6 @@ def one_score_for_two_classes(patch: Patch) -> None:
             )
         ),
     )
-
-
-def forgotten_record(patch: Patch) -> None:
-    """A replacement moves one gradient only."""
-    patch.setitem(RELATION_FACTOR, "replace_one", 1)
-
-
-def forgotten_relation(patch: Patch) -> None:
-    """Gaussian noise of a replacement calibrated as for an addition."""
-    original = objective_mechanism.noise_multiplier
-    patch.setattr(
-        objective_mechanism,
-        "noise_multiplier",
-        lambda loss, e, d, _, kappa: original(loss, e, d, "add_remove", kappa),
-    )
-
-
-def scaled(name: str, factor: float) -> Callable[[Patch], None]:
-    """Mutant: a function that calibrates the noise returns ``factor`` times its value."""
-
-    def apply(patch: Patch) -> None:
-        original: Any = getattr(objective_mechanism, name)
-        patch.setattr(objective_mechanism, name, lambda *a: factor * original(*a))
-
-    return apply
-
-
-def unused_extra(patch: Patch) -> None:
-    """The guarantee counts on the extra regularisation; the objective has its own share only."""
-    original = LinearNoise.curvature_ratio
-    patch.setattr(LinearNoise, "regularization", property(lambda p: p.own_regularization))
-    patch.setattr(LinearNoise, "curvature_ratio", property(lambda p: 0.5 * original.func(p)))
 
 
 def linear_noise(change: Callable[[Array], Array]) -> Callable[[Patch], None]:

@@ -22,7 +22,7 @@ from dpsvm_fast.mechanisms import pipeline as descent_rule
 from dpsvm_fast.mechanisms.pipeline import KernelChoice, NoisyCount, PrivateKernel, PrivateLinear
 from dpsvm_fast.mechanisms.rows import PublicMap
 from oracles.audit import epsilon_of_separation
-from oracles.coupled import Coupling, coupled, use_slow_core
+from oracles.coupled import Coupling, coupled, opposed, use_slow_core
 from oracles.plans import PlainRows
 from twins.noisy_descent import Records
 
@@ -62,21 +62,10 @@ def plan(adjacency: str, path: str, kernel: str = "rbf") -> PrivateKernel:
 
 
 def neighbours(adjacency: str) -> list[tuple[Any, Any]]:
-    """Pairs among which is the worst one for each release; all common records are of one class.
-
-    Then whatever a record does to all others adds up in the gradients.
-    """
+    """All common records are of one class: what one does to all others adds up in gradients."""
     rows = np.random.default_rng(0).normal(size=(N_ROWS, D))
     y = np.zeros(N_ROWS, dtype=np.int64)
-    u = np.ones(D)
-
-    def ending(row: Array, label: int) -> tuple[Array, Array]:
-        return np.vstack([rows, row]), np.append(y, label)
-
-    if adjacency == "add_remove":
-        return [(ending(u, 1), (rows, y))]
-    across = np.where(np.arange(D) < D // 2, 1.0, -1.0)
-    return [(ending(u, 1), ending(*other)) for other in ((-u, 1), (across, 1), (u, 0))]
+    return opposed(rows, y, adjacency)
 
 
 def run(mechanism: PrivateKernel) -> Callable[[Any, Any], Any]:

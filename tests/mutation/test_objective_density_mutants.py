@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dpsvm_fast.mechanisms import objective as linear_noise
-from dpsvm_fast.mechanisms.noise import RELATION_FACTOR
 from dpsvm_fast.mechanisms.objective import LinearNoise
 from oracles.objective_density import Pair, gaussian_deltas
 from oracles.objective_pairs import Setting, kernel_of, pushed
@@ -25,6 +23,7 @@ from oracles.wrong_losses import (
     no_jacobian,
     one_pairs_gradient,
 )
+from oracles.wrong_noise import forgotten_record, forgotten_relation, scaled, unused_extra
 
 Patch = pytest.MonkeyPatch
 
@@ -81,47 +80,11 @@ class World:
         return pure_epsilon(pair, plan.scale) <= self.epsilon * (1.0 + EPSILON_TOL)
 
 
-def forgotten_record(patch: Patch) -> None:
-    """beta instead of beta / 2: a replacement moves one gradient only."""
-    patch.setitem(RELATION_FACTOR, "replace_one", 1)
-
-
-def forgotten_relation(patch: Patch) -> None:
-    """Gaussian noise of a replacement calibrated as for an addition."""
-    original = linear_noise.noise_multiplier
-    patch.setattr(
-        linear_noise,
-        "noise_multiplier",
-        lambda loss, e, d, _, kappa: original(loss, e, d, "add_remove", kappa),
-    )
-
-
-def scaled(name: str, factor: float) -> Callable[[Patch], None]:
-    """Mutant: a function that the mechanism calls returns ``factor`` times its value."""
-
-    def apply(patch: Patch) -> None:
-        original: Any = getattr(linear_noise, name)
-        patch.setattr(linear_noise, name, lambda *a: factor * original(*a))
-
-    return apply
-
-
 def always_free(patch: Patch) -> None:
     """The rate without a Jacobian, whatever the curvature."""
     patch.setattr(
         linear_noise, "largest_rate", lambda loss, e, _, factor: e / factor / loss.lipschitz
     )
-
-
-def unused_extra(patch: Patch) -> None:
-    """The guarantee counts on the extra regularisation; the objective has its own share only."""
-    original = LinearNoise.curvature_ratio
-    patch.setattr(
-        LinearNoise,
-        "regularization",
-        property(lambda plan: plan.own_regularization),
-    )
-    patch.setattr(LinearNoise, "curvature_ratio", property(lambda plan: 0.5 * original.func(plan)))
 
 
 PURE = World("huber", 2.0, 1.0, 0.0)

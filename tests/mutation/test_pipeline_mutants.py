@@ -23,7 +23,7 @@ from dpsvm_fast.mechanisms import noise, pipeline
 from dpsvm_fast.mechanisms.pipeline import PrivateLinear, Training
 from dpsvm_fast.rounding import div_up, sqrt_down
 from oracles.audit import epsilon_of_separation
-from oracles.coupled import Coupling, Draw, Source, coupled, use_slow_core
+from oracles.coupled import Coupling, Draw, Source, coupled, opposed, use_slow_core
 from oracles.plans import PlainRows
 
 Array = NDArray[Any]
@@ -56,19 +56,9 @@ def plan(adjacency: str, whiten: bool | str = True) -> PrivateLinear:
 
 
 def neighbours(adjacency: str) -> list[tuple[Any, Any]]:
-    """Pairs among which is the worst one for each release."""
     rng = np.random.default_rng(0)
     rows, y = rng.normal(size=(N_ROWS, D)), rng.integers(0, 2, N_ROWS)
-    u = np.ones(D)
-
-    def ending(row: Array, label: int) -> tuple[Array, Array]:
-        return np.vstack([rows, row]), np.append(y, label)
-
-    if adjacency == "add_remove":
-        return [(ending(u, 1), (rows, y))]
-    across = np.where(np.arange(D) < D // 2, 1.0, -1.0)
-    # Opposite rows move the sum, orthogonal ones the moments, other labels the gradients.
-    return [(ending(u, 1), ending(*other)) for other in ((-u, 1), (across, 1), (u, 0))]
+    return opposed(rows, y, adjacency)
 
 
 def run(mechanism: PrivateLinear) -> Callable[[Any, Any], Any]:

@@ -161,3 +161,19 @@ def estimator_run(make: Callable[[], Any]) -> Callable[[Any, Any], Any]:
             return make().fit(*data)
 
     return run
+
+
+def opposed(rows: Array, y: Array, adjacency: str) -> list[tuple[Any, Any]]:
+    """Pairs among which is the worst one for each release of a recipe.
+
+    Opposite rows move the sum, orthogonal ones the moments, other labels the gradients.
+    """
+    u = np.ones(rows.shape[1])
+
+    def ending(row: Array, label: int) -> tuple[Array, Array]:
+        return np.vstack([rows, row]), np.append(y, label)
+
+    if adjacency == "add_remove":
+        return [(ending(u, 1), (rows, y))]
+    across = np.where(np.arange(u.size) < u.size // 2, 1.0, -1.0)
+    return [(ending(u, 1), ending(*other)) for other in ((-u, 1), (across, 1), (u, 0))]
