@@ -696,11 +696,30 @@ CATALOGUE = (
         "a release that nobody's budget covers takes the budget all the same",
         (
             Edit(
-                "ledger is not None and ledger.strict:\n        raise InvalidParameterError(\n",
-                "ledger is None and ledger:\n        raise InvalidParameterError(\n",
+                "if ledger is not None and ledger.strict:\n        raise InvalidParameterError(\n"
+                '            f"{parameter}',
+                "if ledger is None and ledger:\n        raise InvalidParameterError(\n"
+                '            f"{parameter}',
             ),
         ),
         ("test_a_strict_ledger_refuses_before_anything_is_charged",),
+    ),
+    Mutant(
+        "rows of federated persons counted each",
+        "a person of many rows moves a party's model by as much as all of them",
+        (
+            Edit(
+                "n, factors = found.n_persons, found.shares(n)",
+                "n, factors = found.n_persons, np.ones(n)",
+            ),
+        ),
+        ("test_whole_persons_move_a_sum_as_a_row_may",),
+    ),
+    Mutant(
+        "number of rows in place of federated persons",
+        "the weight of a party, which is released, depends on how many rows a person has",
+        (Edit("n, factors = found.n_persons, found.shares(n)", "n, factors = n, found.shares(n)"),),
+        ("test_persons_are_needed_exactly_where_they_are_protected",),
     ),
     Mutant(
         "rare losses cut off",
