@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -216,11 +215,6 @@ class TestWithoutMatplotlib:
                 model(ledger=ledger), X, y, X_test=X, y_test=y, epsilons=[1.0]
             )
         assert not ledger.history
-
-
-def test_matplotlib_is_imported_only_to_draw() -> None:
-    code = "import sys, dpsvm_fast.cli, dpsvm_fast.plotting; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 class TestEvaluationDisplay:
