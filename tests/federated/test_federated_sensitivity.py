@@ -176,7 +176,7 @@ def test_whole_persons_move_a_sum_as_a_row_may(loss: str, weighting: str) -> Non
 
 def test_persons_are_needed_exactly_where_they_are_protected() -> None:
     (X, y, ids), settings = owned(1, 2, 5, turned=False)[2], {"group_size": 1}
-    spec = plan_of("exact", "person", "records", **settings)
+    spec = plan_of("exact", "person", "records", max_records=100, **settings)
     assert checked_records(X, y, spec, ids).sizes == [20]
     for others in (None, ids[1:], np.where(ids == 1, np.nan, ids)):
         with pytest.raises(PartyRefusedError, match="groups"):
