@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
     gaussian_sigma,
+    objective_sigma,
     subsampled_gaussian_noise_multiplier,
 )
 from dpsvm_fast.certificates import (
@@ -399,3 +401,22 @@ def test_the_joint_law_of_three_classes_is_what_quadrature_says(
         levels = (level, level, level)
         found = joint._Sum(setting, theta1, logarithmic, levels, grid).at(level)
         assert exact * (1.0 - 3e-4) <= found <= exact * 1.004
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "epsilon", "delta", "kappa", "relation"),
+    [
+        (5, 2.796434257704975, 0.00012568424390145577, 2.3091159248266533, A),
+        (10, 0.24744312770096719, 3.1013858712724806e-08, 0.10243875137144764, A),
+        (772, 0.047993372865952066, 1.4543643464666123e-07, 0.04284762682009976, A),
+    ],
+)
+def test_calibrated_noise_is_confirmed_where_coarse_grids_mislead(
+    n_classes: int, epsilon: float, delta: float, kappa: float, relation: str
+) -> None:
+    options: dict[str, Any] = {"n_classes": n_classes, "kappa": kappa, "adjacency": relation}
+    sigma = objective_sigma(epsilon, delta, loss="softmax_margin", **options)
+    event = objective("softmax", n_classes, sigma, kappa, relation)
+    _, found, holds = recomputed_events((event,), epsilon, delta)
+    assert holds is True
+    assert found > 0.5 * delta

@@ -54,7 +54,7 @@ Array = NDArray[np.float64]
 # First guesses of theta_1 between its two ends, and looks beside the best of them.
 FRACTIONS = (0.0, 0.3, 0.55, 0.75, 0.87, 0.94, 1.0)
 
-LOOKS = 7
+LOOKS, BESIDE = 7, 0.025
 # By how much a form may be above the other one and still be searched.
 NEAR = 2.0
 # Larger ratios theta / t are useless: the search leaves them out.
@@ -104,7 +104,11 @@ def joint_delta(
         setting = _Setting(t, kappa, K - 1, 0.5 * t * t, 1.0)
     if not quickly:
         theta1, form = _best(epsilon, setting)
-        return _Bound(setting, theta1, form, (epsilon, epsilon, epsilon), FINE).at(epsilon)
+        low = min(setting.quadratic, kappa)
+        # Coarse grids find the best theta_1 about.
+        near = {min(max(theta1 + x * (kappa - low), low), kappa) for x in (-BESIDE, 0.0, BESIDE)}
+        epsilons = (epsilon, epsilon, epsilon)
+        return min(_Bound(setting, x, form, epsilons, FINE).at(epsilon) for x in near)
     # Far below the noise delta hardly depends on epsilon.
     place = max(round(2.0 * math.log2(max(epsilon, 1e-9))), round(2.0 * math.log2(0.5 * t)))
     return _neighbour(place, setting).at(epsilon)
@@ -273,8 +277,7 @@ class _Sum:
     ) -> None:
         n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
         step, points = grid
-        if grid != COARSE:
-            points = round(points * max(1.0, math.sqrt(n / MANY)))
+        points = round(points * max(1.0, math.sqrt(n / MANY)))
         w, masses = largest_nodes(n)
         cap = ratio * (1.0 - 1.0 / n)
         knots = np.arange(-BEYOND - step, BEYOND + cap + 2.0 * step, step)
@@ -468,7 +471,7 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
     constant. Whichever has the smallest exponential moment at ``lam`` is taken.
     """
     work(30 * points * w.size)
-    fine = 0.04 if points > COARSE[1] else 0.12
+    fine = 0.01 if points > COARSE[1] else 0.12
     offers = [(0.0, 8.0 * T), *((c, 4.0 * T) for c in np.arange(0.0, 0.98, fine))]
     costs = np.stack([_log_moment(w, lam, T, n, c, scale) for c, scale in offers])
     chosen = costs.argmin(axis=0)
