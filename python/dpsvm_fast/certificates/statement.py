@@ -452,7 +452,7 @@ class PrivacyStatement(ReleaseStatement):
         return words.theorem_of(self)
 
     def _follows(self) -> tuple[str, ...]:
-        noises = (self.noise, self.objective, *self.parts)
+        noises = (self.noise, self.objective, *self.parts, *self.reserved)
         inexact = any(part is not None and part.sampler == "floating_point" for part in noises)
         minimised = self.noise is not None and self.descent is None
         bounded = any(part.last_iterate is not None for part in self.parts)
