@@ -106,7 +106,8 @@ def joint_delta(
         theta1, form = _best(epsilon, setting)
         low = min(setting.quadratic, kappa)
         # Coarse grids find the best theta_1 about.
-        near = {min(max(theta1 + x * (kappa - low), low), kappa) for x in (-BESIDE, 0.0, BESIDE)}
+        most = min(kappa, max(theta1, low + LARGEST_RATIO * t))
+        near = {min(max(theta1 + x * (kappa - low), low), most) for x in (-BESIDE, 0.0, BESIDE)}
         epsilons = (epsilon, epsilon, epsilon)
         return min(_Bound(setting, x, form, epsilons, FINE).at(epsilon) for x in near)
     # Far below the noise delta hardly depends on epsilon.
@@ -280,8 +281,8 @@ class _Sum:
         points = round(points * max(1.0, math.sqrt(n / MANY)))
         w, masses = largest_nodes(n)
         cap = ratio * (1.0 - 1.0 / n)
+        work(WORK_OF_BOUND + 10.0 * (2.0 * BEYOND + cap) / step)
         knots = np.arange(-BEYOND - step, BEYOND + cap + 2.0 * step, step)
-        work(WORK_OF_BOUND + 10.0 * knots.size)
         self._payoff = _Payoff(knots, setting, ratio, logarithmic, step)
         self._chord = (1.0 + _chord_excess(step)) * (1.0 + ROUNDING)
         self._masses = np.zeros(knots.size)
