@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast.data.readers import RowDecoder
+from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, kind_of
 from dpsvm_fast.data.schema import (
     Bounds,
     Column,
@@ -28,9 +28,6 @@ from dpsvm_fast.estimators.frames import column_names, tabular
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.preprocessing import PublicTransformer
 
-# Beginnings of Arrow's types that are decoded as they are: of numbers, and of all else.
-NUMBERS = ("int", "uint", "float", "double", "half", "bool", "decimal", "null")
-ARROW = (NUMBERS, (*NUMBERS, "string", "large_string", "dictionary", "date", "timestamp"))
 # Frames take what memory they need: rows of them are there already.
 NO_LIMIT = 2**62
 
@@ -281,14 +278,9 @@ def _kind(column: Any) -> str:
     dtype = getattr(column, "type", None) or getattr(column, "dtype", None)
     if dtype is None:
         dtype = np.asarray(column).dtype
-    # Of polars the name alone: that of an Enum has its categories.
-    words = str(dtype.base_type() if hasattr(dtype, "base_type") else dtype).lower()
-    if "bool" in words:
-        return "boolean"
-    if "date" in words or "timestamp" in words:
-        return "dates"
-    numbers = ("int", "float", "double", "decimal", "half")
-    return "bounds" if any(word in words for word in numbers) else "categories"
+    # Of polars the name alone: that of an Enum has its categories. Of sparse columns, their values.
+    dtype = dtype.base_type() if hasattr(dtype, "base_type") else getattr(dtype, "subtype", dtype)
+    return kind_of(dtype) or "categories"
 
 
 def _values(column: Any) -> list[Any]:
@@ -310,8 +302,10 @@ def _cells(values: Any, column: Column) -> Any:
     if hasattr(values, "combine_chunks"):
         # Of pyarrow, whose types are known; one chunk, or several that are made one.
         values = values.combine_chunks()
-    if hasattr(values, "to_pylist") and str(values.type).startswith(ARROW[column.bounds is None]):
-        return values
+    if hasattr(values, "to_pylist"):
+        kind = kind_of(values.type)
+        if kind in (ACCEPTED["bounds"][0] if column.bounds is not None else TYPES):
+            return values
     dtype = getattr(values, "dtype", None)
     kind = getattr(dtype, "kind", "") or ""
     if kind == "M" and column.dates is not None:

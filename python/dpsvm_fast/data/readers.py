@@ -21,10 +21,11 @@ import tempfile
 import tokenize
 import zipfile
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -63,8 +64,19 @@ Progress = Callable[[int], None]
 ROOM = 2**28
 
 
-class Source(Protocol):
+class Source(ABC):
     """An opened file: its header has been read, its rows have not.
+
+    Parameters
+    ----------
+    path : str
+    schema : TableSchema
+    labelled : bool
+        Whether labels are read.
+    owned : bool, default=False
+        Whether persons and weights are read, where the schema has them.
+    room : int, default=ROOM
+        Bytes that reading may take.
 
     Attributes
     ----------
@@ -76,13 +88,35 @@ class Source(Protocol):
         Whether rows are CSR matrices.
     """
 
-    schema: TableSchema
-    n_rows: int | None
-    sparse: bool
+    sparse = False
+    n_rows: int | None = None
 
+    def __init__(
+        self,
+        path: str,
+        schema: TableSchema,
+        *,
+        labelled: bool,
+        owned: bool = False,
+        room: int = ROOM,
+    ) -> None:
+        self.path, self.file, self.room = path, os.path.basename(path), room
+        self.labelled, self.owned = labelled, owned
+        self.schema = self._named(schema)
+        self._decoder = self._made_decoder()
+
+    @abstractmethod
+    def _named(self, schema: TableSchema) -> TableSchema:
+        """Read the header: the schema with every column named."""
+
+    @abstractmethod
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows, labels and owners, in order; ``progress`` is told how many bytes are behind."""
-        ...
+
+    def _made_decoder(self, **how: Any) -> Any:
+        """What turns cells into rows in every pass."""
+        how |= {"labelled": self.labelled, "owned": self.owned, "room": self.room}
+        return RowDecoder(self.schema, file=self.file, **how)
 
 
 class CountedText:
@@ -155,7 +189,7 @@ UNDECLARED_CATEGORY = (
 )
 
 
-class LabelDecoder:
+class LabelDecoder(Lookup):
     """Turns cells into labels, each one of the declared classes.
 
     Parameters
@@ -172,35 +206,22 @@ class LabelDecoder:
                 f"{schema.origin}: classes: missing; write the public labels, for example "
                 'classes = ["no", "yes"] or classes = [0, 1]'
             )
+        super().__init__(schema.classes, schema.text.missing_values)
         self._file, self._target = file, schema.target
         self._classes = np.array(schema.classes)
-        self._lookup = Lookup(schema.classes, schema.text.missing_values)
-
-    def __call__(self, values: Any, before: int) -> NDArray[Any]:
-        """Labels of an array or a list of words, behind so many rows."""
-        return self.decode(self.codes(values), before)
-
-    def codes(self, values: Any) -> NDArray[np.int64]:
-        """Numbers of the classes of an array or a list of words; below 0 for what is none."""
-        return self._lookup.codes(values)
 
     def decode(self, codes: NDArray[Any], before: int) -> NDArray[Any]:
         """Labels with these codes, behind so many rows."""
-        wrong = np.flatnonzero(codes < 0)
-        if wrong.size:
-            missing = codes[wrong[0]] == MISSING
-            reason = "no label" if missing else "a label that is not one of the declared classes"
-            raise cell_error(
-                self._file,
-                before + int(wrong[0]) + 1,
-                self._target if isinstance(self._target, str) else "label",
-                f"{reason}; correct the file, or classes in the schema",
-            )
+        missing = (codes == MISSING)[codes < 0][:1].any()
+        reason = "no label" if missing else "a label that is not one of the declared classes"
+        reason = f"{reason}; correct the file, or classes in the schema"
+        name = self._target if isinstance(self._target, str) else "label"
+        _check_cells(codes >= 0, self._file, before, name, reason)
         found: NDArray[Any] = self._classes[codes]
         return found
 
 
-class PersonDecoder:
+class PersonDecoder(Ids):
     """Turns cells into digests of persons.
 
     Parameters
@@ -212,17 +233,14 @@ class PersonDecoder:
     """
 
     def __init__(self, schema: TableSchema, file: str) -> None:
+        super().__init__(schema.text.missing_values)
         self._file, self._name = file, str(schema.person)
-        self._ids = Ids(schema.text.missing_values)
-        self.codes, self.forget = self._ids.codes, self._ids.forget
 
     def decode(self, codes: NDArray[np.int32], before: int) -> NDArray[np.bytes_]:
         """Digests with these codes, behind so many rows."""
-        wrong = np.flatnonzero(codes < 0)
-        if wrong.size:
-            reason = "no person id; every row needs one"
-            raise cell_error(self._file, before + int(wrong[0]) + 1, self._name, reason)
-        return self._ids.digests(codes)
+        reason = "no person id; every row needs one"
+        _check_cells(codes >= 0, self._file, before, self._name, reason)
+        return self.digests(codes)
 
 
 class WeightDecoder:
@@ -239,17 +257,21 @@ class WeightDecoder:
     def __init__(self, schema: TableSchema, file: str) -> None:
         self._file, self._name = file, str(schema.weight)
 
-    def forget(self) -> None:
-        """Keep nothing."""
-
     def decode(self, cells: NDArray[np.int32], before: int) -> NDArray[np.float64]:
         """Weights in these cells, behind so many rows."""
         found = cells.view(np.float32).astype(np.float64)
-        wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0.0)))
-        if wrong.size:
-            reason = "not a weight, that is a finite, non-negative number"
-            raise cell_error(self._file, before + int(wrong[0]) + 1, self._name, reason)
+        right = np.isfinite(found) & (found >= 0.0)
+        reason = "not a weight, that is a finite, non-negative number"
+        _check_cells(right, self._file, before, self._name, reason)
         return found
+
+
+def _check_cells(
+    right: NDArray[np.bool_], file: str, before: int, column: str, reason: str
+) -> None:
+    """Refuse the first cell of a column that is not right, behind so many rows."""
+    if not right.all():
+        raise cell_error(file, before + int(right.argmin()) + 1, column, reason)
 
 
 class RowDecoder:
@@ -312,45 +334,40 @@ class RowDecoder:
         self.owners: dict[str, Any] = {
             OWNERS[role]: decoders[role](schema, file) for role in (schema.owners if owned else ())
         }
-        # Of the columns behind those of features.
-        self._others: list[Any] = [*filter(None, [self.labels]), *self.owners.values()]
+        # Of all columns that are read, in their order; None for numbers.
+        self._lookups: list[Lookup | None] = [lookup for _, _, lookup in self._columns]
+        self._lookups += [] if self.labels is None else [self.labels]
+        self._lookups += [one if isinstance(one, Lookup) else None for one in self.owners.values()]
 
     def place(self, number: int) -> int | None:
         """Return the feature of a column whose numbers are features; None for another one."""
-        if number < len(self._columns) and self._columns[number][2] is None:
-            return self._columns[number][0]
-        return None
+        is_feature = number < len(self._columns) and self.is_number(number)
+        return self._columns[number][0] if is_feature else None
 
     def is_number(self, number: int) -> bool:
         """Return whether a column holds numbers, not coded values."""
-        if number < len(self._columns):
-            return self._columns[number][2] is None
-        return isinstance(self._others[number - len(self._columns)], WeightDecoder)
+        return self._lookups[number] is None
 
     def cells(self, number: int, values: Any) -> NDArray[np.int32]:
         """Cells of one column as 4 bytes each: numbers or codes.
 
         They are an Arrow or numpy array, or those of a text: words, and their places or numbers.
         """
-        if self.is_number(number):
+        lookup = self._lookups[number]
+        if lookup is None:
             found: NDArray[np.int32] = (
                 values[1] if isinstance(values, tuple) else numbers(values).view(np.int32)
             )
             return found
-        behind = number - len(self._columns)
-        lookup: Any = self._columns[number][2] if behind < 0 else self._others[behind]
-        codes: NDArray[Any] = lookup.codes(values)
+        codes = lookup.codes(values)
         if codes.dtype.kind == "f":
             return codes.astype(np.float32).view(np.int32)
         return codes.astype(np.int32)
 
     def forget(self) -> None:
         """Let the texts of cells go that have become rows."""
-        for _, _, lookup in self._columns:
-            if isinstance(lookup, Words):
-                lookup.forget()
-        for owner in self.owners.values():
-            owner.forget()
+        for lookup in filter(None, self._lookups):
+            lookup.forget()
 
     def rows(self, cells: Cells, before: int) -> tuple[Any, ...]:
         """Rows of features, labels, and persons and weights where they are read.
@@ -407,7 +424,7 @@ class RowDecoder:
         with np.errstate(over="ignore"):
             X = np.array(block, dtype=np.float32, order="C")
         self._check(X, before)
-        return X, None if self.labels is None else self.labels(labels, before)
+        return X, self.labels and self.labels.decode(self.labels.codes(labels), before)
 
     def _encode(
         self,
@@ -550,70 +567,41 @@ UTF_8 = ("utf-8", "utf8")
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-class CsvSource:
-    """Rows of a text file with one record a line.
+class CsvSource(Source):
+    """Rows of a text file with one record a line."""
 
-    Parameters
-    ----------
-    path : str
-    schema : TableSchema
-    labelled : bool
-    delimiter : str
-        Where the schema names none.
-    room : int, default=ROOM
-        Bytes that reading may take.
-    """
+    # Where the schema names none.
+    delimiter = ","
 
-    sparse = False
-    n_rows: int | None = None
-
-    def __init__(
-        self,
-        path: str,
-        schema: TableSchema,
-        *,
-        labelled: bool,
-        delimiter: str,
-        owned: bool = False,
-        room: int = ROOM,
-    ) -> None:
-        self._path, self._file, self._room = path, os.path.basename(path), room
-        self._text, self._delimiter = schema.text, schema.text.delimiter or delimiter
-        self._names = read_header(path, self._text, self._delimiter, room=room)
-        how: dict[str, Any] = {"labelled": labelled, "owned": owned}
-        if self._text.header is True:
-            self.schema = schema.of_names(self._names, file=self._file, **how)
-        else:
-            self.schema = self._named(schema, len(self._names), **how)
-        self._decoder = RowDecoder(self.schema, file=self._file, room=room, **how)
-
-    def _named(
-        self, schema: TableSchema, n_cells: int, *, labelled: bool, owned: bool
-    ) -> TableSchema:
-        """Take the names of columns from the schema, perhaps without the target."""
-        header, target = self._text.header, schema.target
+    def _named(self, schema: TableSchema) -> TableSchema:
+        """Take names from the header, or from the schema, perhaps without the target."""
+        self._text, self._delimiter = schema.text, schema.text.delimiter or self.delimiter
+        self._names = read_header(self.path, self._text, self._delimiter, room=self.room)
+        header, target, n_cells = self._text.header, schema.target, len(self._names)
         if isinstance(header, tuple):
             self._names = list(header)
-            if n_cells == len(header) - 1 and not labelled and target in header:
+            if n_cells == len(header) - 1 and not self.labelled and target in header:
                 self._names.remove(str(target))
             if n_cells != len(self._names):
                 raise TableError(
-                    f"{self._file}: row 1 has {n_cells} cells, expected {len(self._names)}, as "
+                    f"{self.file}: row 1 has {n_cells} cells, expected {len(self._names)}, as "
                     f"csv.header in {schema.origin} says"
                 )
-            return schema.of_names(self._names, labelled=labelled, file=self._file, owned=owned)
-        if labelled and not (isinstance(target, int) and -n_cells <= target < n_cells):
+        if header:
+            how = {"labelled": self.labelled, "owned": self.owned}
+            return schema.of_names(self._names, file=self.file, **how)
+        has_target = isinstance(target, int)
+        if self.labelled and not (isinstance(target, int) and -n_cells <= target < n_cells):
             raise TableError(
-                f"{self._file}: target: expected a position from 0 to {n_cells - 1}, or -1 for the "
+                f"{self.file}: target: expected a position from 0 to {n_cells - 1}, or -1 for the "
                 "last column, as the file has no header"
             )
-        has_target = isinstance(target, int)
         width = schema.declared_width
         if schema.all_other_columns is None:
             width = len(schema.features)
-        if has_target and not labelled and n_cells == width:
+        if has_target and not self.labelled and n_cells == width:
             has_target = False
-        found = schema.of_width(n_cells - int(has_target), file=self._file, owned=owned)
+        found = schema.of_width(n_cells - int(has_target), file=self.file, owned=self.owned)
         self._names = [column.name for column in found.features]
         if has_target:
             place = int(target or 0) % n_cells
@@ -627,7 +615,7 @@ class CsvSource:
         def row() -> int:
             return before + 1
 
-        with contextlib.closing(CountedText(self._path)) as source:
+        with contextlib.closing(CountedText(self.path)) as source:
             for text in self._texts(source, row):
                 self._decoder.forget()
                 at = 0
@@ -656,7 +644,7 @@ class CsvSource:
             number ``row``.
         """
         records = RecordEnds(self._text.quote, self._delimiter)
-        is_header, longest = self._text.header is True, self._room // RECORD_SHARE
+        is_header, longest = self._text.header is True, self.room // RECORD_SHARE
         parts: list[bytes] = []
         length = 0
         for text in self._pieces(source):
@@ -675,17 +663,17 @@ class CsvSource:
             parts.append(text[last:])
             length += len(text) - last
             if length > longest:
-                raise too_long(self._file, row(), longest, "a quote may not be closed")
+                raise too_long(self.file, row(), longest, "a quote may not be closed")
         if records.end_inside():
             raise TableError(
-                f"{self._file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
+                f"{self.file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
             )
         if length and not is_header:
             yield b"".join(parts)
 
     def _pieces(self, source: CountedText) -> Iterator[bytes]:
         """The text in UTF-8, some of it at a time."""
-        block = min(max(BLOCK, BYTES_PER_CELL * len(self._names)), self._room // BLOCK_SHARE)
+        block = min(max(BLOCK, BYTES_PER_CELL * len(self._names)), self.room // BLOCK_SHARE)
         encoding = self._text.encoding
         is_plain = encoding.lower() in UTF_8
         decoder = codecs.getincrementaldecoder("utf-8-sig" if is_plain else encoding)()
@@ -701,7 +689,7 @@ class CsvSource:
             if not is_plain:
                 yield decoder.decode(b"", final=True).encode("utf-8")
         except UnicodeError:
-            raise TableError(f"{self._file}: not a text file in {encoding}") from None
+            raise TableError(f"{self.file}: not a text file in {encoding}") from None
 
     @property
     def _target(self) -> str:
@@ -716,9 +704,8 @@ class CsvSource:
         slots = dict.fromkeys(self._names, ("ignored", 0))
         coded: list[int] = []
         read = [column.name for column in self.schema.features]
-        read += [self._target] * (self._decoder.labels is not None)
-        if self._decoder.owners:
-            read += self.schema.owners.values()
+        read += [self._target] * self.labelled
+        read += self.schema.owners.values() if self.owned else ()
         for number, name in enumerate(read):
             if (place := self._decoder.place(number)) is not None:
                 slots[name] = ("feature", place)
@@ -739,7 +726,7 @@ class CsvSource:
         """Return an error for a record that cannot be read, without its cells."""
         if reason == "cells":
             return TableError(
-                f"{self._file}: row {row} has {n_cells} cells, expected {len(self._names)}; the "
+                f"{self.file}: row {row} has {n_cells} cells, expected {len(self._names)}; the "
                 "file may be cut off, or a cell with the delimiter may need quotes"
             )
         if reason == "text":
@@ -753,7 +740,7 @@ class CsvSource:
                 "declare boolean = true for true and false, and categories = [...] or ignore = "
                 "true for other text"
             )
-        return cell_error(self._file, row, self._names[place], reason)
+        return cell_error(self.file, row, self._names[place], reason)
 
 
 def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM) -> list[str]:
@@ -859,72 +846,43 @@ def column_types(file: str, schema: Any) -> dict[str, Any]:
     return dict(zip(names, schema.types, strict=True))
 
 
-def check_type(file: str, column: Column, kind: Any) -> None:
+# What a schema may say of a column, by the beginnings of its type's name in any library.
+TYPES = {
+    "bounds": ("int", "uint", "float", "double", "half", "decimal", "null"),
+    "boolean": ("bool",),
+    "categories": ("string", "large_string"),
+    "dates": ("date", "timestamp"),
+}
+# Types that a column with this fact may have, and in words.
+ACCEPTED = {
+    "bounds": (("bounds", "boolean"), "numbers"),
+    "dates": (("categories", "dates"), "dates or text"),
+    "text": (("categories",), "text"),
+    "categories": (("bounds", "boolean", "categories"), "text, integers or truth values"),
+}
+
+
+def kind_of(type: Any) -> str:
+    """Return which of ``TYPES`` a type is, whose values may be kept in a dictionary; else ""."""
+    name = str(type).lower().removeprefix("dictionary<values=")
+    return next((kind for kind, begins in TYPES.items() if name.startswith(begins)), "")
+
+
+def check_type(file: str, column: Column, type: Any) -> None:
     """Refuse a type that is no number, or no category."""
-    accepted = [_is_text_type] if column.bounds is None else [_is_number]
-    expected = "numbers" if column.bounds is not None else "text"
-    if column.dates is not None:
-        accepted, expected = [*accepted, _is_date], "dates or text"
-    elif column.text is None and column.bounds is None:
-        accepted, expected = [*accepted, _is_number], "text, integers or truth values"
-    if any(test(kind) for test in accepted) or _is_null(kind):
-        return
-    raise TableError(
-        f"{file}: column {quoted(column.name)} has type {str(kind)[:60]}, expected {expected}; "
-        "correct the file or the schema"
-    )
+    fact = next((one for one in ACCEPTED if getattr(column, one) is not None), "categories")
+    accepted, expected = ACCEPTED[fact]
+    if kind_of(type) not in accepted and str(type) != "null":
+        raise TableError(
+            f"{file}: column {quoted(column.name)} has type {str(type)[:60]}, expected {expected}; "
+            "correct the file or the schema"
+        )
 
 
-def hint(kind: Any) -> str:
+def hint(type: Any) -> str:
     """Return what a schema may say of a column of this type."""
-    from pyarrow import types
-
-    if _is_text_type(kind):
-        return "categories = []"
-    if types.is_boolean(_plain(kind)):
-        return "boolean = true"
-    if _is_date(kind):
-        return "dates = []"
-    return "bounds = []" if _is_number(kind) else "ignore = true"
-
-
-def _is_date(kind: Any) -> bool:
-    """Whether cells are dates, perhaps with a time."""
-    from pyarrow import types
-
-    return any(test(_plain(kind)) for test in (types.is_date, types.is_timestamp))
-
-
-def _plain(kind: Any) -> Any:
-    """The type of the values, where they are kept in a dictionary."""
-    from pyarrow import types
-
-    return kind.value_type if types.is_dictionary(kind) else kind
-
-
-def _is_number(kind: Any) -> bool:
-    """Whether cells are numbers, truth values, or all missing."""
-    from pyarrow import types
-
-    plain = _plain(kind)
-    tests = (
-        types.is_integer,
-        types.is_floating,
-        types.is_boolean,
-        types.is_decimal,
-        types.is_null,
-    )
-    return any(test(plain) for test in tests)
-
-
-def _is_text_type(kind: Any) -> bool:
-    """Whether cells are strings."""
-    from pyarrow import types
-
-    plain = _plain(kind)
-    is_view = getattr(types, "is_string_view", None)
-    tests = (types.is_string, types.is_large_string, *([is_view] if is_view else []))
-    return any(test(plain) for test in tests)
+    kind = kind_of(type)
+    return f"{kind} = {'true' if kind == 'boolean' else []}" if kind else "ignore = true"
 
 
 # Parquet and Arrow IPC files, a few rows at a time.
@@ -937,45 +895,39 @@ Group = tuple[int, int, list[list[str]]]
 READ_BYTES = 2**16
 
 
-class _Columnar:
+class _Columnar(Source):
     """What both formats share: columns have names and types, which are public."""
 
-    sparse = False
-    n_rows: int | None = None
-
-    def __init__(
-        self,
-        path: str,
-        schema: TableSchema,
-        *,
-        labelled: bool,
-        owned: bool = False,
-        room: int = ROOM,
-    ) -> None:
-        self._path, self._file, self._room = path, os.path.basename(path), room
-        types, how = self._types(), {"labelled": labelled, "owned": owned}
-        self.schema = schema.of_names(list(types), file=self._file, **how)
-        others = [Column(str(self.schema.target), categories=())] if labelled else []
-        for role, name in self.schema.owners.items() if owned else ():
+    def _named(self, schema: TableSchema) -> TableSchema:
+        """Refuse columns of other types than the schema says."""
+        types = self._types()
+        how = {"labelled": self.labelled, "owned": self.owned}
+        named = schema.of_names(list(types), file=self.file, **how)
+        others = [Column(str(named.target), categories=())] if self.labelled else []
+        for role, name in named.owners.items() if self.owned else ():
             bounds = (0.0, 1.0) if role == "weight" else None
             others.append(Column(name, bounds, None if bounds else ()))
         # The columns that are read, in the order of the decoder.
-        columns = [*self.schema.features, *others]
+        columns = [*named.features, *others]
         for column in columns:
-            check_type(self._file, column, types[column.name])
-        self._decoder = RowDecoder(self.schema, file=self._file, room=room, **how)
-        self._step = min(BLOCK_ROWS, self._decoder.max_rows)
+            check_type(self.file, column, types[column.name])
         self._names = [column.name for column in columns]
         self._numbers = {name: number for number, name in enumerate(self._names)}
+        return named
 
+    @property
+    def _step(self) -> int:
+        """Rows that are decoded at a time."""
+        return int(min(BLOCK_ROWS, self._decoder.max_rows))
+
+    @abstractmethod
     def _types(self) -> dict[str, Any]:
         """Types by name of column."""
-        raise NotImplementedError
 
     def _cells(self, batch: Any, names: Sequence[str]) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """Numbers of these columns among those that are read, and their cells."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        with reading(self._file):
+        with reading(self.file):
             # Offsets and places of a damaged file may point anywhere.
             batch.validate(full=True)
         for name in names:
@@ -984,34 +936,28 @@ class _Columnar:
     def _decoded(self, batch: Any, before: int) -> tuple[Any, ...]:
         """Rows, labels and owners."""
         self._decoder.forget()
-        return self._decoder.rows([one for _, one in self._cells(batch, self._names)], before)
+        cells = [one for _, one in self._cells(batch, self._names)]
+        return (*self._decoder.rows(cells, before),)
 
 
 class ParquetSource(_Columnar):
-    """Rows of a Parquet file.
-
-    Parameters
-    ----------
-    path : str
-    schema : TableSchema
-    labelled : bool
-    """
+    """Rows of a Parquet file."""
 
     def _types(self) -> dict[str, Any]:
-        types, self.n_rows = parquet_types(self._path)
+        types, self.n_rows = parquet_types(self.path)
         return types
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
         parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
-        size, before = os.path.getsize(self._path), 0
+        size, before = os.path.getsize(self.path), 0
         coded = [one for one in self._names if not self._decoder.is_number(self._numbers[one])]
         with ExitStack() as stack:
             groups = self._groups()
-            with reading(self._file):
+            with reading(self.file):
                 # Not pre_buffer=True, which reads whole row groups.
                 how = {"pre_buffer": False, "buffer_size": READ_BYTES, "read_dictionary": coded}
-                file = stack.enter_context(parquet.ParquetFile(self._path, **how))
+                file = stack.enter_context(parquet.ParquetFile(self.path, **how))
             for fits, some in itertools.groupby(groups, lambda group: len(group[2]) == 1):
                 # Row groups whose columns all fit are read in sequence.
                 for block in (
@@ -1021,7 +967,7 @@ class ParquetSource(_Columnar):
                     before += len(block[0])
                     progress(size * before // max(before, self.n_rows or 0))
         if before != self.n_rows:
-            raise _cut_off(self._file)
+            raise _cut_off(self.file)
 
     def _at_once(
         self, file: Any, groups: Iterable[Group], before: int
@@ -1035,13 +981,13 @@ class ParquetSource(_Columnar):
         self, file: Any, groups: Iterable[Group], before: int
     ) -> Iterator[tuple[Any, ...]]:
         """Rows and labels of row groups, some columns after the others."""
-        room, most = self._room // WHOLE_SHARE, self._decoder.max_rows
+        room, most = self.room // WHOLE_SHARE, self._decoder.max_rows
         texts = any(column.text is not None for column in self.schema.features)
         for number, n_rows, parts in groups:
             persons = n_rows if "groups" in self._decoder.owners else 0
             if texts or persons * PERSON_BYTES > room:
                 raise TableError(
-                    f"{self._file}: row groups are too large for text and persons; write smaller "
+                    f"{self.file}: row groups are too large for text and persons; write smaller "
                     "ones (row_group_size=), or raise the memory limit: max_memory= of open_table, "
                     "--max-memory of a command"
                 )
@@ -1056,7 +1002,7 @@ class ParquetSource(_Columnar):
                                 kept.write(j, at, cells)
                         at += batch.num_rows
                     if at != n_rows:
-                        raise _cut_off(self._file)
+                        raise _cut_off(self.file)
                 for start in range(0, n_rows, most):
                     cells = kept.read(start, min(most, n_rows - start))
                     yield self._decoder.rows(cells, before + start)
@@ -1064,10 +1010,10 @@ class ParquetSource(_Columnar):
 
     def _batches(self, file: Any, groups: list[int], names: list[str], step: int) -> Iterator[Any]:
         """Batches of at most ``step`` rows of some columns."""
-        with reading(self._file):
+        with reading(self.file):
             batches = file.iter_batches(step, row_groups=groups, columns=names)
         while True:
-            with reading(self._file):
+            with reading(self.file):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -1079,8 +1025,8 @@ class ParquetSource(_Columnar):
         Arrow unpacks a page as a whole, and keeps one of every column. What the list of row groups
         says of sizes need not be so; the header in front of each page is what Arrow goes by.
         """
-        room, found = self._room // PAGES_SHARE, []
-        with mapped_bytes(self._path) as data, _sizes_of(self._file):
+        room, found = self.room // PAGES_SHARE, []
+        with mapped_bytes(self.path) as data, _sizes_of(self.file):
             # The list of row groups at the end of the file. Not by Arrow's objects for it: some end
             # the process where the list is damaged.
             end = len(data) - 8
@@ -1093,7 +1039,7 @@ class ParquetSource(_Columnar):
                     size = _pages(data, chunks[name])
                     if size > room:
                         what = f"row group {number}: the pages of column {quoted(name)}"
-                        raise _too_large(self._file, what, size, room, "pages (data_page_size=)")
+                        raise _too_large(self.file, what, size, room, "pages (data_page_size=)")
                     if size > left:
                         parts.append([])
                         left = room
@@ -1105,32 +1051,25 @@ class ParquetSource(_Columnar):
 
 
 class ArrowSource(_Columnar):
-    """Rows of an Arrow IPC file, which Feather 2 is, or of a stored stream.
-
-    Parameters
-    ----------
-    path : str
-    schema : TableSchema
-    labelled : bool
-    """
+    """Rows of an Arrow IPC file, which Feather 2 is, or of a stored stream."""
 
     def _types(self) -> dict[str, Any]:
-        return arrow_types(self._path)
+        return arrow_types(self.path)
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
         import pyarrow as pa
 
-        size, before = os.path.getsize(self._path), 0
-        data = mapped_bytes(self._path)
+        size, before = os.path.getsize(self.path), 0
+        data = mapped_bytes(self.path)
         with ExitStack() as stack:
             source, names = pa.py_buffer(data), None
             # Unpacked data are mapped. Of packed data some columns are read at a time.
             if self._is_packed(data):
                 names = self._names
                 if _is_arrow_file(data):
-                    source = stack.enter_context(pa.OSFile(self._path))
-            with reading(self._file):
+                    source = stack.enter_context(pa.OSFile(self.path))
+            with reading(self.file):
                 reader = stack.enter_context(_opened(source, data, names))
             n_batches = getattr(reader, "num_record_batches", None)
             for n_read in itertools.count(1):
@@ -1149,7 +1088,7 @@ class ArrowSource(_Columnar):
     def _batch(self, reader: Any, place: int) -> Any:
         """A record batch of a file, or the next one of a stream; None behind the last."""
         n_batches = getattr(reader, "num_record_batches", None)
-        with reading(self._file):
+        with reading(self.file):
             if n_batches is None:
                 batch = next(reader, None)
             else:
@@ -1161,14 +1100,14 @@ class ArrowSource(_Columnar):
 
         What is not packed takes no memory of its own.
         """
-        with reading(self._file):
+        with reading(self.file):
             schema = _opened(memoryview(data), data, None).schema
-        if all(_is_null(schema.field(name).type) for name in self._names):
-            raise TableError(f"{self._file}: all columns have the type null, expected values")
+        if all(str(schema.field(name).type) == "null" for name in self._names):
+            raise TableError(f"{self.file}: all columns have the type null, expected values")
         wanted = _places_of_buffers(schema, set(self._names))
-        room, dictionaries = self._room // UNPACKED_SHARE, dict[int, int]()
+        room, dictionaries = self.room // UNPACKED_SHARE, dict[int, int]()
         n_batches = largest = 0
-        with _sizes_of(self._file), reading(self._file):
+        with _sizes_of(self.file), reading(self.file):
             for message in _messages(data):
                 if message.type not in ("dictionary", "record batch"):
                     continue
@@ -1189,7 +1128,7 @@ class ArrowSource(_Columnar):
                 largest = max(largest, size)
                 _forget(data)
                 if size > room:
-                    raise _too_large(self._file, what, size, room, "record batches")
+                    raise _too_large(self.file, what, size, room, "record batches")
         return largest > 0
 
 
@@ -1461,13 +1400,6 @@ def _places_of_buffers(schema: Any, names: set[str]) -> set[int] | None:
     return found
 
 
-def _is_null(kind: Any) -> bool:
-    """Whether values take no bytes at all."""
-    from pyarrow import types
-
-    return bool(types.is_null(_plain(kind)) and not types.is_dictionary(kind))
-
-
 # numpy's .npz files with X and y, a block of rows at a time.
 #
 # Nothing that a file declares is believed: sizes of arrays have to be those of the members that
@@ -1509,76 +1441,57 @@ NPZ_DAMAGED = (
 )
 
 
-class NpzSource:
-    """Rows ``X`` of shape (n_samples, n_features), and labels ``y``.
+class NpzSource(Source):
+    """Rows ``X`` of shape (n_samples, n_features), and labels ``y``; columns are those of X."""
 
-    Parameters
-    ----------
-    path : str
-    schema : TableSchema
-        Its columns are those of X, in order.
-    labelled : bool
-    room : int, default=ROOM
-        Bytes that reading may take.
-    """
-
-    sparse = False
-
-    def __init__(
-        self,
-        path: str,
-        schema: TableSchema,
-        *,
-        labelled: bool,
-        owned: bool = False,
-        room: int = ROOM,
-    ) -> None:
-        self._path, self._file, self._room = path, os.path.basename(path), room
+    def _named(self, schema: TableSchema) -> TableSchema:
+        """Refuse rows and labels that are too long."""
         with ExitStack() as stack:
-            rows, labels = _members(path, stack, labelled=labelled)
-            self.n_rows: int | None = rows.shape[0]
+            rows, labels = _members(self.path, stack, labelled=self.labelled)
+            self.n_rows = rows.shape[0]
             self._row_bytes = max(1, rows.row_bytes)
             if labels is not None:
                 if labels.shape != rows.shape[:1]:
-                    raise TableError(f"{self._file}: y: expected one label for each row of X")
+                    raise TableError(f"{self.file}: y: expected one label for each row of X")
                 if labels.row_bytes > WIDEST_LABEL:
                     raise TableError(
-                        f"{self._file}: y: got labels of {labels.row_bytes} bytes each, expected "
+                        f"{self.file}: y: got labels of {labels.row_bytes} bytes each, expected "
                         f"at most {WIDEST_LABEL}"
                     )
                 self._row_bytes += labels.row_bytes
-            if self._row_bytes > room // NPZ_ROW_SHARE:
+            if self._row_bytes > self.room // NPZ_ROW_SHARE:
                 raise TableError(
-                    f"{self._file}: X: a row takes {self._row_bytes} bytes, expected at most "
-                    f"{room // NPZ_ROW_SHARE}; save wider tables as LIBSVM text, or raise the "
+                    f"{self.file}: X: a row takes {self._row_bytes} bytes, expected at most "
+                    f"{self.room // NPZ_ROW_SHARE}; save wider tables as LIBSVM text, or raise the "
                     "memory limit: max_memory= of open_table, --max-memory of a command"
                 )
-            self.schema = schema.of_width(rows.shape[1], file=self._file, owned=owned)
-        self._decoder = RowDecoder(
-            self.schema, labelled=labelled, file=self._file, room=room, by_place=True
-        )
+            return schema.of_width(rows.shape[1], file=self.file, owned=self.owned)
+
+    def _made_decoder(self, **how: Any) -> RowDecoder:
+        """By place: such files do not name their columns."""
+        decoder: RowDecoder = super()._made_decoder(by_place=True, **how)
+        return decoder
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
-        size, n_rows = os.path.getsize(self._path), int(self.n_rows or 0)
-        step = max(1, min(self._room // NPZ_BLOCK_SHARE // self._row_bytes, self._decoder.max_rows))
+        size, n_rows = os.path.getsize(self.path), int(self.n_rows or 0)
+        step = max(1, min(self.room // NPZ_BLOCK_SHARE // self._row_bytes, self._decoder.max_rows))
         with ExitStack() as stack:
-            labelled = self._decoder.labels is not None
-            rows, labels = _members(self._path, stack, labelled=labelled)
+            rows, labels = _members(self.path, stack, labelled=self.labelled)
             try:
-                rows.unpack(self._room // WHOLE_SHARE, stack)
+                rows.unpack(self.room // WHOLE_SHARE, stack)
             except NPZ_DAMAGED as error:
                 if isinstance(error, OSError) and error.errno is not None:
                     # The disk is full: not the file's fault.
                     raise
-                raise _damaged(self._file) from None
+                raise _damaged(self.file) from None
             for start in range(0, n_rows, step):
                 count = min(step, n_rows - start)
                 try:
                     block = rows.read(count)
                     given = None if labels is None else labels.read(count)
                 except NPZ_DAMAGED:
-                    raise _damaged(self._file) from None
+                    raise _damaged(self.file) from None
                 yield self._decoder.matrix(block, given, start)
                 progress(size * (start + count) // n_rows)
 
@@ -1719,45 +1632,30 @@ ENTRY = re.compile(
 )
 
 
-class LibsvmSource:
+class LibsvmSource(Source):
     """Rows of a LIBSVM file, "label index:value index:value ..." in each, as CSR matrices.
 
-    Measured on 25 MB with 100 entries a row, one core: 1.6 times the time of scikit-learn's reader,
-    which checks less.
-
-    Parameters
-    ----------
-    path : str
-    schema : TableSchema
-        With ``n_features``, or with all columns in order.
-    labelled : bool
-        Whether labels are read; otherwise each row may have one or not.
-    room : int, default=ROOM
-        Bytes that reading may take.
+    Without ``labelled`` each row may have a label or not. Measured on 25 MB with 100 entries a row,
+    one core: 1.6 times the time of scikit-learn's reader, which checks less.
     """
 
     sparse = True
-    n_rows: int | None = None
 
-    def __init__(
-        self,
-        path: str,
-        schema: TableSchema,
-        *,
-        labelled: bool,
-        owned: bool = False,
-        room: int = ROOM,
-    ) -> None:
-        self._path, self._file, self._room = path, os.path.basename(path), room
-        self.schema = schema.of_width(None, file=self._file, owned=owned)
-        wrong = next((c.name for c in self.schema.columns if c.bounds is None), None)
+    def _named(self, schema: TableSchema) -> TableSchema:
+        """Refuse columns that are no numbers."""
+        found = schema.of_width(None, file=self.file, owned=self.owned)
+        wrong = next((column.name for column in found.columns if column.bounds is None), None)
         if wrong is not None:
             raise SchemaError(
-                f"{self.schema.origin}: columns: got {wrong!r} without bounds, expected bounds for "
+                f"{found.origin}: columns: got {wrong!r} without bounds, expected bounds for "
                 "every column of a LIBSVM file, which holds numbers only"
             )
-        self._labels = LabelDecoder(self.schema, self._file) if labelled else None
-        self._first = 0 if self.schema.zero_based else 1
+        self._first = 0 if found.zero_based else 1
+        return found
+
+    def _made_decoder(self, **how: Any) -> LabelDecoder | None:
+        """Labels alone are decoded."""
+        return LabelDecoder(self.schema, self.file) if self.labelled else None
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Rows and labels."""
@@ -1766,19 +1664,20 @@ class LibsvmSource:
         def row() -> int:
             return before + 1
 
-        with contextlib.closing(CountedText(self._path)) as source:
+        with contextlib.closing(CountedText(self.path)) as source:
             for text in self._texts(source, row):
                 X, labels = self._parsed(COMMENT.sub(b"", text) if b"#" in text else text, before)
                 if X.shape[0]:
-                    yield X, None if self._labels is None else self._labels(labels, before)
+                    decoder = self._decoder
+                    yield X, decoder and decoder.decode(decoder.codes(labels), before)
                 before += X.shape[0]
                 progress(source.n_bytes)
 
     def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
         """Blocks of whole lines; ``row`` tells the next one."""
         rest: list[bytes] = []
-        block = min(LIBSVM_BLOCK, self._room // LIBSVM_BLOCK_SHARE)
-        longest = self._room // LIBSVM_ROW_SHARE
+        block = min(LIBSVM_BLOCK, self.room // LIBSVM_BLOCK_SHARE)
+        longest = self.room // LIBSVM_ROW_SHARE
         while text := source.read(block):
             cut = text.rfind(b"\n") + 1
             if cut:
@@ -1786,7 +1685,7 @@ class LibsvmSource:
                 rest = []
             rest.append(text[cut:])
             if sum(map(len, rest)) > longest:
-                raise too_long(self._file, row(), longest, "a line break may be missing")
+                raise too_long(self.file, row(), longest, "a line break may be missing")
         if any(rest):
             yield b"".join(rest)
 
@@ -1802,9 +1701,7 @@ class LibsvmSource:
                 labels.append(first)
                 entries += more or [b""]
         body = b"\n".join(entries)
-        if (self._labels is not None and len(labels) < len(entries)) or ENTRY.sub(
-            b"", body
-        ).strip():
+        if (self.labelled and len(labels) < len(entries)) or ENTRY.sub(b"", body).strip():
             raise self._fault(text, before)
         n_entries = [line.count(b":") for line in entries]
         numbers = np.fromstring(body.replace(b":", b" ") or b"0", dtype=np.float64, sep=" ")
@@ -1830,12 +1727,12 @@ class LibsvmSource:
         for row, tokens in enumerate(filter(None, rows), start=before + 1):
             reason = self._reason(tokens)
             if reason is not None:
-                return TableError(f"{self._file}: row {row}: {reason}")
-        return TableError(f"{self._file}: not a LIBSVM file")
+                return TableError(f"{self.file}: row {row}: {reason}")
+        return TableError(f"{self.file}: not a LIBSVM file")
 
     def _reason(self, tokens: list[bytes]) -> str | None:
         """What is wrong with a row."""
-        if b":" in tokens[0] and self._labels is not None:
+        if b":" in tokens[0] and self.labelled:
             return "no label; each row starts with one"
         seen = set()
         for token in tokens[0 if b":" in tokens[0] else 1 :]:

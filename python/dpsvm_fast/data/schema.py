@@ -598,13 +598,17 @@ class Lookup:
         """Codes of different values."""
         return np.fromiter(map(self._code, values), dtype=self.kind)
 
+    def forget(self) -> None:
+        """Let texts of cells go that have become rows; here none are kept."""
+
     def _code(self, value: Any) -> float:
-        """Code of one value, as text where it is text in the file."""
+        """Code of one cell."""
         value = value.item() if isinstance(value, np.generic) else value
-        if is_missing(value):
-            return self._missing
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", errors="replace")
+        value = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
+        return self._missing if is_missing(value) else self._code_of_value(value)
+
+    def _code_of_value(self, value: Any) -> float:
+        """Code of one value, as text where it is text in the file."""
         if isinstance(value, bool):
             texts = [str(value), str(value).lower(), str(int(value))]
         elif isinstance(value, float) and value.is_integer():
@@ -641,9 +645,9 @@ class Dates(Lookup):
             return found
         return super().codes(values)
 
-    def _code(self, value: Any) -> float:
+    def _code_of_value(self, value: Any) -> float:
         """Days to one date."""
-        if is_missing(value) or str(value).strip() in self._missing_texts:
+        if str(value).strip() in self._missing_texts:
             return math.nan
         found = days(value, self._first)
         return math.inf if math.isnan(found) else found
@@ -670,10 +674,9 @@ class Ids(Lookup):
         """The digests at these places."""
         return np.array(self._digests, dtype="S16")[places]
 
-    def _code(self, value: Any) -> float:
+    def _code_of_value(self, value: Any) -> float:
         """The place of one id: text without blanks around it, or a whole number."""
-        value = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
-        if is_missing(value) or str(value).strip() in self._missing_texts:
+        if str(value).strip() in self._missing_texts:
             return MISSING
         whole = isinstance(value, (bool, float)) and value == math.floor(value)
         text = str(int(value)) if whole else str(value).strip()
@@ -714,13 +717,12 @@ class Words(Lookup):
         texts = ["" if place < 0 else self._words[place] for place in used.tolist()]
         return np.asarray(hashing.transform(texts)[inverse.ravel()].toarray())
 
-    def _code(self, value: Any) -> float:
+    def _code_of_value(self, value: Any) -> float:
         """The place of one text."""
-        value = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
-        if is_missing(value) or (isinstance(value, str) and value.strip() in self._missing_texts):
-            return self._missing
         if not isinstance(value, str):
             return UNDECLARED
+        if value.strip() in self._missing_texts:
+            return self._missing
         self._words.append(value)
         return len(self._words) - 1
 

@@ -200,7 +200,22 @@ def _sparse_partitions(maps: dict[str, Any], n_features: int, step: int) -> Part
 
 LEAST_ROOM = 2**22
 
-FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")
+
+class TsvSource(CsvSource):
+    """Cells between tabs."""
+
+    delimiter = "\t"
+
+
+SOURCES: dict[str, type[Source]] = {
+    "csv": CsvSource,
+    "tsv": TsvSource,
+    "parquet": ParquetSource,
+    "arrow": ArrowSource,
+    "npz": NpzSource,
+    "libsvm": LibsvmSource,
+}
+FORMATS = tuple(SOURCES)
 
 SUFFIXES = {
     ".csv": "csv",
@@ -263,12 +278,8 @@ class Table:
 
     Parameters
     ----------
-    path : str
     format : str
     source : Source
-    labelled : bool
-    owners : tuple of str
-        Which of "groups" and "sample_weight" are read beside rows and labels.
 
     Attributes
     ----------
@@ -282,23 +293,17 @@ class Table:
     sparse : bool
         Whether rows are CSR matrices.
     labelled : bool
+    owners : tuple of str
+        Which of "groups" and "sample_weight" are read beside rows and labels.
     """
 
-    def __init__(
-        self,
-        path: str,
-        format: str,
-        source: Source,
-        *,
-        labelled: bool,
-        owners: tuple[str, ...] = (),
-    ) -> None:
-        self.path, self.format, self.labelled, self.owners = path, format, labelled, owners
-        self._source = source
-        self.schema = source.schema
+    def __init__(self, format: str, source: Source) -> None:
+        self.path, self.format, self._source = source.path, format, source
+        self.schema, self.labelled = source.schema, source.labelled
+        self.owners = tuple(OWNERS[role] for role in self.schema.owners) if source.owned else ()
         self.sparse, self.n_rows = source.sparse, source.n_rows
         self.n_features = self.schema.n_features
-        self.n_bytes_total = os.path.getsize(path)
+        self.n_bytes_total = os.path.getsize(self.path)
 
     def __repr__(self) -> str:
         kind = "sparse" if self.sparse else "dense"
@@ -585,9 +590,7 @@ def open_table(
         # A file that cannot be read is told apart from one that is damaged.
         if not file.read(1):
             raise TableError(f"{os.path.basename(path)}: the file is empty")
-    how: dict[str, Any] = {"labelled": labelled, "owned": owned, "room": room}
-    names = tuple(OWNERS[role] for role in schema.owners) if owned else ()
-    return Table(path, kind, _source(path, kind, schema, how), labelled=labelled, owners=names)
+    return Table(kind, SOURCES[kind](path, schema, labelled=labelled, owned=owned, room=room))
 
 
 def _check_file(path: str) -> None:
@@ -616,17 +619,3 @@ def table_format(path: str, format: str | None) -> str:
             f"{', '.join(SUFFIXES)} (text also in .gz), or format= one of {', '.join(FORMATS)}"
         )
     return kind
-
-
-def _source(path: str, kind: str, schema: TableSchema, how: dict[str, Any]) -> Source:
-    """The reader of a format."""
-    if kind in ("csv", "tsv"):
-        return CsvSource(path, schema, delimiter="," if kind == "csv" else "\t", **how)
-    readers: dict[str, Any] = {
-        "npz": NpzSource,
-        "libsvm": LibsvmSource,
-        "parquet": ParquetSource,
-        "arrow": ArrowSource,
-    }
-    source: Source = readers[kind](path, schema, **how)
-    return source
