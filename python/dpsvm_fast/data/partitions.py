@@ -269,6 +269,12 @@ def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = 
     return [MemoryRows(values, start, end) for start, end in pairwise(cuts)]
 
 
+def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Together]:
+    """A loader for each part of the rows, with the same part of all else."""
+    others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
+    return list(map(Together, rows, labels or [None] * len(rows), others))
+
+
 def by_persons(
     groups: Any, n_rows: int, step: int
 ) -> tuple[NDArray[np.int64], NDArray[np.intp] | None, list[int]]:
@@ -545,11 +551,9 @@ class Partitions:
             owners.append(parts_of(codes, cuts, order))
         if sample_weight is not None:
             owners.append(parts_of(checked_weights(sample_weight, n_rows), cuts, order))
-        rows = parts_of(X, cuts, order)
-        labels = [None] * len(rows) if y is None else parts_of(y, cuts, order)
-        others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
+        labels = None if y is None else parts_of(y, cuts, order)
         return cls._of(
-            tuple(map(Together, rows, labels, others)),
+            tuple(together(parts_of(X, cuts, order), labels, owners)),
             X.shape[1],
             n_rows=n_rows,
             sparse=bool(sparse.issparse(X)),

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy import sparse
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.data import Partitions
-from dpsvm_fast.data.partitions import FileRows, Together, parts_of
+from dpsvm_fast.data.partitions import FileRows, parts_of, together
 from dpsvm_fast.data.readers import (
     OWNERS,
     ROOM,
@@ -182,20 +183,15 @@ class CsrRows:
         return sparse.csr_matrix((data, indices, offsets - first), shape=shape)
 
 
-def _sparse_partitions(maps: dict[str, Any], n_features: int, step: int) -> Partitions:
-    """Partitions of CSR matrices whose arrays, and labels, are memory maps."""
-    files = {name: FileRows.of(one) if one.size else None for name, one in maps.items()}
-    offsets, labels = files["indptr"], files.get("y")
+def _csr_parts(maps: dict[str, Any], n_features: int, cuts: list[int]) -> list[Any]:
+    """A loader for each part of a CSR matrix whose arrays are memory maps."""
+    files = {name: FileRows.of(maps[name]) if maps[name].size else None for name in CSR_FILES}
+    offsets = files["indptr"]
     assert offsets is not None
-    n_rows = len(maps["indptr"]) - 1
-    loaders = []
-    for start in range(0, n_rows, step):
-        stop = min(start + step, n_rows)
-        part = offsets.part(start, stop + 1)
-        rows = CsrRows(files["data"], files["indices"], part, n_features)
-        loaders.append(Together(rows, None if labels is None else labels.part(start, stop)))
-    facts: dict[str, Any] = {"n_features": n_features, "n_rows": n_rows, "sparse": True}
-    return Partitions.from_loaders(loaders, labelled=labels is not None, **facts)
+    return [
+        CsrRows(files["data"], files["indices"], offsets.part(start, stop + 1), n_features)
+        for start, stop in pairwise(cuts)
+    ]
 
 
 LEAST_ROOM = 2**22
@@ -451,25 +447,23 @@ class Table:
                 raise TableError(f"{os.path.basename(self.path)}: the table has no rows")
             for writer in writers.values():
                 writer.finish()
-            paths, cuts = {name: one.path for name, one in writers.items()}, None
+            paths = {name: one.path for name, one in writers.items()}
+            cuts = [*range(0, n_rows, step), n_rows]
             if "groups" in self.owners:
                 cuts = _by_persons(paths, step)
             maps = {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
+            parts = {name: parts_of(maps[name], cuts) for name in maps if name not in CSR_FILES}
             if self.sparse:
-                found = _sparse_partitions(maps, self.n_features, step)
-            else:
-                cuts = cuts or [*range(0, n_rows, step), n_rows]
-                files = {name: parts_of(one, cuts) for name, one in maps.items()}
-                rows, owners = files["X"], [files[name] for name in self.owners]
-                labels = files.get("y", [None] * len(rows))
-                others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
-                found = Partitions.from_loaders(
-                    map(Together, rows, labels, others),
-                    n_features=self.n_features,
-                    n_rows=n_rows,
-                    labelled=self.labelled,
-                    **dict.fromkeys(self.owners, True),
-                )
+                parts["X"] = _csr_parts(maps, self.n_features, cuts)
+            owners = [parts[name] for name in self.owners]
+            found = Partitions.from_loaders(
+                together(parts["X"], parts.get("y"), owners),
+                n_features=self.n_features,
+                n_rows=n_rows,
+                sparse=self.sparse,
+                labelled=self.labelled,
+                **dict.fromkeys(self.owners, True),
+            )
             undo.pop_all()
         return found
 
