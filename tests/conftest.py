@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
+from oracles.command_line import Cli
+
 # A busy machine is no reason to fail.
 BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fast", max_examples=30, derandomize=True, **BUSY)
@@ -37,6 +39,11 @@ def three_clusters(n_samples: int = 90, n_features: int = 5, seed: int = 0) -> T
     centres = np.eye(3, n_features)
     X = centres[y] + 0.3 * rng.normal(size=(n_samples, n_features))
     return X / np.linalg.norm(X, axis=1).max() * 1.3, y
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(capsys)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from dpsvm_fast.cli import main
 pytest.importorskip("click")
 
 from dpsvm_fast.cli.trials import BAR_WIDTH
+from oracles.command_line import Cli, number
 
 MECHANISMS = {"objective": ObjectivePerturbationSVC, "output": OutputPerturbationSVC}
 PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=4", "--classes=3"]
@@ -32,19 +33,9 @@ def fitted(mechanism: str = "output", **settings: Any) -> Any:
     return model.fit(np.eye(3, 4), np.arange(3))
 
 
-def planned(capsys: pytest.CaptureFixture[str], *options: str, mechanism: str = "output") -> str:
+def planned(cli: Cli, *options: str, mechanism: str = "output") -> str:
     """What ``plan`` prints for these options."""
-    given = {option.split("=")[0] for option in options}
-    arguments = [word for word in PLAN if word.split("=")[0] not in given]
-    assert main([*arguments, f"--model={mechanism}", *options]) == 0
-    return capsys.readouterr().out
-
-
-def number(pattern: str, text: str) -> float:
-    """The number where the group of ``pattern`` is."""
-    found = re.search(pattern, text)
-    assert found is not None, text
-    return float(found[1])
+    return cli.planned(PLAN, f"--model={mechanism}", *options)
 
 
 SETTINGS: list[dict[str, Any]] = [
@@ -62,9 +53,9 @@ def as_options(settings: dict[str, Any]) -> list[str]:
 class TestPlan:
     @pytest.mark.parametrize("settings", SETTINGS)
     def test_it_names_the_noise_on_weights_that_a_fit_then_adds(
-        self, capsys: pytest.CaptureFixture[str], settings: dict[str, Any]
+        self, cli: Cli, settings: dict[str, Any]
     ) -> None:
-        shown = planned(capsys, *as_options(settings))
+        shown = planned(cli, *as_options(settings))
         statement = fitted(**settings).privacy_
         assert f"standard deviation {statement.noise.sigma:.6g} on each weight" in shown
         assert re.search(rf"C +{statement.sensitivity.C:.6g} ", shown)
@@ -73,9 +64,9 @@ class TestPlan:
 
     @pytest.mark.parametrize("settings", SETTINGS)
     def test_it_names_the_noise_in_the_objective_that_a_fit_then_adds(
-        self, capsys: pytest.CaptureFixture[str], settings: dict[str, Any]
+        self, cli: Cli, settings: dict[str, Any]
     ) -> None:
-        shown = planned(capsys, *as_options(settings), mechanism="objective")
+        shown = planned(cli, *as_options(settings), mechanism="objective")
         inside = fitted("objective", **settings).privacy_.objective
         origin = "1 / C" if "C" in settings else "automatic"
         assert re.search(rf"lambda +{inside.regularization:.6g} \({origin}", shown)
@@ -85,35 +76,27 @@ class TestPlan:
         score = number(r"one score +standard deviation at most (\S+) ", shown)
         assert score == pytest.approx(deviation * inside.row_norm, rel=1e-3)
 
-    def test_the_pipeline_is_what_is_planned_unless_asked_otherwise(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(PLAN) == 0
-        assert capsys.readouterr().out.startswith("Private pipeline (PrivateLinearSVC), loss soft")
-        assert planned(capsys).startswith("Output perturbation, loss crammer_singer")
-        shown = planned(capsys, mechanism="objective")
+    def test_the_pipeline_is_what_is_planned_unless_asked_otherwise(self, cli: Cli) -> None:
+        assert cli(*PLAN).startswith("Private pipeline (PrivateLinearSVC), loss soft")
+        assert planned(cli).startswith("Output perturbation, loss crammer_singer")
+        shown = planned(cli, mechanism="objective")
         assert shown.startswith("Objective perturbation, loss softmax_margin")
 
-    def test_what_is_added_to_one_over_C_is_told(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert "(1 / C = 0.001, the rest for" in planned(capsys, "--C=1000", mechanism="objective")
+    def test_what_is_added_to_one_over_C_is_told(self, cli: Cli) -> None:
+        assert "(1 / C = 0.001, the rest for" in planned(cli, "--C=1000", mechanism="objective")
 
-    def test_weights_vary_as_much_as_planned_and_not_more(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_weights_vary_as_much_as_planned_and_not_more(self, cli: Cli) -> None:
         """A row of zeros bends nothing but the intercepts, which are left out here."""
         arguments = ["plan", "--epsilon=1", "--delta=1e-5", "--features=2000", "--classes=3"]
-        assert main([*arguments, "--model=objective"]) == 0
-        bound = number(r"deviation at most (\S+);", capsys.readouterr().out)
+        bound = number(r"deviation at most (\S+);", cli(*arguments, "--model=objective"))
         model = MECHANISMS["objective"](delta=1e-5, classes=range(3))
         weights = model.fit(np.zeros((1, 2000)), [0]).coef_
         # 6000 of them: the standard deviation is known to 0.9 %, five times that is allowed.
         assert abs(weights.std() / bound - 1.0) < 0.046
 
     @either
-    def test_a_lead_has_the_stated_chance(
-        self, capsys: pytest.CaptureFixture[str], mechanism: str
-    ) -> None:
-        shown = planned(capsys, mechanism=mechanism)
+    def test_a_lead_has_the_stated_chance(self, cli: Cli, mechanism: str) -> None:
+        shown = planned(cli, mechanism=mechanism)
         lead = number(r"a lead of (\S+)", shown)
         score = number(r"one score +standard deviation (?:at most )?(\S+) ", shown)
         draws = np.random.default_rng(0).normal(scale=score, size=(200_000, 2))
@@ -121,10 +104,8 @@ class TestPlan:
         # Standard deviation of this frequency: 5e-4; a lead without the sqrt 2 gives 0.88.
         assert abs(survived - 0.95) < 3e-3
 
-    def test_the_one_score_of_two_classes_is_the_lead(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        shown = planned(capsys, "--classes=2", mechanism="objective")
+    def test_the_one_score_of_two_classes_is_the_lead(self, cli: Cli) -> None:
+        shown = planned(cli, "--classes=2", mechanism="objective")
         assert "1 score x (4 features + 1) = 5\n" in shown
         score = number(r"one score +standard deviation at most (\S+) ", shown)
         draws = np.random.default_rng(0).normal(scale=score, size=200_000)
@@ -132,11 +113,9 @@ class TestPlan:
         assert abs(survived - 0.95) < 3e-3
 
     @either
-    def test_few_rows_are_called_hopeless_and_many_are_not(
-        self, capsys: pytest.CaptureFixture[str], mechanism: str
-    ) -> None:
-        assert "dominates" in planned(capsys, "--samples=1", mechanism=mechanism)
-        shown = planned(capsys, "--samples=100000", mechanism=mechanism)
+    def test_few_rows_are_called_hopeless_and_many_are_not(self, cli: Cli, mechanism: str) -> None:
+        assert "dominates" in planned(cli, "--samples=1", mechanism=mechanism)
+        shown = planned(cli, "--samples=100000", mechanism=mechanism)
         assert "that 100000 rows can lead by" in shown
         assert "dominates" not in shown
 
@@ -144,7 +123,7 @@ class TestPlan:
     @pytest.mark.parametrize("n_classes", [2, 3])
     @pytest.mark.parametrize("n_samples", [50, 20_000])
     def test_no_data_set_leads_by_more_than_the_bound(
-        self, capsys: pytest.CaptureFixture[str], mechanism: str, n_classes: int, n_samples: int
+        self, cli: Cli, mechanism: str, n_classes: int, n_samples: int
     ) -> None:
         # With this epsilon there is next to no noise.
         settings: dict[str, Any] = {"epsilon": 1e4, "delta": 1e-5, "C": 0.001}
@@ -154,7 +133,7 @@ class TestPlan:
         scores = model.decision_function(X[:1])[0]
         lead = abs(float(scores)) if n_classes == 2 else float(np.ptp(scores))
         options = ["--epsilon=1e4", "--C=0.001", f"--classes={n_classes}", "--features=2"]
-        shown = planned(capsys, *options, f"--samples={n_samples}", mechanism=mechanism)
+        shown = planned(cli, *options, f"--samples={n_samples}", mechanism=mechanism)
         bound = number(r"lead by: (\S+)", shown)
         noise = number(r"one score +standard deviation (?:at most )?(\S+) ", shown)
         assert noise < 0.01 * bound
@@ -178,32 +157,26 @@ class TestPlan:
             ("--samples=0", "--samples"),
         ],
     )
-    def test_wrong_settings(
-        self, capsys: pytest.CaptureFixture[str], option: str, named: str, mechanism: str
-    ) -> None:
-        assert main([*PLAN, f"--model={mechanism}", option]) == 2
-        assert capsys.readouterr().err.startswith(f"dpsvm-fast: {named}: ")
+    def test_wrong_settings(self, cli: Cli, option: str, named: str, mechanism: str) -> None:
+        assert cli.told(*PLAN, f"--model={mechanism}", option).startswith(f"dpsvm-fast: {named}: ")
 
 
 class TestDemo:
     @either
-    def test_table_statement_and_plot(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], mechanism: str
-    ) -> None:
+    def test_table_statement_and_plot(self, tmp_path: Path, cli: Cli, mechanism: str) -> None:
         pytest.importorskip("matplotlib")
         plot, certificate = tmp_path / "plot.png", tmp_path / "certificate.json"
         arguments = ["demo", f"--model={mechanism}", "--repeats=3", "--output", str(plot)]
-        assert main([*arguments, "--certificate", str(certificate)]) == 0
-        shown = capsys.readouterr()
-        assert not shown.err
-        lines = shown.out.splitlines()
+        out, err = cli.both(*arguments, "--certificate", str(certificate))
+        assert not err
+        lines = out.splitlines()
         # Paths are as long as they are.
         assert max(len(line) for line in lines if str(tmp_path) not in line) <= 90
-        assert "\x1b" not in shown.out
-        rows = re.findall(r"^ *(0\.5|1|2|4|8) +(0\.\d+) (?:±|\+-) 0\.\d+ ", shown.out, re.M)
+        assert "\x1b" not in out
+        rows = re.findall(r"^ *(0\.5|1|2|4|8) +(0\.\d+) (?:±|\+-) 0\.\d+ ", out, re.M)
         assert [epsilon for epsilon, _ in rows] == ["0.5", "1", "2", "4", "8"]
         accuracies = [float(accuracy) for _, accuracy in rows]
-        ceiling = float(re.search(r"not private +(0\.\d+)", shown.out)[1])  # type: ignore[index]
+        ceiling = float(re.search(r"not private +(0\.\d+)", out)[1])  # type: ignore[index]
         assert ceiling > 0.9
         # Far outside the noise of three draws: chance is 0.1, a standard error about 0.02.
         assert accuracies[0] < accuracies[-1] - (0.1 if mechanism == "objective" else 0.2)
@@ -211,32 +184,31 @@ class TestDemo:
         # At epsilon 1 objective perturbation has about 0.87 and output perturbation about 0.6.
         assert (accuracies[1] > 0.8) == (mechanism == "objective")
         assert f"({mechanism} perturbation)" in lines[1]
-        assert "Privacy statement: PRIVATE" in shown.out
-        assert "epsilon = 1, delta = 1e-05" in shown.out
+        assert "Privacy statement: PRIVATE" in out
+        assert "epsilon = 1, delta = 1e-05" in out
         assert lines[-1] == f"Plot: {plot}"
         assert plot.read_bytes().startswith(b"\x89PNG")
-        assert main(["verify", str(certificate)]) == 0
+        cli("verify", str(certificate))
 
-    def test_a_seed_repeats_and_is_called_not_private(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_seed_repeats_and_is_called_not_private(self, cli: Cli) -> None:
         runs = []
         for _ in range(2):
-            assert main(["demo", "--repeats=1", "--seed=7", "--no-plot"]) == 0
-            runs.append(capsys.readouterr().out)
+            runs.append(cli("demo", "--repeats=1", "--seed=7", "--no-plot"))
         assert runs[0] == runs[1]
         assert "Privacy statement: NOT PRIVATE" in runs[0]
         assert "Plot:" not in runs[0]
 
     def test_without_matplotlib_it_says_how_to_get_a_plot(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
     ) -> None:
         for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, "matplotlib", None)
         plot = tmp_path / "plot.png"
-        assert main(["demo", "--repeats=1", "--output", str(plot)]) == 0
-        assert 'pip install "dpsvm-fast[plot]"' in capsys.readouterr().out.splitlines()[-1]
+        assert (
+            'pip install "dpsvm-fast[plot]"'
+            in cli("demo", "--repeats=1", "--output", str(plot)).splitlines()[-1]
+        )
         assert not plot.exists()
 
     @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
@@ -262,12 +234,11 @@ class TestDemo:
         ],
     )
     def test_wrong_options_end_it_before_any_model(
-        self, arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+        self, arguments: list[str], named: str, cli: Cli
     ) -> None:
-        assert main(["demo", *arguments]) == 2
-        shown = capsys.readouterr()
-        assert shown.err.startswith(f"dpsvm-fast: {named}")
-        assert not shown.out
+        out, err = cli.both("demo", *arguments, code=2)
+        assert err.startswith(f"dpsvm-fast: {named}")
+        assert not out
 
 
 class TestMain:
@@ -282,12 +253,9 @@ class TestMain:
         assert not run.stdout
         assert run.stderr.count("\n") == 1
 
-    def test_interrupt(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_interrupt(self, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
         def interrupted(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
         monkeypatch.setattr("dpsvm_fast.plotting.displays.private_scores", interrupted)
-        assert main(["demo", "--no-plot"]) == 130
-        assert capsys.readouterr().err == "dpsvm-fast: interrupted\n"
+        assert cli.told("demo", "--no-plot", code=130) == "dpsvm-fast: interrupted\n"

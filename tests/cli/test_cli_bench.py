@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dpsvm_fast.cli import main
-
 pytest.importorskip("click")
 
 from dpsvm_fast.cli import trials
+from oracles.command_line import Cli
 
 SMALL = ["bench", "--samples=120", "--features=4", "--classes=3", "--repeats=3"]
 
 
-def timed(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+def timed(cli: Cli, *options: str) -> dict[str, Any]:
     """The JSON object."""
-    assert main([*SMALL, "--json", *options]) == 0
-    shown = capsys.readouterr()
-    assert not shown.err
-    found: dict[str, Any] = json.loads(shown.out, parse_constant=pytest.fail)
+    found: dict[str, Any] = cli.json(*SMALL, *options)
     return found
 
 
-def test_every_number_is_there_and_consistent(capsys: pytest.CaptureFixture[str]) -> None:
-    found = timed(capsys, "--epsilon=2", "--threads=1")
+def test_every_number_is_there_and_consistent(cli: Cli) -> None:
+    found = timed(cli, "--epsilon=2", "--threads=1")
     assert found["machine"]["threads"] == 1
     assert found["machine"]["cores"] >= 1
     assert found["machine"]["cpu"]
@@ -57,21 +52,20 @@ def test_every_number_is_there_and_consistent(capsys: pytest.CaptureFixture[str]
     assert min(each["accuracy"] for each in found["results"][-2:]) > 0.7
 
 
-def test_models_are_chosen_and_text_names_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*SMALL, "--repeats=1", "--model=kernel", "--model=linear"]) == 0
-    shown = capsys.readouterr()
-    assert not shown.err
-    lines = shown.out.splitlines()
+def test_models_are_chosen_and_text_names_the_machine(cli: Cli) -> None:
+    out, err = cli.both(*SMALL, "--repeats=1", "--model=kernel", "--model=linear")
+    assert not err
+    lines = out.splitlines()
     assert lines[0] == "120 rows, 4 features, 3 classes"
     assert "threads, load" in lines[1]
     names = [line.split("  ")[0] for line in lines if line.startswith(("Private", "L"))]
     assert names[0] == "PrivateKernelSVC"
     assert len(names) == 4
-    assert "epsilon = 1, delta = 1e-06" in " ".join(shown.out.split())
-    assert "The problems differ" in shown.out
+    assert "epsilon = 1, delta = 1e-06" in " ".join(out.split())
+    assert "The problems differ" in out
 
 
-def test_whatever_does_not_converge_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_whatever_does_not_converge_is_marked(cli: Cli) -> None:
     from sklearn.linear_model import LogisticRegression
 
     hurried = trials.Contestant(
@@ -106,9 +100,8 @@ def test_rows_have_norm_one_and_every_class() -> None:
         ("--model=svm", "--model"),
     ],
 )
-def test_wrong_options(capsys: pytest.CaptureFixture[str], option: str, named: str) -> None:
-    assert main([*SMALL, option]) == 2
-    shown = capsys.readouterr()
-    assert shown.err.startswith(f"dpsvm-fast: {named}: ")
-    assert shown.err.count("\n") == 1
-    assert not shown.out
+def test_wrong_options(cli: Cli, option: str, named: str) -> None:
+    out, err = cli.both(*SMALL, option, code=2)
+    assert err.startswith(f"dpsvm-fast: {named}: ")
+    assert err.count("\n") == 1
+    assert not out

@@ -28,6 +28,7 @@ import click
 
 from dpsvm_fast.cli.app import NAMES, app
 from dpsvm_fast.cli.screen import CommandError, Screen, guarded
+from oracles.command_line import Cli
 
 PLAN = ["plan", "--delta=1e-5", "--features=4", "--classes=3"]
 
@@ -96,43 +97,34 @@ class TestUsage:
         ],
     )
     def test_what_is_wrong_is_one_sentence(
-        self, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+        self, arguments: list[str], sentence: str, cli: Cli
     ) -> None:
-        assert main(arguments) == 2
-        shown = capsys.readouterr()
-        assert sentence in shown.err
-        assert shown.err.startswith("dpsvm-fast: ")
-        assert shown.err.count("\n") == 1
+        out, err = cli.both(*arguments, code=2)
+        assert sentence in err
+        assert err.startswith("dpsvm-fast: ")
+        assert err.count("\n") == 1
         if "--json" not in arguments:
-            assert not shown.out
+            assert not out
 
-    def test_a_group_alone_shows_its_commands(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["budget"]) == 0
-        shown = capsys.readouterr()
-        assert shown.out.startswith("Usage: dpsvm-fast budget")
-        assert "create" in shown.out
-        assert not shown.err
+    def test_a_group_alone_shows_its_commands(self, cli: Cli) -> None:
+        out, err = cli.both("budget")
+        assert out.startswith("Usage: dpsvm-fast budget")
+        assert "create" in out
+        assert not err
 
-    def test_help_offers_only_models_that_are_taken(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_help_offers_only_models_that_are_taken(self, cli: Cli) -> None:
         for command, has_kernel in (("demo", False), ("plan", True)):
-            assert main([command, "--help"]) == 0
-            assert ("kernel" in capsys.readouterr().out) is has_kernel
+            assert ("kernel" in cli(command, "--help")) is has_kernel
 
-    def test_a_failure_is_json_too(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["verify", "nowhere.json", "--json"]) == 2
-        shown = capsys.readouterr()
-        found = json.loads(shown.out)
-        assert found == {"error": shown.err[len("dpsvm-fast: ") : -1], "exit_code": 2}
+    def test_a_failure_is_json_too(self, cli: Cli) -> None:
+        out, err = cli.both("verify", "nowhere.json", "--json", code=2)
+        found = json.loads(out)
+        assert found == {"error": err[len("dpsvm-fast: ") : -1], "exit_code": 2}
         assert "nowhere.json cannot be read: no such file" in found["error"]
 
     @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
-    def test_the_help_follows_the_path_of_a_model(
-        self, arguments: list[str], capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main(arguments) == 0
-        shown = capsys.readouterr().out
+    def test_the_help_follows_the_path_of_a_model(self, arguments: list[str], cli: Cli) -> None:
+        shown = cli(*arguments)
         places = [shown.index(f"\n  {name} ") for name in NAMES]
         assert places == sorted(places)
         parts = ["Before any data", "Statements and checks"]
@@ -140,22 +132,18 @@ class TestUsage:
         assert shown.index(parts[1]) < shown.index("\n  verify ")
 
     @pytest.mark.parametrize("name", NAMES)
-    def test_every_command_has_an_example_and_takes_json(
-        self, name: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_every_command_has_an_example_and_takes_json(self, name: str, cli: Cli) -> None:
         command = app.get_command(click.Context(app), name)
         assert command is not None
         assert command.name == name
-        assert main([name, "--help"]) == 0
-        shown = capsys.readouterr().out
+        shown = cli(name, "--help")
         if not isinstance(command, click.Group):
             assert "--json" in shown
             assert f"Example:\n    dpsvm-fast {name}" in shown
         assert max(map(len, shown.split("Example:")[0].splitlines())) <= 100
 
-    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["--version"]) == 0
-        assert capsys.readouterr().out == f"dpsvm-fast {__version__}\n"
+    def test_version(self, cli: Cli) -> None:
+        assert cli("--version") == f"dpsvm-fast {__version__}\n"
 
 
 def failing(error: BaseException) -> Callable[[], int]:
@@ -185,37 +173,35 @@ class TestFailures:
             (CommandError("\x1b[2Jcleared"), 2, "\\x1b[2Jcleared"),
         ],
     )
-    def test_what_stops_a_command(
-        self, error: Exception, code: int, said: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_what_stops_a_command(self, error: Exception, code: int, said: str, cli: Cli) -> None:
         assert guarded(failing(error), as_json=True) == code
-        shown = capsys.readouterr()
+        shown = cli.read()
         assert said in shown.err
         assert shown.err.count("\n") == 1
         assert shown.err[:-1].isprintable()
         assert json.loads(shown.out)["exit_code"] == code
 
-    def test_lines_to_copy_are_kept(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_lines_to_copy_are_kept(self, cli: Cli) -> None:
         text = "columns: two are not declared; add:\n[columns]\nage = { bounds = [LOW, HIGH] }"
         assert guarded(failing(CommandError(text)), as_json=True) == 2
-        shown = capsys.readouterr()
+        shown = cli.read()
         assert shown.err == f"dpsvm-fast: {text}\n"
         assert json.loads(shown.out)["error"] == text
 
     def test_an_error_of_the_program_tells_no_value(
-        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+        self, cli: Cli, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Other libraries quote cells: could not convert string to float: '...'."""
         error = ValueError("could not convert string to float: 'Ann Smith'")
         for shows in ("", "1"):
             monkeypatch.setenv("DPSVM_FAST_TRACEBACK", shows)
             assert guarded(failing(error), as_json=True) == 2
-            shown = capsys.readouterr()
+            shown = cli.read()
             assert "Ann" not in shown.err + shown.out
             assert "unexpected ValueError" in shown.err
             assert ("in command" in shown.err) == bool(shows)
 
-    def test_a_warning_is_a_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_warning_is_a_line(self, cli: Cli) -> None:
         def command() -> int:
             with warnings.catch_warnings():
                 warnings.simplefilter("default")
@@ -223,7 +209,7 @@ class TestFailures:
             return 0
 
         assert guarded(command, as_json=False) == 0
-        shown = capsys.readouterr()
+        shown = cli.read()
         assert shown.err == "dpsvm-fast: warning: the labels were read from y\n"
         assert not shown.out
 
@@ -249,13 +235,13 @@ class TestFailures:
         assert 'needs click: pip install "dpsvm-fast[cli]"' in done.stderr
         assert 'pip install "dpsvm-fast[cli]"' in json.loads(done.stdout)["error"]
 
-    def test_an_argument_of_the_library_is_named_by_its_option(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main([*PLAN, "--epsilon=1e9"]) == 2
-        assert capsys.readouterr().err.startswith("dpsvm-fast: --epsilon: got 1000000000.0, ")
-        assert main([*PLAN, "--epsilon=1", "--model=output", "--data-norm=1e300"]) == 2
-        assert capsys.readouterr().err.startswith("dpsvm-fast: --data-norm: the bound on ")
+    def test_an_argument_of_the_library_is_named_by_its_option(self, cli: Cli) -> None:
+        assert cli.told(*PLAN, "--epsilon=1e9").startswith(
+            "dpsvm-fast: --epsilon: got 1000000000.0, "
+        )
+        assert cli.told(*PLAN, "--epsilon=1", "--model=output", "--data-norm=1e300").startswith(
+            "dpsvm-fast: --data-norm: the bound on "
+        )
 
 
 class TestImports:
@@ -294,22 +280,18 @@ class TestImports:
 
 
 class TestScreen:
-    def test_a_pipe_gets_aligned_text_of_any_width(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_pipe_gets_aligned_text_of_any_width(self, cli: Cli) -> None:
         screen = Screen(json=False)
         name = "x" * 300
         screen.table("Title", ["name", "first", "second"], [[name, 1, 22], ["b", 333, 4]])
         screen.say("done", style="bold green")
-        lines = capsys.readouterr().out.splitlines()
+        lines = cli.read().out.splitlines()
         assert lines[0] == "Title"
         assert lines[2] == f"{name}      1      22"
         assert lines[3] == f"{'b':<300}    333       4"
         assert lines[4] == "done"
 
-    def test_json_is_one_strict_object_and_nothing_else(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_json_is_one_strict_object_and_nothing_else(self, cli: Cli) -> None:
         screen = Screen(json=True)
         screen.say("text")
         screen.heading("more")
@@ -326,7 +308,7 @@ class TestScreen:
                 "several": (1, None),
             }
         )
-        shown = capsys.readouterr()
+        shown = cli.read()
         assert json.loads(shown.out, parse_constant=pytest.fail) == {
             "nan": None,
             "array": [1.0, None],
@@ -370,13 +352,11 @@ class TestScreen:
         assert shown.startswith("Gr")
         assert ("東京" in shown) == (encoding == "utf-8")
 
-    def test_a_bar_is_for_terminals(
-        self, terminal: Callable[..., Terminal], capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_bar_is_for_terminals(self, terminal: Callable[..., Terminal], cli: Cli) -> None:
         screen = Screen(json=False)
         with screen.progress("training", None) as bar:
             bar.advance_to(1)
-        assert not capsys.readouterr().err
+        assert not cli.read().err
         stream = terminal(stream="stderr")
         with screen.progress("training", None) as bar:
             bar.advance_to(1)
@@ -385,7 +365,7 @@ class TestScreen:
             sys.stdout.write("meanwhile\n")
         assert "training" in stream.getvalue()
         assert stream.getvalue().endswith("\x1b[?25h"), "the cursor stays hidden"
-        assert capsys.readouterr().out == "meanwhile\n"
+        assert cli.read().out == "meanwhile\n"
 
 
 def math_nan() -> float:
@@ -413,14 +393,13 @@ def test_lines_hang_under_their_label(terminal: Callable[..., Terminal]) -> None
     assert all(line.startswith(" " * 17 + "word") for line in lines[1:])
 
 
-def test_a_name_in_a_file_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", "\x1b[2J\x07.json"]) == 2
-    shown = capsys.readouterr().err
+def test_a_name_in_a_file_cannot_steer_the_terminal(cli: Cli) -> None:
+    shown = cli.told("verify", "\x1b[2J\x07.json")
     assert shown[:-1].isprintable()
     assert "\\x1b[2J\\x07.json cannot be read" in shown
 
 
-def test_a_budget_that_would_be_overspent_is_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_that_would_be_overspent_is_code_3(cli: Cli) -> None:
     def command() -> int:
         from dpsvm_fast import PrivateCenter
 
@@ -429,28 +408,27 @@ def test_a_budget_that_would_be_overspent_is_code_3(capsys: pytest.CaptureFixtur
         return 0
 
     assert guarded(command, as_json=False) == 3
-    assert capsys.readouterr().err.count("\n") == 1
+    assert cli.read().err.count("\n") == 1
 
 
-def plain(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def plain(arguments: list[str], cli: Cli) -> dict[str, Any]:
     """The object that a command writes with --json."""
-    assert main([*arguments, "--json"]) == 0
-    shown = capsys.readouterr()
-    assert not shown.err
-    found: dict[str, Any] = json.loads(shown.out, parse_constant=pytest.fail)
+    out, err = cli.both(*arguments, "--json")
+    assert not err
+    found: dict[str, Any] = json.loads(out, parse_constant=pytest.fail)
     return found
 
 
 class TestJson:
-    def test_plan(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = plain([*PLAN, "--epsilon=1,2", "--samples=1000"], capsys)
+    def test_plan(self, cli: Cli) -> None:
+        found = plain([*PLAN, "--epsilon=1,2", "--samples=1000"], cli)
         assert [each["epsilon"] for each in found["plans"]] == [1.0, 2.0]
         decisions = [each["decision"] for each in found["plans"]]
         assert all(each["room"] == each["largest_lead"] / each["lead"] for each in decisions)
         assert [each["drowned"] for each in decisions] == [False, False]
 
-    def test_demo(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = plain(["demo", "--repeats=1", "--no-plot"], capsys)
+    def test_demo(self, cli: Cli) -> None:
+        found = plain(["demo", "--repeats=1", "--no-plot"], cli)
         assert [each["epsilon"] for each in found["accuracies"]] == [0.5, 1.0, 2.0, 4.0, 8.0]
         assert found["accuracies"][0]["standard_error"] is None
         assert found["statement"]["private"] is True

@@ -19,9 +19,9 @@ pytest.importorskip("pyarrow")
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger, PrivateLinearSVC, PublicScaler
 from dpsvm_fast.certificates import PureEvent
-from dpsvm_fast.cli import main
 from dpsvm_fast.data import TableSchema
 from dpsvm_fast.persist import save_model
+from oracles.command_line import Cli
 
 SCHEMA = """target = "income"
 classes = ["<=50K", ">50K"]
@@ -30,6 +30,7 @@ age = { bounds = [0, 100] }
 hours = { bounds = [0, 100] }
 work = { categories = ["Private", "Gov"] }
 """
+FITTED = ("--schema", "schema.toml", "--epsilon", "1", "-o", "model.json")
 # A value that occurs once in the data, and must not be quoted.
 SECRET = "77.125"
 
@@ -49,8 +50,8 @@ def people(n_rows: int = 120) -> list[str]:
 class Place:
     """A folder with a table, its schema, a budget and a model that was made of the same columns."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self._capsys = folder, capsys
+    def __init__(self, folder: Path, cli: Cli) -> None:
+        self.folder, self._cli = folder, cli
         self.write("people.csv", "\n".join(people()) + "\n")
         self.write("schema.toml", SCHEMA)
         PrivacyLedger(2.0, 1e-5, path=folder / "people.budget")
@@ -73,14 +74,11 @@ class Place:
         return self.run("fit", *words, "--budget", "people.budget", "--temp", "temp", *more)
 
     def run(self, *words: str) -> tuple[int, str]:
-        self._capsys.readouterr()
-        code = main(list(words))
-        self.printed, told = self._capsys.readouterr()
+        code, self.printed, told = self._cli.said(*words)
         return code, told
 
     def model(self) -> None:
-        assert self.run("fit", "people.csv", "--schema", "schema.toml", "--epsilon", "1",
-                        "-o", "model.json")[0] == 0  # fmt: skip
+        assert self.run("fit", "people.csv", *FITTED)[0] == 0
 
     @property
     def left_behind(self) -> set[str]:
@@ -90,11 +88,9 @@ class Place:
 
 
 @pytest.fixture
-def place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Place:
+def place(tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.chdir(tmp_path)
-    return Place(tmp_path, capsys)
+    return Place(tmp_path, cli)
 
 
 def refused(place: Place, outcome: tuple[int, str], *parts: str, code: int = 2) -> None:
@@ -250,7 +246,7 @@ def test_truncated_files(place: Place) -> None:
     refused(place, place.fit(), "people.csv")
     packed = gzip.compress(text.encode())
     (place.folder / "cut.csv.gz").write_bytes(packed[: len(packed) // 2])
-    words = ["cut.csv.gz", "--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+    words = ["cut.csv.gz", *FITTED]
     refused(place, place.run("fit", *words, "--temp", "temp"), "cut.csv.gz")
     place.write("people.csv", "")
     refused(place, place.fit(), "people.csv")
@@ -264,12 +260,12 @@ def test_truncated_parquet(place: Place) -> None:
     parquet.write_table(csv.read_csv(place.folder / "people.csv"), place.folder / "p.parquet")
     content = (place.folder / "p.parquet").read_bytes()
     (place.folder / "p.parquet").write_bytes(content[: len(content) // 2])
-    words = ["p.parquet", "--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+    words = ["p.parquet", *FITTED]
     refused(place, place.run("fit", *words, "--temp", "temp"), "p.parquet")
 
 
 def test_data_that_cannot_be_opened(place: Place) -> None:
-    more = ["--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+    more = FITTED
     refused(place, place.run("fit", "absent.csv", *more), "absent.csv", "no such file")
     refused(place, place.run("fit", "temp", *more), "temp")
     told = "file: got 'people.xlsx', expected a name that ends in .csv", "or --format one of csv"
@@ -478,12 +474,12 @@ class TestTune:
         ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",
     )
     def test_grids(self, place: Place, options: list[str], parts: list[str]) -> None:
-        words = ["people.csv", "--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+        words = ["people.csv", *FITTED]
         outcome = place.run("tune", *words, "--budget", "people.budget", *options)
         refused(place, outcome, *parts, code=3 if "--epsilon" in options else 2)
 
     def test_too_few_rows_for_the_parts_spend_nothing(self, place: Place) -> None:
-        words = ["people.csv", "--schema", "schema.toml", "--epsilon", "1", "-o", "model.json"]
+        words = ["people.csv", *FITTED]
         grid = ["--grid", "margin=0,0.5,1,2", "--budget", "people.budget"]
         refused(
             place, place.run("tune", *words, *grid), "--grid: got too few rows", "fewer candidates"

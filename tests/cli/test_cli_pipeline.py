@@ -9,25 +9,11 @@ import numpy as np
 import pytest
 
 from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC
-from dpsvm_fast.cli import main
+from oracles.command_line import Cli, number
 
 pytest.importorskip("click")
 
 PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=5", "--classes=3"]
-
-
-def planned(capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    """What ``plan`` prints for these options."""
-    given = {option.split("=")[0] for option in options}
-    assert main([*(word for word in PLAN if word.split("=")[0] not in given), *options]) == 0
-    return capsys.readouterr().out
-
-
-def number(pattern: str, text: str) -> float:
-    """The number where the group of ``pattern`` is."""
-    found = re.search(pattern, text)
-    assert found is not None, text
-    return float(found[1])
 
 
 class TestPlanOfThePipeline:
@@ -35,14 +21,10 @@ class TestPlanOfThePipeline:
     @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
     @pytest.mark.parametrize("n_samples", [150, 2000])
     def test_it_names_what_a_fit_then_chooses(
-        self,
-        capsys: pytest.CaptureFixture[str],
-        n_classes: int,
-        adjacency: str,
-        n_samples: int,
+        self, cli: Cli, n_classes: int, adjacency: str, n_samples: int
     ) -> None:
         options = [f"--classes={n_classes}", f"--adjacency={adjacency}", f"--samples={n_samples}"]
-        shown = planned(capsys, *options)
+        shown = cli.planned(PLAN, *options)
         X = np.random.default_rng(0).normal(size=(n_samples, 5))
         model = PrivateLinearSVC(1.0, 1e-5, adjacency=adjacency, classes=range(n_classes))
         model.fit(X, np.arange(n_samples) % n_classes)
@@ -67,20 +49,16 @@ class TestPlanOfThePipeline:
         lam = number(r"lambda +(\S+) ", shown)
         assert lam == pytest.approx(model.lambda_, rel=0.5)
 
-    def test_what_depends_on_the_number_of_rows_is_left_open(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        shown = planned(capsys)
+    def test_what_depends_on_the_number_of_rows_is_left_open(self, cli: Cli) -> None:
+        shown = cli.planned(PLAN)
         threshold = int(number(r"from (\d+) rows on", shown))
         assert "give --samples" in shown
-        assert "yes, " in planned(capsys, f"--samples={threshold}")
-        assert "no, " in planned(capsys, f"--samples={threshold - 1}")
+        assert "yes, " in cli.planned(PLAN, f"--samples={threshold}")
+        assert "no, " in cli.planned(PLAN, f"--samples={threshold - 1}")
 
-    def test_without_delta_the_pure_recipe_is_planned(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_without_delta_the_pure_recipe_is_planned(self, cli: Cli) -> None:
         options = ["--delta=0", "--classes=2", "--samples=500"]
-        shown = planned(capsys, *options)
+        shown = cli.planned(PLAN, *options)
         assert "loss huber, epsilon = 1, delta = 0" in shown
         assert "centre         epsilon = 0.1: " in shown
         model = PrivateLinearSVC(1.0, 0.0, classes=[0, 1]).fit(np.eye(2, 5), [0, 1])
@@ -89,16 +67,14 @@ class TestPlanOfThePipeline:
         assert deviation == pytest.approx(np.sqrt(7.0) / inside.beta, rel=1e-4)
         assert number(r"lambda +(\S+) ", shown) == pytest.approx(inside.regularization, rel=1e-5)
 
-    def test_no_data_set_leads_by_more_than_the_bound(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_no_data_set_leads_by_more_than_the_bound(self, cli: Cli) -> None:
         options = ["--epsilon=1e4", "--classes=3", "--features=2", "--samples=50"]
-        bound = number(r"lead by: (\S+)", planned(capsys, *options))
+        bound = number(r"lead by: (\S+)", cli.planned(PLAN, *options))
         X = np.tile([1.0, 0.0], (50, 1))
         model = PrivateLinearSVC(1e4, 1e-5, classes=range(3), whiten=False).fit(X, np.zeros(50))
         lead = float(np.ptp(model.decision_function(X[:1])))
         assert lead <= 1.02 * bound
-        assert "dominates" in planned(capsys, "--samples=1")
+        assert "dominates" in cli.planned(PLAN, "--samples=1")
 
     @pytest.mark.parametrize(
         ("option", "named"),
@@ -112,11 +88,8 @@ class TestPlanOfThePipeline:
             ("--data-norm=2", "--data-norm"),
         ],
     )
-    def test_wrong_settings(
-        self, capsys: pytest.CaptureFixture[str], option: str, named: str
-    ) -> None:
-        assert main([*PLAN, option]) == 2
-        assert capsys.readouterr().err.startswith(f"dpsvm-fast: {named}: ")
+    def test_wrong_settings(self, cli: Cli, option: str, named: str) -> None:
+        assert cli.told(*PLAN, option).startswith(f"dpsvm-fast: {named}: ")
 
 
 class TestPlanOfAKernel:
@@ -124,15 +97,10 @@ class TestPlanOfAKernel:
     @pytest.mark.parametrize("kernel", ["auto", "rbf", "laplacian", "linear"])
     @pytest.mark.parametrize(("n_samples", "curved"), [(120, False), (4000, True)])
     def test_it_names_what_a_fit_then_chooses(
-        self,
-        capsys: pytest.CaptureFixture[str],
-        adjacency: str,
-        kernel: str,
-        n_samples: int,
-        curved: bool,
+        self, cli: Cli, adjacency: str, kernel: str, n_samples: int, curved: bool
     ) -> None:
         options = [f"--kernel={kernel}", f"--adjacency={adjacency}", f"--samples={n_samples}"]
-        shown = planned(capsys, *options)
+        shown = cli.planned(PLAN, *options)
         assert "(PrivateKernelSVC)" in shown
         X = np.random.default_rng(0).normal(size=(n_samples, 5))
         model = PrivateKernelSVC(
@@ -154,39 +122,29 @@ class TestPlanOfAKernel:
             assert gamma == pytest.approx(model.gamma_, rel=0.03)
             assert f"{model.n_components_} frequencies" in shown
 
-    def test_what_depends_on_the_number_of_rows_is_left_open(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        shown = planned(capsys, "--kernel")
+    def test_what_depends_on_the_number_of_rows_is_left_open(self, cli: Cli) -> None:
+        shown = cli.planned(PLAN, "--kernel")
         assert "kernel and training depend on the number of rows: give --samples" in shown
         assert "q = " not in shown
 
-    def test_without_delta_frequencies_have_to_suffice(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_without_delta_frequencies_have_to_suffice(self, cli: Cli) -> None:
         options = ["--kernel", "--delta=0", "--classes=2", "--samples=100000"]
-        assert "kernel         rbf: " in planned(capsys, *options, "--features=5")
-        shown = planned(capsys, *options, "--features=6")
+        assert "kernel         rbf: " in cli.planned(PLAN, *options, "--features=5")
+        shown = cli.planned(PLAN, *options, "--features=6")
         assert "kernel         linear: " in shown
         assert "20 frequencies a feature" in shown
 
     @pytest.mark.parametrize("mechanism", ["objective", "output"])
-    def test_other_estimators_have_none(
-        self, capsys: pytest.CaptureFixture[str], mechanism: str
-    ) -> None:
-        assert main([*PLAN, "--kernel", f"--model={mechanism}"]) == 2
-        error = capsys.readouterr().err
+    def test_other_estimators_have_none(self, cli: Cli, mechanism: str) -> None:
+        error = cli.told(*PLAN, "--kernel", f"--model={mechanism}")
         assert error.startswith("dpsvm-fast: --kernel: got 'auto', expected ")
 
 
-def test_the_pipeline_is_shown_by_default(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_pipeline_is_shown_by_default(tmp_path: Path, cli: Cli) -> None:
     pytest.importorskip("matplotlib")
     plot, certificate = tmp_path / "plot.png", tmp_path / "certificate.json"
     arguments = ["demo", "--repeats=3", "--output", str(plot)]
-    assert main([*arguments, "--certificate", str(certificate)]) == 0
-    shown = capsys.readouterr().out
+    shown = cli(*arguments, "--certificate", str(certificate))
     rows = re.findall(r"^ *(0\.5|1|2|4|8) +(0\.\d+) (?:±|\+-) 0\.\d+ ", shown, re.M)
     accuracies = [float(accuracy) for _, accuracy in rows]
     # 0.88, 0.92, 0.94, 0.95 and 0.96, with standard errors of about 0.005.
@@ -197,4 +155,4 @@ def test_the_pipeline_is_shown_by_default(
     assert "(PrivateLinearSVC)" in shown.splitlines()[1]
     assert "private linear, loss softmax_margin" in shown
     assert plot.read_bytes().startswith(b"\x89PNG")
-    assert main(["verify", str(certificate)]) == 0
+    cli("verify", str(certificate))

@@ -19,6 +19,7 @@ from dpsvm_fast.cli import main
 from dpsvm_fast.cli.training import Spending
 from dpsvm_fast.data import TableSchema
 from dpsvm_fast.exceptions import InvalidParameterError
+from oracles.command_line import Cli
 
 SCHEMA = """target = "income"
 classes = ["low", "mid", "high"]
@@ -42,15 +43,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     (tmp_path / "people.csv").write_text("age,work,name,income\n" + "".join(rows))
     return tmp_path
-
-
-def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> str:
-    """The sentence on standard error."""
-    assert main(list(words)) == code
-    sentence = capsys.readouterr().err
-    assert sentence.count("\n") == 1
-    assert "unexpected" not in sentence
-    return sentence
 
 
 FIT = ("fit", "people.csv", "--schema", "people.toml", "--epsilon", "1", "-o", "model.json")
@@ -84,10 +76,8 @@ TUNE = ("tune", *FIT[1:], "--model", "objective")
     ],
     ids=lambda value: " ".join(value)[-24:] if isinstance(value, tuple) else "",
 )
-def test_what_was_perhaps_meant_is_told(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], part: str
-) -> None:
-    assert part in told(capsys, *words)
+def test_what_was_perhaps_meant_is_told(cli: Cli, words: tuple[str, ...], part: str) -> None:
+    assert part in cli.sentence(*words)
 
 
 @pytest.mark.parametrize(
@@ -100,86 +90,69 @@ def test_what_was_perhaps_meant_is_told(
         ("name = { ignore", "age = { ignore", "expected TOML, but: a key occurs twice"),
     ],
 )
-def test_slips_in_a_schema(
-    folder: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, part: str
-) -> None:
+def test_slips_in_a_schema(folder: Path, cli: Cli, old: str, new: str, part: str) -> None:
     (folder / "people.toml").write_text(SCHEMA.replace(old, new))
-    assert part in told(capsys, *FIT)
+    assert part in cli.sentence(*FIT)
 
 
 @pytest.mark.filterwarnings("default::dpsvm_fast.exceptions.NotPrivateWarning")
-def test_the_option_is_named_by_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "warning: --seed: anyone who knows it" in told(capsys, *FIT, "--seed", "1", code=0)
+def test_the_option_is_named_by_a_warning(cli: Cli) -> None:
+    assert "warning: --seed: anyone who knows it" in cli.sentence(*FIT, "--seed", "1", code=0)
 
 
-def test_best_parameters_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_best_parameters_are_listed(cli: Cli) -> None:
     words = (*FIT[1:], "--strategy", "random_stopping", "--grid", "margin=0.5")
-    assert main(["tune", *words]) == 0
-    assert "\nbest parameters: margin = 0.5\n" in capsys.readouterr().out
+    assert "\nbest parameters: margin = 0.5\n" in cli("tune", *words)
 
 
 class TestPlanOfASchema:
-    def test_categories_are_features_and_ignored_columns_are_none(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert main([*PLAN, "--schema", "people.toml", "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert main([*PLAN, "--features", "4", "--classes", "3", "--json"]) == 0
-        assert found == json.loads(capsys.readouterr().out)
+    def test_categories_are_features_and_ignored_columns_are_none(self, cli: Cli) -> None:
+        found = cli.json(*PLAN, "--schema", "people.toml")
+        assert found == cli.json(*PLAN, "--features", "4", "--classes", "3")
 
-    def test_a_column_of_persons_plans_for_persons(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_column_of_persons_plans_for_persons(self, folder: Path, cli: Cli) -> None:
         (folder / "people.toml").write_text('person = "patient"\n' + SCHEMA)
         found = []
         for options in ([], ["--unit", "person"], ["--unit", "row"], ["--rows-per-person", "3"]):
             words = [*PLAN, "--model", "objective", "--schema", "people.toml", *options, "--json"]
             if options[:1] == ["--rows-per-person"]:
-                assert "--rows-per-person" in told(capsys, *words)
+                assert "--rows-per-person" in cli.sentence(*words)
                 continue
-            assert main(words) == 0
-            found.append(json.loads(capsys.readouterr().out)["plans"][0])
+            found.append(json.loads(cli(*words))["plans"][0])
         assert found[0] == found[1]
         assert [plan["unit"] for plan in found] == ["person", "person", "row"]
         noise = [plan["objective"]["linear_deviation"] for plan in found]
         assert noise[0] > noise[2]
 
-    def test_options_may_repeat_it(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_options_may_repeat_it(self, cli: Cli) -> None:
         words = (*PLAN, "--schema", "people.toml", "--features", "4")
-        assert main(list(words)) == 0
-        capsys.readouterr()
-        sentence = told(capsys, *words[:-1], "2")
+        cli(*words)
+        sentence = cli.sentence(*words[:-1], "2")
         assert "--features: got 2, expected 4, as people.toml says" in sentence
 
-    def test_what_it_leaves_open_is_asked_for(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_what_it_leaves_open_is_asked_for(self, folder: Path, cli: Cli) -> None:
         (folder / "pixels.toml").write_text("all_other_columns = { bounds = [0, 16] }\n")
         words = (*PLAN, "--schema", "pixels.toml")
-        assert "--features is missing, and pixels.toml does not say" in told(capsys, *words)
+        assert "--features is missing, and pixels.toml does not say" in cli.sentence(*words)
         words += ("--features", "64")
-        assert "--classes is missing, and pixels.toml does not say" in told(capsys, *words)
-        assert main([*words, "--classes", "10"]) == 0
-        capsys.readouterr()
-        assert "--features is missing; give --features N, or --schema" in told(capsys, *PLAN)
+        assert "--classes is missing, and pixels.toml does not say" in cli.sentence(*words)
+        cli(*words, "--classes", "10")
+        assert "--features is missing; give --features N, or --schema" in cli.sentence(*PLAN)
 
-    def test_it_is_checked(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_it_is_checked(self, folder: Path, cli: Cli) -> None:
         (folder / "people.toml").write_text(SCHEMA.replace("[0, 100]", "[100, 0]"))
-        assert "age" in told(capsys, *PLAN, "--schema", "people.toml")
+        assert "age" in cli.sentence(*PLAN, "--schema", "people.toml")
 
 
-def test_a_delta_that_allows_to_publish_a_row_is_warned_of(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_delta_that_allows_to_publish_a_row_is_warned_of(cli: Cli) -> None:
     words = (*PLAN[:-1], "1e-3", "--schema", "people.toml", "--samples")
-    assert "--delta: 0.001 is not below 1 / 1000 rows" in told(capsys, *words, "1000", code=0)
-    assert main([*words, "999"]) == 0
-    assert not capsys.readouterr().err
+    assert "--delta: 0.001 is not below 1 / 1000 rows" in cli.sentence(*words, "1000", code=0)
+    assert not cli.told(*words, "999", code=0)
 
 
 class TestBudgetFiles:
     def test_without_permission_nothing_is_read(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
     ) -> None:
         PrivacyLedger(2.0, 1e-5, path=folder / "people.budget")
         (folder / "people.csv").unlink()
@@ -190,43 +163,35 @@ class TestBudgetFiles:
 
         monkeypatch.setattr("dpsvm_fast.cli.budget.os.access", access)
         words = (*FIT, "--budget", "people.budget")
-        assert "people.budget: no permission to read" in told(capsys, *words)
+        assert "people.budget: no permission to read" in cli.sentence(*words)
         denied[folder / "people.budget"] = {2}
-        assert "people.budget: no permission to write this budget" in told(capsys, *words)
-        assert main(["budget", "show", "people.budget"]) == 0
-        capsys.readouterr()
+        assert "people.budget: no permission to write this budget" in cli.sentence(*words)
+        cli("budget", "show", "people.budget")
         denied |= {folder / "people.budget": set(), folder: {2}}
-        assert "or its folder" in told(capsys, *words)
+        assert "or its folder" in cli.sentence(*words)
 
-    def test_what_is_left_is_what_the_budget_shows(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_what_is_left_is_what_the_budget_shows(self, folder: Path, cli: Cli) -> None:
         PrivacyLedger(2.0, 1e-5, path=folder / "people.budget")
-        assert main([*FIT, "--budget", "people.budget"]) == 0
-        left = capsys.readouterr().out.split("epsilon = ")[2].split(" is left")[0]
-        assert main(["budget", "show", "people.budget"]) == 0
-        shown = capsys.readouterr().out.split("left ")[1].split()[0]
+        left = cli(*FIT, "--budget", "people.budget").split("epsilon = ")[2].split(" is left")[0]
+        shown = cli("budget", "show", "people.budget").split("left ")[1].split()[0]
         assert left == shown
         assert "." in left
 
-    def test_older_copies_are_told(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_older_copies_are_told(self, folder: Path, cli: Cli) -> None:
         create = ("budget", "create", "a.budget", "--epsilon", "1", "--delta", "0")
-        assert main([*create, "--anchor", "first.anchor"]) == 0
+        cli(*create, "--anchor", "first.anchor")
         (folder / "copy").write_bytes((folder / "a.budget").read_bytes())
-        assert main(["budget", "anchor", "a.budget", "second.anchor"]) == 0
+        cli("budget", "anchor", "a.budget", "second.anchor")
         PrivacyLedger.open(folder / "a.budget").spend(PureEvent(0.5, "add_remove"))
-        capsys.readouterr()
-        assert main(["budget", "show", "a.budget", "--json"]) == 0
-        record = json.loads(capsys.readouterr().out)
+        record = cli.json("budget", "show", "a.budget")
         assert record["anchor"] == str(folder / "second.anchor")
-        assert main(["budget", "show", "a.budget", "--since", record["mark"]]) == 0
-        capsys.readouterr()
+        cli("budget", "show", "a.budget", "--since", record["mark"])
         # The copy names the first anchor, which the budget has left.
-        assert "first.anchor" in told(capsys, "budget", "show", "copy")
+        assert "first.anchor" in cli.sentence("budget", "show", "copy")
         (folder / "second.anchor").unlink()
-        assert "second.anchor" in told(capsys, "budget", "show", "a.budget")
+        assert "second.anchor" in cli.sentence("budget", "show", "a.budget")
         (folder / "empty").touch()
-        assert "remove it" in told(capsys, *create[:2], "empty", *create[3:])
+        assert "remove it" in cli.sentence(*create[:2], "empty", *create[3:])
 
 
 class TestTextsOfOthers:
@@ -234,35 +199,27 @@ class TestTextsOfOthers:
 
     @pytest.mark.parametrize("kind", [ValueError, TypeError, RuntimeError, OSError, KeyError])
     def test_are_not_printed_once_there_are_rows(
-        self,
-        kind: type[Exception],
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, kind: type[Exception], monkeypatch: pytest.MonkeyPatch, cli: Cli
     ) -> None:
         def failing(*_: object) -> None:
             raise kind(f"could not convert {SECRET}")
 
         monkeypatch.setattr("dpsvm_fast.cli.training.train", failing)
-        assert main(list(FIT)) == 2
-        sentence = capsys.readouterr().err
+        sentence = cli.told(*FIT)
         assert SECRET not in sentence
         assert f"unexpected {kind.__name__}" in sentence
         assert "DPSVM_FAST_TRACEBACK=1" in sentence
         assert sentence.endswith("; nothing was spent\n")
 
-    def test_ours_are(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_ours_are(self, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
         def failing(*_: object) -> None:
             raise InvalidParameterError("C: got 0, expected more")
 
         monkeypatch.setattr("dpsvm_fast.cli.training.train", failing)
-        assert "C: got 0, expected more" in told(capsys, *FIT)
+        assert "C: got 0, expected more" in cli.sentence(*FIT)
 
-    def test_before_there_are_rows_types_are_explained(
-        self, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        sentence = told(capsys, *TUNE, "--grid", "C=1,x")
+    def test_before_there_are_rows_types_are_explained(self, cli: Cli) -> None:
+        sentence = cli.sentence(*TUNE, "--grid", "C=1,x")
         assert "C: got 'x' of type str" in sentence
 
     def test_the_system_says_what_it_has_to_say(self) -> None:
@@ -275,26 +232,21 @@ class TestTextsOfOthers:
             pass
 
 
-def test_a_full_disk_without_a_name(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_without_a_name(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("dpsvm_fast.cli.statement.read_document", full)
-    assert told(capsys, "verify", "c.json") == (
+    assert cli.sentence("verify", "c.json") == (
         "dpsvm-fast: the disk is full; free some space and run the command again\n"
     )
 
 
-def test_the_next_command_names_the_kind_of_packed_files(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_next_command_names_the_kind_of_packed_files(folder: Path, cli: Cli) -> None:
     import gzip
 
     (folder / "p.csv.gz").write_bytes(gzip.compress((folder / "people.csv").read_bytes()))
-    assert main(["fit", "p.csv.gz", *FIT[2:]]) == 0
-    assert "NEW.csv.gz -o" in capsys.readouterr().out
+    assert "NEW.csv.gz -o" in cli("fit", "p.csv.gz", *FIT[2:])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="streams are closed by a shell")

@@ -14,8 +14,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer
 
 from dpsvm_fast import OutputPerturbationSVC, PrivateCenter, PrivateLinearSVC, PublicScaler
-from dpsvm_fast.cli import main
 from dpsvm_fast.persist import load_model, save_model
+from oracles.command_line import Cli
 from oracles.statements import statement_of
 
 pytest.importorskip("click")
@@ -48,21 +48,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {kind: folder / f"{kind}.json" for kind in (*made, "signed")}
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    """Exit code and what was written."""
-    code = main([str(word) for word in arguments])
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
-
-
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_kind
 def test_it_prints_the_prose_and_what_remains_to_be_checked(
-    models: dict[str, Path], capsys: pytest.CaptureFixture[str], kind: str
+    models: dict[str, Path], cli: Cli, kind: str
 ) -> None:
-    code, out, err = said(capsys, "statement", models[kind])
+    code, out, err = cli.said("statement", models[kind])
     assert (code, err) == (0, "")
     model = load_model(models[kind])
     if kind == "linear":
@@ -78,10 +71,8 @@ def test_it_prints_the_prose_and_what_remains_to_be_checked(
 
 
 @every_kind
-def test_json_has_the_same_facts(
-    models: dict[str, Path], capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
-    code, out, err = said(capsys, "statement", models[kind], "--json")
+def test_json_has_the_same_facts(models: dict[str, Path], cli: Cli, kind: str) -> None:
+    code, out, err = cli.said("statement", models[kind], "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["private"] is True
@@ -95,95 +86,78 @@ def test_json_has_the_same_facts(
 
 @every_kind
 def test_the_certificate_is_written_and_verified_by_someone_else(
-    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+    models: dict[str, Path], tmp_path: Path, cli: Cli, kind: str
 ) -> None:
     certificate = tmp_path / "certificate.json"
-    code, out, _ = said(capsys, "statement", models[kind], "--certificate", certificate)
-    assert code == 0
+    out = cli("statement", models[kind], "--certificate", certificate)
     assert out.endswith(f"Certificate: {certificate} (dpsvm-fast verify checks it)\n")
-    code, out, _ = said(capsys, "verify", certificate)
-    assert code == 0
+    out = cli("verify", certificate)
     assert out.startswith("The certificate holds")
     # A certificate has a statement as the model has, but for what is signed.
-    from_model, from_file = (
-        json.loads(said(capsys, "statement", path, "--json")[1])
-        for path in (models[kind], certificate)
-    )
+    from_model, from_file = (cli.json("statement", path) for path in (models[kind], certificate))
     for name in ("certificate", "text", "to_check", "epsilon", "delta"):
         assert from_model[name] == from_file[name]
     assert from_model["sha256"] != from_file["sha256"]
 
 
 def test_an_existing_certificate_is_replaced_only_when_asked(
-    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: dict[str, Path], tmp_path: Path, cli: Cli
 ) -> None:
     certificate = tmp_path / "certificate.json"
     certificate.write_text("mine", encoding="utf-8")
     arguments = ("statement", models["linear"], "--certificate", certificate)
-    code, out, err = said(capsys, *arguments)
+    code, out, err = cli.said(*arguments)
     assert (code, out) == (2, "")
     assert "already exists" in err
     assert certificate.read_text(encoding="utf-8") == "mine"
-    assert said(capsys, *arguments, "--force")[0] == 0
+    cli(*arguments, "--force")
     assert json.loads(certificate.read_text(encoding="utf-8"))["certificate"]["private"] is True
 
 
 @every_kind
-def test_verify_takes_models(
-    models: dict[str, Path], capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
-    code, out, err = said(capsys, "verify", models[kind])
+def test_verify_takes_models(models: dict[str, Path], cli: Cli, kind: str) -> None:
+    code, out, err = cli.said("verify", models[kind])
     assert (code, err) == (0, "")
     assert out.startswith("The certificate holds")
-    code, out, err = said(capsys, "verify", models[kind], "--json")
+    code, out, err = cli.said("verify", models[kind], "--json")
     found = json.loads(out)
     assert (code, err, found["holds"], found["problems"]) == (0, "", True, [])
     assert found["promised"]["epsilon"] >= found["recomputed"]["epsilon"] * (1 - 1e-9)
 
 
-def test_a_model_that_is_not_private_is_not_to_be_signed(
-    models: dict[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = said(capsys, "statement", models["seeded"])
-    assert code == 0
+def test_a_model_that_is_not_private_is_not_to_be_signed(models: dict[str, Path], cli: Cli) -> None:
+    out = cli("statement", models["seeded"])
     assert "NOT PRIVATE" in out.splitlines()[0]
     assert "Nothing to sign" in out
     assert "[ ]" not in out
-    found = json.loads(said(capsys, "statement", models["seeded"], "--json")[1])
+    found = cli.json("statement", models["seeded"])
     assert found["private"] is False
     assert found["to_check"] == []
     assert "seed" in found["not_private_reasons"][0]
-    code, out, _ = said(capsys, "verify", models["seeded"], "--json")
-    assert code == 1
+    out = cli("verify", models["seeded"], "--json", code=1)
     assert json.loads(out)["promised"] is None
 
 
-def test_numbers_that_do_not_follow_are_not_shown_as_a_statement(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbers_that_do_not_follow_are_not_shown_as_a_statement(tmp_path: Path, cli: Cli) -> None:
     record = statement_of("output", "add_remove").to_dict()
     path = tmp_path / "tampered.json"
     path.write_text(json.dumps(record | {"epsilon": record["epsilon"] / 2}), encoding="utf-8")
-    code, out, err = said(capsys, "statement", path)
+    code, out, err = cli.said("statement", path)
     assert (code, out) == (1, "")
     assert "its numbers are inconsistent" in err
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "3", '{"format": "other"}'])
-def test_json_of_another_kind(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_json_of_another_kind(tmp_path: Path, cli: Cli, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text, encoding="utf-8")
-    code, out, err = said(capsys, "statement", path)
+    code, out, err = cli.said("statement", path)
     assert (code, out) == (2, "")
     assert "not a certificate or model that this version reads" in err
 
 
-def test_a_changed_model_is_refused(
-    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_model_is_refused(models: dict[str, Path], tmp_path: Path, cli: Cli) -> None:
     record = json.loads(models["linear"].read_text(encoding="utf-8"))
     record["model"]["attributes"]["n_features_in_"] = 5
     path = tmp_path / "changed.json"
@@ -192,40 +166,39 @@ def test_a_changed_model_is_refused(
     newer.write_text(json.dumps(record | {"version": 99}), encoding="utf-8")
     for command in ("statement", "verify"):
         for file in (path, newer):
-            code, out, err = said(capsys, command, file)
+            code, out, err = cli.said(command, file)
             assert (code, out) == (2, "")
             assert file.name in err
             assert err.count("\n") == 1
 
 
 def test_a_signed_model_is_checked_with_its_key(
-    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: dict[str, Path], tmp_path: Path, cli: Cli
 ) -> None:
     right, wrong = tmp_path / "right.key", tmp_path / "wrong.key"
     right.write_bytes(b"k" * 32)
     wrong.write_bytes(b"x" * 32)
     for command in ("statement", "verify"):
-        assert said(capsys, command, models["signed"], "--key", right)[0] == 0
-        code, out, err = said(capsys, command, models["signed"], "--key", wrong)
+        cli(command, models["signed"], "--key", right)
+        code, out, err = cli.said(command, models["signed"], "--key", wrong)
         assert (code, out) == (2, "")
         assert "signed.json" in err
-        code, out, err = said(capsys, command, models["signed"], "--json")
+        code, out, err = cli.said(command, models["signed"], "--json")
         assert (code, json.loads(out)["signature"]) == (0, "not checked")
         assert "is signed, but the signature is not checked; give --key FILE" in err
-        code, out, err = said(capsys, command, models["linear"], "--json")
+        code, out, err = cli.said(command, models["linear"], "--json")
         assert (code, json.loads(out)["signature"], err) == (0, "none", "")
     rows, labels = tmp_path / "rows.csv", tmp_path / "labels.csv"
     rows.write_text("a,b,c,d\n1,0,0,0\n")
     (tmp_path / "schema.toml").write_text("[all_other_columns]\nbounds = [0, 1]\n")
     asked = ("predict", models["signed"], rows, "-o", labels, "--schema", tmp_path / "schema.toml")
-    assert said(capsys, *asked, "--key", wrong)[0] == 2
+    assert cli.said(*asked, "--key", wrong)[0] == 2
     assert not labels.exists()
-    assert said(capsys, *asked, "--key", right)[0] == 0
+    cli(*asked, "--key", right)
     assert len(labels.read_text().split()) == 2
     certificate = tmp_path / "certificate.json"
     certificate.write_text(statement_of("output", "add_remove").to_json(), encoding="utf-8")
-    code, _, err = said(capsys, "verify", certificate, "--key", right)
-    assert code == 2
+    err = cli.told("verify", certificate, "--key", right)
     assert "--key" in err
 
 
@@ -238,15 +211,14 @@ def test_a_signed_model_is_checked_with_its_key(
     ],
 )
 def test_certificates_of_every_kind_have_a_statement(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, unit: str
+    tmp_path: Path, cli: Cli, name: str, unit: str
 ) -> None:
     made = statement_of(name, "replace_one")
     path = tmp_path / "certificate.json"
     path.write_text(made.to_json(), encoding="utf-8")
-    code, out, _ = said(capsys, "statement", path)
-    assert code == 0
+    out = cli("statement", path)
     assert str(made) in out
-    found = json.loads(said(capsys, "statement", path, "--json")[1])
+    found = cli.json("statement", path)
     assert found["to_check"][2].endswith(f": {unit}.")
     assert ("the guarantee has no exception" in found["to_check"][1]) == (made.delta == 0.0)
     assert (made.delta == 0.0) == (name != "helmet")

@@ -19,6 +19,7 @@ pytest.importorskip("pyarrow")
 from dpsvm_fast.cli import main
 from dpsvm_fast.data import SchemaEncoder
 from dpsvm_fast.persist import read_model
+from oracles.command_line import Cli
 
 SCHEMA = """target = "left"
 classes = ["no", "yes"]
@@ -56,41 +57,33 @@ def given(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
-def test_rows_from_standard_input(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_from_standard_input(folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     content = Path("rows.csv").read_bytes()
     temporary = folder / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     given(monkeypatch, content)
     words = ("--schema", "schema.toml", "--epsilon", "8", "-o", "m.json", "-q")
-    assert main(["fit", "-", *words]) == 0
-    assert capsys.readouterr().out == ""
-    assert main(["predict", "m.json", "rows.csv", "-o", "-"]) == 0
-    expected = capsys.readouterr().out
+    assert cli("fit", "-", *words) == ""
+    expected = cli("predict", "m.json", "rows.csv", "-o", "-")
     given(monkeypatch, content)
-    assert main(["predict", "m.json", "-", "-o", "-"]) == 0
-    assert capsys.readouterr().out == expected
+    assert cli("predict", "m.json", "-", "-o", "-") == expected
     parquet = io.BytesIO()
     pd.read_csv("rows.csv").to_parquet(parquet)
     given(monkeypatch, parquet.getvalue())
-    assert main(["predict", "m.json", "-", "-o", "-", "--format", "parquet"]) == 0
-    assert capsys.readouterr().out == expected
+    assert cli("predict", "m.json", "-", "-o", "-", "--format", "parquet") == expected
     # Rows that are wrong are told, and nothing of them stays.
     given(monkeypatch, content.replace(b"basic", b"s3cr3t"))
-    assert main(["predict", "m.json", "-", "-o", "-"]) == 2
-    shown = capsys.readouterr()
-    assert shown.err.startswith("dpsvm-fast: stdin.csv: row ")
-    assert "s3cr3t" not in shown.err
+    err = cli.told("predict", "m.json", "-", "-o", "-")
+    assert err.startswith("dpsvm-fast: stdin.csv: row ")
+    assert "s3cr3t" not in err
     given(monkeypatch, b"")
-    assert main(["predict", "m.json", "-", "-o", "-"]) == 2
-    assert "empty" in capsys.readouterr().err
+    assert "empty" in cli.told("predict", "m.json", "-", "-o", "-")
     assert not list(temporary.iterdir())
 
 
-def test_a_reader_that_leaves_ends_it_well(folder: Path) -> None:
-    assert main([*fit("-o", "m.json", "-q")]) == 0
+def test_a_reader_that_leaves_ends_it_well(folder: Path, cli: Cli) -> None:
+    cli(*fit("-o", "m.json", "-q"))
     pd.concat([pd.read_csv("rows.csv")] * 100).to_csv("many.csv", index=False)
     code = "import sys; from dpsvm_fast.cli import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "predict", "m.json", "many.csv", "-o", "-", "--scores"]
@@ -105,7 +98,7 @@ def test_a_reader_that_leaves_ends_it_well(folder: Path) -> None:
 
 @pytest.mark.parametrize("file", ["dpsvm.toml", "pyproject.toml"])
 def test_defaults_from_outside(
-    folder: Path, file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, file: str, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     begin = "" if file == "dpsvm.toml" else "[project]\nname = 'x'\n"
     head = "[fit]" if file == "dpsvm.toml" else "[tool.dpsvm-fast.fit]"
@@ -115,8 +108,7 @@ def test_defaults_from_outside(
     Path(file).write_text(f"{begin}{head}\n{inner}", encoding="utf-8")
 
     def epsilon(*words: str) -> float:
-        assert main(["fit", "rows.csv", "-o", "m.json", *words]) == 0
-        found: float = json.loads(capsys.readouterr().out)["epsilon"]
+        found: float = json.loads(cli("fit", "rows.csv", "-o", "m.json", *words))["epsilon"]
         return found
 
     assert epsilon() == 3.0
@@ -124,15 +116,12 @@ def test_defaults_from_outside(
     assert epsilon() == 4.0
     assert epsilon("--epsilon", "5") == 5.0
     monkeypatch.setenv("DPSVM_FAST_FIT_EPSILON", "much")
-    assert main(["fit", "rows.csv", "-o", "m.json"]) == 2
-    assert "--epsilon: got 'much'" in capsys.readouterr().err
+    assert "--epsilon: got 'much'" in cli.told("fit", "rows.csv", "-o", "m.json")
     monkeypatch.setenv("DPSVM_FAST_FIT_EPSILON", "5")
     monkeypatch.setenv("DPSVM_FAST_FIT_JSON", "0")
-    assert main(["fit", "rows.csv", "-o", "m.json"]) == 0
-    assert "epsilon = 5" in capsys.readouterr().out
+    assert "epsilon = 5" in cli("fit", "rows.csv", "-o", "m.json")
     # Those of one command are not those of another.
-    assert main(["verify", "m.json", "-q"]) == 0
-    assert capsys.readouterr().out == ""
+    assert cli("verify", "m.json", "-q") == ""
 
 
 @pytest.mark.parametrize(
@@ -145,41 +134,34 @@ def test_defaults_from_outside(
         ("[fit\n", "dpsvm.toml"),
     ],
 )
-def test_a_slip_in_the_project_file_is_told(
-    folder: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slip_in_the_project_file_is_told(folder: Path, text: str, words: str, cli: Cli) -> None:
     Path("dpsvm.toml").write_text(text, encoding="utf-8")
-    assert main([*fit("-o", "m.json")]) == 2
-    shown = capsys.readouterr().err
+    shown = cli.told(*fit("-o", "m.json"))
     assert shown.startswith("dpsvm-fast: dpsvm.toml: ")
     assert words in shown
     assert not Path("m.json").exists()
 
 
 def test_several_values_and_commands_of_commands(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     text = "[budget.create]\ndelta = 1e-5\nepsilon = 2.0\n[evaluate]\nmetric = ['accuracy']\n"
     Path("dpsvm.toml").write_text(text, encoding="utf-8")
-    assert main(["budget", "create", "b.sqlite", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["epsilon"] == 2.0
-    assert main([*fit("-o", "m.json", "-q")]) == 0
+    assert cli.json("budget", "create", "b.sqlite")["epsilon"] == 2.0
+    cli(*fit("-o", "m.json", "-q"))
     words = ["evaluate", "m.json", "rows.csv", "--epsilon", "1", "--json"]
-    assert main(words) == 0
-    assert list(json.loads(capsys.readouterr().out)["metrics"]) == ["accuracy"]
+    assert list(json.loads(cli(*words))["metrics"]) == ["accuracy"]
     monkeypatch.setenv("DPSVM_FAST_EVALUATE_METRIC", "precision_recall")
-    assert main(words) == 2
-    assert "--metric" in capsys.readouterr().err
+    assert "--metric" in cli.told(*words)
 
 
-def test_export(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export(folder: Path, cli: Cli) -> None:
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
     table = pd.read_csv("rows.csv")
     for model in ("linear", "objective"):
-        assert main([*fit("-o", "m.json", "-q", "--force", "--model", model)]) == 0
-        assert main(["export", "m.json", "-o", "m.onnx", "--force", "--json"]) == 0
-        shown = json.loads(capsys.readouterr().out)
+        cli(*fit("-o", "m.json", "-q", "--force", "--model", model))
+        shown = cli.json("export", "m.json", "-o", "m.onnx", "--force")
         assert shown["inputs"] == ["age", "plan", "since"]
         days = (pd.to_datetime(table["since"]) - pd.Timestamp("2020-01-01")).dt.days
         feeds: dict[str, Any] = {
@@ -188,15 +170,13 @@ def test_export(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "since": days.to_numpy(dtype=float)[:, None],
         }
         label = runtime.InferenceSession("m.onnx").run(["label"], feeds)[0]
-        assert main(["predict", "m.json", "rows.csv", "-o", "-"]) == 0
-        assert label.tolist() == capsys.readouterr().out.split()[1:]
-        assert main(["export", "m.json", "-o", "x.onnx", "--features", "--force", "-q"]) == 0
+        assert label.tolist() == cli("predict", "m.json", "rows.csv", "-o", "-").split()[1:]
+        cli("export", "m.json", "-o", "x.onnx", "--features", "--force", "-q")
         saved = read_model("m.json")
         rows = SchemaEncoder(saved.schema).transform(table).astype(float)
         again = runtime.InferenceSession("x.onnx").run(["label"], {"X": rows})[0]
         assert again.tolist() == label.tolist()
-    assert main(["export", "m.json", "-o", "m.onnx"]) == 2
-    assert "--force" in capsys.readouterr().err
+    assert "--force" in cli.told("export", "m.json", "-o", "m.onnx")
 
 
 def test_a_graph_goes_to_a_pipe_and_to_no_terminal(
@@ -218,21 +198,18 @@ def test_a_graph_goes_to_a_pipe_and_to_no_terminal(
     assert b"terminal" in capfdbinary.readouterr().err
 
 
-def test_the_check_of_a_schema(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["schema", "check", "schema.toml"]) == 0
-    shown = capsys.readouterr().out
+def test_the_check_of_a_schema(folder: Path, cli: Cli) -> None:
+    shown = cli("schema", "check", "schema.toml")
     assert "4 features" in shown
     assert "missing = 40.0" in shown
-    assert main(["schema", "check", "schema.toml", "rows.csv", "--rows", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = cli.json("schema", "check", "schema.toml", "rows.csv", "--rows")
     assert (found["rows"], found["n_features"]) == (600, 4)
     Path("rows.csv").write_text("age,plan,since,left\n7,s3cr3t,2020-01-01,no\n", encoding="utf-8")
     # A header fits whatever the rows are.
-    assert main(["schema", "check", "schema.toml", "rows.csv", "-q"]) == 0
-    assert main(["schema", "check", "schema.toml", "rows.csv", "--rows"]) == 2
-    shown = capsys.readouterr()
-    assert "row 1, column 'plan'" in shown.err
-    assert "s3cr3t" not in shown.err
+    cli("schema", "check", "schema.toml", "rows.csv", "-q")
+    err = cli.told("schema", "check", "schema.toml", "rows.csv", "--rows")
+    assert "row 1, column 'plan'" in err
+    assert "s3cr3t" not in err
     Path("rows.csv").write_text("age,plan\n", encoding="utf-8")
     assert main(["schema", "check", "schema.toml", "rows.csv"]) == 2
     assert main(["schema", "check", "schema.toml", "--rows"]) == 2

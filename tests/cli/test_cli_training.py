@@ -25,6 +25,7 @@ from dpsvm_fast.cli import training as rows
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.persist import load_model, read_model
+from oracles.command_line import Cli
 
 SCHEMA = """target = "kind"
 classes = ["a", "b", "c"]
@@ -57,15 +58,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def done(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Standard output of a command that succeeds."""
-    capsys.readouterr()
-    code = main(list(words))
-    out, told = capsys.readouterr()
-    assert code == 0, told
-    return out
-
-
 def bound_to(certificate: Path, model: Path) -> bool:
     """Whether a certificate holds and names the file of this model by its digest."""
     found = verify(certificate.read_text(encoding="utf-8"), model=model)
@@ -95,16 +87,12 @@ def through_files(monkeypatch: pytest.MonkeyPatch) -> None:
 class TestPersons:
     @pytest.mark.parametrize("model", ["linear", "gradient"])
     def test_the_way_to_the_rows_changes_no_release(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        model: str,
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, model: str
     ) -> None:
         owned(folder)
         words = ("fit", "rows.csv", *FIT, "--seed", "3", "--model", model, "--temp", "temp")
         words += ("--max-weight", "1.25", "--class-weight", "a=2,c=1.5")
-        record = json.loads(done(capsys, *words, "-o", "memory.json", "--json"))
+        record = cli.json(*words, "-o", "memory.json")
         assert record["unit"] == "person"
         seen = []
         through_files(monkeypatch)
@@ -120,7 +108,7 @@ class TestPersons:
         for part, name in ((10_000, "mapped.json"), (77, "parts.json")):
             monkeypatch.setattr(rows.Room, "part", lambda self, n_features, part=part: part)
             monkeypatch.setattr(rows.Room, "kept_parts", lambda self, n_bytes, n_parts: 2)
-            done(capsys, *words, "-o", name)
+            cli(*words, "-o", name)
         assert [len(parts) for _, parts in seen] == [1, 8]
         models = [load_model(f"{name}.json") for name in ("memory", "mapped", "parts")]
         last = [getattr(one, "steps", [(0, one)])[-1][1] for one in models]
@@ -132,63 +120,57 @@ class TestPersons:
             assert b"patient" not in path.read_bytes()
         assert not list((folder / "temp").iterdir())
 
-    def test_schemas_know_the_roles(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_schemas_know_the_roles(self, folder: Path, cli: Cli) -> None:
         words = ("fit", "rows.csv", "--write-schema", "new.toml", "--target", "kind")
         owned(folder)
-        done(capsys, *words, "--person-column", "who")
+        cli(*words, "--person-column", "who")
         text = (folder / "new.toml").read_text(encoding="utf-8")
         assert 'person = "who"' in text
         assert "\nwho" not in text
-        said = json.loads(done(capsys, "schema", "check", "schema.toml", "rows.csv", "--json"))
+        said = cli.json("schema", "check", "schema.toml", "rows.csv")
         assert (said["person"], said["weight"], said["n_features"]) == ("who", "share", 6)
         # Predictions ask for no persons, and mind none.
-        done(capsys, "fit", "rows.csv", *FIT, "-o", "m.json")
+        cli("fit", "rows.csv", *FIT, "-o", "m.json")
         for name in ("rows.csv", "new.csv"):
-            done(capsys, "predict", "m.json", name, "-o", f"{name}.p.csv")
+            cli("predict", "m.json", name, "-o", f"{name}.p.csv")
         assert read_model("m.json").schema.person == "who"
 
-    def test_models_are_evaluated_by_persons(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_models_are_evaluated_by_persons(self, folder: Path, cli: Cli) -> None:
         owned(folder)
-        done(capsys, "fit", "rows.csv", *FIT, "-o", "m.json")
+        cli("fit", "rows.csv", *FIT, "-o", "m.json")
         words = ("evaluate", "m.json", "new.csv", "--epsilon", "3", "--certificate", "c.json")
-        done(capsys, "budget", "create", "b.budget", "--epsilon", "5", "--delta", "1e-4",
+        cli("budget", "create", "b.budget", "--epsilon", "5", "--delta", "1e-4",
              "--unit", "person")  # fmt: skip
-        record = json.loads(done(capsys, *words, "--budget", "b.budget", "--json"))
+        record = cli.json(*words, "--budget", "b.budget")
         assert record["unit"] == "person"
         certificate = (folder / "c.json").read_text(encoding="utf-8")
         assert verify(certificate).ok
         assert json.loads(certificate)["unit"] == "person"
 
-    def test_searches_are_for_persons(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_searches_are_for_persons(self, folder: Path, cli: Cli) -> None:
         owned(folder)
         words = ("tune", "rows.csv", *FIT, "--grid", "margin=0.5,1", "-o", "m.json", "--json")
         words += ("--strategy", "random_stopping")
-        record = json.loads(done(capsys, *words, "--certificate", "c.json"))
+        record = json.loads(cli(*words, "--certificate", "c.json"))
         assert record["unit"] == "person"
         assert bound_to(folder / "c.json", folder / "m.json")
 
     @pytest.mark.parametrize("model", [("objective",), ("linear", "--delta", "0")])
     def test_noise_in_the_objective_is_for_persons(
-        self, folder: Path, capsys: pytest.CaptureFixture[str], model: tuple[str, ...]
+        self, folder: Path, cli: Cli, model: tuple[str, ...]
     ) -> None:
         owned(folder)
         words = ("fit", "rows.csv", *FIT, "-o", "m.json", "--json", "--model", *model)
-        record = json.loads(done(capsys, *words, "--class-weight", "a=2"))
+        record = json.loads(cli(*words, "--class-weight", "a=2"))
         assert record["unit"] == "person"
 
     @pytest.mark.parametrize("option", ["--person-column", "--weight-column"])
-    def test_options_name_columns(
-        self, folder: Path, capsys: pytest.CaptureFixture[str], option: str
-    ) -> None:
+    def test_options_name_columns(self, folder: Path, cli: Cli, option: str) -> None:
         owned(folder)
         (folder / "schema.toml").write_text(f'extra_columns = "ignore"\n{PLAIN}', "utf-8")
         name = "who" if option.startswith("--p") else "share"
         words = ("fit", "rows.csv", *FIT, "-o", "m.json", "--json", option, name)
-        unit = json.loads(done(capsys, *words, "--class-weight", "balanced"))["unit"]
+        unit = json.loads(cli(*words, "--class-weight", "balanced"))["unit"]
         assert unit == ("person" if name == "who" else "row")
 
     @pytest.mark.parametrize(
@@ -203,19 +185,14 @@ class TestPersons:
         ],
     )
     def test_what_is_wrong_is_told_and_costs_nothing(
-        self,
-        folder: Path,
-        capsys: pytest.CaptureFixture[str],
-        words: tuple[str, ...],
-        told: str,
+        self, folder: Path, cli: Cli, words: tuple[str, ...], told: str
     ) -> None:
         owned(folder)
         if "x0" in words:
             text = f'person = "who"\nweight = "share"\n{PLAIN}'
             (folder / "schema.toml").write_text(text, encoding="utf-8")
-        done(capsys, "budget", "create", "rows.budget", "--epsilon", "9", "--delta", "1e-3")
-        assert main(["fit", "rows.csv", *FIT, "-o", "m.json", *words]) == 2
-        said = capsys.readouterr().err
+        cli("budget", "create", "rows.budget", "--epsilon", "9", "--delta", "1e-3")
+        said = cli.told("fit", "rows.csv", *FIT, "-o", "m.json", *words)
         assert told.lower() in said.lower()
         assert "patient" not in said
         assert not (folder / "m.json").exists()
@@ -223,15 +200,14 @@ class TestPersons:
 
     @pytest.mark.parametrize(("cell", "column"), [(",patient 3,", "who"), (",0.25\n", "share")])
     def test_bad_cells_are_named_and_not_quoted(
-        self, folder: Path, capsys: pytest.CaptureFixture[str], cell: str, column: str
+        self, folder: Path, cli: Cli, cell: str, column: str
     ) -> None:
         owned(folder)
         text = (folder / "rows.csv").read_text(encoding="utf-8")
         other = ",," if column == "who" else ",-4711\n"
         assert cell in text
         (folder / "rows.csv").write_text(text.replace(cell, other, 1), encoding="utf-8")
-        assert main(["fit", "rows.csv", *FIT, "-o", "m.json"]) == 2
-        said = capsys.readouterr().err
+        said = cli.told("fit", "rows.csv", *FIT, "-o", "m.json")
         assert column in said
         assert "row " in said
         assert "patient" not in said
@@ -275,11 +251,9 @@ x3 = { bounds = [0, 10] }
 
 
 class TestFit:
-    def test_model_certificate_and_json(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_model_certificate_and_json(self, folder: Path, cli: Cli) -> None:
         words = ("fit", "rows.csv", *FIT, "-o", "m.json", "--certificate", "c.json", "--json")
-        record = json.loads(done(capsys, *words, "--test-data", "new.csv"))
+        record = json.loads(cli(*words, "--test-data", "new.csv"))
         assert (record["private"], record["epsilon"], record["delta"]) == (True, 4.0, 1e-5)
         assert record["public_test_accuracy"] > 0.6
         assert bound_to(folder / "c.json", folder / "m.json")
@@ -292,21 +266,17 @@ class TestFit:
     @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
     @pytest.mark.parametrize("model", ["linear", "kernel", "gradient"])
     def test_the_way_to_the_rows_changes_no_release(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        model: str,
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, model: str
     ) -> None:
         words = ("fit", "rows.csv", *FIT, "--seed", "3", "--model", model, "--temp", "temp")
-        done(capsys, *words, "-o", "memory.json")
+        cli(*words, "-o", "memory.json")
         through_files(monkeypatch)
-        done(capsys, *words, "-o", "mapped.json")
+        cli(*words, "-o", "mapped.json")
         monkeypatch.setattr(rows.Room, "part", lambda self, n_features: 77)
         monkeypatch.setattr(rows.Room, "kept_parts", lambda self, n_bytes, n_parts: 2)
-        done(capsys, *words, "-o", "parts.json", "--threads", "1")
+        cli(*words, "-o", "parts.json", "--threads", "1")
         monkeypatch.setattr(rows, "ROOM_FOR_FEATURES", 1 << 60)
-        done(capsys, *words, "-o", "small.json")
+        cli(*words, "-o", "small.json")
         names = ("memory", "mapped", "parts", "small")
         # Neither weights nor parameters tell which way it was: it follows from the number of rows.
         assert len({(folder / f"{name}.json").read_bytes() for name in names}) == 1
@@ -324,22 +294,18 @@ class TestFit:
         ],
     )
     def test_public_maps(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        model: tuple[str, ...],
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, model: tuple[str, ...]
     ) -> None:
         """Categories are left as they are; a column may be declared logarithmic."""
         declared = SCHEMA.replace("[all_", "x2 = { bounds = [0, 10], log = true }\n[all_")
         (folder / "schema.toml").write_text(declared, encoding="utf-8")
         words = ("fit", "rows.csv", *FIT, *model, "--seed", "3", "--temp", "temp")
-        done(capsys, *words, "-o", "memory.json")
+        cli(*words, "-o", "memory.json")
         through_files(monkeypatch)
         monkeypatch.setattr(rows.Room, "part", lambda self, n_features: 77)
-        done(capsys, *words, "-o", "parts.json")
+        cli(*words, "-o", "parts.json")
         assert len({(folder / f"{name}.json").read_bytes() for name in ("memory", "parts")}) == 1
-        done(capsys, "predict", "parts.json", "new.csv", "-o", "predicted.csv")
+        cli("predict", "parts.json", "new.csv", "-o", "predicted.csv")
         fitted = load_model(folder / "parts.json")
         if "--splines" in model:
             assert fitted[0].knots == [1, 1, 5, 5, 5, 5]
@@ -359,10 +325,9 @@ class TestFit:
         ],
     )
     def test_public_maps_that_cannot_be(
-        self, folder: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...], named: str
+        self, folder: Path, cli: Cli, given: tuple[str, ...], named: str
     ) -> None:
-        assert main(["fit", "rows.csv", *FIT, *given, "-o", "model.json"]) == 2
-        assert named in capsys.readouterr().err
+        assert named in cli.told("fit", "rows.csv", *FIT, *given, "-o", "model.json")
         assert not (folder / "model.json").exists()
 
     @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -370,62 +335,51 @@ class TestFit:
         "model", [("linear", "--delta", "0"), ("linear", "--mechanism", "output"), ("objective",)]
     )
     def test_sparse_rows(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        model: tuple[str, ...],
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, model: tuple[str, ...]
     ) -> None:
         """Where nothing is released before the weights, a pipeline's certificate is another one."""
         (folder / "rows.svm").write_text("".join(f"{k % 2} {1 + k % 5}:{k}\n" for k in range(90)))
         schema = "classes = [0, 1]\nn_features = 5\n[all_other_columns]\nbounds = [0, 90]\n"
         (folder / "sparse.toml").write_text(schema)
         asked = ("fit", "rows.svm", "--schema", "sparse.toml", "--epsilon", "4", "--seed", "3")
-        done(capsys, *asked, "--model", *model, "-o", "memory.json")
+        cli(*asked, "--model", *model, "-o", "memory.json")
         through_files(monkeypatch)
         monkeypatch.setattr(rows.Room, "part", lambda self, n_features: 17)
-        done(capsys, *asked, "--model", *model, "-o", "parts.json", "--temp", "temp")
+        cli(*asked, "--model", *model, "-o", "parts.json", "--temp", "temp")
         first, second = ((folder / f"{name}.json").read_bytes() for name in ("memory", "parts"))
         assert first == second
         load_model(folder / "memory.json")
 
     def test_a_model_of_pairs_of_features_takes_no_sparse_rows(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
+        self, folder: Path, cli: Cli
     ) -> None:
         (folder / "rows.svm").write_text("0 1:1\n1 2:1\n")
         schema = "classes = [0, 1]\nn_features = 5\n[all_other_columns]\nbounds = [0, 90]\n"
         (folder / "sparse.toml").write_text(schema)
         asked = ("fit", "rows.svm", "--schema", "sparse.toml", "--epsilon", "4", "-o", "m.json")
-        assert main([*asked, "--model", "gaussian"]) == 2
-        assert "got 'gaussian', which needs dense rows" in capsys.readouterr().err
+        assert "got 'gaussian', which needs dense rows" in cli.told(*asked, "--model", "gaussian")
 
     @pytest.mark.parametrize("model", ["output", "objective", "gaussian"])
     @pytest.mark.parametrize("delta", ["1e-5", "0"])
     def test_solvers(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-        model: str,
-        delta: str,
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, model: str, delta: str
     ) -> None:
         through_files(monkeypatch)
         words = (*FIT, "--delta", delta, "--model", model, "--temp", "temp", "-o", "m.json")
-        done(capsys, "fit", "rows.csv", *words)
+        cli("fit", "rows.csv", *words)
         estimator = load_model(folder / "m.json")
         assert estimator.steps[-1][1].privacy_.private
         X, _ = open_table(folder / "new.csv", TableSchema.load(folder / "schema.toml")).read()
         assert set(estimator.predict(X)) <= {"a", "b", "c"}
 
     @pytest.mark.filterwarnings("default::dpsvm_fast.NotPrivateWarning")
-    def test_a_seed_is_not_private(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["fit", "rows.csv", *FIT, "-o", "m.json", "--seed", "3"]) == 0
-        out, told = capsys.readouterr()
+    def test_a_seed_is_not_private(self, folder: Path, cli: Cli) -> None:
+        out, told = cli.both("fit", "rows.csv", *FIT, "-o", "m.json", "--seed", "3")
         assert "NOT PRIVATE" in out
         assert "warning" in told
         assert not load_model(folder / "m.json").privacy_.private
 
-    def test_sparse_text(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_sparse_text(self, folder: Path, cli: Cli) -> None:
         rng = np.random.default_rng(0)
         lines = [
             f"{k % 2} {1 + k % 2}:1 {rng.integers(3, 9)}:{rng.random():.3f}" for k in range(400)
@@ -435,17 +389,14 @@ class TestFit:
         (folder / "svm.toml").write_text(schema, encoding="utf-8")
         words = ("fit", "rows.svm", "--schema", "svm.toml", "--epsilon", "4", "-o", "m.json")
         (folder / "public.svm").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        done(capsys, *words, "--test-data", "public.svm")
-        done(capsys, "predict", "m.json", "rows.svm", "-o", "p.csv")
+        cli(*words, "--test-data", "public.svm")
+        cli("predict", "m.json", "rows.svm", "-o", "p.csv")
         found = (folder / "p.csv").read_text(encoding="utf-8").split()
         assert found[0] == "label"
         assert np.mean(np.array(found[1:], dtype=int) == np.arange(400) % 2) > 0.9
 
     def test_a_model_that_cannot_be_written_at_the_end_is_not_lost(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
     ) -> None:
         from dpsvm_fast.cli.files import Draft
 
@@ -454,52 +405,41 @@ class TestFit:
 
         monkeypatch.setattr(Draft, "publish", full)
         monkeypatch.setattr("tempfile.tempdir", str(folder / "temp"))
-        assert main(["fit", "rows.csv", *FIT, "-o", "m.json"]) == 2
-        told = capsys.readouterr().err
+        told = cli.told("fit", "rows.csv", *FIT, "-o", "m.json")
         assert "the model cannot be written" in told
         assert told.endswith("the budget is spent (epsilon = 4, delta = 1e-05)\n")
         (saved,) = (folder / "temp").glob("*/model.json")
         assert str(saved) in told
         assert load_model(saved).privacy_.private
 
-    def test_public_rows_that_cannot_be_read_leave_the_model(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_public_rows_that_cannot_be_read_leave_the_model(self, folder: Path, cli: Cli) -> None:
         text = (folder / "new.csv").read_text(encoding="utf-8").replace(",red,", ",blue,", 1)
         (folder / "new.csv").write_text(text, encoding="utf-8")
-        assert main(["fit", "rows.csv", *FIT, "-o", "m.json", "--test-data", "new.csv"]) == 2
-        told = capsys.readouterr().err
+        told = cli.told("fit", "rows.csv", *FIT, "-o", "m.json", "--test-data", "new.csv")
         assert "the model is saved as m.json" in told
         assert "no model" not in told
         assert load_model(folder / "m.json").privacy_.private
 
     def test_rows_that_cannot_be_removed_are_named(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
     ) -> None:
         through_files(monkeypatch)
         monkeypatch.setattr(rows.shutil, "rmtree", lambda *given, **named: None)
-        assert main(["fit", "rows.csv", *FIT, "-o", "m.json", "--temp", "temp"]) == 0
+        told = cli.told("fit", "rows.csv", *FIT, "-o", "m.json", "--temp", "temp", code=0)
         (left,) = (folder / "temp").iterdir()
-        assert f"{left.relative_to(folder)}: could not be removed" in capsys.readouterr().err
+        assert f"{left.relative_to(folder)}: could not be removed" in told
 
-    def test_private_rows_are_not_tested_on(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_private_rows_are_not_tested_on(self, folder: Path, cli: Cli) -> None:
         (folder / "link.csv").symlink_to(folder / "rows.csv")
         for command in (("fit",), ("tune", "--grid", "margin=0,1")):
             words = [command[0], "rows.csv", *command[1:], *FIT, "-o", "m.json"]
-            assert main([*words, "--test-data", "link.csv"]) == 2
-            assert "--test-data: got link.csv, whose rows are trained on" in capsys.readouterr().err
+            assert "--test-data: got link.csv, whose rows are trained on" in cli.told(
+                *words, "--test-data", "link.csv"
+            )
             assert not (folder / "m.json").exists()
 
     def test_a_file_that_appears_meanwhile_is_not_replaced(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(folder / "temp"))
         whole = rows.partitioned.fit
@@ -510,14 +450,12 @@ class TestFit:
             return whole(*given, **named)
 
         monkeypatch.setattr(rows.partitioned, "fit", meanwhile)
-        assert main(["fit", "rows.csv", *FIT, "-o", "m.json"]) == 2
-        told = capsys.readouterr().err
+        told = cli.told("fit", "rows.csv", *FIT, "-o", "m.json")
         (saved,) = (folder / "temp").glob("*/model.json")
         assert "m.json: the model cannot be written (File exists)" in told
         assert str(saved) in told
         (folder / "c.json").unlink()
-        assert main(["fit", "rows.csv", *FIT, "-o", "n.json", "--certificate", "c.json"]) == 2
-        told = capsys.readouterr().err
+        told = cli.told("fit", "rows.csv", *FIT, "-o", "n.json", "--certificate", "c.json")
         assert "c.json: cannot write the certificate (File exists)" in told
         assert "the model is saved as n.json" in told
         assert "the budget is spent" in told
@@ -526,28 +464,25 @@ class TestFit:
             "mine"
         }
 
-    def test_periods_of_a_budget(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_periods_of_a_budget(self, folder: Path, cli: Cli) -> None:
         budget = ("budget", "create", "weeks.budget", "--epsilon", "4", "--delta", "1e-5")
-        done(capsys, *budget, "--periods", "W1,W2,W3")
+        cli(*budget, "--periods", "W1,W2,W3")
         fit = ("fit", "rows.csv", *FIT, "-o", "m.json", "--force")
-        done(capsys, *fit, "--budget", "weeks.budget", "--periods", "W1")
-        done(capsys, *fit, "--budget", "weeks.budget", "--periods", "W2,W3")
+        cli(*fit, "--budget", "weeks.budget", "--periods", "W1")
+        cli(*fit, "--budget", "weeks.budget", "--periods", "W2,W3")
         assert main([*fit, "--budget", "weeks.budget", "--periods", "W3"]) == 3
         assert main([*fit, "--budget", "weeks.budget", "--periods", "W4"]) == 2
         assert main([*fit, "--periods", "W1"]) == 2
-        record = json.loads(done(capsys, "budget", "show", "weeks.budget", "--json"))
+        record = cli.json("budget", "show", "weeks.budget")
         assert [one["period"] for one in record["periods"]] == ["W1", "W2", "W3"]
         assert [spend["periods"] for spend in record["spends"][:1]] == [["W1"]]
         assert all(one["remaining_epsilon"] < 1e-3 for one in record["periods"])
-        assert "W2 W3" in done(capsys, "budget", "show", "weeks.budget")
+        assert "W2 W3" in cli("budget", "show", "weeks.budget")
 
 
 class TestInterrupts:
     def test_before_and_after_the_spend(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
     ) -> None:
         PrivacyLedger(9.0, 1e-4, path=folder / "budget")
         words = ["fit", "rows.csv", *FIT, "-o", "m.json", "--budget", "budget", "--temp", "temp"]
@@ -565,8 +500,7 @@ class TestInterrupts:
             (training, "the budget of budget is spent (epsilon = 4, delta = 1e-05)", True),
         ):
             monkeypatch.setattr(rows.partitioned, "fit", fault)
-            assert main(words) == 130
-            assert end in capsys.readouterr().err
+            assert end in cli.told(*words, code=130)
             assert bool(PrivacyLedger.open(folder / "budget").history) is spent
             assert not (folder / "m.json").exists()
             assert not list((folder / "temp").iterdir())
@@ -642,35 +576,33 @@ class TestBudget:
         assert len({record.process for record in ledger.history}) == 2
         assert len(list(folder.glob("m?.json"))) == 2
 
-    def test_show(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_show(self, folder: Path, cli: Cli) -> None:
         create = ("budget", "create", "budget", "--epsilon", "5", "--delta", "1e-5", "--adaptive")
-        assert json.loads(done(capsys, *create, "--json"))["adaptive"] is True
-        done(capsys, "fit", "rows.csv", *FIT, "--budget", "budget", "-o", "m.json")
-        text = done(capsys, "budget", "show", "budget")
+        assert cli.json(*create)["adaptive"] is True
+        cli("fit", "rows.csv", *FIT, "--budget", "budget", "-o", "m.json")
+        text = cli("budget", "show", "budget")
         assert "adaptive" in text
         assert "PrivateLinearSVC" in text
-        record = json.loads(done(capsys, "budget", "show", "budget", "--json"))
+        record = cli.json("budget", "show", "budget")
         assert 3.9 < record["spent_epsilon"] < 4.1
         assert len(record["spends"]) > 1
 
 
 class TestPredict:
     @pytest.fixture
-    def model(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-        done(capsys, "fit", "rows.csv", *FIT, "-o", "m.json")
+    def model(self, folder: Path, cli: Cli) -> Any:
+        cli("fit", "rows.csv", *FIT, "-o", "m.json")
         return load_model(folder / "m.json")
 
-    def test_columns_are_those_of_the_estimator(
-        self, folder: Path, model: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_columns_are_those_of_the_estimator(self, folder: Path, model: Any, cli: Cli) -> None:
         from pyarrow import parquet
 
         X, _ = open_table(folder / "new.csv", TableSchema.load(folder / "schema.toml")).read()
         words = ("predict", "m.json", "new.csv", "--scores", "--probabilities", "-o")
-        done(capsys, *words, "p.csv")
-        done(capsys, *words, "p.tsv")
-        done(capsys, *words, "p.parquet")
-        printed = done(capsys, *words, "-")
+        cli(*words, "p.csv")
+        cli(*words, "p.tsv")
+        cli(*words, "p.parquet")
+        printed = cli(*words, "-")
         assert printed == (folder / "p.csv").read_text(encoding="utf-8")
         assert printed.replace(",", "\t") == (folder / "p.tsv").read_text(encoding="utf-8")
         rows = list(csv.DictReader(printed.splitlines()))
@@ -684,26 +616,22 @@ class TestPredict:
             shares = [float(row[f"probability_{label}"]) for row in rows]
             assert np.allclose(shares, model.predict_proba(X)[:, k], rtol=1e-5)
         words = (*words[:-1], "--digits", "17", "-o", "-")
-        exact = list(csv.DictReader(done(capsys, *words).splitlines()))
+        exact = list(csv.DictReader(cli(*words).splitlines()))
         assert [float(row["score_a"]) for row in exact] == read["score_a"]
 
-    def test_labels_in_the_data_are_not_looked_at(
-        self, folder: Path, model: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_labels_in_the_data_are_not_looked_at(self, folder: Path, model: Any, cli: Cli) -> None:
         lines = (folder / "new.csv").read_text(encoding="utf-8").splitlines()
         bare = "\n".join(line.rpartition(",")[0] for line in lines)
         odd = "\n".join([lines[0], *(line.rpartition(",")[0] + ",?" for line in lines[1:])])
         (folder / "bare.csv").write_text(bare, encoding="utf-8")
         (folder / "odd.csv").write_text(odd, encoding="utf-8")
-        found = [done(capsys, "predict", "m.json", f"{n}.csv", "-o", "-") for n in ("bare", "odd")]
-        assert found[0] == found[1] == done(capsys, "predict", "m.json", "new.csv", "-o", "-")
+        found = [cli("predict", "m.json", f"{n}.csv", "-o", "-") for n in ("bare", "odd")]
+        assert found[0] == found[1] == cli("predict", "m.json", "new.csv", "-o", "-")
 
-    def test_json_and_replacing(
-        self, folder: Path, model: Any, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_json_and_replacing(self, folder: Path, model: Any, cli: Cli) -> None:
         words = ("predict", "m.json", "new.csv", "-o", "p.csv")
-        done(capsys, *words)
-        record = json.loads(done(capsys, *words, "--force", "--json"))
+        cli(*words)
+        record = cli.json(*words, "--force")
         assert record == {"output": "p.csv", "rows": 150, "columns": ["kind"]}
 
 
@@ -711,21 +639,21 @@ class TestEvaluate:
     WORDS = ("evaluate", "m.json", "new.csv", "--budget", "t.budget", "--delta", "1e-6")
 
     @pytest.fixture
-    def budget(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> PrivacyLedger:
-        done(capsys, "fit", "rows.csv", *FIT, "-o", "m.json")
+    def budget(self, folder: Path, cli: Cli) -> PrivacyLedger:
+        cli("fit", "rows.csv", *FIT, "-o", "m.json")
         return PrivacyLedger(60.0, 1e-5, path=folder / "t.budget")
 
     def test_estimates_certificate_and_charge(
-        self, folder: Path, budget: PrivacyLedger, capsys: pytest.CaptureFixture[str]
+        self, folder: Path, budget: PrivacyLedger, cli: Cli
     ) -> None:
         words = (*self.WORDS, "--epsilon", "50")
-        printed = done(capsys, *words, "--certificate", "c.json")
+        printed = cli(*words, "--certificate", "c.json")
         assert printed.startswith("PRIVATE, epsilon = 50")
         assert verify((folder / "c.json").read_text(encoding="utf-8")).ok
         model = load_model(folder / "m.json")
         X, y = open_table(folder / "new.csv", TableSchema.load(folder / "schema.toml")).read()
         more = ("--metric", "accuracy", "--metric", "roc", "--positive", "b", "--json")
-        record = json.loads(done(capsys, *self.WORDS, "--epsilon", "5", *more))
+        record = json.loads(cli(*self.WORDS, "--epsilon", "5", *more))
         share = record["metrics"]["accuracy"]
         assert share["low"] <= np.mean(model.predict(X) == y) <= share["high"]
         assert set(record["metrics"]) == {"accuracy", "roc", "auc"}
@@ -733,7 +661,7 @@ class TestEvaluate:
         assert len(budget.history) == 6
 
     def test_what_cannot_be_evaluated_costs_nothing(
-        self, folder: Path, budget: PrivacyLedger, capsys: pytest.CaptureFixture[str]
+        self, folder: Path, budget: PrivacyLedger, cli: Cli
     ) -> None:
         text = (folder / "new.csv").read_text(encoding="utf-8")
         (folder / "new.csv").write_text(text.replace("green", "blue", 1), encoding="utf-8")
@@ -746,19 +674,15 @@ class TestEvaluate:
             (): 2,
         }
         for more, code in outcomes.items():
-            assert main([*self.WORDS, *more]) == code
-            assert "blue" not in capsys.readouterr().err
+            assert "blue" not in cli.told(*self.WORDS, *more, code=code)
         assert budget.history == ()
 
 
 class TestTune:
-    def test_one_budget_for_everything(
-        self, folder: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_one_budget_for_everything(self, folder: Path, cli: Cli) -> None:
         PrivacyLedger(4.0, 1e-5, path=folder / "budget")
         words = ("tune", "rows.csv", *FIT, "--grid", "margin=0.5,auto")
-        found = done(
-            capsys,
+        found = cli(
             *words,
             "--budget",
             "budget",
@@ -775,12 +699,12 @@ class TestTune:
         assert isinstance(load_model(folder / "m.json"), PrivateGridSearch)
         assert verify((folder / "c.json").read_text(encoding="utf-8")).epsilon <= 4.0
         assert bound_to(folder / "c.json", folder / "m.json")
-        done(capsys, "predict", "m.json", "new.csv", "-o", "p.csv")
+        cli("predict", "m.json", "new.csv", "-o", "p.csv")
 
-    def test_a_grid_from_a_file(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_grid_from_a_file(self, folder: Path, cli: Cli) -> None:
         (folder / "grid.toml").write_text("margin = [0.0, 1.0]\nwhiten = [false]\n")
         words = ("tune", "rows.csv", *FIT, "--grid-file", "grid.toml", "-o", "m.json", "--json")
-        best = json.loads(done(capsys, *words))["best_parameters"]
+        best = json.loads(cli(*words))["best_parameters"]
         assert best["whiten"] is False
         assert best["margin"] in (0.0, 1.0)
 

@@ -13,6 +13,7 @@ from dpsvm_fast.certificates.words import CAVEATS
 from dpsvm_fast.cli import main
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.verification import Policy, verify
+from oracles.command_line import Cli
 from oracles.statements import MAKERS, statement_of
 
 pytest.importorskip("click")
@@ -31,21 +32,19 @@ def document(name: str) -> dict[str, Any]:
     return made
 
 
-def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> tuple[int, str, str]:
+def said(tmp_path: Path, cli: Cli, text: str) -> tuple[int, str, str]:
     """Exit code and what was written, for a file with this text."""
     path = tmp_path / "file.json"
     path.write_text(text, encoding="utf-8")
-    code = main(["verify", str(path)])
-    shown = capsys.readouterr()
-    return code, shown.out, shown.err
+    return cli.said("verify", path)
 
 
 every_certificate = pytest.mark.parametrize("name", CERTIFICATES)
 
 
 @every_certificate
-def test_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
-    code, out, err = said(tmp_path, capsys, json.dumps(document(name)))
+def test_a_good_file(tmp_path: Path, cli: Cli, name: str) -> None:
+    code, out, err = said(tmp_path, cli, json.dumps(document(name)))
     assert (code, err) == (0, "")
     assert "The certificate holds" in out
     assert re.search(rf"for one (row|person|party)\) for {re.escape(CERTIFICATES[name][1])}\.", out)
@@ -53,9 +52,9 @@ def test_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: s
 
 
 @every_certificate
-def test_a_tampered_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_tampered_file(tmp_path: Path, cli: Cli, name: str) -> None:
     made = document(name)
-    code, out, _ = said(tmp_path, capsys, json.dumps(made | {"epsilon": made["epsilon"] / 2.0}))
+    code, out, _ = said(tmp_path, cli, json.dumps(made | {"epsilon": made["epsilon"] / 2.0}))
     assert code == 1
     assert "does NOT hold" in out
     assert "Do not rely on it" in out
@@ -63,90 +62,75 @@ def test_a_tampered_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], nam
 
 
 @every_certificate
-def test_a_truncated_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_a_truncated_file(tmp_path: Path, cli: Cli, name: str) -> None:
     text = json.dumps(document(name), indent=2)
     for end in (1, len(text) // 2, len(text) - 1):
-        code, out, err = said(tmp_path, capsys, text[:end].rstrip(' "abcdefghijklmnopqrstuvwxyz_'))
+        code, out, err = said(tmp_path, cli, text[:end].rstrip(' "abcdefghijklmnopqrstuvwxyz_'))
         assert (code, out) == (2, "")
         assert "is cut off" in err
         assert "again" in err
 
 
 @every_certificate
-def test_a_file_of_the_future(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
-    code, out, _ = said(tmp_path, capsys, json.dumps(document(name) | {"version": 6}))
+def test_a_file_of_the_future(tmp_path: Path, cli: Cli, name: str) -> None:
+    code, out, _ = said(tmp_path, cli, json.dumps(document(name) | {"version": 6}))
     assert code == 1
     assert "version: got 6, expected 5" in out
     assert "version of dpsvm_fast" in out
 
 
-def test_a_file_that_ends_within_a_string(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = said(tmp_path, capsys, '{"format": "dpsvm_fast.mod')
+def test_a_file_that_ends_within_a_string(tmp_path: Path, cli: Cli) -> None:
+    code, out, err = said(tmp_path, cli, '{"format": "dpsvm_fast.mod')
     assert (code, out) == (2, "")
     assert "is cut off; copy or download the file again" in err
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[" * 100_000])
-def test_what_cannot_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
-) -> None:
+def test_what_cannot_be_read(tmp_path: Path, cli: Cli, content: bytes) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(content)
     for name in (path, tmp_path, tmp_path / "nowhere.json"):
-        assert main(["verify", str(name)]) == 2
-        shown = capsys.readouterr()
-        assert not shown.out
-        assert shown.err.startswith(f"dpsvm-fast: {name} cannot be read: ")
-        assert shown.err.count("\n") == 1
+        out, err = cli.both("verify", str(name), code=2)
+        assert not out
+        assert err.startswith(f"dpsvm-fast: {name} cannot be read: ")
+        assert err.count("\n") == 1
 
 
-def test_a_certificate_cannot_steer_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_certificate_cannot_steer_the_terminal(tmp_path: Path, cli: Cli) -> None:
     hostile = {"mechanism": "\x1b[2J", "\x1b[1A": "The certificate holds", "loss": "\x07"}
-    code, out, _ = said(tmp_path, capsys, json.dumps(document("release") | hostile))
+    code, out, _ = said(tmp_path, cli, json.dumps(document("release") | hostile))
     assert code == 1
     assert out.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("text", ["not JSON", "<html></html>", "epsilon = 1", "\x00"])
-def test_a_file_of_another_kind(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
-    code, out, err = said(tmp_path, capsys, text)
+def test_a_file_of_another_kind(tmp_path: Path, cli: Cli, text: str) -> None:
+    code, out, err = said(tmp_path, cli, text)
     assert (code, out) == (2, "")
     assert "not JSON; expected a certificate, as model.privacy_.to_json() returns it" in err
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "3", '{"format": 3}', '{"format": "other"}'])
-def test_json_of_another_kind(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
-    code, out, _ = said(tmp_path, capsys, text)
+def test_json_of_another_kind(tmp_path: Path, cli: Cli, text: str) -> None:
+    code, out, _ = said(tmp_path, cli, text)
     assert code == 1
     assert "ot a certificate of dpsvm_fast" in out
     assert "to_json()" in out
 
 
-def test_numbers_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_that_are_none(tmp_path: Path, cli: Cli) -> None:
     text = json.dumps(document("release"))
     for number in ("NaN", "Infinity", "1e999"):
-        code, out, _ = said(
-            tmp_path, capsys, text.replace('"epsilon": 2.0', f'"epsilon": {number}')
-        )
+        code, out, _ = said(tmp_path, cli, text.replace('"epsilon": 2.0', f'"epsilon": {number}'))
         assert code == 1
         assert "does NOT hold" in out
 
 
 def test_a_file_that_would_fill_the_memory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dpsvm_fast.certificates.record.MAX_VALUES", 1000)
-    code, _, err = said(tmp_path, capsys, json.dumps([[]] * 600))
+    code, _, err = said(tmp_path, cli, json.dumps([[]] * 600))
     assert code == 2
     assert "cannot be read" in err
 
@@ -167,28 +151,24 @@ RULES = {
 }
 
 
-def judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, policy: str
-) -> tuple[int, str, str]:
+def judged(tmp_path: Path, cli: Cli, kind: str, policy: str) -> tuple[int, str, str]:
     """Exit code and output of a certificate under a policy."""
     (tmp_path / "c.json").write_text(statement_of(kind, "add_remove").to_json(), encoding="utf-8")
     (tmp_path / "p.toml").write_text(policy, encoding="utf-8")
     code = main(["verify", str(tmp_path / "c.json"), "--policy", str(tmp_path / "p.toml")])
-    shown = capsys.readouterr()
+    shown = cli.read()
     return code, shown.out, shown.err
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_a_policy_forbids_and_allows(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], rule: str
-) -> None:
+def test_a_policy_forbids_and_allows(tmp_path: Path, cli: Cli, rule: str) -> None:
     forbidden, allowed = RULES[rule]
-    code, out, err = judged(tmp_path, capsys, forbidden, rule)
+    code, out, err = judged(tmp_path, cli, forbidden, rule)
     assert (code, err) == (4, "")
     assert "does NOT allow" in out
     if allowed is not None:
-        assert judged(tmp_path, capsys, allowed, rule)[0] == 0
-    code, out, _ = judged(tmp_path, capsys, forbidden, GENEROUS)
+        assert judged(tmp_path, cli, allowed, rule)[0] == 0
+    code, out, _ = judged(tmp_path, cli, forbidden, GENEROUS)
     assert code == 0
     assert "allows it" in out
 
@@ -204,12 +184,11 @@ def test_a_forged_certificate_does_not_hold_under_any_policy(tmp_path: Path) -> 
     assert not verify(seeded, policy=rules).ok
 
 
-def test_a_verdict_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verdict_for_programs(tmp_path: Path, cli: Cli) -> None:
     path, rules = tmp_path / "c.json", tmp_path / "p.json"
     path.write_text(json.dumps(document("release")), encoding="utf-8")
     rules.write_text(json.dumps({"epsilon": 0.1, "delta": 0.5}), encoding="utf-8")
-    assert main(["verify", str(path), "--policy", str(rules), "--json"]) == 4
-    record = json.loads(capsys.readouterr().out)
+    record = cli.json("verify", str(path), "--policy", str(rules), code=4)
     assert record["holds"]
     assert len(record["forbidden"]) == 1
     assert record["forbidden"][0].startswith("epsilon is 2, ")
@@ -237,10 +216,8 @@ def test_a_bad_policy_is_refused(changes: Any, error: type[Exception], parameter
 
 
 @pytest.mark.parametrize("text", ["epsilon = 1", "epsilon = = 1", "", "epsilon = 1\ndelta = 2"])
-def test_a_bad_policy_file_ends_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
-    code, out, err = judged(tmp_path, capsys, "output", text)
+def test_a_bad_policy_file_ends_the_command(tmp_path: Path, cli: Cli, text: str) -> None:
+    code, out, err = judged(tmp_path, cli, "output", text)
     assert (code, out) == (2, "")
     assert "--policy" in err
 

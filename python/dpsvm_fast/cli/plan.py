@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpsvm_fast.planning import NoisePlan
 
 
-# The estimators that can be shown and planned without data.
+# The estimators that the command line trains.
 
 
 LINEAR, KERNEL = "linear", "kernel"
@@ -34,9 +34,13 @@ LINEAR, KERNEL = "linear", "kernel"
 CLASSES = {
     LINEAR: "PrivateLinearSVC",
     KERNEL: "PrivateKernelSVC",
-    "objective": "ObjectivePerturbationSVC",
     "output": "OutputPerturbationSVC",
+    "objective": "ObjectivePerturbationSVC",
+    "gradient": "GradientPerturbationSVC",
+    "gaussian": "PrivateGaussianMarginClassifier",
 }
+# Those that can be planned without data.
+PLANNED = (LINEAR, KERNEL, "objective", "output")
 
 
 def estimator_class(model: str) -> Any:
@@ -103,7 +107,7 @@ UNITS = ("row", "person")
     Whole(1, MOST_ROWS),
     "Also show the guarantee for a person with N rows, of noise for rows.",
 )
-@model_option(LINEAR, KERNEL, "objective", "output")
+@model_option(*PLANNED)
 @option(
     "--kernel",
     OneOf(KERNELS),

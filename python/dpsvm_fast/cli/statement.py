@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 BOX = "[ ]"
 # Of a statement, in the JSON object.
 SHOWN = ("private", "not_private_reasons", "epsilon", "delta", "adjacency", "unit")
+# Of a certificate that holds, there.
+PROMISED = ("epsilon", "delta", "adjacency", "unit")
 # Blanks to be written on.
 NAME, DATE = 34, 14
 
@@ -201,6 +203,7 @@ def verify_command(
     code 0: it holds; 1: a number is wrong; 2: it cannot be checked; 4: it holds, but the policy
     does not allow it.
     """
+    from dpsvm_fast.certificates import read_certificate
     from dpsvm_fast.verification import verify
 
     rules = None if policy is None else _rules(policy)
@@ -215,6 +218,7 @@ def verify_command(
         policy=rules,
     )
     record = document.record
+    statement = read_certificate(document.certificate) if result.ok or result.forbidden else None
     screen.result(
         {
             "file": str(file),
@@ -229,7 +233,8 @@ def verify_command(
             "matches": list(result.matches),
             "stated_not_checked": list(result.stated),
             "recomputed": {"epsilon": result.epsilon, "delta": result.delta},
-            "promised": _promise(record) if result.ok or result.forbidden else None,
+            "promised": statement
+            and {name: getattr(statement, name) for name in PROMISED} | {"for": _subject(record)},
         }
     )
     colour = "green" if result.ok else "red"
@@ -242,9 +247,10 @@ def verify_command(
     if not result.ok:
         screen.say(_advice(record, unread=result.epsilon is None))
         return DOES_NOT_HOLD
+    assert statement is not None
     screen.say(
-        f"Guarantee: epsilon = {record['epsilon']:g}, delta = {record['delta']:g} "
-        f"({record['adjacency']}, for one {_unit(record)}) for {_subject(record)}."
+        f"Guarantee: epsilon = {statement.epsilon:g}, delta = {statement.delta:g} "
+        f"({statement.adjacency}, for one {statement.unit}) for {_subject(record)}."
     )
     if policy is not None:
         screen.say(f"{policy} allows it.")
@@ -268,12 +274,6 @@ def _rules(path: Path) -> Policy:
         raise CommandError(f"--policy: {path}: {error}".replace("schema file", "policy")) from None
 
 
-def _promise(record: dict[str, Any]) -> dict[str, Any]:
-    """What a certificate that holds promises."""
-    promised = {name: record[name] for name in ("epsilon", "delta", "adjacency")}
-    return promised | {"unit": _unit(record), "for": _subject(record)}
-
-
 def _advice(record: Any, *, unread: bool) -> str:
     """What to do about a certificate that does not hold."""
     name = record.get("format") if isinstance(record, dict) else None
@@ -288,13 +288,6 @@ def _advice(record: Any, *, unread: bool) -> str:
         "Do not rely on it. Ask the maker of the model for the original certificate; a "
         "release\nthat is not private says so in not_private_reasons."
     )
-
-
-def _unit(record: dict[str, Any]) -> str:
-    """What a certificate protects; of a pipeline every step the same."""
-    steps = (step["statement"] for step in record.get("steps", ()))
-    found = record.get("unit") or next(_unit(step) for step in steps if step is not None)
-    return str(found)
 
 
 def _subject(record: dict[str, Any]) -> str:

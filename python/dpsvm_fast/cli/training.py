@@ -30,6 +30,7 @@ from dpsvm_fast.certificates.events import STOPPING_LAWS
 from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
 from dpsvm_fast.cli.budget import opened_budget
 from dpsvm_fast.cli.files import Draft, certificate_text, reserved
+from dpsvm_fast.cli.plan import CLASSES, KERNEL, KERNELS, LINEAR, estimator_class
 from dpsvm_fast.cli.predict import format_option, model_and_table, model_options, person_option
 from dpsvm_fast.cli.screen import (
     FAILED,
@@ -53,14 +54,7 @@ from dpsvm_fast.cli.screen import (
 )
 from dpsvm_fast.data import Partitions, Table, TableSchema, open_table, partitioned
 from dpsvm_fast.data.schema import ROLES, read_record
-from dpsvm_fast.estimators import (
-    GradientPerturbationSVC,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivateGaussianMarginClassifier,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-)
+from dpsvm_fast.estimators import PrivateKernelSVC
 from dpsvm_fast.estimators.fit import private_fit
 from dpsvm_fast.exceptions import (
     BudgetExceededError,
@@ -71,9 +65,8 @@ from dpsvm_fast.exceptions import (
     TableError,
 )
 from dpsvm_fast.ledger import PrivacyLedger
-from dpsvm_fast.mechanisms.pipeline import TRAINERS as MECHANISMS_OF_PIPELINES
+from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.plan import Facts
-from dpsvm_fast.mechanisms.rows import KERNELS as FOURIER_KERNELS
 from dpsvm_fast.metrics import TABLES, EvaluatedRows, Evaluation, PrivateEvaluation
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import RESERVED
@@ -85,22 +78,10 @@ from dpsvm_fast.validation import ADJACENCIES
 # The estimators that the command line trains, and how each takes its rows.
 
 
-PIPELINES: dict[str, Any] = {"linear": PrivateLinearSVC, "kernel": PrivateKernelSVC}
-
-TRAINERS: dict[str, Any] = {
-    "output": OutputPerturbationSVC,
-    "objective": ObjectivePerturbationSVC,
-    "gradient": GradientPerturbationSVC,
-    "gaussian": PrivateGaussianMarginClassifier,
-}
-
-MODELS = (*PIPELINES, *TRAINERS)
 # Models with a weight for every pair of features.
 DENSE_ONLY = ("gaussian",)
 
-MECHANISMS = ("auto", *MECHANISMS_OF_PIPELINES)
-
-KERNELS = ("auto", *FOURIER_KERNELS, "linear")
+MECHANISMS = ("auto", *TRAINERS)
 # Of a trainer, behind its public scaling.
 STEP = "svc"
 # The public map before it.
@@ -134,7 +115,7 @@ def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **set
     """
     model = options["model"]
     mapping = _public_map(schema, options["splines"], options["image"], model)
-    kind = (PIPELINES | TRAINERS)[model]
+    kind = estimator_class(model)
     settings |= {"max_weight": options["max_weight"]}
     settings |= {"class_weight": _class_weight(schema, options["class_weight"])}
     settings = {name: value for name, value in settings.items() if value is not None}
@@ -145,7 +126,7 @@ def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **set
             raise CommandError(f"{option}: does not apply to --model {model}; {advice}")
     settings |= {"delta": spending.delta, "adjacency": spending.adjacency}
     settings |= {"classes": list(schema.classes or ()), "n_threads": options["n_threads"]}
-    if model in PIPELINES:
+    if model in (LINEAR, KERNEL):
         bounds = (
             schema.bounds if mapping is None else (None if options["splines"] is None else (0, 1))
         )
@@ -1049,12 +1030,7 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
         The rows do not fit into the memory that this training needs. Nothing was spent.
     """
     n_features, trainer = rows.partitions.n_features, trainer_of(estimator)
-    # They learn nothing from rows.
-    steps, X = [], np.zeros((1, n_features))
-    for _, step in estimator.steps[:-1] if isinstance(estimator, Pipeline) else ():
-        steps.append(step.fit(X))
-        X = step.transform(X)
-    if not partitioned.sums_suffice(trainer_of(estimator)):
+    if not partitioned.sums_suffice(trainer):
         if rows.folder is not None and not task.room.holds(
             rows.n_bytes, copies_of(estimator, n_features)
         ):
@@ -1063,16 +1039,16 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
                 "or train in parts with --model linear --mechanism gradient"
             )
         X, y = rows.whole()
+        prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
         # Iterations of a solver depend on the rows: there is nothing to show but that it works.
         with task.screen.progress("Training", None):
-            for step in steps:
-                X = step.transform(X)
-            trainer.fit(X, y, **rows.owners)
+            estimator.fit(X, y, **{prefix + name: own for name, own in rows.owners.items()})
         return
     # Names would be asked for at every prediction; the schema has them.
     parts = dataclasses.replace(rows.partitions, feature_names=None)
-    for step in steps:
-        parts = parts.transformed(step)
+    for _, step in estimator.steps[:-1] if isinstance(estimator, Pipeline) else ():
+        # It learns nothing from rows.
+        parts = parts.transformed(step.fit(np.zeros((1, parts.n_features))))
     # Always a folder, also where nothing is written to it: rows are rounded the same way then,
     # however many of them there are.
     kept, scratch = len(parts), Path(tempfile.gettempdir())
@@ -1117,7 +1093,7 @@ EXAMPLE = example(
 @budget_options
 @option(
     "--model",
-    OneOf(MODELS),
+    OneOf(CLASSES),
     "Pipeline (linear, kernel), or one mechanism on rows of norm 1.",
     default="linear",
 )
@@ -1212,7 +1188,7 @@ TUNE_EXAMPLE = example(
 @click.command("tune", epilog=TUNE_EXAMPLE)
 @table_options
 @budget_options
-@option("--model", OneOf(MODELS), "", default="linear")
+@option("--model", OneOf(CLASSES), "", default="linear")
 @map_options
 @option(
     "--grid",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast._core import build_info
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, has_matplotlib, reserved
-from dpsvm_fast.cli.plan import CLASSES, LINEAR, estimator_class, model_option
+from dpsvm_fast.cli.plan import CLASSES, LINEAR, PLANNED, estimator_class, model_option
 from dpsvm_fast.cli.screen import (
     DOES_NOT_HOLD,
     DONE,
@@ -291,7 +291,7 @@ class Contestant:
 @option(
     "--model",
     "models",
-    OneOf(CLASSES),
+    OneOf(PLANNED),
     "Private estimator; may be repeated.  [default: linear, objective, output]",
     multiple=True,
     default=DEFAULT_MODELS,

@@ -1,0 +1,62 @@
+"""The command line in this process."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+
+class Cli:
+    """Runs commands and checks their exit codes."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.read = capsys.readouterr
+
+    def said(self, *words: object) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error."""
+        from dpsvm_fast.cli import main
+
+        self.read()
+        code = main([str(word) for word in words])
+        return code, *self.read()
+
+    def both(self, *words: object, code: int = 0) -> tuple[str, str]:
+        """Standard output and standard error."""
+        found, *both = self.said(*words)
+        assert found == code, both[1]
+        return both[0], both[1]
+
+    def __call__(self, *words: object, code: int = 0) -> str:
+        """Standard output."""
+        return self.both(*words, code=code)[0]
+
+    def json(self, *words: object, code: int = 0) -> Any:
+        """The object that ``--json`` prints: strict JSON."""
+        return json.loads(self(*words, "--json", code=code), parse_constant=pytest.fail)
+
+    def told(self, *words: object, code: int = 2) -> str:
+        """Standard error."""
+        return self.both(*words, code=code)[1]
+
+    def sentence(self, *words: object, code: int = 2) -> str:
+        """One sentence on standard error, foreseen by the program."""
+        err = self.told(*words, code=code)
+        assert err.count("\n") == 1
+        assert "unexpected" not in err
+        return err
+
+    def planned(self, plan: Sequence[str], *options: str) -> str:
+        """What ``plan`` prints for these words, some of them replaced by options."""
+        given = {option.split("=")[0] for option in options}
+        return self(*(word for word in plan if word.split("=")[0] not in given), *options)
+
+
+def number(pattern: str, text: str) -> float:
+    """The number where the group of ``pattern`` is."""
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return float(found[1])
