@@ -76,20 +76,9 @@ class TestPlanOfThePipeline:
         assert lead <= 1.02 * bound
         assert "dominates" in cli.planned(PLAN, "--samples=1")
 
-    @pytest.mark.parametrize(
-        ("option", "named"),
-        [
-            ("--epsilon=0", "--epsilon"),
-            ("--delta=1", "--delta"),
-            ("--features=0", "--features"),
-            ("--classes=1", "--classes"),
-            ("--samples=0", "--samples"),
-            ("--C=1", "--C"),
-            ("--data-norm=2", "--data-norm"),
-        ],
-    )
-    def test_wrong_settings(self, cli: Cli, option: str, named: str) -> None:
-        assert cli.told(*PLAN, option).startswith(f"dpsvm-fast: {named}: ")
+    @pytest.mark.parametrize("option", ["--C", "--data-norm"])
+    def test_what_it_chooses_is_no_option(self, cli: Cli, option: str) -> None:
+        assert cli.told(*PLAN, f"{option}=2").startswith(f"dpsvm-fast: {option}: ")
 
 
 class TestPlanOfAKernel:

@@ -150,6 +150,10 @@ class Group(click.Group):
     # Words that other programs have for a command.
     also_called: ClassVar[dict[str, str]] = {"help": "--help"}
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help text where no command is named."""
+        return super().parse_args(ctx, args if args or ctx.resilient_parsing else ["--help"])
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Find a command."""
         command = super().get_command(ctx, cmd_name)
@@ -254,6 +258,6 @@ def run(words: list[str]) -> int:
         The exit code.
     """
     return guarded(
-        lambda: app.main(words or ["--help"], prog_name=PROGRAM, standalone_mode=False),
+        lambda: app.main(words, prog_name=PROGRAM, standalone_mode=False),
         as_json="--json" in words,
     )

@@ -17,6 +17,8 @@ from dpsvm_fast.cli.screen import (
     OneOf,
     Real,
     Screen,
+    adjacency_option,
+    delta_option,
     example,
     option,
     pass_screen,
@@ -24,22 +26,19 @@ from dpsvm_fast.cli.screen import (
 )
 from dpsvm_fast.exceptions import LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
-from dpsvm_fast.validation import ADJACENCIES, check_delta, check_epsilon
+from dpsvm_fast.validation import check_delta, check_epsilon
 
 Ledger = TypeVar("Ledger", bound=PrivacyLedger)
 
 
-@click.group("budget", cls=Group, invoke_without_command=True)
-@click.pass_context
-def budget_command(ctx: click.Context) -> None:
+@click.group("budget", cls=Group)
+def budget_command() -> None:
     """Make and inspect budget files.
 
     A budget belongs to a set of rows. Name it with --budget in every fit, search and evaluation on
     these rows, also in parallel. A command that would exceed it is refused before it reads data
     (exit code 3).
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @budget_command.command(
@@ -51,25 +50,9 @@ def budget_command(ctx: click.Context) -> None:
 )
 @click.argument("file", type=FILE)
 @option("--epsilon", Real(0.0), "Total epsilon.", required=True, metavar="E")
-@option(
-    "--delta",
-    Real(0.0, includes_low=True),
-    "Total delta, far below 1 / number of rows; 0 allows pure mechanisms only.",
-    required=True,
-    metavar="D",
-)
-@option(
-    "--adjacency",
-    OneOf(ADJACENCIES),
-    "Neighbouring relation: one record added or removed, or one replaced.",
-    default="add_remove",
-)
-@option(
-    "--unit",
-    OneOf(UNITS),
-    "Unit of privacy.",
-    default=UNITS[0],
-)
+@delta_option(required=True)
+@adjacency_option(default="add_remove")
+@option("--unit", OneOf(UNITS), "Unit of privacy.", default=UNITS[0])
 @option("--adaptive", "Allow later spends whose size depends on earlier results.", is_flag=True)
 @option(
     "--periods",

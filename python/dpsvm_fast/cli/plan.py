@@ -10,13 +10,17 @@ import click
 
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, reserved
 from dpsvm_fast.cli.screen import (
+    ADJACENCIES,
     FILE,
+    UNITS,
     CommandError,
     OneOf,
     Real,
     Reals,
     Screen,
     Whole,
+    adjacency_option,
+    delta_option,
     example,
     option,
     pass_screen,
@@ -64,10 +68,6 @@ MOST_FEATURES, MOST_CLASSES, MOST_ROWS = 10**9, 10**6, 2**20
 
 KERNELS = ("auto", "rbf", "laplacian", "linear")
 
-ADJACENCIES = ("add_remove", "replace_one")
-
-UNITS = ("row", "person")
-
 
 @click.command(
     "plan",
@@ -83,17 +83,8 @@ UNITS = ("row", "person")
     multiple=True,
     required=True,
 )
-@option(
-    "--delta",
-    Real(0.0, includes_low=True),
-    "Delta, far below 1 / number of rows; 0 for pure epsilon.",
-    required=True,
-)
-@option(
-    "--schema",
-    FILE,
-    "TOML or JSON; gives the number of features and classes.",
-)
+@delta_option(required=True)
+@option("--schema", FILE, "TOML or JSON; gives the number of features and classes.")
 @option("--features", Whole(1, MOST_FEATURES), "Number of features.")
 @option("--classes", Whole(2, MOST_CLASSES), "Number of classes.")
 @option("--samples", Whole(1), "Number of training rows, or of persons, if it is public.")
@@ -115,12 +106,7 @@ UNITS = ("row", "person")
     is_flag=False,
     flag_value="auto",
 )
-@option(
-    "--adjacency",
-    OneOf(ADJACENCIES),
-    "Neighbouring relation: a row added or removed, or replaced.",
-    default=ADJACENCIES[0],
-)
+@adjacency_option(default=ADJACENCIES[0])
 @option("--C", "C", Real(0.0), "Weight of the losses.  [default: automatic]")
 @option(
     "--data-norm", Real(0.0), "Bound on the L2 norm of the rows.", default=1.0, show_default=False
@@ -263,27 +249,12 @@ def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
         screen.say("The plan depends on the number of rows: give --samples.")
 
 
-def _number(plan: NoisePlan, part: str, name: str) -> str:
-    """A cell with a number of a part of the plan; empty where the plan has no such part."""
-    value = getattr(getattr(plan, part) if part else plan, name, None)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else f"{value:.4g}"
-
-
-def _whitened(plan: NoisePlan) -> str:
-    """Whether, or from how many rows on."""
-    if plan.whitening is not None and plan.whitening.whitened is None:
-        return f"from {plan.whitening.n_rows_needed} rows"
-    return _number(plan, "whitening", "whitened")
-
-
 # Rows of the table: what they say, the part of a plan, and the number in it.
 ROWS = (
     ("epsilon of a person with N rows", "", "epsilon_of_person"),
     ("noise of a sum over the rows", "centre", "sum_deviation"),
-    ("rows are whitened", "whitening", ""),
-    ("kernel", "kernel", ""),
+    ("rows are whitened", "whitening", "whitened"),
+    ("kernel", "kernel", "kernel"),
     ("steps", "descent", "n_steps"),
     ("noise of a step", "descent", "step_deviation"),
     ("noise inside the objective", "objective", "linear_deviation"),
@@ -297,9 +268,10 @@ ROWS = (
 
 
 def _cell(plan: NoisePlan, part: str, name: str) -> str:
-    """What a plan has in a row of the table."""
-    if part == "whitening":
-        return _whitened(plan)
-    if part == "kernel":
-        return "" if plan.kernel is None else plan.kernel.kernel
-    return _number(plan, part, name)
+    """What a plan has in a row of the table; empty where it has no such part."""
+    value = getattr(getattr(plan, part) if part else plan, name, None)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None and name == "whitened" and plan.whitening is not None:
+        return f"from {plan.whitening.n_rows_needed} rows"
+    return "" if value is None else value if isinstance(value, str) else f"{value:.4g}"

@@ -33,6 +33,7 @@ from dpsvm_fast.data import Table, TableSchema, open_table
 from dpsvm_fast.data.encoder import known_schema, leading_encoder
 from dpsvm_fast.data.schema import Column
 from dpsvm_fast.data.tables import FORMATS
+from dpsvm_fast.validation import optional_module
 
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -187,12 +188,7 @@ def _kind(output: Path) -> str:
             "or - for standard output"
         )
     if kind == "parquet":
-        try:
-            import pyarrow.parquet  # noqa: F401
-        except ImportError:
-            raise CommandError(
-                'Parquet needs pyarrow, which is not installed: pip install "dpsvm-fast[arrow]"'
-            ) from None
+        optional_module("pyarrow.parquet", "Parquet", "arrow")
     return kind
 
 
@@ -341,15 +337,12 @@ def export_command(screen: Screen, **options: Any) -> None:
 # ``dpsvm-fast schema``: what is declared of a table, before a row of it is read.
 
 
-@click.group("schema", cls=Group, invoke_without_command=True)
-@click.pass_context
-def schema_command(ctx: click.Context) -> None:
+@click.group("schema", cls=Group)
+def schema_command() -> None:
     """Check a schema: the public facts about a table.
 
     dpsvm-fast fit DATA --write-schema FILE writes one to fill in.
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @schema_command.command(

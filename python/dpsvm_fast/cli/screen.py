@@ -520,6 +520,24 @@ def together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Cal
     return decorated
 
 
+# Words of options of several commands; what they are checked against waits for numpy.
+ADJACENCIES, UNITS = ("add_remove", "replace_one"), ("row", "person")
+
+
+def delta_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--delta``."""
+    told = "Delta, far below 1 / number of rows; 0 for pure epsilon."
+    return option("--delta", Real(0.0, includes_low=True), told, metavar="D", **how)
+
+
+def adjacency_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--adjacency``."""
+    told = "Neighbouring relation: a row added or removed, or replaced."
+    if "default" not in how:
+        told += "  [default: as in the budget, or add_remove]"
+    return option("--adjacency", OneOf(ADJACENCIES), told, **how)
+
+
 def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None]:
     """Give a command ``--json`` and, as its first argument, the `Screen` that it writes to.
 

@@ -44,6 +44,8 @@ from dpsvm_fast.cli.screen import (
     Screen,
     Value,
     Whole,
+    adjacency_option,
+    delta_option,
     example,
     note,
     option,
@@ -53,6 +55,7 @@ from dpsvm_fast.cli.screen import (
     unexpected,
 )
 from dpsvm_fast.data import Partitions, Table, TableSchema, open_table, partitioned
+from dpsvm_fast.data.readers import is_compressed
 from dpsvm_fast.data.schema import ROLES, read_record
 from dpsvm_fast.estimators import PrivateKernelSVC
 from dpsvm_fast.estimators.fit import private_fit
@@ -73,7 +76,6 @@ from dpsvm_fast.model_selection.search import RESERVED
 from dpsvm_fast.persist import save_model
 from dpsvm_fast.pipelines import planned_events, takes
 from dpsvm_fast.preprocessing import PublicImageFeatures, PublicScaler, PublicSplines
-from dpsvm_fast.validation import ADJACENCIES
 
 # The estimators that the command line trains, and how each takes its rows.
 
@@ -276,19 +278,8 @@ table_options = together(
 # What may be spent, and where that is written down.
 budget_options = together(
     option("--epsilon", Real(0.0), "Epsilon of all that is released.", metavar="E"),
-    option(
-        "--delta",
-        Real(0.0, includes_low=True),
-        "Delta, far below 1 / number of rows; 0 for pure epsilon.  [default: 1e-6]",
-        default=1e-6,
-        metavar="D",
-        show_default=False,
-    ),
-    option(
-        "--adjacency",
-        OneOf(ADJACENCIES),
-        "Neighbouring relation.  [default: as in the budget, or add_remove]",
-    ),
+    delta_option(default=1e-6),
+    adjacency_option(),
     option("--budget", FILE, "Budget file to charge; make one with 'budget create'."),
     option(
         "--periods",
@@ -302,11 +293,7 @@ budget_options = together(
 model_file_options = together(
     option("-o", "--output", FILE, "The model, JSON."),
     option("--certificate", FILE, "Certificate to write, for verify."),
-    option(
-        "--test-data",
-        FILE,
-        "PUBLIC rows for an accuracy without noise.",
-    ),
+    option("--test-data", FILE, "PUBLIC rows for an accuracy without noise."),
     option("--force", "Replace existing files.", is_flag=True),
 )
 
@@ -437,13 +424,6 @@ class TrainingRows:
             return int(self.X.nnz * ENTRY)
         return sum(file.stat().st_size for file in self.folder.iterdir())
 
-    def whole(self) -> tuple[Any, Any]:
-        """Return all rows and labels: in memory, mapped, or joined from parts."""
-        if self.X is not None:
-            return self.X, self.y
-        parts = [loader() for loader in self.partitions.loaders]
-        return sparse.vstack([X for X, _ in parts], "csr"), np.concatenate([y for _, y in parts])
-
 
 def _largest_size(table: Any) -> float | None:
     """Bytes that decoded rows take at most; None where nobody knows."""
@@ -451,7 +431,7 @@ def _largest_size(table: Any) -> float | None:
     label = np.array(table.schema.classes or ()).itemsize
     if n_rows is None:
         # Arrow's files may be compressed, or have types whose values take no room at all.
-        if _compressed(table) or table.format == "arrow" or table.n_bytes_total is None:
+        if is_compressed(table.path) or table.format == "arrow":
             return None
         if table.sparse:
             # An entry is four characters at least: 1:1 and a space. A row without any is two.
@@ -461,16 +441,11 @@ def _largest_size(table: Any) -> float | None:
     return float(n_rows * (table.n_features * NUMBER + label))
 
 
-def _compressed(table: Any) -> bool:
-    """Whether the size of the file says nothing about the size of its text."""
-    return Path(table.path).suffix.lower() in (".gz", ".bz2", ".xz", ".zst")
-
-
 def _usual_size(table: Any) -> float:
     """Bytes that decoded rows take where numbers have a few digits."""
     if table.n_rows is not None:
         return float(table.n_rows * table.n_features * NUMBER)
-    size = (table.n_bytes_total or 0) * (USUAL_COMPRESSION if _compressed(table) else 1)
+    size = table.n_bytes_total * (USUAL_COMPRESSION if is_compressed(table.path) else 1)
     return float(size * max(1.0, table.n_features / len(table.schema.features)))
 
 
@@ -845,6 +820,24 @@ class Task:
                 found = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
                 yield TrainingRows(parts, folder, found.pop("X"), found.pop("y"), found)
 
+    def whole(self, rows: TrainingRows, copies: int, advice: str) -> tuple[Any, Any]:
+        """Return all rows and labels: in memory, mapped, or joined from parts.
+
+        Raises
+        ------
+        CommandError
+            So many copies of them do not fit into the memory; ``advice`` says what else there is.
+        """
+        if rows.folder is not None and not self.room.holds(rows.n_bytes, copies):
+            raise CommandError(
+                "--max-memory: this training needs several copies of all rows in memory; raise it, "
+                f"or {advice}"
+            )
+        if rows.X is not None:
+            return rows.X, rows.y
+        parts = [loader() for loader in rows.partitions.loaders]
+        return sparse.vstack([X for X, _ in parts], "csr"), np.concatenate([y for _, y in parts])
+
     def finish(self, model: Any, statement: Any, **more: Any) -> None:
         """Write the fitted model and say what there is to say, ``more`` among it.
 
@@ -1031,14 +1024,8 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
     """
     n_features, trainer = rows.partitions.n_features, trainer_of(estimator)
     if not partitioned.sums_suffice(trainer):
-        if rows.folder is not None and not task.room.holds(
-            rows.n_bytes, copies_of(estimator, n_features)
-        ):
-            raise CommandError(
-                "--max-memory: this training needs several copies of all rows in memory; raise it, "
-                "or train in parts with --model linear --mechanism gradient"
-            )
-        X, y = rows.whole()
+        advice = "train in parts with --model linear --mechanism gradient"
+        X, y = task.whole(rows, copies_of(estimator, n_features), advice)
         prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
         # Iterations of a solver depend on the rows: there is nothing to show but that it works.
         with task.screen.progress("Training", None):
@@ -1085,11 +1072,7 @@ EXAMPLE = example(
 
 @click.command("fit", epilog=EXAMPLE)
 @table_options
-@option(
-    "--write-schema",
-    FILE,
-    "Write a schema to fill in, from column names only, and stop.",
-)
+@option("--write-schema", FILE, "Write a schema to fill in, from column names only, and stop.")
 @budget_options
 @option(
     "--model",
@@ -1233,12 +1216,7 @@ def tune_command(screen: Screen, **options: Any) -> None:
         weighted = table.schema.weight is not None
         spending.check(search, n_classes=2, sparse=False, weighted=weighted)
         with task.rows(COPIES) as rows:
-            if rows.folder is not None and not task.room.holds(rows.n_bytes, COPIES):
-                raise CommandError(
-                    "--max-memory: a search needs several copies of all rows in memory; raise it, "
-                    "or train without a search: dpsvm-fast fit"
-                )
-            X, y = rows.whole()
+            X, y = task.whole(rows, COPIES, "train without a search: dpsvm-fast fit")
             with screen.progress("Searching", None):
                 search.fit(X, y, **rows.owners)
         best = {name.rpartition("__")[2]: value for name, value in search.best_params_.items()}

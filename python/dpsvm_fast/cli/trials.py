@@ -78,26 +78,17 @@ PIXELS = (0.0, 16.0)
 @option("--seed", int, "Seed of the noise: NOT PRIVATE.")
 @option("--no-plot", "Draw nothing.", is_flag=True)
 @pass_screen
-def demo_command(
-    screen: Screen,
-    *,
-    model: str | None,
-    output: Path,
-    certificate: Path | None,
-    repeats: int,
-    seed: int | None,
-    no_plot: bool,
-) -> None:
+def demo_command(screen: Screen, **options: Any) -> None:
     """Train on real digits at five values of epsilon, beside a model without privacy.
 
     Prints accuracies and one privacy statement, and draws a plot.
     """
     from dpsvm_fast.plotting.displays import PrivacyUtilityDisplay, private_scores
 
-    name = model or LINEAR
-    seed = check_random_state(seed, "--seed")
-    plot = output if has_matplotlib() and not no_plot else None
-    checked_plot("--output", output, needs_matplotlib=False)
+    name, repeats = options["model"] or LINEAR, options["repeats"]
+    seed, certificate = check_random_state(options["seed"], "--seed"), options["certificate"]
+    plot = options["output"] if has_matplotlib() and not options["no_plot"] else None
+    checked_plot("--output", options["output"], needs_matplotlib=False)
     with reserved(plot, certificate, force=True) as drafts:
         (X, y), (X_test, y_test) = _digits(mapped=name != LINEAR)
         screen.say(f"scikit-learn's handwritten digits, privately\n{TITLES[name]}", style="bold")
@@ -139,7 +130,7 @@ def demo_command(
         screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
     if plot is not None:
         screen.say(f"\nPlot: {plot}")
-    elif not no_plot:
+    elif not options["no_plot"]:
         screen.say('\nPlot: not drawn; it needs pip install "dpsvm-fast[plot]"')
     screen.result(
         {
@@ -302,29 +293,19 @@ class Contestant:
 @option("--repeats", Whole(1), "Runs of each.", default=5)
 @threads_option
 @pass_screen
-def bench_command(
-    screen: Screen,
-    *,
-    samples: int,
-    features: int,
-    classes: int,
-    models: Sequence[str],
-    epsilon: float,
-    delta: float,
-    repeats: int,
-    threads: int | None,
-) -> None:
+def bench_command(screen: Screen, **options: Any) -> None:
     """Time private training on this machine, beside scikit-learn's models without privacy.
 
     The rows are synthetic. Each estimator takes one thread or all, whichever is faster. Fits
     alternate between estimators; the table shows medians.
     """
-    n_threads = check_n_threads(threads, "--threads")
+    n_threads = check_n_threads(options["threads"], "--threads")
+    samples, features, classes = (options[name] for name in ("samples", "features", "classes"))
+    budget, repeats = {name: options[name] for name in ("epsilon", "delta")}, options["repeats"]
     if classes > samples:
         raise CommandError(f"--classes: got {classes}, expected at most --samples, {samples}")
     train, test = clusters(samples, features, classes)
-    budget = {"epsilon": epsilon, "delta": delta}
-    contestants = [*(_private(name, classes, budget) for name in models), *_peers()]
+    contestants = [*(_private(name, classes, budget) for name in options["models"]), *_peers()]
     with screen.progress("timing", (repeats + 1) * len(contestants)) as bar:
         for run in range(repeats + 1):
             for place, contestant in enumerate(contestants, start=1):
@@ -354,9 +335,10 @@ def bench_command(
     screen.table(None, columns, [each.cells() for each in contestants])
     notes = (
         f"Median of {repeats} runs. Models of scikit-learn are not private; the others have "
-        f"epsilon = {epsilon:g}, delta = {delta:g}. The problems differ: private training adds "
-        "noise, and its stopping rule is not scikit-learn's default. Rows are synthetic Gaussian "
-        f"clusters of norm 1; accuracy on {len(test[1])} test rows says little about your data."
+        f"epsilon = {budget['epsilon']:g}, delta = {budget['delta']:g}. The problems differ: "
+        "private training adds noise, and its stopping rule is not scikit-learn's default. Rows "
+        f"are synthetic Gaussian clusters of norm 1; accuracy on {len(test[1])} test rows says "
+        "little about your data."
     )
     screen.say("\n" + textwrap.fill(notes, WIDTH))
     if not all(each.converged for each in contestants):
@@ -471,15 +453,7 @@ Found = tuple[str, "AuditReport"]
 @option("--mechanism", "Only mechanisms whose name contains TEXT.", metavar="WORD")
 @threads_option
 @pass_screen
-def audit_command(
-    screen: Screen,
-    *,
-    seconds: float,
-    trials: int | None,
-    epsilon: Sequence[Sequence[float]],
-    mechanism: str | None,
-    threads: int | None,
-) -> int:
+def audit_command(screen: Screen, **options: Any) -> int:
     """Try to refute what every mechanism claims.
 
     Runs each mechanism on neighbouring data sets and certifies a lower bound of epsilon. A bound
@@ -487,15 +461,17 @@ def audit_command(
     """
     from dpsvm_fast.audit.table import audited, selected
 
+    mechanism, trials = options["mechanism"], options["trials"]
     rows = selected(mechanism)
     if not rows:
         raise InvalidParameterError.of(
             "mechanism", got=mechanism, accepted="part of a name in the table"
         )
-    epsilons = tuple(each for several in epsilon for each in several)
-    length: dict[str, Any] = {"n_trials": trials} if trials else {"seconds": seconds}
+    epsilons = tuple(each for several in options["epsilon"] for each in several)
+    how: dict[str, Any] = {"n_trials": trials} if trials else {"seconds": options["seconds"]}
+    how["n_threads"] = options["threads"]
     n_audits = sum(len(row.relations) for row in rows.values()) * len(epsilons)
-    found = list(_shown(screen, audited(rows, epsilons, n_threads=threads, **length), n_audits))
+    found = list(_shown(screen, audited(rows, epsilons, **how), n_audits))
     refuted = list(dict.fromkeys(name for name, report in found if report.exceeds_claim))
     records = [report.to_dict() | {"mechanism": name} for name, report in found]
     screen.result({"audits": records, "refuted": refuted})

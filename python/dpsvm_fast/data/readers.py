@@ -62,6 +62,8 @@ Progress = Callable[[int], None]
 
 # Default of the bytes that reading may take beside the rows that it returns.
 ROOM = 2**28
+# How more of it is had.
+MORE_ROOM = "raise the memory limit: max_memory= of open_table, --max-memory of a command"
 
 
 class Source(ABC):
@@ -165,8 +167,7 @@ def is_compressed(path: str) -> bool:
 def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
     """Return an error for a row that is longer than the room for it."""
     return TableError(
-        f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}. Longer rows need a "
-        "higher memory limit: max_memory= of open_table, --max-memory of a command"
+        f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}; else {MORE_ROOM}"
     )
 
 
@@ -317,8 +318,7 @@ class RowDecoder:
         if 4 * self._width > room // ROW_SHARE:
             raise TableError(
                 f"{file}: a row has {self._width} features, expected at most "
-                f"{room // ROW_SHARE // 4}; save wider tables as LIBSVM text, or raise the memory "
-                "limit: max_memory= of open_table, --max-memory of a command"
+                f"{room // ROW_SHARE // 4}; save wider tables as LIBSVM text, or {MORE_ROOM}"
             )
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
@@ -819,21 +819,23 @@ def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def reading(file: str) -> Iterator[None]:
-    """Turn Arrow's errors, which may quote cells, into one that names the file only."""
+def reading(file: str, *damaged: type[Exception]) -> Iterator[None]:
+    """Turn Arrow's errors, which may quote cells, and others into one that names the file only."""
     from pyarrow import ArrowException
 
     is_damaged = False
     try:
         yield
-    except (ArrowException, EOFError, OSError, UnicodeError) as error:
+    except TableError:
+        raise
+    except (ArrowException, EOFError, OSError, UnicodeError, *damaged) as error:
         if getattr(error, "errno", None) is not None:
             # The system's own word: no such file, no permission.
             raise
         is_damaged = True
     if is_damaged:
         # Here, and not above, so that Arrow's error does not travel along.
-        raise TableError(f"{file}: the file is damaged or cut off; copy it again")
+        raise _cut_off(file)
 
 
 def column_types(file: str, schema: Any) -> dict[str, Any]:
@@ -988,8 +990,7 @@ class ParquetSource(_Columnar):
             if texts or persons * PERSON_BYTES > room:
                 raise TableError(
                     f"{self.file}: row groups are too large for text and persons; write smaller "
-                    "ones (row_group_size=), or raise the memory limit: max_memory= of open_table, "
-                    "--max-memory of a command"
+                    f"ones (row_group_size=), or {MORE_ROOM}"
                 )
             self._decoder.forget()
             with ExitStack() as stack:
@@ -1026,7 +1027,7 @@ class ParquetSource(_Columnar):
         says of sizes need not be so; the header in front of each page is what Arrow goes by.
         """
         room, found = self.room // PAGES_SHARE, []
-        with mapped_bytes(self.path) as data, _sizes_of(self.file):
+        with mapped_bytes(self.path) as data, reading(self.file, *DAMAGED_SIZES):
             # The list of row groups at the end of the file. Not by Arrow's objects for it: some end
             # the process where the list is damaged.
             end = len(data) - 8
@@ -1107,7 +1108,7 @@ class ArrowSource(_Columnar):
         wanted = _places_of_buffers(schema, set(self._names))
         room, dictionaries = self.room // UNPACKED_SHARE, dict[int, int]()
         n_batches = largest = 0
-        with _sizes_of(self.file), reading(self.file):
+        with reading(self.file, *DAMAGED_SIZES):
             for message in _messages(data):
                 if message.type not in ("dictionary", "record batch"):
                     continue
@@ -1236,17 +1237,6 @@ MAX_NESTED = 16
 LARGEST_FOOTER = 2**23
 
 
-@contextlib.contextmanager
-def _sizes_of(file: str) -> Iterator[None]:
-    """Turn what reading sizes of a damaged file raises into one error."""
-    try:
-        yield
-    except TableError:
-        raise
-    except DAMAGED_SIZES:
-        raise _cut_off(file) from None
-
-
 def _cut_off(file: str) -> TableError:
     """Return an error for a file whose sizes make no sense."""
     return TableError(f"{file}: the file is damaged or cut off; copy it again")
@@ -1256,8 +1246,7 @@ def _too_large(file: str, what: str, n_bytes: int, room: int, smaller: str) -> T
     """Return an error for what would take too much memory once it is unpacked."""
     return TableError(
         f"{file}: {what} take {n_bytes} bytes unpacked, expected at most {room}; write the file "
-        f"with smaller {smaller}, or raise the memory limit: max_memory= of open_table, "
-        "--max-memory of a command"
+        f"with smaller {smaller}, or {MORE_ROOM}"
     )
 
 
@@ -1462,8 +1451,8 @@ class NpzSource(Source):
             if self._row_bytes > self.room // NPZ_ROW_SHARE:
                 raise TableError(
                     f"{self.file}: X: a row takes {self._row_bytes} bytes, expected at most "
-                    f"{self.room // NPZ_ROW_SHARE}; save wider tables as LIBSVM text, or raise the "
-                    "memory limit: max_memory= of open_table, --max-memory of a command"
+                    f"{self.room // NPZ_ROW_SHARE}; save wider tables as LIBSVM text, or "
+                    f"{MORE_ROOM}"
                 )
             return schema.of_width(rows.shape[1], file=self.file, owned=self.owned)
 

@@ -432,34 +432,27 @@ DAY = np.timedelta64(1, "D")
 
 def _missing(where: str, value: Any, column: Column) -> Any:
     """A public value that may stand in the column."""
-    names = column.categories or ()
     low, high = column.feature_bounds
+    known = not isinstance(value, bool) and value in (column.categories or ())
     if column.bounds is not None:
-        key = Key(
-            f"a number from {low:g} to {high:g}, its bounds",
-            lambda value: is_number(value) and low <= value <= high,
-            float,
-        )
+        fits = is_number(value) and low <= value <= high
+        accepted = f"a number from {low:g} to {high:g}, its bounds"
     elif column.dates is not None:
-        first, last = column.dates
-        text = _date(value)
-        fits = text is not None and 0.0 <= days(text, first) <= high
-        key = Key(f"a date from {first} to {last}", lambda _: fits, lambda _: text)
+        value = _date(value) or value
+        fits = _is_text(value) and 0.0 <= days(value, column.dates[0]) <= high
+        accepted = f"a date from {column.dates[0]} to {column.dates[1]}"
     elif column.text is not None:
-        key = Key("text, or 'none' (all of its features are 0)", _is_text)
+        fits, accepted = _is_text(value), "text, or 'none' (all of its features are 0)"
     elif column.is_indicated:
-        key = Key(
-            "one of its categories, or 'none' (all of its features are 0)",
-            lambda value: not isinstance(value, bool) and value in (*names, NONE),
-        )
+        fits = known or value == NONE
+        accepted = "one of its categories, or 'none' (all of its features are 0)"
     elif column.ordered:
-        known = not isinstance(value, bool) and value in names
-        key = Key("one of its categories", lambda _: known)
-    elif column.boolean:
-        key = Key("true or false", lambda value: isinstance(value, bool))
+        fits, accepted = known, "one of its categories"
     else:
-        key = Key("no such key for an ignored column", lambda _: False)
-    return key.read(where, value)
+        fits = column.boolean and isinstance(value, bool)
+        accepted = "true or false" if column.boolean else "no such key for an ignored column"
+    made = float if column.bounds is not None else lambda value: value
+    return Key(accepted, lambda _: fits, made).read(where, value)
 
 
 # Columns of cells to numbers, and to codes of declared values. No message quotes a cell.
