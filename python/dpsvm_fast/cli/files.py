@@ -7,7 +7,6 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -204,30 +203,25 @@ class Document:
     path : Path
     certificate : str
         JSON text; not checked yet.
+    text : str
+        The text for ``verify``: with the model's digest if there is one.
     is_model : bool
         Whether it was part of a saved model.
     sha256 : str
         Of the file.
     signature : str or None, default=None
         Of a saved model or of a certificate with the digest of one, as of ``SavedModel``.
-    whole : str or None, default=None
-        A certificate with the digest of a model.
     key : bytes or None, default=None
-        That ``whole`` was signed with.
+        That ``text`` was signed with.
     """
 
     path: Path
     certificate: str
+    text: str
     is_model: bool
     sha256: str
     signature: str | None = None
-    whole: str | None = None
     key: bytes | None = None
-
-    @property
-    def text(self) -> str:
-        """Return the text for ``verify``, with the model's digest if there is one."""
-        return self.certificate if self.whole is None else self.whole
 
     @property
     def record(self) -> Any:
@@ -278,18 +272,17 @@ def read_document(path: Path, key: Path | None) -> Document:
         from dpsvm_fast.persist.model import statement_of
 
         text = statement_of(saved.estimator).to_json()
-        return Document(path, text, is_model=True, sha256=digest, signature=saved.signature)
+        return Document(path, text, text, is_model=True, sha256=digest, signature=saved.signature)
     if isinstance(record, dict) and record.get("format") == BOUND:
         from dpsvm_fast.persist.values import CHECKED, NOT_CHECKED, UNSIGNED
 
         signed = record.get("hmac_sha256") is not None
         state = (NOT_CHECKED if key is None else CHECKED) if signed else UNSIGNED
-        facts: dict[str, Any] = {"sha256": digest, "signature": state, "whole": text}
-        inner = json.dumps(record.get("certificate"))
-        return Document(path, inner, is_model=False, **facts, key=checked_key(key))
+        facts: dict[str, Any] = {"sha256": digest, "signature": state, "key": checked_key(key)}
+        return Document(path, json.dumps(record.get("certificate")), text, is_model=False, **facts)
     if key is not None:
         raise CommandError(f"--key: got a key, but {path} is not a signed model")
-    return Document(path, text, is_model=False, sha256=digest)
+    return Document(path, text, text, is_model=False, sha256=digest)
 
 
 def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedModel:
@@ -333,16 +326,11 @@ def plain_model(path: Path) -> dict[str, Any]:
         raise ModelFormatError(f"{str(path)!r} {error}") from None
 
 
-# The beginning of a number or of a word.
-CUT_VALUE = re.compile(r"[-+.0-9eE]*|tr?u?|fa?l?s?|nu?l?", re.ASCII)
-
-
 def _not_json(error: Exception) -> str:
     """Why a file is no JSON text, and what to do."""
-    if isinstance(error, json.JSONDecodeError) and error.doc.strip():
-        # Nothing but the end of the text is wrong: behind a value, or within one.
-        rest = error.doc[error.pos :].rstrip()
-        if CUT_VALUE.fullmatch(rest) or error.msg.startswith("Unterminated string"):
+    if isinstance(error, json.JSONDecodeError) and error.doc.lstrip().startswith("{"):
+        text = error.doc.rstrip()
+        if not text.endswith("}") or error.pos >= len(text):
             return "its JSON is cut off; copy or download the file again"
     return (
         "it is not JSON; expected a certificate, as model.privacy_.to_json() returns it, or a "

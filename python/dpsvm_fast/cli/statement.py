@@ -210,7 +210,7 @@ def verify_command(
     document = read_document(file, key)
     about = file if document.is_model and model is None else model
     if model is not None:
-        opened_model(model, None, quiet=document.whole is not None)
+        opened_model(model, None, quiet=document.text is not document.certificate)
     result = verify(
         document.text,
         model=None if about is None else plain_model(about),

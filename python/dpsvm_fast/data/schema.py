@@ -1344,8 +1344,8 @@ class TableSchema:
         absent = [c.name for c in self.columns if not c.ignore and c.name not in found]
         if absent:
             raise TableError(
-                f"{file}: {_columns(absent)} {('is' if len(absent) == 1 else 'are')} missing, but "
-                f"declared in {self.origin}; the file has {_found(names)}"
+                f"{file}: {columns_in_words(absent)} {('is' if len(absent) == 1 else 'are')} "
+                f"missing, but declared in {self.origin}; the file has {_found(names)}"
             )
         others = [name for name in names if name not in known and name not in (target, *outside)]
         columns = self.columns
@@ -1475,12 +1475,12 @@ class TableSchema:
             return TableError(f"{file}: {self.origin} does not declare it; it has {NO_NAMES}")
         if self.origin == OF_MODEL:
             return TableError(
-                f"{file}: {_columns(names)} {('is' if one else 'are')} unknown to the model: "
+                f"{file}: {columns_in_words(names)} {('is' if one else 'are')} unknown to the model: "
                 f"remove {('it' if one else 'them')} from the file, or give a schema with "
                 'extra_columns = "ignore"'
             )
         return SchemaError(
-            f"{file}: {self.origin} does not declare {_columns(names)}: add "
+            f"{file}: {self.origin} does not declare {columns_in_words(names)}: add "
             f"{('this line' if one else 'these lines')} with public bounds (or categories = [...], "
             "or ignore = true), or write extra_columns = "
             f'"ignore":\n[columns]\n{column_lines(names)}'
@@ -1494,11 +1494,11 @@ def _found(names: Sequence[str]) -> str:
             f"one column whose name contains {mark!r}: if that separates cells, write delimiter = "
             f"{toml_string(mark)} in the [csv] table of the schema"
         )
-    return NO_NAMES if may_be_a_row(names) else _columns(names)
+    return NO_NAMES if may_be_a_row(names) else columns_in_words(names)
 
 
-def _columns(names: Sequence[str]) -> str:
-    """Names of columns in a sentence."""
+def columns_in_words(names: Sequence[str]) -> str:
+    """Return names of columns for a sentence."""
     shown = ", ".join(map(quoted, names[:50]))
     more = ", ..." if len(names) > 50 else ""
     return f"column{'s' if len(names) != 1 else ''} {shown}{more}" if names else "no columns"

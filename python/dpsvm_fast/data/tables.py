@@ -38,9 +38,9 @@ from dpsvm_fast.data.schema import (
     NO_NAMES,
     TableSchema,
     TextFormat,
+    columns_in_words,
     may_be_a_row,
     other_delimiter,
-    quoted,
     template_lines,
     toml_string,
 )
@@ -72,8 +72,8 @@ def template(
     for role, name in (("target", target), ("person", person)):
         if name is not None and name not in columns:
             raise TableError(
-                f"{os.path.basename(path)}: {role}: no column {name!r}; it has columns "
-                f"{', '.join(map(quoted, list(columns)[:50]))}{', ...' * (len(columns) > 50)}"
+                f"{os.path.basename(path)}: {role}: no column {name!r}; it has "
+                f"{columns_in_words(list(columns))}"
             )
     text = template_lines(target, columns, person=person)
     return text + (f"\n[csv]\ndelimiter = {toml_string(mark)}\n" if mark else "")
