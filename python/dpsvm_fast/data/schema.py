@@ -1475,8 +1475,8 @@ class TableSchema:
             return TableError(f"{file}: {self.origin} does not declare it; it has {NO_NAMES}")
         if self.origin == OF_MODEL:
             return TableError(
-                f"{file}: {columns_in_words(names)} {('is' if one else 'are')} unknown to the model: "
-                f"remove {('it' if one else 'them')} from the file, or give a schema with "
+                f"{file}: {columns_in_words(names)} {('is' if one else 'are')} unknown to the "
+                f"model: remove {('it' if one else 'them')} from the file, or give a schema with "
                 'extra_columns = "ignore"'
             )
         return SchemaError(
