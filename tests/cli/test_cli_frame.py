@@ -27,7 +27,7 @@ pytest.importorskip("click")
 import click
 
 from dpsvm_fast.cli.app import NAMES, app
-from dpsvm_fast.cli.screen import CommandError, Screen, guarded
+from dpsvm_fast.cli.screen import CommandError, Screen, guarded, note
 from oracles.command_line import Cli
 
 PLAN = ["plan", "--delta=1e-5", "--features=4", "--classes=3"]
@@ -294,9 +294,8 @@ class TestScreen:
     def test_json_is_one_strict_object_and_nothing_else(self, cli: Cli) -> None:
         screen = Screen(json=True)
         screen.say("text")
-        screen.heading("more")
         screen.table(None, ["a"], [["b"]])
-        screen.note("a remark")
+        note("a remark")
         with screen.progress("working", 3) as bar:
             bar.advance_to(3)
         screen.result(

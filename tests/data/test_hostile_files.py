@@ -32,6 +32,7 @@ from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, Schem
 from dpsvm_fast.persist import load_model, save_model
 from dpsvm_fast.verification.verify import model_document
 from oracles.reader_attacks import forget_peak, resident
+from oracles.table_files import stored
 
 MIB = 2**20
 TWO = TableSchema.from_dict(
@@ -308,9 +309,7 @@ def test_packed_columns_that_are_not_read_do_not_count(tmp_path: Path) -> None:
             "y": pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int8)), ["a"]),
         }
     )
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_file(str(tmp_path / "t.arrow"), table.schema, options=options) as writer:
-        writer.write_table(table)
+    stored(table, tmp_path / "t.arrow", "zstd")
     described = {**TWO.to_dict(), "columns": {"x": {"bounds": [0, 1]}}, "extra_columns": "ignore"}
     schema = TableSchema.from_dict(described)
     assert n_rows(tmp_path / "t.arrow", schema, max_memory=2**25) == n
@@ -319,8 +318,7 @@ def test_packed_columns_that_are_not_read_do_not_count(tmp_path: Path) -> None:
 def test_rows_of_no_bytes_at_all_are_refused(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     table = pa.table({"x": pa.nulls(1000)})
-    with pa.ipc.new_file(str(tmp_path / "t.arrow"), table.schema) as writer:
-        writer.write_table(table)
+    stored(table, tmp_path / "t.arrow")
     schema = TableSchema.from_dict({"columns": {"x": {"bounds": [0, 1], "missing": 0}}})
     with pytest.raises(TableError):
         next(iter(open_table(tmp_path / "t.arrow", schema, labelled=False).batches()))

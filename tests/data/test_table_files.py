@@ -14,7 +14,7 @@ import pytest
 
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import InvalidParameterError, TableError
-from oracles.table_files import RECORD, ROWS, TEXT, WIDE, columns, error_of, schema, written
+from oracles.table_files import RECORD, ROWS, TEXT, columns, error_of, schema, wide, written
 
 pytest.importorskip("pyarrow")
 
@@ -146,7 +146,7 @@ def test_files_without_header(write: Any) -> None:
     assert "row 1 has 4 cells, expected 3, as csv.header in s.toml says" in error_of(
         write("no,1,p,4\n"), named
     )
-    last = TableSchema.from_dict({**WIDE, "target": -1, "csv": {"header": False}})
+    last = wide(target=-1, csv={"header": False})
     table = open_table(write("0.25,0.5,1\n0.5,1,0\n"), last)
     assert table.read()[0].tolist() == [[0.25, 0.5], [0.5, 1.0]]
     assert table.read()[1].tolist() == [1, 0]
@@ -158,7 +158,7 @@ def test_files_without_header(write: Any) -> None:
     for text in ("no,1.5,p\nyes,2,q\n", "1.5,p\n2,q\n"):
         assert open_table(write(text), ordered, labelled=False).read()[0].tolist() == ROWS
     assert "expected a position from 0 to 2" in error_of(
-        write("1,2,3\n"), TableSchema.from_dict({**WIDE, "csv": {"header": False}, "target": 5})
+        write("1,2,3\n"), wide(csv={"header": False}, target=5)
     )
 
 
@@ -316,9 +316,9 @@ def test_compressed_text_that_is_cut(write: Any, cut: int) -> None:
 
 
 def test_positions_are_kept_for_names_that_say_them(write: Any) -> None:
-    of = TableSchema.from_dict({**WIDE, "n_features": 3, "columns": {"x1": {"bounds": [5, 6]}}})
+    of = wide(n_features=3, columns={"x1": {"bounds": [5, 6]}})
     table = open_table(write("x2,x1,x0\n0.25,0.5,1\n"), of, labelled=False)
     assert table.read()[0].tolist() == [[1.0, 0.5, 0.25]]
     assert table.schema.bounds[0].tolist() == [0.0, 5.0, 0.0]
-    of = TableSchema.from_dict({**WIDE, "n_features": 2})
+    of = wide(n_features=2)
     assert "got 3 features, expected 2" in error_of(write("a,b,c\n1,2,3\n"), of, labelled=False)

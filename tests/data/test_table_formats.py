@@ -21,7 +21,7 @@ from scipy import sparse
 
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import SchemaError, TableError
-from oracles.table_files import TEXT, WIDE, error_of, schema, written
+from oracles.table_files import TEXT, error_of, schema, stored, wide, written
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -35,7 +35,7 @@ def write(tmp_path: Path) -> Callable[[bytes | str, str], Path]:
 def test_npz(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.random((300, 7)), rng.integers(0, 2, 300)
-    of = TableSchema.from_dict(WIDE)
+    of = wide()
     for name, rows in (("c", X), ("f", np.asfortranarray(X)), ("half", X.astype(np.float16))):
         for save in (np.savez, np.savez_compressed):
             save(tmp_path / f"{name}.npz", X=rows, y=y)
@@ -45,7 +45,7 @@ def test_npz(tmp_path: Path) -> None:
             assert (table.n_rows, table.n_features) == (300, 7)
     assert table.schema.to_dict()["n_features"] == 7
     np.savez(tmp_path / "text.npz", X=X, y=np.array(["a", "b"])[y])
-    text = TableSchema.from_dict({**WIDE, "classes": ["a", "b"]})
+    text = wide(classes=["a", "b"])
     assert open_table(tmp_path / "text.npz", text).read()[1][:3].tolist() == [
         "ab"[label] for label in y[:3]
     ]
@@ -75,9 +75,9 @@ def test_npz(tmp_path: Path) -> None:
 def test_wrong_npz(tmp_path: Path, arrays: dict[str, Any], place: str) -> None:
     path = tmp_path / "t.npz"
     np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})
-    assert error_of(path, TableSchema.from_dict(WIDE)).startswith(f"t.npz: {place}")
+    assert error_of(path, wide()).startswith(f"t.npz: {place}")
     np.savez(path, X=np.zeros((2, 3)), y=[0, 1])
-    assert "3" in error_of(path, TableSchema.from_dict({**WIDE, "n_features": 2}))
+    assert "3" in error_of(path, wide(n_features=2))
 
 
 def typed_table() -> Any:
@@ -124,22 +124,12 @@ TYPED: dict[str, Any] = {
 }
 
 
-def write_as(table: Any, path: Path) -> Path:
-    """Parquet or an Arrow file, as the suffix says."""
-    if path.suffix == ".parquet":
-        parquet.write_table(table, path)
-    else:
-        with pa.ipc.new_file(path, table.schema) as file:
-            file.write_table(table)
-    return path
-
-
 columnar = pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])
 
 
 @columnar
 def test_types_of_columns(tmp_path: Path, name: str) -> None:
-    path = write_as(typed_table(), tmp_path / name)
+    path = stored(typed_table(), tmp_path / name)
     X, y = open_table(path, TableSchema.from_dict(TYPED)).read()
     assert X[0].tolist() == [1.5, 1, 2.0**63, 0.5, 1.25, 0.5, 1, 1, 0, 0, 1, 1, 0, 1, 0]
     assert X[2].tolist() == [3.5, 3, 1, 2, 1.25, 0.5, 0, 1, 0, 0, 1, 1, 0, 1, 0]
@@ -156,17 +146,17 @@ def test_types_that_are_refused(tmp_path: Path, name: str) -> None:
     for values, column in ((["s3cr3t"], {"bounds": [0, 1]}), (day, {"categories": ["a"]})):
         table = pa.table({"c": values, "y": [0]})
         of = TableSchema.from_dict({"target": "y", "classes": [0, 1], "columns": {"c": column}})
-        text = error_of(write_as(table, tmp_path / name), of)
+        text = error_of(stored(table, tmp_path / name), of)
         assert text.startswith(f"{name}: column 'c' has type ")
     twice = pa.Table.from_arrays([day, day, day], names=["y", "a", "a"])
-    assert "duplicate column name 'a'" in error_of(write_as(twice, tmp_path / name))
+    assert "duplicate column name 'a'" in error_of(stored(twice, tmp_path / name))
 
 
 @columnar
 def test_wrong_cells_of_typed_columns(tmp_path: Path, name: str) -> None:
     def refused(**columns: Any) -> str:
         table = pa.table({"y": ["no", "yes"], "age": [1.0, 2.0], "work": ["p", "q"]} | columns)
-        return error_of(write_as(table, tmp_path / name))
+        return error_of(stored(table, tmp_path / name))
 
     assert "row 2, column 'age': a missing value" in refused(age=[1.0, None])
     assert "row 1, column 'age': a missing value" in refused(age=[float("nan"), 1.0])
@@ -184,7 +174,7 @@ def test_typed_files_that_are_damaged(tmp_path: Path, name: str) -> None:
     rng = np.random.default_rng(0)
     words = np.array(["p", "q"])[rng.integers(0, 2, 3000)]
     table = pa.table({"y": np.repeat("no", 3000), "age": rng.random(3000), "work": words})
-    path = write_as(table, tmp_path / name)
+    path = stored(table, tmp_path / name)
     content = path.read_bytes()
     for cut in (1, 4, len(content) // 3, len(content) // 2, -9, -1):
         path.write_bytes(content[:cut])
@@ -196,7 +186,7 @@ def test_typed_files_that_are_damaged(tmp_path: Path, name: str) -> None:
 def test_a_damaged_arrow_file_is_not_followed(tmp_path: Path) -> None:
     """Offsets of text that point outside of the file."""
     table = pa.table({"y": ["no"], "age": [1.0], "work": ["p" * 291]})
-    path = write_as(table, tmp_path / "t.arrow")
+    path = stored(table, tmp_path / "t.arrow")
     content = path.read_bytes()
     offsets = np.array([0, 291], dtype="<i4").tobytes()
     # The last one: the length of the text stands among the facts before it, too.
@@ -208,7 +198,7 @@ def test_a_damaged_arrow_file_is_not_followed(tmp_path: Path) -> None:
 
 @columnar
 def test_names_that_are_no_text(tmp_path: Path, name: str) -> None:
-    path = write_as(pa.table({"y": ["no"], "age": [1.0], "w\u00f6rk": ["p"]}), tmp_path / name)
+    path = stored(pa.table({"y": ["no"], "age": [1.0], "w\u00f6rk": ["p"]}), tmp_path / name)
     path.write_bytes(path.read_bytes().replace("w\u00f6rk".encode(), b"w\xff\xffrk"))
     assert error_of(path) == f"{name}: the file is damaged or cut off; copy it again"
 
@@ -221,21 +211,19 @@ def test_an_array_without_a_header(tmp_path: Path, header: str) -> None:
     with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
         start = b"\x93NUMPY\x01\x00" + len(content).to_bytes(2, "little")
         archive.writestr("X.npy", start + content.encode("latin-1"))
-    text = error_of(tmp_path / "t.npz", TableSchema.from_dict(WIDE), labelled=False)
+    text = error_of(tmp_path / "t.npz", wide(), labelled=False)
     assert text == "t.npz: not an .npz file, or cut off or damaged; copy it again"
 
 
 def test_sparse_text(write: Any) -> None:
-    of = TableSchema.from_dict({**WIDE, "classes": ["a", "b"], "n_features": 4})
+    of = wide(classes=["a", "b"], n_features=4)
     X, y = open_table(write("a 2:5 1:.5\n\nb # note\n", "t.txt"), of).read()
     assert isinstance(X, sparse.csr_matrix)
     assert X.toarray().tolist() == [[0.5, 5, 0, 0], [0, 0, 0, 0]]
     assert y.tolist() == ["a", "b"]
     bare = open_table(write("1:2\n7 3:1\n", "t.svm"), of, labelled=False).read()
     assert bare[0].toarray().tolist() == [[2, 0, 0, 0], [0, 0, 1, 0]]
-    zero = TableSchema.from_dict(
-        {**WIDE, "classes": ["a", "b"], "n_features": 4, "zero_based": True}
-    )
+    zero = wide(classes=["a", "b"], n_features=4, zero_based=True)
     packed = write(gzip.compress(b"a 0:1 3:2\n"), "t.svm.gz")
     assert open_table(packed, zero).read()[0].toarray().tolist() == [[1, 0, 0, 2]]
 
@@ -251,13 +239,13 @@ def test_sparse_text(write: Any) -> None:
     ],
 )
 def test_wrong_sparse_text(write: Any, text: str, row: int) -> None:
-    of = TableSchema.from_dict({**WIDE, "classes": ["a", "b"], "n_features": 4})
+    of = wide(classes=["a", "b"], n_features=4)
     assert re.match(rf"t\.svm: row {row}\b", error_of(write(text, "t.svm"), of))
 
 
 def test_sparse_text_needs_a_width(write: Any) -> None:
     path = write("1 1:1\n", "t.svm")
-    assert "n_features: missing" in error_of(path, TableSchema.from_dict(WIDE))
+    assert "n_features: missing" in error_of(path, wide())
     assert "got 'work' without bounds" in error_of(path, schema())
 
 
@@ -272,7 +260,7 @@ def test_sparse_blocks(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write("\n".join(lines), "t.svm")
     for block in (10, 1000, 2**22):
         monkeypatch.setattr("dpsvm_fast.data.readers.LIBSVM_BLOCK", block)
-        table = open_table(path, TableSchema.from_dict({**WIDE, "n_features": 30}))
+        table = open_table(path, wide(n_features=30))
         found, y = table.read()
         assert abs(found - X).max() == 0
         assert y.tolist() == [0, 1] * 200
@@ -303,7 +291,7 @@ def test_partitions(write: Any, tmp_path: Path) -> None:
 
 def test_sparse_partitions(write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpsvm_fast.data.readers.LIBSVM_BLOCK", 5)
-    of = TableSchema.from_dict({**WIDE, "n_features": 4})
+    of = wide(n_features=4)
     table = open_table(write("1 1:2\n0\n1 4:3 2:1\n", "t.svm"), of)
     partitions = table.to_partitions(tmp_path / "parts", rows_per_partition=2)
     assert partitions.sparse
@@ -341,7 +329,7 @@ def test_without_pyarrow(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ImportError, match="pyarrow"):
             open_table(write(TEXT, name), schema())
     assert open_table(write(TEXT), schema()).read()[0].shape == (2, 3)
-    of = TableSchema.from_dict({**WIDE, "n_features": 2})
+    of = wide(n_features=2)
     assert open_table(write("1 1:1\n", "t.svm"), of).read()[0].shape == (1, 2)
     np.savez(write("", "t.npz"), X=np.zeros((2, 2)), y=[0, 1])
     assert open_table(write("1 1:1\n", "t.svm").with_name("t.npz"), of).read()[0].shape == (2, 2)
@@ -369,7 +357,7 @@ def test_a_template_is_written_from_the_header_only(
         np.savez(path, X=np.zeros((3, 5)), y=[0, 1, 0])
     else:
         table = {"y": ["s3cr3t"], "age": [1], "work": ["s3cr3t"], "smoker": [True]}
-        write_as(pa.table({**table, "day": pa.array([0], pa.date32())}), path)
+        stored(pa.table({**table, "day": pa.array([0], pa.date32())}), path)
     text = TableSchema.template(path, target=None if name == "t.npz" else "y")
     assert set(lines) <= set(text.splitlines())
     assert "s3cr3t" not in text

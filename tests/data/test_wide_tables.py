@@ -16,11 +16,11 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
-import pyarrow.feather
 from pyarrow import parquet
 
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import TableError
+from oracles.table_files import stored
 
 MIB = 2**20
 RECORD = {
@@ -61,21 +61,6 @@ def rows(table: Any) -> tuple[Any, Any]:
     numbers = [table.column(name).fill_null(0).to_numpy() for name in names]
     X = np.column_stack([work == "p", work == "q", *numbers]).astype(np.float32)
     return X, np.array(table.column("y").to_pylist())
-
-
-def written(table: Any, path: Path, how: str) -> Path:
-    """A file with one block of rows."""
-    if path.suffix == ".parquet":
-        parquet.write_table(table, path, compression=how, row_group_size=table.num_rows)
-        return path
-    if path.suffix == ".feather":
-        pyarrow.feather.write_feather(table, path, compression=how)
-        return path
-    options = pa.ipc.IpcWriteOptions(compression=None if how == "none" else how)
-    make = pa.ipc.new_stream if path.stem == "stream" else pa.ipc.new_file
-    with make(str(path), table.schema, options=options) as writer:
-        writer.write_table(table)
-    return path
 
 
 @pytest.mark.parametrize("max_memory", [2**22, 2**24, 2**28])
@@ -122,7 +107,7 @@ def test_the_row_of_a_wrong_cell_is_told_from_columns_that_are_read_in_turn(tmp_
     ):
         place = table.column_names.index(name)
         wrong = table.set_column(place, name, pa.array(column))
-        path = written(wrong, tmp_path / "t.parquet", "snappy")
+        path = stored(wrong, tmp_path / "t.parquet", "snappy")
         strict = TableSchema.from_dict(
             RECORD
             | {
@@ -137,7 +122,7 @@ def test_the_row_of_a_wrong_cell_is_told_from_columns_that_are_read_in_turn(tmp_
 
 
 def test_row_groups_that_say_a_wrong_number_of_rows_are_damaged(tmp_path: Path) -> None:
-    path = written(wide(20_000, 60), tmp_path / "t.parquet", "snappy")
+    path = stored(wide(20_000, 60), tmp_path / "t.parquet", "snappy")
     content = path.read_bytes()
     # The number of rows of the row group, in Thrift's way of writing 20,000.
     at = content.rindex(bytes([0xC0, 0xB8, 0x02]))
@@ -163,7 +148,7 @@ def test_row_groups_that_say_a_wrong_number_of_rows_are_damaged(tmp_path: Path) 
 )
 def test_a_wide_file_takes_no_more_than_its_memory(tmp_path: Path, name: str, how: str) -> None:
     n = 100_000 if name == "t.arrow" else 300_000
-    assert_peak(written(wide(n, 100), tmp_path / name, how), n)
+    assert_peak(stored(wide(n, 100), tmp_path / name, how), n)
 
 
 @linux
@@ -227,7 +212,7 @@ def test_arrow_files_of_polars(tmp_path: Path, compression: Any) -> None:
 
 @pytest.mark.parametrize("name", ["t.arrow", "t.feather"])
 def test_arrow_files_that_are_cut_off_anywhere_are_damaged(tmp_path: Path, name: str) -> None:
-    path = written(wide(20, 2), tmp_path / name, "lz4")
+    path = stored(wide(20, 2), tmp_path / name, "lz4")
     content = path.read_bytes()
     for end in range(1, len(content), 7):
         path.write_bytes(content[:end])
@@ -237,7 +222,7 @@ def test_arrow_files_that_are_cut_off_anywhere_are_damaged(tmp_path: Path, name:
 
 @pytest.mark.parametrize("place", [-8, 0, 3, 10**4, 2**62])
 def test_a_list_of_batches_that_points_anywhere_is_damaged(tmp_path: Path, place: int) -> None:
-    path = written(wide(20, 2), tmp_path / "t.arrow", "none")
+    path = stored(wide(20, 2), tmp_path / "t.arrow", "none")
     content = path.read_bytes()
     # Messages begin with this mark: that of the schema, dictionaries, and the batch.
     batch = content.rindex(b"\xff\xff\xff\xff", 0, content.rindex(b"\xff\xff\xff\xff"))

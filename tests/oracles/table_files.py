@@ -23,9 +23,32 @@ ROWS = [[1.5, 1.0, 0.0], [2.0, 0.0, 1.0]]
 WIDE = {"classes": [0, 1], "all_other_columns": {"bounds": [0, 1]}}
 
 
+def wide(**changes: Any) -> TableSchema:
+    """A schema of numbers from 0 to 1, however many."""
+    return TableSchema.from_dict({**WIDE, **changes})
+
+
 def written(folder: Path, content: bytes | str, name: str = "t.csv") -> Path:
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def stored(table: Any, path: Path, how: str | None = None) -> Path:
+    """One block of rows as Parquet, Feather, or an Arrow file or stream, as the name says."""
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    if path.suffix == ".parquet":
+        size = table.num_rows
+        parquet.write_table(table, path, compression=how or "snappy", row_group_size=size)
+    elif path.suffix == ".feather":
+        feather.write_feather(table, path, compression=how)
+    else:
+        options = pa.ipc.IpcWriteOptions(compression=None if how == "none" else how)
+        make = pa.ipc.new_stream if path.stem == "stream" else pa.ipc.new_file
+        with make(str(path), table.schema, options=options) as writer:
+            writer.write_table(table)
     return path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -27,8 +27,6 @@ from dpsvm_fast.cli.screen import (
 from dpsvm_fast.exceptions import LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.validation import check_delta, check_epsilon
-
-Ledger = TypeVar("Ledger", bound=PrivacyLedger)
 
 
 @click.group("budget", cls=Group)
@@ -113,7 +111,7 @@ def anchor(screen: Screen, file: Path, anchor: Path) -> None:
     with the budget: on another disk, or under another owner. Nothing can be spent without it. Run
     the command again to move to another anchor.
     """
-    ledger = opened_budget(file, PrivacyLedger, to_spend=True)
+    ledger = opened_budget(file, to_spend=True)
     ledger = PrivacyLedger(
         ledger.epsilon,
         ledger.delta,
@@ -142,7 +140,7 @@ def show(screen: Screen, file: Path, since: str | None) -> None:
     The mark that it prints is the number of spends and a digest. Keep it elsewhere: --since MARK
     fails if the file is an older copy.
     """
-    ledger = opened_budget(file, PrivacyLedger, since=since)
+    ledger = opened_budget(file, since=since)
     record = _summary(file, ledger)
     rule = ", adaptive" if ledger.adaptive else ""
     screen.table(
@@ -204,15 +202,19 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
 
 
 def opened_budget(
-    path: Path, kind: type[Ledger], *, to_spend: bool = False, since: str | None = None
-) -> Ledger:
+    path: Path,
+    kind: type[PrivacyLedger] = PrivacyLedger,
+    *,
+    to_spend: bool = False,
+    since: str | None = None,
+) -> PrivacyLedger:
     """The ledger of a budget file.
 
     Parameters
     ----------
     path : Path
-    kind : type
-        `PrivacyLedger` or a class made of it.
+    kind : type, default=PrivacyLedger
+        Or a class made of it.
     to_spend : bool, default=False
         Whether it will be written to.
     since : str or None

@@ -22,6 +22,7 @@ from dpsvm_fast.cli.screen import (
     adjacency_option,
     delta_option,
     example,
+    note,
     option,
     pass_screen,
 )
@@ -145,7 +146,7 @@ def plan_command(screen: Screen, **options: Any) -> None:
     if plot is not None:
         screen.say(f"\nPlot: {plot}")
     if samples is not None and options["delta"] * samples >= 1.0:
-        screen.note(
+        note(
             f"warning: --delta: {options['delta']:g} is not below 1 / {samples} rows, so "
             "publishing a whole row would be allowed; choose far less"
         )

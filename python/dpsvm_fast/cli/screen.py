@@ -427,14 +427,6 @@ class Screen:
                 text = click.style(text, bold=True, fg=colour)
         _write(sys.stdout, f"{text}\n")
 
-    def heading(self, text: str) -> None:
-        """Print the title of what follows, after an empty line."""
-        self.say(f"\n{text}", style="bold")
-
-    def note(self, text: str) -> None:
-        """Print a remark on standard error."""
-        note(text)
-
     def table(
         self,
         title: str | None,

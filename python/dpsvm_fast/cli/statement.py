@@ -163,7 +163,7 @@ def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:
     if not checks:
         screen.say("\nNothing to sign: this model is not private.", style="bold")
         return
-    screen.heading("To be signed")
+    screen.say("\nTo be signed", style="bold")
     screen.say("The numbers are consistent: recomputed just now.")
     for check in checks:
         screen.say(f"  {BOX} {check}")

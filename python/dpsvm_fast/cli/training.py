@@ -570,7 +570,7 @@ class Spending:
         if path is None:
             # Asked like a file would be: it knows whether the spend has happened.
             budget = (self.epsilon, self.delta, adjacency or "add_remove")
-            self.ledger = AskedLedger(*budget, unit=self.unit, strict=False)
+            self.ledger: Any = AskedLedger(*budget, unit=self.unit, strict=False)
         else:
             self.ledger = opened_budget(path, AskedLedger, to_spend=True)
             if periods is not None:
@@ -674,16 +674,14 @@ class Spending:
         end = "" if self.saved else ", but there is no model"
         return f"the budget{where} is spent ({amount}){end}"
 
-    def record(self) -> dict[str, Any] | None:
-        """Return what is left in the budget file, for ``--json``."""
+    def told(self, screen: Screen) -> dict[str, Any] | None:
+        """Say what is left in the budget file, and return it for ``--json``."""
         if self.path is None:
             return None
-        return {
-            "file": str(self.path),
-            "epsilon": self.ledger.epsilon,
-            "delta": self.ledger.delta,
-            "remaining_epsilon": self.ledger.remaining(),
-        }
+        (epsilon, delta), left = (self.ledger.epsilon, self.ledger.delta), self.ledger.remaining()
+        screen.say(f"{self.path}: epsilon = {left:.6g} is left of {epsilon:g} at delta = {delta:g}")
+        facts = {"epsilon": epsilon, "delta": delta, "remaining_epsilon": left}
+        return {"file": str(self.path), **facts}
 
     def _refusal(self, error: BudgetExceededError) -> str:
         """What is left, and what to do."""
@@ -888,19 +886,8 @@ class Task:
 
     def _report(self, name: str, statement: Any, scored: float | None, more: Any) -> None:
         """Say what was promised, what is where, and what can be done next."""
-        screen, options, budget = self.screen, self.options, self.spending.record()
+        screen, options = self.screen, self.options
         output, data = options["output"], options["data"]
-        screen.result(
-            {
-                "model": str(output),
-                "certificate": options["certificate"] and str(options["certificate"]),
-                "estimator": name,
-                **{one: getattr(statement, one) for one in PROMISED},
-                "budget": budget,
-                "public_test_accuracy": scored,
-                **more,
-            }
-        )
         private = "private" if statement.private else "NOT PRIVATE"
         screen.say(
             f"{output}: {name}, {private}, epsilon = {statement.epsilon:g}, delta = "
@@ -915,8 +902,17 @@ class Task:
                 f"accuracy on the rows of {options['test_data']}: {scored:.4f} (without privacy: "
                 "these rows must be public)"
             )
-        if budget is not None:
-            _say_left(screen, budget)
+        screen.result(
+            {
+                "model": str(output),
+                "certificate": options["certificate"] and str(options["certificate"]),
+                "estimator": name,
+                **{one: getattr(statement, one) for one in PROMISED},
+                "budget": self.spending.told(screen),
+                "public_test_accuracy": scored,
+                **more,
+            }
+        )
         screen.say(
             f"next: dpsvm-fast statement {typed(output)}\n"
             f"      dpsvm-fast predict {typed(output)} NEW{_suffixes(data)} -o predictions.csv"
@@ -1350,28 +1346,17 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
         for draft in drafts:
             draft.write(found.privacy_.to_json() + "\n")
     screen.say(str(found))
-    budget = spending.record()
     screen.result(
         {
             "model": str(options["model"]),
             **{name: getattr(found.privacy_, name) for name in PROMISED},
-            "budget": budget,
+            "budget": spending.told(screen),
             **found.to_dict(),
         }
     )
-    if budget is not None:
-        _say_left(screen, budget)
 
 
 def _label(model: Any, text: str | None) -> Any:
     """The class that is written like this; the text itself where there is none."""
     labels = getattr(model, "classes_", np.empty(0)).tolist()
     return next((label for label in labels if str(label) == text), text)
-
-
-def _say_left(screen: Screen, budget: dict[str, Any]) -> None:
-    """Say what is left in the budget file."""
-    screen.say(
-        f"{budget['file']}: epsilon = {budget['remaining_epsilon']:.6g} is left of "
-        f"{budget['epsilon']:g} at delta = {budget['delta']:g}"
-    )

@@ -13,17 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, kind_of
-from dpsvm_fast.data.schema import (
-    Bounds,
-    Column,
-    TableSchema,
-    cell_error,
-    is_missing,
-    quoted,
-    repeated,
-    template_lines,
-)
+from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, cell_error, is_missing, kind_of
+from dpsvm_fast.data.schema import Bounds, Column, TableSchema, quoted, repeated, template_lines
 from dpsvm_fast.estimators.frames import column_names, tabular
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.preprocessing import PublicTransformer

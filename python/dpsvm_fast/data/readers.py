@@ -10,12 +10,14 @@ import codecs
 import contextlib
 import csv
 import gzip
+import hashlib
 import io
 import itertools
 import math
 import mmap
 import os
 import re
+import secrets
 import struct
 import tempfile
 import tokenize
@@ -25,6 +27,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -33,19 +36,17 @@ from scipy import sparse
 
 from dpsvm_fast._core import RecordEnds, TextCells
 from dpsvm_fast.data.schema import (
+    DAY,
     MAX_COLUMNS,
-    MISSING,
     NO_NAMES,
-    UNDECLARED,
+    NONE,
+    Category,
     Column,
-    Ids,
-    Lookup,
     TableSchema,
     TextFormat,
-    Words,
-    cell_error,
+    days,
+    is_whole,
     may_be_a_row,
-    numbers,
     quoted,
     repeated,
 )
@@ -171,6 +172,248 @@ def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
     )
 
 
+# Columns of cells to numbers, and to codes of declared values. No message quotes a cell.
+
+
+# Codes below 0: all indicators are 0, no value, a value that is not declared.
+ZEROS, MISSING, UNDECLARED = -1, -2, -3
+# Python refuses to read thousands of digits, and says how many there were.
+WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?", re.ASCII)
+
+TRUTH: tuple[Category, ...] = ("false", "true")
+# Texts and persons that are kept from block to block.
+MOST_TEXTS = 2**12
+
+
+def cell_error(file: str, row: int | None, column: str, reason: str) -> TableError:
+    """Return an error that says where: rows count from 1, without the header."""
+    place = "" if row is None else f"row {row}, "
+    return TableError(f"{file}: {place}column {quoted(column)}: {reason}")
+
+
+def numbers(values: Any) -> NDArray[np.float32]:
+    """Cells of an Arrow or numpy array of numbers; NaN where there is none, inf beyond float32."""
+    if isinstance(values, np.ndarray):
+        with np.errstate(over="ignore"):
+            return values.astype(np.float32, copy=False)
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not pa.types.is_float32(values.type):
+        values = _cast(values, pa)
+    found: NDArray[np.float32] = values.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _cast(values: Any, pa: Any) -> Any:
+    """As float32; some types have no way there but through float64."""
+    if pa.types.is_float16(values.type) or pa.types.is_null(values.type):
+        found = values.to_numpy(zero_copy_only=False)
+        return pa.array(found.astype(np.float32))
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.float64())
+    return values.cast(pa.float32(), safe=False)
+
+
+class Lookup:
+    """Codes of the values of one column.
+
+    Parameters
+    ----------
+    declared : sequence of str and int
+        Code 0, 1, ...
+    missing_texts : sequence of str
+        Texts that stand for no value, unless they are declared.
+    missing, undeclared : int
+        Codes of no value, and of one that is not declared.
+    """
+
+    kind: type = np.int64
+
+    def __init__(
+        self,
+        declared: Sequence[Category],
+        missing_texts: Sequence[str],
+        *,
+        missing: int = MISSING,
+        undeclared: int = UNDECLARED,
+    ) -> None:
+        self._codes = {str(value).strip(): code for code, value in enumerate(declared)}
+        self._whole = {value: code for code, value in enumerate(declared) if is_whole(value)}
+        self._missing_texts = {text.strip() for text in missing_texts}
+        self._missing, self._undeclared = missing, undeclared
+        self._known: tuple[Any, Any, NDArray[Any]] | None = None
+
+    @staticmethod
+    def of_column(column: Column, missing_texts: Sequence[str]) -> Lookup | None:
+        """For a column of categories, truth values, dates or text; None for one of numbers."""
+        if column.bounds is not None:
+            return None
+        if column.dates is not None:
+            return Dates(column.dates[0], missing_texts)
+        if column.text is not None:
+            return Words(column, missing_texts)
+        declared = TRUTH if column.categories is None else column.categories
+        undeclared = ZEROS if column.unknown == "none" else UNDECLARED
+        missing, value = MISSING, column.missing
+        if isinstance(value, bool):
+            missing = int(value)
+        elif value is not None:
+            missing = declared.index(value) if value in declared else ZEROS
+            assert missing >= 0 or value == NONE
+        found = Lookup(declared, missing_texts, missing=missing, undeclared=undeclared)
+        if column.boolean:
+            found._codes |= {"False": 0, "FALSE": 0, "True": 1, "TRUE": 1}
+            found._whole = {0: 0, 1: 1}
+        return found
+
+    def codes(self, values: Any) -> NDArray[Any]:
+        """Return a code for each cell of an Arrow or numpy array, or of a list of values.
+
+        Or of different words and the place of each cell among them.
+        """
+        if isinstance(values, tuple):
+            words, places = values
+            known_words: NDArray[Any] = self._of_unique(words)
+            return known_words[places]
+        if isinstance(values, list):
+            # Values that are equal may have different texts: 1 and True.
+            keys = [(type(value), value) for value in values]
+            known = {key: self._code(key[1]) for key in dict.fromkeys(keys)}
+            return np.fromiter(map(known.__getitem__, keys), self.kind, len(keys))
+        if isinstance(values, np.ndarray):
+            unique, places = np.unique(values, return_inverse=True)
+            return self._of_unique(unique.tolist())[places.ravel()]
+        if not hasattr(values, "dictionary"):
+            values = values.dictionary_encode()
+        codes = self._of_dictionary(values.dictionary)
+        places = values.indices.fill_null(len(codes) - 1) if values.null_count else values.indices
+        found: NDArray[Any] = codes[places.to_numpy(zero_copy_only=False)]
+        return found
+
+    def _of_dictionary(self, words: Any) -> NDArray[Any]:
+        """Codes of an Arrow dictionary, and one more for cells without a value.
+
+        Slices of a batch share their dictionary, which is looked up once.
+        """
+        places = [None if one is None else one.address for one in words.buffers()]
+        key = (str(words.type), len(words), words.offset, places)
+        if self._known is None or self._known[0] != key:
+            # One word after the other: all of them as Python's objects take much memory.
+            codes = self._of_unique(word.as_py() for word in words)
+            # The words are kept, so that no other ones can have their place.
+            self._known = (key, words, np.append(codes, self._missing))
+        return self._known[2]
+
+    def _of_unique(self, values: Iterable[Any]) -> NDArray[Any]:
+        """Codes of different values."""
+        return np.fromiter(map(self._code, values), dtype=self.kind)
+
+    def forget(self) -> None:
+        """Let texts of cells go that have become rows; here none are kept."""
+
+    def _code(self, value: Any) -> float:
+        """Code of one cell."""
+        value = value.item() if isinstance(value, np.generic) else value
+        value = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
+        return self._missing if is_missing(value) else self._code_of_value(value)
+
+    def _code_of_value(self, value: Any) -> float:
+        """Code of one value, as text where it is text in the file."""
+        if isinstance(value, bool):
+            texts = [str(value), str(value).lower(), str(int(value))]
+        elif isinstance(value, float) and value.is_integer():
+            texts = [str(int(value))]
+        else:
+            texts = [str(value).strip()]
+        for text in texts:
+            if text in self._codes:
+                return self._codes[text]
+        if self._whole and WHOLE.fullmatch(texts[-1]):
+            # An integer may be written as +1, 01 or 1.0.
+            return self._whole.get(int(texts[-1].partition(".")[0]), self._undeclared)
+        return self._missing if texts[-1] in self._missing_texts else self._undeclared
+
+
+class Dates(Lookup):
+    """Days since a first date; NaN for no value, infinity for what is no date."""
+
+    kind = np.float64
+
+    def __init__(self, first: str, missing_texts: Sequence[str]) -> None:
+        super().__init__((), missing_texts)
+        self._first, self._missing = first, math.nan  # type: ignore[assignment]
+
+    def codes(self, values: Any) -> NDArray[Any]:
+        """Return the days to each cell; dates that are no text are taken as a whole."""
+        kind = getattr(values, "type", None)
+        if kind is not None and str(kind).startswith(("date", "timestamp")):
+            # With a time zone: the time in UTC.
+            values = values.cast("timestamp[us]", safe=False).to_numpy(zero_copy_only=False)
+        if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+            first = np.datetime64(self._first, "us")
+            found: NDArray[Any] = (values.astype("datetime64[us]") - first) / DAY
+            return found
+        return super().codes(values)
+
+    def _code_of_value(self, value: Any) -> float:
+        """Days to one date."""
+        if str(value).strip() in self._missing_texts:
+            return math.nan
+        found = days(value, self._first)
+        return math.inf if math.isnan(found) else found
+
+
+class Words(Lookup):
+    """Places of texts in the order in which they come; what they are hashed to is computed late.
+
+    Many texts are kept until :meth:`forget` is called.
+    """
+
+    def __init__(self, column: Column, missing_texts: Sequence[str]) -> None:
+        super().__init__((), missing_texts)
+        self._column = column
+        if column.missing is not None:
+            self._missing = ZEROS if column.missing == NONE else 0
+        self._words: list[str] = [column.missing or ""]
+
+    def forget(self) -> None:
+        """Let the texts go, if they are many."""
+        if len(self._words) > MOST_TEXTS:
+            self._known = None
+            del self._words[1:]
+
+    def features(self, places: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hashed words of the texts at these places, each row of norm 1 or 0."""
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        hashing = HashingVectorizer(
+            n_features=self._column.text, ngram_range=self._column.ngrams, dtype=np.float32
+        )
+        if not places.size:
+            return np.empty((0, self._column.width), dtype=np.float32)
+        used, inverse = np.unique(places, return_inverse=True)
+        texts = ["" if place < 0 else self._words[place] for place in used.tolist()]
+        return np.asarray(hashing.transform(texts)[inverse.ravel()].toarray())
+
+    def _code_of_value(self, value: Any) -> float:
+        """The place of one text."""
+        if not isinstance(value, str):
+            return UNDECLARED
+        if value.strip() in self._missing_texts:
+            return self._missing
+        self._words.append(value)
+        return len(self._words) - 1
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether it is None, NaN, NaT or pandas' NA, without comparing it."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, (float, Decimal)) and math.isnan(value)
+
+
 # Blocks of columns to rows of features and to labels.
 
 
@@ -222,8 +465,11 @@ class LabelDecoder(Lookup):
         return found
 
 
-class PersonDecoder(Ids):
-    """Turns cells into digests of persons.
+class PersonDecoder(Lookup):
+    """Turns ids into digests of persons, under a key that is kept nowhere else.
+
+    Whoever has no key learns from a digest nothing but whether two are equal. Codes are places in
+    the order in which ids come.
 
     Parameters
     ----------
@@ -234,14 +480,32 @@ class PersonDecoder(Ids):
     """
 
     def __init__(self, schema: TableSchema, file: str) -> None:
-        super().__init__(schema.text.missing_values)
+        super().__init__((), schema.text.missing_values)
         self._file, self._name = file, str(schema.person)
+        self._key = secrets.token_bytes(32)
+        self._digests: list[bytes] = []
+
+    def forget(self) -> None:
+        """Let the digests go, if they are many."""
+        if len(self._digests) > MOST_TEXTS:
+            self._known = None
+            self._digests.clear()
 
     def decode(self, codes: NDArray[np.int32], before: int) -> NDArray[np.bytes_]:
         """Digests with these codes, behind so many rows."""
         reason = "no person id; every row needs one"
         _check_cells(codes >= 0, self._file, before, self._name, reason)
-        return self.digests(codes)
+        return np.array(self._digests, dtype="S16")[codes]
+
+    def _code_of_value(self, value: Any) -> float:
+        """The place of one id: text without blanks around it, or a whole number."""
+        if str(value).strip() in self._missing_texts:
+            return MISSING
+        whole = isinstance(value, (bool, float)) and value == math.floor(value)
+        text = str(int(value)) if whole else str(value).strip()
+        digest = hashlib.blake2b(text.encode(), digest_size=16, key=self._key).digest()
+        self._digests.append(digest)
+        return len(self._digests) - 1
 
 
 class WeightDecoder:
