@@ -101,7 +101,7 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
         except (BrokenPipeError, ReaderLeft):
             return _silenced(DONE)
         except Exception as error:
-            sentence, code = _judged(error)
+            sentence, code = judged(error)
         else:
             return code
     sentence = _tidy(sentence)
@@ -139,7 +139,12 @@ def under_its_option(
     return error
 
 
-def unexpected(error: Exception) -> str:
+def is_ours(error: BaseException) -> bool:
+    """Return whether the text of an error is of this package and quotes no data."""
+    return type(error).__module__ == exceptions.__name__
+
+
+def unexpected(error: BaseException) -> str:
     """Return a sentence for an error whose text may quote the data."""
     if os.environ.get(TRACEBACK):
         traceback.print_tb(error.__traceback__)
@@ -182,9 +187,9 @@ def _shown_once() -> Callable[..., None]:
     return show
 
 
-def _judged(error: Exception) -> tuple[str, int]:
-    """The sentence and the exit code of a failure."""
-    if isinstance(error, Interrupted | click.Abort):
+def judged(error: BaseException) -> tuple[str, int]:
+    """Return the sentence and the exit code of a failure."""
+    if isinstance(error, Interrupted | click.Abort | KeyboardInterrupt):
         return "interrupted", INTERRUPTED
     if isinstance(error, click.ClickException):
         return _usage(error), FAILED
@@ -195,8 +200,8 @@ def _judged(error: Exception) -> tuple[str, int]:
     if isinstance(error, OSError):
         return _about_a_file(error), FAILED
     if isinstance(error, MemoryError):
-        return "out of memory; use a larger machine, or fewer columns or rows", FAILED
-    if type(error).__module__ == exceptions.__name__ or isinstance(error, ImportError | Warning):
+        return "out of memory; use a larger machine, a smaller --max-memory, or fewer rows", FAILED
+    if is_ours(error) or isinstance(error, ImportError | Warning):
         return str(error), FAILED
     return unexpected(error), FAILED
 

@@ -33,10 +33,8 @@ from dpsvm_fast.cli.files import Draft, certificate_text, reserved
 from dpsvm_fast.cli.plan import CLASSES, KERNEL, KERNELS, LINEAR, estimator_class
 from dpsvm_fast.cli.predict import format_option, model_and_table, model_options, person_option
 from dpsvm_fast.cli.screen import (
-    FAILED,
     FILE,
     FILE_OR_STREAM,
-    INTERRUPTED,
     OVERSPENT,
     CommandError,
     OneOf,
@@ -47,6 +45,8 @@ from dpsvm_fast.cli.screen import (
     adjacency_option,
     delta_option,
     example,
+    is_ours,
+    judged,
     note,
     option,
     pass_screen,
@@ -59,14 +59,7 @@ from dpsvm_fast.data.readers import is_compressed
 from dpsvm_fast.data.schema import ROLES, read_record
 from dpsvm_fast.estimators import PrivateKernelSVC
 from dpsvm_fast.estimators.fit import private_fit
-from dpsvm_fast.exceptions import (
-    BudgetExceededError,
-    CertificationError,
-    InvalidParameterError,
-    LedgerError,
-    PartitionError,
-    TableError,
-)
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, TableError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.plan import Facts
@@ -417,11 +410,8 @@ class TrainingRows:
 
     @property
     def n_bytes(self) -> int:
-        """Estimate the bytes of the records."""
-        if self.X is not None and not sparse.issparse(self.X):
-            return int(self.X.shape[0] * (self.X.shape[1] * NUMBER + 16))
-        if self.folder is None:
-            return int(self.X.nnz * ENTRY)
+        """Bytes of the files in the folder."""
+        assert self.folder is not None
         return sum(file.stat().st_size for file in self.folder.iterdir())
 
 
@@ -508,20 +498,6 @@ def _resident_size() -> int:
 
 
 # What a command spends: the budget file, and whether a failure came before or after the spend.
-
-
-# Their texts are of this package and quote no data.
-OURS = (
-    InvalidParameterError,
-    TableError,
-    BudgetExceededError,
-    PartitionError,
-    CertificationError,
-    LedgerError,
-)
-LESS_MEMORY = "; give a smaller --max-memory or use a larger machine"
-# What is wrong with options and parameters, before there are rows that a text could quote.
-TOLD = (*OURS, ValueError, TypeError)
 
 
 class AskedLedger(PrivacyLedger):
@@ -620,17 +596,16 @@ class Spending:
                 yield
         except BudgetExceededError as error:
             raise CommandError(self._refusal(error), OVERSPENT) from None
-        except (CommandError, KeyboardInterrupt, MemoryError, OSError, *TOLD) as error:
+        except (Exception, KeyboardInterrupt) as error:
             kept = (CommandError, InvalidParameterError, OSError)
             if isinstance(error, kept) and not self.spent:
                 # The name of an argument is still to be put as that of an option.
                 raise
-            code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED
-            raise CommandError(
-                f"{_sentence(error)}; {self.what_is_spent()}"
-                + (LESS_MEMORY if isinstance(error, MemoryError) else ""),
-                getattr(error, "exit_code", code),
-            ) from None
+            sentence, code = judged(error)
+            if is_ours(error) or isinstance(error, (ValueError, TypeError)):
+                # What is spent is said here.
+                sentence = re.sub("[;.] [Tt]he budget is spent$", "", str(error).removesuffix("."))
+            raise CommandError(f"{sentence}; {self.what_is_spent()}", code) from None
 
     @contextmanager
     def among_rows(self) -> Iterator[None]:
@@ -643,10 +618,10 @@ class Spending:
         """
         try:
             yield
-        except (CommandError, MemoryError, ImportError, *OURS):
+        except (CommandError, MemoryError, ImportError):
             raise
         except Exception as error:
-            if isinstance(error, OSError) and error.errno is not None:
+            if is_ours(error) or (isinstance(error, OSError) and error.errno is not None):
                 raise
             sentence = unexpected(error)
         else:
@@ -722,19 +697,6 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _interrupt(number: int, frame: Any) -> None:
     """Signal handler."""
     raise KeyboardInterrupt
-
-
-def _sentence(error: BaseException) -> str:
-    """The text of an error without its full stop or the end that is said here."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    if isinstance(error, MemoryError):
-        return "out of memory"
-    if isinstance(error, OSError):
-        where = "" if error.filename is None else f"{error.filename}: "
-        return f"{where}{error.strerror or error}"
-    text = str(error).removesuffix(".").removesuffix("; the budget is spent")
-    return text.removesuffix(". The budget is spent")
 
 
 def _rounded_down(value: float, least: float) -> float:

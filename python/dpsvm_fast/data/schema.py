@@ -696,7 +696,10 @@ def schema_values(record: Any) -> dict[str, Any]:
     if other is not None:
         values["all_other_columns"] = _other_columns(other)
         # A column that is only named takes what is said of all others, in its place.
-        columns = _filled(columns, other)
+        columns = {
+            name: Column.from_dict(name, other, "all_other_columns") if column is None else column
+            for name, column in columns.items()
+        }
     elif lacking:
         raise SchemaError(
             f"no bounds for {len(lacking)} column{'s' if len(lacking) > 1 else ''}: write public "
@@ -758,15 +761,6 @@ def _named_columns(records: list[Any]) -> dict[str, Any]:
             )
         found[name] = {key: value for key, value in one.items() if key != "name"}
     return found
-
-
-def _filled(columns: Mapping[str, Any], other: Any) -> dict[str, Any]:
-    """Columns that say nothing, with what is said of all others."""
-    where = "all_other_columns"
-    return {
-        name: Column.from_dict(name, other, where) if column is None else column
-        for name, column in columns.items()
-    }
 
 
 def _other_columns(record: Any) -> Column:
