@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -31,7 +32,7 @@ from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, SchemaError, TableError
 from dpsvm_fast.persist import load_model, save_model
 from dpsvm_fast.verification.verify import model_document
-from oracles.reader_attacks import forget_peak, resident
+from oracles.reader_attacks import faults, forget_peak, resident, seeds
 from oracles.table_files import stored
 
 MIB = 2**20
@@ -521,3 +522,26 @@ def test_a_long_text_that_is_no_model_costs_a_few_times_its_size(
     size = path.stat().st_size
 
     assert peak_of(refusing((ModelFormatError, load_model, path))) < 4 * size + 10 * MIB
+
+
+# Whatever bytes a file has: it is read or refused with a typed error, within memory and time.
+
+
+N_FILES, N_BY_NIGHT = 440, 10_000
+
+
+def test_the_files_are_good_before_they_are_changed(tmp_path: Path) -> None:
+    for seed in seeds():
+        path = tmp_path / seed.name
+        path.write_bytes(seed.content)
+        seed.read(path)
+
+
+def test_changed_files_are_read_or_refused(tmp_path: Path) -> None:
+    assert faults(tmp_path, N_FILES, 1) == []
+
+
+@pytest.mark.nightly
+def test_many_changed_files_are_read_or_refused(tmp_path: Path) -> None:
+    entropy = secrets.randbits(64)
+    assert faults(tmp_path, N_BY_NIGHT, entropy) == [], f"entropy {entropy}"
