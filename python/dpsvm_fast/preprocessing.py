@@ -59,7 +59,7 @@ from dpsvm_fast.mechanisms.moments import (
     square_root_factor,
 )
 from dpsvm_fast.mechanisms.noise import LARGEST, SecondMoments, check_range, gaussian_parameter
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import (
     KERNELS,
     LARGEST_GAMMA,
@@ -143,14 +143,8 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
             budget = {"mu": gaussian_parameter(self.epsilon, self.delta)}
         elif issubclass(kind, SecondMoments):
             raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
-        return SumPlan(
-            mechanism=mechanism,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            total=kind(adjacency=self.adjacency, noise_grid=self.noise_grid, **budget, **own),
-            public=public,
-        )
+        total = kind(adjacency=self.adjacency, noise_grid=self.noise_grid, **budget, **own)
+        return filled(SumPlan, self, mechanism=mechanism, total=total, public=public)
 
     def __sklearn_tags__(self) -> Any:
         """Sparse rows are accepted."""
@@ -1562,11 +1556,9 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     def _made(self, X: Any) -> dict[str, Any]:
         """Draw the frequencies."""
         d, seed = X.shape[1], self.random_state
-        features = FourierFeatures(
+        features = FourierFeatures.of(
+            self,
             n_features=d,
-            n_components=self.n_components,
-            gamma=self.gamma,
-            kernel=self.kernel,
             structure=structure_of(self.kernel, d, orthogonal=self.orthogonal),
             centre="none",
             seed=_core.NoiseSource(None).public_seed() if seed is None else seed,

@@ -17,7 +17,7 @@ from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin, n_coordinates
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks, row_scores
 
 # Ellipsoids from released coordinates: arithmetic on released and public numbers only.
@@ -438,24 +438,15 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
                 f"matrices would have {entries} numbers, at most {MOST_ENTRIES} are supported; "
                 "reduce the features first, by PrivatePCA"
             )
-        return GaussianMargin(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            noise=self.noise,
-            noise_grid=self.noise_grid,
-            loss=self.loss,
+        return filled(
+            GaussianMargin,
+            self,
             smoothing=smoothing,
             margin=margin,
             n_classes=facts.n_classes,
-            n_ellipsoids=self.n_ellipsoids,
             n_features=facts.n_columns,
-            data_norm=self.data_norm,
-            trace_weight=self.trace_weight,
             C=self._scaled_C(number_or_none(self.C), facts.n_classes),
             extra_regularization=number_or_none(self.extra_regularization),
-            tol=self.tol,
             unit=facts.unit,
             constrained=self.psd == "constraint",
-            max_iter=self.max_iter,
         )

@@ -34,13 +34,18 @@ from dpsvm_fast.mechanisms.gradient import (
     ReleasedIterate,
     automatic_intercept_scaling,
 )
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 
 # Parameters of some optimizers alone, with their defaults: any other value with another optimizer
 # would be ignored silently.
 MOMENTUM_ONLY = {"momentum": 0.0, "nesterov": False}
 ADAM_ONLY = {"betas": (0.9, 0.999), "stabilizer": "auto", "noise_correction": False}
 # May change between calls of partial_fit: they change no result.
+# What the plan chooses where these are "auto".
+AUTOMATIC = (
+    *("n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm", "learning_rate"),
+    *("stabilizer", "average"),
+)
 FREE = ("n_threads", "verbose", "ledger")
 # The widths for which the automatic steps were chosen: scores of the size of the noise in them.
 AUTOMATIC_SMOOTHING = {"softmax_margin": 1.0, "softplus": 1.0}
@@ -473,35 +478,20 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         if self.adjacency == "replace_one":
             # Before their number is known, over one row.
             n_records = facts.n_samples or 1
-        n_steps = number_or_none(self.n_steps)
+        numbers: dict[str, Any] = {name: number_or_none(getattr(self, name)) for name in AUTOMATIC}
         before, owned = before_of(self), facts.unit == "person"
         if before is not None and before.unit != facts.unit:
             raise InvalidParameterError(
                 f"groups: earlier calls protected each {before.unit}, expected the same"
             )
-        return GradientPerturbation(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            noise_grid=self.noise_grid,
+        return filled(
+            GradientPerturbation,
+            self,
+            **numbers,
             loss=self._loss_of(facts.n_classes),
             n_features=facts.n_columns,
-            data_norm=self.data_norm,
             intercept_scaling=scaling if self.fit_intercept else 0.0,
             C=self._scaled_C(number_or_none(self.C), facts.n_classes),
-            optimizer=self.optimizer,
-            n_steps=None if n_steps is None else int(n_steps),
-            sampling_rate=number_or_none(self.sampling_rate),
-            expected_batch_size=number_or_none(self.expected_batch_size),
-            max_grad_norm=number_or_none(self.max_grad_norm),
-            learning_rate=number_or_none(self.learning_rate),
-            schedule=self.schedule,
-            momentum=self.momentum,
-            nesterov=self.nesterov,
-            betas=self.betas,
-            stabilizer=number_or_none(self.stabilizer),
-            noise_correction=self.noise_correction,
-            average=number_or_none(self.average),
             # Sums of a person's rows are clipped, their means are not: "auto" must not choose.
             accountant="composition" if owned and self.accountant == "auto" else self.accountant,
             n_records=n_records,

@@ -20,7 +20,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.noise import check_range
 from dpsvm_fast.mechanisms.pipeline import PrivateKernel, PrivateLinear, ReleasedPipeline
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import (
     KERNELS,
     LARGEST_GAMMA,
@@ -231,16 +231,8 @@ class PrivateKernelSVC(PipelineClassifier):
         n_components = self.n_components
         if isinstance(n_components, str):
             n_components = PURE_N_COMPONENTS if self.delta == 0.0 else N_COMPONENTS
-        return PrivateKernel(
-            **shared | {"centred": shared["centred"] and self.normalize},
-            kernel=self.kernel,
-            gamma=self.gamma,
-            n_components=n_components,
-            orthogonal=self.orthogonal,
-            normalize=self.normalize,
-            data_norm=self.data_norm,
-            low_memory=self.low_memory,
-        )
+        shared |= {"centred": shared["centred"] and self.normalize, "n_components": n_components}
+        return filled(PrivateKernel, self, **shared)
 
     def _check_norm(self) -> None:
         """Refuse what does not go together with ``normalize``."""

@@ -32,7 +32,7 @@ from dpsvm_fast.mechanisms.pipeline import (
     ReleasedPipeline,
     Training,
 )
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
 
 # The type of the parameter ``mechanism`` of both pipelines.
@@ -107,16 +107,10 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         plain = self.class_weight is None and self.fit_intercept
         return {
             "calibrated": trainer == "gradient" and loss.is_likelihood and plain,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "adjacency": self.adjacency,
             "trainer": trainer,
-            "noise_grid": self.noise_grid,
             "loss": loss,
             "n_features": facts.n_columns + public.n_added,
-            "fit_intercept": self.fit_intercept,
             "centred": centred,
-            "whiten": self.whiten,
             "public": public,
             "balanced": self.class_weight == "balanced",
             "unit": facts.unit if trainer == "objective" else "row",
@@ -399,7 +393,7 @@ class PrivateLinearSVC(PipelineClassifier):
 
     def plan(self, facts: Facts) -> PrivateLinear:
         """Return the plan for rows with these public facts."""
-        return PrivateLinear(**self._shared(facts))
+        return filled(PrivateLinear, self, **self._shared(facts))
 
     def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Scores of mapped rows, which no row can bring out of the floats."""

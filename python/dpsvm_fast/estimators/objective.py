@@ -10,7 +10,7 @@ from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.parameters import number_or_none
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 
 
 @dataclass(eq=False, repr=False)
@@ -200,19 +200,13 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         scaling = number_or_none(self.intercept_scaling)
         if scaling is None:
             scaling = automatic_intercept_scaling(self.data_norm, self.noise)
-        return ObjectivePerturbation(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            noise=self.noise,
-            noise_grid=self.noise_grid,
+        return filled(
+            ObjectivePerturbation,
+            self,
             loss=self._loss_of(facts.n_classes),
             n_features=facts.n_columns,
-            data_norm=self.data_norm,
             intercept_scaling=scaling if self.fit_intercept else 0.0,
             C=self._scaled_C(number_or_none(self.C), facts.n_classes),
             extra_regularization=number_or_none(self.extra_regularization),
-            tol=self.tol,
-            max_iter=self.max_iter,
             unit=facts.unit,
         )

@@ -21,7 +21,7 @@ from dpsvm_fast.mechanisms.output import (
     automatic_C,
     automatic_intercept_scaling,
 )
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 
 # Parameters of one solver alone, with their defaults: any other value with the other solver would
 # be ignored silently.
@@ -256,30 +256,22 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
                 n_weights=loss.n_scores * (facts.n_columns + (scaling > 0.0)),
                 row_norm=math.hypot(self.data_norm, scaling),
             )
-        return OutputPerturbation(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            noise=self.noise,
-            noise_grid=self.noise_grid,
+        return filled(
+            OutputPerturbation,
+            self,
             loss=loss,
             n_features=facts.n_columns,
-            data_norm=self.data_norm,
             intercept_scaling=scaling,
             C=C,
-            tol=self.tol,
             sgd=self._run(facts) if self.solver == "psgd" else None,
-            max_iter=self.max_iter,
         )
 
     def _run(self, facts: Facts) -> ProjectedSGD:
         """Projected SGD; over one row where their number is not known yet."""
-        return ProjectedSGD(
+        return filled(
+            ProjectedSGD,
+            self,
             n_samples=facts.n_samples or 1,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
             radius=number_or_none(self.radius),
-            projection=self.projection,
-            average=self.average,
             most_rows=ROWS_OF_PERSON if facts.unit == "person" else 1,
         )

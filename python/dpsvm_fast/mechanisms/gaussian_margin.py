@@ -47,7 +47,7 @@ from dpsvm_fast.mechanisms.objective import (
     automatic_regularization,
     of_unit,
 )
-from dpsvm_fast.mechanisms.plan import Plan, Rows, refused_certificate
+from dpsvm_fast.mechanisms.plan import Plan, Rows, filled, refused_certificate
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 from dpsvm_fast.rounding import add_down, div_down, sqrt_up
 
@@ -373,12 +373,9 @@ class GaussianMargin(Plan):
         if self.n_ellipsoids == 1:
             return None
         share = ANCHOR_SHARE / STEPS
-        return NoisyAnchors(
-            n_classes=self.n_classes,
-            n_ellipsoids=self.n_ellipsoids,
-            n_features=self.n_features,
-            adjacency=self.adjacency,
-            noise_grid=self.noise_grid,
+        return filled(
+            NoisyAnchors,
+            self,
             mu=None if self.pure else share_of(gaussian_parameter(self.epsilon, self.delta), share),
             epsilon=share * self.epsilon if self.pure else None,
         )
@@ -408,17 +405,11 @@ class GaussianMargin(Plan):
         settings: dict[str, Any] = {
             "epsilon": own,
             "delta": delta,
-            "adjacency": self.adjacency,
-            "noise": self.noise,
-            "noise_grid": self.noise_grid,
             "loss": self.score_loss,
             "n_features": n_coordinates(self.n_features),
-            "n_matrices": self.n_matrices,
             "data_norm": 1.0,
             "intercept_scaling": 0.0,
-            "extra_regularization": self.extra_regularization,
-            "tol": self.tol,
-            "unit": self.unit,
+            "max_iter": None,
         }
         C = self.C
         if C is None and not self.pure:
@@ -426,7 +417,7 @@ class GaussianMargin(Plan):
             automatic = automatic_regularization(loss, own, delta, self.adjacency, 1.0)
             check_range("C", automatic, "the total regularisation")
             C = 1.0 / (REGULARIZATION_SHARE[self.loss] * automatic)
-        return MatrixPerturbation(C=C, **settings)
+        return filled(MatrixPerturbation, self, C=C, **settings)
 
     @property
     def regularization(self) -> float:

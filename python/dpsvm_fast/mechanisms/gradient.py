@@ -65,7 +65,7 @@ from dpsvm_fast.mechanisms.pipeline import (
     ROWS_A_STEP,
     SMALLEST_C,
 )
-from dpsvm_fast.mechanisms.plan import LinearPlan, OnStep, Rows
+from dpsvm_fast.mechanisms.plan import LinearPlan, OnStep, Rows, filled
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.rounding import (
     add_up,
@@ -719,7 +719,7 @@ class GradientPerturbation(LinearPlan):
     @cached_property
     def noise(self) -> ClippedSums | LastIterateSums:
         """The noise on the sums, by the accountant that was asked for or needs less of it."""
-        composed = ClippedSums(clip=self.clip, sampling_rate=self.rate, **self._sums)
+        composed = filled(ClippedSums, self, sampling_rate=self.rate, **self._sums)
         if self.accountant == "composition" or self._not_last_iterate():
             return composed
         last = self._last_iterate
@@ -735,26 +735,13 @@ class GradientPerturbation(LinearPlan):
     @cached_property
     def _last_iterate(self) -> LastIterateSums:
         """The noise where only the last iterate is released."""
-        return LastIterateSums(
-            loss=self.loss,
-            row_norm=self.row_norm,
-            n_records=self.n_records or 1,
-            rows_a_record=self.rows_a_record,
-            truncated=self.truncated,
-            divisor=self.divisor,
-            regularization=self.regularization,
-            step=self.learning_rate,
-            **self._sums,
-        )
+        own = self._sums | {"n_records": self.n_records or 1, "step": self.learning_rate}
+        return filled(LastIterateSums, self, **own)
 
     @property
     def _sums(self) -> dict[str, Any]:
         """What both kinds of noise are for."""
-        return {
-            **{name: getattr(self, name) for name in ("epsilon", "delta", "adjacency", "shape")},
-            "exact": self.noise_grid == "exact",
-            "n_steps": self.steps,
-        }
+        return {"exact": self.noise_grid == "exact", "n_steps": self.steps}
 
     def _not_last_iterate(self) -> str:
         """Why the guarantee of the last iterate does not hold, or nothing."""

@@ -46,7 +46,7 @@ from dpsvm_fast.mechanisms.noise import (
     rounding_distance,
 )
 from dpsvm_fast.mechanisms.output import WeightsPlan
-from dpsvm_fast.mechanisms.plan import Rows, certified
+from dpsvm_fast.mechanisms.plan import Rows, certified, filled
 from dpsvm_fast.rounding import (
     add_down,
     add_up,
@@ -705,33 +705,28 @@ class ObjectivePerturbation(WeightsPlan):
     def inside(self) -> LinearNoise:
         """The noise in the objective; it has the budget that is left, rounded down."""
         epsilon, delta = self._outside
-        return LinearNoise(
+        return filled(
+            LinearNoise,
+            self,
             epsilon=add_down(self.epsilon, -epsilon),
             delta=max(0.0, add_down(self._delta, -delta)),
-            adjacency=self.adjacency,
-            noise=self.noise,
             exact=self.noise_grid == "exact",
             loss=of_unit(self.loss, self.unit),
-            row_norm=self.row_norm,
-            shape=self.shape,
-            C=self.C,
             extra=self.extra_regularization,
-            tol=self.tol,
         )
 
     @cached_property
     def output(self) -> WeightNoise:
         """The noise on the weights; it covers twice the solver's distance to the minimiser."""
         epsilon, delta = self._outside
-        return WeightNoise(
+        return filled(
+            WeightNoise,
+            self,
             epsilon=epsilon,
             delta=delta,
-            adjacency=self.adjacency,
-            noise=self.noise,
             exact=self.noise_grid == "exact",
             distance=2.0 * self.inside.radius,
             grid_share=GRID_SHARE,
-            shape=self.shape,
         )
 
     @property

@@ -38,7 +38,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_row_norm,
     check_solvable,
 )
-from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, certified
+from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, certified, filled
 from dpsvm_fast.rounding import (
     add_up,
     div_up,
@@ -435,15 +435,12 @@ class OutputPerturbation(WeightsPlan):
     @cached_property
     def weight_noise(self) -> WeightNoise:
         """The noise on the weights; it covers the distance of inexact minimisers, Delta + 2 r."""
-        return WeightNoise(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            noise=self.noise,
+        return filled(
+            WeightNoise,
+            self,
             exact=self.noise_grid == "exact",
             distance=add_up(self.exact_sensitivity, 2.0 * self.radius),
             grid_share=GRID_SHARE if self.noise_grid == "exact" else None,
-            shape=self.shape,
         )
 
     @property

@@ -46,7 +46,7 @@ from dpsvm_fast.mechanisms.noise import (
 )
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
-from dpsvm_fast.mechanisms.plan import LinearPlan, Rows
+from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, filled
 from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
     PublicMap,
@@ -595,10 +595,9 @@ class PrivateLinear(LinearPlan):
         """The first release."""
         if not self.centred:
             return None
-        return NoisyMean(
-            n_features=self.n_features,
-            adjacency=self.adjacency,
-            noise_grid=self.noise_grid,
+        return filled(
+            NoisyMean,
+            self,
             mu=None if self.pure else share_of(self.mu, CENTRE_SHARE),
             epsilon=PURE_CENTRE_SHARE * self.epsilon if self.pure else None,
             lifted=self.public.constant > 0.0,
@@ -639,8 +638,7 @@ class PrivateLinear(LinearPlan):
         # Noise in the objective would lose every share where rows are not whitened.
         shares = shares[-1:] if self.trainer == "objective" else shares
         budgets = (share_of(self.mu, share) for share in shares)
-        facts: dict[str, Any] = {"adjacency": self.adjacency, "noise_grid": self.noise_grid}
-        return tuple(NoisyMoments(n_features=self.n_features, mu=mu, **facts) for mu in budgets)
+        return tuple(filled(NoisyMoments, self, mu=mu, epsilon=None) for mu in budgets)
 
     @property
     def whitening(self) -> NoisyMoments | None:
@@ -729,18 +727,15 @@ class PrivateLinear(LinearPlan):
                 reserved=reserved,
             )
         assert count is not None
-        rule = DescentRule(
-            loss=self.loss,
+        rule = filled(
+            DescentRule,
+            self,
             n_features=self.n_columns,
-            fit_intercept=self.fit_intercept,
-            adjacency=self.adjacency,
-            noise_grid=self.noise_grid,
             mu=mu,
             count=count,
             fixed_c=fixed_c,
             # A fixed c is that of features, whatever became of the rows.
             whitened=whitened and fixed_c is None,
-            calibrated=self.calibrated,
         )
         return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
 
@@ -773,44 +768,27 @@ class PrivateLinear(LinearPlan):
         shared: dict[str, Any] = {
             "epsilon": own,
             "delta": delta,
-            "adjacency": self.adjacency,
             "noise": noise,
+            "n_features": self.n_columns,
+            "data_norm": 1.0,
         }
         if self.trainer == "objective":
             scaling = automatic_intercept_scaling(1.0, noise) if self.fit_intercept else 0.0
-            return ObjectivePerturbation(
-                **shared,
-                noise_grid=self.noise_grid,
-                loss=self.loss,
-                n_features=self.n_columns,
-                data_norm=1.0,
-                intercept_scaling=scaling,
-                C=None,
-                extra_regularization=None,
-                tol=OBJECTIVE_TOL,
-                unit=self.unit,
-            )
-        return self._output(shared)
-
-    def _output(self, shared: dict[str, Any]) -> OutputPerturbation:
-        """Noise on the weights, with the estimator's own rule for C."""
+            shared |= {"intercept_scaling": scaling, "C": None, "extra_regularization": None}
+            return filled(ObjectivePerturbation, self, **shared, tol=OBJECTIVE_TOL)
         scaling = INTERCEPT if self.fit_intercept else 0.0
+        # The estimator's own rule.
         C = automatic_C(
-            **shared,
+            own,
+            delta,
+            noise=noise,
+            adjacency=self.adjacency,
             loss=self.loss,
             n_weights=self.loss.n_scores * (self.n_columns + self.fit_intercept),
             row_norm=(1.0 + scaling**2) ** 0.5,
         )
-        return OutputPerturbation(
-            **shared,
-            noise_grid=self.noise_grid,
-            loss=self.loss,
-            n_features=self.n_columns,
-            data_norm=1.0,
-            intercept_scaling=scaling,
-            C=C,
-            tol=OUTPUT_TOL,
-        )
+        shared |= {"intercept_scaling": scaling, "C": C, "tol": OUTPUT_TOL}
+        return filled(OutputPerturbation, self, **shared)
 
     @property
     def n_learned(self) -> int:
@@ -1188,11 +1166,9 @@ class PrivateKernel(PrivateLinear):
         """
         if choice.gamma is None:
             return None
-        return FourierFeatures(
-            n_features=self.n_features,
-            n_components=self.n_components,
-            gamma=choice.gamma,
-            kernel=choice.kernel,
+        return FourierFeatures.of(
+            choice,
+            self,
             structure=structure_of(choice.kernel, self.n_features, orthogonal=self.orthogonal),
             centre="sphere" if self.normalize else "ball",
             seed=seed,

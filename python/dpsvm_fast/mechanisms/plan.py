@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,6 +128,21 @@ class Rows(Protocol):
         on_step: OnStep | None = None,
     ) -> None:
         """Take steps on records; noise is drawn from ``source``, here."""
+
+
+Made = TypeVar("Made")
+
+
+def filled(kind: type[Made], *owners: object, **more: Any) -> Made:
+    """Return a dataclass with what ``owners`` have under the names of its fields.
+
+    ``more`` goes first, then what the first owner has, and the second; like `Record.of`.
+    """
+    names = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
+    for owner in owners:
+        left = [name for name in names if name not in more and hasattr(owner, name)]
+        more |= {name: getattr(owner, name) for name in left}
+    return kind(**more)
 
 
 class Plan(ABC):
