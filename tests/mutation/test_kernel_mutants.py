@@ -133,7 +133,7 @@ def plain_count(patch: Patch) -> None:
 
 def free_count(patch: Patch) -> None:
     """The number of rows is released and nothing is taken away for it."""
-    patch.setattr(PrivateKernel, "_before", PrivateLinear._before)
+    patch.setattr(PrivateKernel, "_first", PrivateLinear._first)
 
 
 def halved_count(patch: Patch) -> None:

@@ -167,92 +167,63 @@ class DescentRule:
     whitened: bool = False
     calibrated: bool = False
 
-    @property
-    def n_checks(self) -> int:
-        """Of the steps, how many take each of the two sums that give the temperature."""
-        return math.ceil(CHECKS_A_STEP * self.n_steps) if self.calibrated else 0
+    # What follows from these: number of scores, and of features with the constant one; the bound R
+    # of one record's gradient; T, and of these steps how many move the weights and how many take
+    # each of the two sums that give the temperature.
+    shape: tuple[int, int] = field(init=False)
+    clip: float = field(init=False)
+    n_steps: int = field(init=False)
+    n_moves: int = field(init=False)
+    n_checks: int = field(init=False)
+    # The factor c of lambda, lambda, and eta.
+    c: float = field(init=False)
+    regularization: float = field(init=False)
+    learning_rate: float = field(init=False)
+    # The number, from 0, of the first step whose iterate is averaged.
+    average_from: int = field(init=False)
+    # The constant feature, 0 for none, and what brings rows of norm 1 with it to norm 1.
+    intercept: float = field(init=False)
+    row_scale: float = field(init=False)
 
-    @property
-    def n_moves(self) -> int:
-        """Of the steps, how many move the weights."""
-        return self.n_steps - 2 * self.n_checks
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of scores, and of features with the constant one."""
-        return (self.loss.n_scores, self.n_features + self.fit_intercept)
-
-    @property
-    def _unit(self) -> float:
-        """The rule is about K scores; the one score of two classes is the difference of theirs.
-
-        Two scores move by opposite gradients, of norm sqrt(2) times that of the one score.
-        Clipping that at R / sqrt(2) and dividing c by sqrt(2) gives the same model.
-        """
-        return 1.0 if self.loss.n_scores > 1 else math.sqrt(0.5)
-
-    @cached_property
-    def clip(self) -> float:
-        """R: bound of the norm of one record's gradient."""
-        free = self._own_mu / (self.c * self._unit**2 * CLIP * self.n_steps)
-        return self._unit * min(LARGEST_CLIP, CLIP * math.sqrt(max(1.0, free / self._longest_step)))
-
-    @property
-    def _own_mu(self) -> float:
-        """The parameter at which one record would be protected."""
-        return self.mu / RELATION_FACTOR[self.adjacency]
-
-    @cached_property
-    def n_steps(self) -> int:
-        """T."""
-        wanted = min(self.count * self._own_mu / ROWS_A_STEP, float(MOST_STEPS))
-        return max(FEWEST_STEPS, math.ceil(wanted))
-
-    @property
-    def c(self) -> float:
-        """The factor c of lambda, larger for more features a row."""
-        if self.fixed_c is not None:
-            return self.fixed_c
-        by_shape = math.sqrt(FEATURES_A_ROW * self.n_features / self.count)
-        return min(LARGEST_C, max(self._smallest_c, by_shape))
-
-    @property
-    def _smallest_c(self) -> float:
-        return SMALLEST_WHITENED_C if self.whitened else SMALLEST_C
-
-    @property
-    def regularization(self) -> float:
-        """Lambda."""
-        return self.c * self._unit * self.clip / self._own_mu
-
-    @property
-    def learning_rate(self) -> float:
-        """Eta."""
-        return min(1.0 / (self.regularization * self.n_steps), self._longest_step)
-
-    @property
-    def _longest_step(self) -> float:
-        """Beyond it gradients of many rows swing."""
-        whitened = max(FEWEST_DIRECTIONS, self.n_features)
-        directions = whitened if self.whitened else PLAIN_DIRECTIONS
-        return LONGEST_STEP * directions / self.count
-
-    @property
-    def average_from(self) -> int:
-        """The number, from 0, of the first step whose iterate is averaged."""
-        at_smallest = AVERAGED_WHITENED_SHARE if self.whitened else AVERAGED_SHARE
-        share = at_smallest * self._smallest_c / self.c
-        return self.n_moves - math.ceil(share * self.n_moves)
-
-    @property
-    def row_scale(self) -> float:
-        """Brings rows of norm 1 with their constant feature to norm 1."""
-        return 1.0 / math.hypot(1.0, self.intercept)
-
-    @property
-    def intercept(self) -> float:
-        """The constant feature; 0 for none."""
-        return INTERCEPT if self.fit_intercept else 0.0
+    def __post_init__(self) -> None:
+        """Follow the rule."""
+        # The parameter at which one record would be protected.
+        mu = self.mu / RELATION_FACTOR[self.adjacency]
+        n_steps = math.ceil(min(self.count * mu / ROWS_A_STEP, float(MOST_STEPS)))
+        n_steps = max(FEWEST_STEPS, n_steps)
+        smallest_c, share, directions = SMALLEST_C, AVERAGED_SHARE, PLAIN_DIRECTIONS
+        if self.whitened:
+            smallest_c, share = SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE
+            directions = max(FEWEST_DIRECTIONS, self.n_features)
+        c = self.fixed_c
+        if c is None:
+            by_shape = math.sqrt(FEATURES_A_ROW * self.n_features / self.count)
+            c = min(LARGEST_C, max(smallest_c, by_shape))
+        # The rule is about K scores; the one score of two classes is the difference of theirs. Two
+        # scores move by opposite gradients, of norm sqrt(2) times that of the one score. Clipping
+        # that at R / sqrt(2) and dividing c by sqrt(2) gives the same model.
+        unit = 1.0 if self.loss.n_scores > 1 else math.sqrt(0.5)
+        # Beyond it gradients of many rows swing.
+        longest_step = LONGEST_STEP * directions / self.count
+        free = mu / (c * unit**2 * CLIP * n_steps)
+        clip = unit * min(LARGEST_CLIP, CLIP * math.sqrt(max(1.0, free / longest_step)))
+        regularization = c * unit * clip / mu
+        n_checks = math.ceil(CHECKS_A_STEP * n_steps) if self.calibrated else 0
+        n_moves = n_steps - 2 * n_checks
+        intercept = INTERCEPT if self.fit_intercept else 0.0
+        vars(self).update(
+            shape=(self.loss.n_scores, self.n_features + self.fit_intercept),
+            clip=clip,
+            n_steps=n_steps,
+            n_moves=n_moves,
+            n_checks=n_checks,
+            c=c,
+            regularization=regularization,
+            learning_rate=min(1.0 / (regularization * n_steps), longest_step),
+            average_from=n_moves - math.ceil(share * smallest_c / c * n_moves),
+            intercept=intercept,
+            row_scale=1.0 / math.hypot(1.0, intercept),
+        )
 
     @cached_property
     def sum(self) -> NoisySum:
@@ -300,11 +271,9 @@ class DescentRule:
         weights = np.asarray(self.row_scale * descent.weights())
         if not self.calibrated:
             return weights, 1.0
-        sure, right = (
-            float(self.check(kind, weights, records, rows, source)[0, -1])
-            for kind in ("confidence", "correctness")
-        )
-        return weights, self._temperature(sure, right)
+        sure = self.check("confidence", weights, records, rows, source)
+        right = self.check("correctness", weights, records, rows, source)
+        return weights, self._temperature(float(sure[0, -1]), float(right[0, -1]))
 
     def check(
         self, kind: str, weights: Array, records: Any, rows: Rows, source: _core.NoiseSource
@@ -349,15 +318,14 @@ class DescentRule:
         lowest = 1.0 / K + 0.05 * (1.0 - 1.0 / K)
         highest = 1.0 - max(0.002, min(0.2, 1.0 / self.count))
 
-        def odds(share: float) -> float:
-            return math.log((K - 1) * share / (1.0 - share))
-
-        sure, right = (min(highest, max(lowest, 0.5 + one / whole)) for one in (sure, right))
+        sure = min(highest, max(lowest, 0.5 + sure / whole))
+        right = min(highest, max(lowest, 0.5 + right / whole))
+        odds = math.log((K - 1) * sure / (1.0 - sure))
         # What one standard deviation of the logarithm, and of the noise, makes of the difference.
-        slope = TEMPERATURE_SPREAD * sure * (1.0 - sure) * odds(sure) / ODDS_EXPONENT
+        slope = TEMPERATURE_SPREAD * sure * (1.0 - sure) * odds / ODDS_EXPONENT
         noise = self.sum.scale * math.sqrt(2.0 * self.n_checks) / whole
         right = sure - (sure - right) / (1.0 + (noise / slope) ** 2)
-        factor = math.pow(odds(sure) / odds(right), ODDS_EXPONENT)
+        factor = math.pow(odds / math.log((K - 1) * right / (1.0 - right)), ODDS_EXPONENT)
         return USUAL_TEMPERATURE * min(LARGEST_FACTOR, max(1.0 / LARGEST_FACTOR, factor))
 
     def descent_options(self) -> dict[str, Any]:
@@ -646,11 +614,16 @@ class PrivateLinear(LinearPlan):
         return self.whitenings[-1] if self.whitenings else None
 
     @property
+    def _first(self) -> tuple[NoisySum, ...]:
+        """The noisy sums that come first on every path."""
+        classes = () if self.classes is None else (self.classes,)
+        return classes if self.centre is None else (*classes, self.centre.sum)
+
+    @property
     def _before(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger is charged before the training."""
-        classes = () if self.classes is None else (self.classes.event,)
-        centre = () if self.centre is None else (self.centre.event,)
-        return (*classes, *centre, *(moments.event for moments in self.whitenings))
+        moments = [each.sum for each in self.whitenings]
+        return tuple([part.event for part in (*self._first, *moments)])
 
     @cached_property
     def _rest(self) -> GaussianEvent:
@@ -679,8 +652,8 @@ class PrivateLinear(LinearPlan):
             # What it refuses is refused before anything is spent.
             self._solver(self._rest.mu)
         # A plan does not know the number of features: earlier whitenings count as training.
-        earlier = [moments.event for moments in self.whitenings[:-1]]
-        recorded = tuple(event for event in self._before if event not in earlier)
+        last = () if self.whitening is None else (self.whitening.sum,)
+        recorded = tuple([part.event for part in (*self._first, *last)])
         return (*recorded, self._left_by(recorded))
 
     def known_count(self, rows: Rows, source: _core.NoiseSource) -> float | None:
@@ -694,15 +667,13 @@ class PrivateLinear(LinearPlan):
 
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
         """Whether to whiten, all noisy sums before the training, and what is left for it."""
-        centre, moments = self.centre, self.whitening
+        moments, sums = self.whitening, self._first
         wanted = self.whiten is True or (moments is not None and moments.worthwhile(count or 0.0))
         whitened = moments is not None and wanted
-        sums: tuple[NoisySum, ...] = () if centre is None else (centre.sum,)
-        sums = sums if self.classes is None else (self.classes, *sums)
         mu = 0.0 if self.pure else self._rest.mu
         if whitened:
-            return whitened, (*sums, *(each.sum for each in self.whitenings)), mu
-        events = (each.event for each in self.whitenings)
+            return whitened, (*sums, *[each.sum for each in self.whitenings]), mu
+        events = [each.event for each in self.whitenings]
         unspent = [event.mu for event in events if isinstance(event, GaussianEvent)]
         return whitened, sums, joined_parameter(mu, *unspent) if unspent else mu
 
@@ -1061,10 +1032,10 @@ class PrivateKernel(PrivateLinear):
         )
 
     @property
-    def _before(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger is charged before the training."""
-        own = () if self.count is None else (self.count.event,)
-        return own + super()._before
+    def _first(self) -> tuple[NoisySum, ...]:
+        """The noisy sums that come first on every path."""
+        own = () if self.count is None else (self.count.sum,)
+        return own + super()._first
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -1085,8 +1056,6 @@ class PrivateKernel(PrivateLinear):
     def training(self, count: float | None) -> Training:
         """The path that follows from the released, or public, number of rows."""
         whitened, sums, mu = self._path(count)
-        if self.count is not None:
-            sums = (self.count.sum, *sums)
         if self.choice(count).kernel == "linear":
             return self._training(count, sums, mu, whitened=whitened)
         wide = dataclasses.replace(self, lifted=True)
