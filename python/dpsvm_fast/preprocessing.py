@@ -669,19 +669,14 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
         probe = checked_copy(self)
         made = probe._made(checked_training_rows(probe, X))
-        self._remember(probe)
-        self.__dict__.update(made)
+        for name in FEATURE_FACTS:
+            self.__dict__.pop(name, None)
+        self.__dict__.update(feature_facts(probe) | made)
         return self
 
     @abstractmethod
     def _made(self, X: Any) -> dict[str, Any]:
         """Check the parameters against the rows' width; return further attributes of a fit."""
-
-    def _remember(self, probe: Any) -> None:
-        """Set what validation has written onto a copy about the features, and nothing else."""
-        for name in FEATURE_FACTS:
-            self.__dict__.pop(name, None)
-        self.__dict__.update(feature_facts(probe))
 
     def __sklearn_tags__(self) -> Any:
         """Sparse rows are accepted, precision is kept and no fit is needed."""

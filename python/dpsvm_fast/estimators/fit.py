@@ -109,7 +109,8 @@ def private_fit(
     if rows.verbose:
         sys.stdout.write(f"{name}: {plan.summary()}\n")
     if ledger is not None:
-        ledger.spend(plan.events, spend_label(estimator, private=private), **how)
+        # An entry of a ledger is marked where no budget covers it.
+        ledger.spend(plan.events, name if private else f"{name}, NOT PRIVATE", **how)
         LOG.info("%s: charged", name)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion).of_unit(facts.unit)
@@ -321,14 +322,11 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         KeyboardInterrupt
             The budget is spent and nothing is released.
         """
-        return self._trained(X, y, groups=groups, sample_weight=sample_weight, on_step=on_step)
-
-    def _trained(self: Trained, X: Any, y: Any, **owners: Any) -> Trained:
-        """Fit on rows with these owners and weights."""
         self._forget()
         checked = self.checked()
-        rows = ArrayRows(checked, X, y, classes=checked.classes, **owners)
-        self.__dict__.update(private_fit(checked, rows, stacklevel=6))
+        own = {"groups": groups, "sample_weight": sample_weight, "on_step": on_step}
+        rows = ArrayRows(checked, X, y, classes=checked.classes, **own)
+        self.__dict__.update(private_fit(checked, rows))
         return self
 
 
@@ -353,19 +351,20 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
     if _within_search.get():
         return
     ledger, above = estimator.ledger, stacklevel + 1
+    strict = ledger is not None and ledger.strict
     if getattr(estimator, "classes", ()) is None:
         leak = "reads the label set from y and releases it without noise; pass the public label set"
         told = f"classes=None {leak} as classes="
         refuse_or_warn(ledger, "classes", told, PrivacyLeakWarning, stacklevel=above)
     if estimator.random_state is not None:
         refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=above)
-    if ledger is not None and ledger.strict and _is_limited(estimator):
+    if strict and _is_limited(estimator):
         raise InvalidParameterError(
             "max_iter: training that stops too early spends the budget without a model and so "
             f"reveals something about the data; use None, which trains until it is done{STRICT}"
         )
     tried = getattr(estimator, "_set_on_clone", ())
-    if tried and ledger is not None and ledger.strict:
+    if tried and strict:
         raise InvalidParameterError(
             f"{tried[0]}: was set on a clone, as by GridSearchCV, whose scores have no noise; use "
             f"PrivateGridSearch, or set ledger= on the clone, too, to fit it by itself{STRICT}"
@@ -437,7 +436,7 @@ def _is_limited(estimator: Any) -> bool:
 
 def is_private(estimator: Any) -> bool:
     """Return whether a fit with these parameters is private; reads no data."""
-    read, learned = (getattr(estimator, name, ()) for name in ("classes", "learned"))
+    read, learned = getattr(estimator, "classes", ()), getattr(estimator, "learned", None)
     return not (read is None or estimator.random_state is not None or learned)
 
 
@@ -446,11 +445,6 @@ def label_source(estimator: Any) -> str | None:
     if not hasattr(estimator, "classes"):
         return None
     return "given" if estimator.classes is not None else "read"
-
-
-def spend_label(estimator: Any, *, private: bool) -> str:
-    """Return how a ledger lists a fit: its class, marked if no budget covers it."""
-    return f"{type(estimator).__name__}{'' if private else ', NOT PRIVATE'}"
 
 
 def occasion_of(estimator: Any, names: Iterable[str], labels: str | None, **facts: Any) -> Occasion:

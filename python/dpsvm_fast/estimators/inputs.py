@@ -68,22 +68,13 @@ def checked_training_set(
     ValueError, TypeError
         What scikit-learn raises, with every quotation of the data cut out.
     """
-    X = _refused_by_type(X)
-    y = label_values(y)
-
-    def validate() -> Any:
-        rows = _named_rows(estimator, X, y, reset=reset)
-        if rows is None:
-            return validate_data(estimator, X, y, reset=reset, **FORM)
-        return check_X_y(rows, y, estimator=estimator, **FORM)
-
-    rows, y = _without_quotes(validate, X)
-    return _few_enough(_canonical(rows)), np.asarray(y)
+    rows, y = _validated(estimator, X, y, reset=reset)
+    return _canonical(rows), np.asarray(y)
 
 
 def checked_training_rows(estimator: Any, X: Any) -> Any:
     """Validated ``X`` of a training set without labels; otherwise as ``checked_training_set``."""
-    return _few_enough(_validated_rows(estimator, X, reset=True))
+    return _canonical(_validated(estimator, X, reset=True))
 
 
 def checked_rows(estimator: Any, X: Any) -> Any:
@@ -92,7 +83,7 @@ def checked_rows(estimator: Any, X: Any) -> Any:
     Rows that are transformed may be trained on next: how they are rounded must not depend on the
     order in memory, which for a single row is another one.
     """
-    return _validated_rows(estimator, X, reset=False)
+    return _canonical(_validated(estimator, X, reset=False))
 
 
 def checked_outputs(estimator: Any, X: Any) -> Any:
@@ -197,8 +188,7 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     ValueError
         ``y`` holds a label outside ``classes``; the text does not say which or where.
     """
-    pair = _comparable(y, classes)
-    if pair is not None:
+    if (pair := _comparable(y, classes)) is not None:
         labels, known = pair
         codes = np.minimum(np.searchsorted(known, labels), known.size - 1)
         if np.array_equal(known[codes], labels):
@@ -232,27 +222,22 @@ def _refused_by_type(X: Any) -> Any:
     return X
 
 
-def _validated_rows(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Rows without labels, checked against, or written down as, the features of ``estimator``."""
+def _validated(estimator: Any, X: Any, *labels: Any, reset: bool) -> Any:
+    """Rows, and labels if any, checked against, or written down as, what ``estimator`` knows."""
     X = _refused_by_type(X)
+    y = tuple(map(label_values, labels))
 
     def validate() -> Any:
-        rows = _named_rows(estimator, X, reset=reset)
+        rows = None if tabular(X) is None else table_rows(X)
         if rows is None:
-            return validate_data(estimator, X, reset=reset, **FORM)
+            return validate_data(estimator, X, *y, reset=reset, **FORM)
+        # The names, which the array no longer has.
+        validate_data(estimator, X, *y, reset=reset, skip_check_array=True)
+        if y:
+            return check_X_y(rows, *y, estimator=estimator, **FORM)
         return check_array(rows, estimator=estimator, input_name="X", **FORM)
 
-    return _canonical(_without_quotes(validate, X))
-
-
-def _named_rows(estimator: Any, X: Any, *y: Any, reset: bool) -> NDArray[Any] | None:
-    """Array of a table whose names have been checked; None where scikit-learn converts itself."""
-    if tabular(X) is None:
-        return None
-    rows = table_rows(X)
-    if rows is not None:
-        validate_data(estimator, X, *y, reset=reset, skip_check_array=True)
-    return rows
+    return _without_quotes(validate, X)
 
 
 def _array_of(X: Any) -> Any:
@@ -309,15 +294,16 @@ def _first_column(X: Any, test: Any) -> str:
     return f"column {column_names(X)[position]!r} "
 
 
-def _few_enough(X: Any) -> Any:
-    """``X`` if its columns can be numbered."""
+def _canonical(X: Any) -> Any:
+    """``X`` as the solvers take it: aligned C order, or CSR with sorted unique indices.
+
+    Raises
+    ------
+    ValueError
+        It has more columns than can be numbered.
+    """
     if X.shape[1] > MOST_FEATURES:
         raise ValueError(f"X: got {X.shape[1]} features, expected at most {MOST_FEATURES}")
-    return X
-
-
-def _canonical(X: Any) -> Any:
-    """``X`` as the solvers take it: aligned C order, or CSR with sorted unique indices."""
     if not sparse.issparse(X):
         return np.require(X, requirements=["C_CONTIGUOUS", "ALIGNED"])
     # Indices out of range must be caught before anything walks along them.
