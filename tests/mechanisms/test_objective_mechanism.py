@@ -20,7 +20,7 @@ from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PureEvent
 from dpsvm_fast.certificates.words import PRECISION_CAVEAT
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
-from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
+from dpsvm_fast.mechanisms.objective import INTERCEPT, ObjectivePerturbation
 from dpsvm_fast.verification import verify
 from dpsvm_fast.verification.objective import objective_delta
 from oracles.plans import promised
@@ -301,7 +301,7 @@ def test_scales_stay_finite_at_the_edges(noise: str) -> None:
     # Beyond these the regularisation is out of its range.
     for kappa in (1e-29, 1e-3, 1e3, 1e28):
         plan = mechanism(
-            C=None, data_norm=kappa, intercept_scaling=automatic_intercept_scaling(kappa, noise),
+            C=None, data_norm=kappa, intercept_scaling=INTERCEPT[noise] * kappa,
             noise=noise,
         )  # fmt: skip
         linear = plan.draw_linear(_core.NoiseSource(1), n_threads=1)

@@ -23,13 +23,14 @@ from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import Occasion
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, Released, linear_attributes
 from dpsvm_fast.estimators.inputs import ArrayRows, NamedBounds, check_room
-from dpsvm_fast.estimators.parameters import checked_copy, tests_of
+from dpsvm_fast.estimators.parameters import checked_copy, number_or_none, tests_of
 from dpsvm_fast.exceptions import (
     InvalidParameterError,
     NotPrivateWarning,
     PrivacyLeakWarning,
 )
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
+from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
 from dpsvm_fast.validation import check_arithmetic, warn_of_weak_numbers
 
@@ -270,6 +271,14 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         """Coefficients and intercepts."""
         found = linear_attributes(released, plan.intercept_scaling)
         return found | {"_fitted_loss": plan.score_loss}
+
+    def _intercept(self, share: float = INTERCEPT) -> float:
+        """The constant feature, 0 for none; "auto" is this share of the bound of the rows."""
+        own: Any = self
+        if not own.fit_intercept:
+            return 0.0
+        given = number_or_none(own.intercept_scaling)
+        return share * own.data_norm if given is None else given
 
     def _scaled_C(self, C: float | None, n_classes: int) -> float | None:
         """C for weights over the largest."""

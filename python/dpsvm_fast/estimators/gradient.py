@@ -32,7 +32,6 @@ from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.gradient import (
     GradientPerturbation,
     ReleasedIterate,
-    automatic_intercept_scaling,
 )
 from dpsvm_fast.mechanisms.plan import Facts, filled
 
@@ -471,9 +470,6 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     def plan(self, facts: Facts) -> GradientPerturbation:
         """Return the plan for rows with these public facts."""
         self._refuse_unused()
-        scaling = number_or_none(self.intercept_scaling)
-        if scaling is None:
-            scaling = automatic_intercept_scaling(self.data_norm)
         n_records = self.max_samples
         if self.adjacency == "replace_one":
             # Before their number is known, over one row.
@@ -490,7 +486,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             **numbers,
             loss=self._loss_of(facts.n_classes),
             n_features=facts.n_columns,
-            intercept_scaling=scaling if self.fit_intercept else 0.0,
+            intercept_scaling=self._intercept(),
             C=self._scaled_C(number_or_none(self.C), facts.n_classes),
             # Sums of a person's rows are clipped, their means are not: "auto" must not choose.
             accountant="composition" if owned and self.accountant == "auto" else self.accountant,

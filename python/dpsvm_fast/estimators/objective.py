@@ -9,7 +9,7 @@ from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.parameters import number_or_none
 from dpsvm_fast.ledger import PrivacyLedger
-from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
+from dpsvm_fast.mechanisms.objective import INTERCEPT, ObjectivePerturbation
 from dpsvm_fast.mechanisms.plan import Facts, filled
 
 
@@ -197,15 +197,12 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
 
     def plan(self, facts: Facts) -> ObjectivePerturbation:
         """Return the plan for rows with these public facts."""
-        scaling = number_or_none(self.intercept_scaling)
-        if scaling is None:
-            scaling = automatic_intercept_scaling(self.data_norm, self.noise)
         return filled(
             ObjectivePerturbation,
             self,
             loss=self._loss_of(facts.n_classes),
             n_features=facts.n_columns,
-            intercept_scaling=scaling if self.fit_intercept else 0.0,
+            intercept_scaling=self._intercept(INTERCEPT[self.noise]),
             C=self._scaled_C(number_or_none(self.C), facts.n_classes),
             extra_regularization=number_or_none(self.extra_regularization),
             unit=facts.unit,

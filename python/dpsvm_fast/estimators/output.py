@@ -19,7 +19,6 @@ from dpsvm_fast.mechanisms.output import (
     OutputPerturbation,
     ProjectedSGD,
     automatic_C,
-    automatic_intercept_scaling,
 )
 from dpsvm_fast.mechanisms.plan import Facts, filled
 
@@ -241,10 +240,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
                     accepted=f"{default!r} with solver={self.solver!r}, which does not use it",
                 )
         loss = self._loss_of(facts.n_classes)
-        scaling = number_or_none(self.intercept_scaling)
-        if scaling is None:
-            scaling = automatic_intercept_scaling(self.data_norm)
-        scaling = scaling if self.fit_intercept else 0.0
+        scaling = self._intercept()
         C = self._scaled_C(number_or_none(self.C), facts.n_classes)
         if C is None:
             C = automatic_C(

@@ -29,7 +29,7 @@ from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.moments import NoisyComponents
 from dpsvm_fast.mechanisms.noise import epsilon_left, share_of
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from dpsvm_fast.mechanisms.output import PROJECTIONS, automatic_intercept_scaling, loss_at_zero
+from dpsvm_fast.mechanisms.output import INTERCEPT, PROJECTIONS, loss_at_zero
 from dpsvm_fast.rounding import div_down, div_up, mul_up, round_up, sqrt_up
 
 PROTOCOL = "secagg-mask/v1"
@@ -239,7 +239,7 @@ class FederatedSpec(PartyCounts):
         """Put values for "auto", by public rules."""
         settled = vars(self)
         if self.intercept_scaling == "auto":
-            settled["intercept_scaling"] = automatic_intercept_scaling(self.data_norm)
+            settled["intercept_scaling"] = INTERCEPT * self.data_norm
         if self.weighting == "auto":
             settled["weighting"] = "users" if self.unit == "party" else "records"
         if self.local in NAMED:

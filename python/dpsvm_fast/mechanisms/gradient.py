@@ -59,7 +59,6 @@ from dpsvm_fast.mechanisms.pipeline import (
     CLIP,
     FEATURES_A_ROW,
     FEWEST_STEPS,
-    INTERCEPT,
     LARGEST_C,
     MOST_STEPS,
     ROWS_A_STEP,
@@ -111,11 +110,6 @@ UNKNOWN_C = 0.5
 LONGEST_STEP, LONGEST_BLIND_STEP = 32.0, 0.021
 
 EULER = 0.5772156649015329
-
-
-def automatic_intercept_scaling(data_norm: float) -> float:
-    """Return the public default of the constant feature: a fifth of the bound of the rows."""
-    return INTERCEPT * data_norm
 
 
 def _unit(n_scores: int) -> float:

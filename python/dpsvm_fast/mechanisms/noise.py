@@ -141,9 +141,15 @@ def nearest_on_grid(noisy: NDArray[np.float64], grid: float) -> NDArray[np.float
 
 
 def release_on_grid(
-    flat: NDArray[np.float64], sigma: float, grid: float, source: _core.NoiseSource, n_threads: int
+    flat: NDArray[np.float64],
+    sigma: float,
+    grid: float | None,
+    source: _core.NoiseSource,
+    n_threads: int,
 ) -> NDArray[np.float64]:
     """Round, clamp, add integer noise: no step of it rounds anything unintended.
+
+    Without a grid it is floating-point noise on the numbers as they are.
 
     Dividing by a power of two is exact in this range (a result that underflows rounds to 0
     either way); ``rint`` and ``clip`` act on floats that are exact integers below 2**51, so the
@@ -151,6 +157,8 @@ def release_on_grid(
     integer sum cannot wrap. What follows, int64 to float and the product with the grid, is
     post-processing of that sum (and exact below 2**53).
     """
+    if grid is None:
+        return np.asarray(flat + source.gaussian(flat.size, sigma, n_threads))
     steps = np.clip(np.rint(flat / grid), -LARGEST_WEIGHT_STEPS, LARGEST_WEIGHT_STEPS)
     noise = source.gaussian_on_grid(flat.size, sigma, grid, n_threads)
     return np.asarray((steps.astype(np.int64) + noise).astype(np.float64) * grid)
@@ -298,7 +306,7 @@ class WeightNoise(CalibratedNoise):
         self, flat: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
         """Numbers with noise; Gamma noise is one draw for all of them."""
-        if self.noise == "gaussian" and self.exact and self.grid is not None:
+        if self.noise == "gaussian" and self.exact:
             return release_on_grid(flat, self.scale, self.grid, source, n_threads)
         draw = source.gamma_ball if self.noise == "gamma" else source.gaussian
         released = flat + draw(flat.size, self.scale, n_threads)
@@ -484,8 +492,6 @@ class NoisySum:
         """Noisy copy of a flat sum: the only value derived from it that may leave the host."""
         if self.mu is None:
             return np.asarray(total + source.gamma_ball(total.size, self.scale, n_threads))
-        if self.grid is None:
-            return np.asarray(total + source.gaussian(total.size, self.scale, n_threads))
         return release_on_grid(total, self.scale, self.grid, source, n_threads)
 
     def release_many(
@@ -659,10 +665,7 @@ class SecondMoments(SumRelease):
         off_scale = self.sum.scale / sqrt_down(2.0)
         off_scale = math.nextafter(off_scale, math.inf)
         flat = np.tile(moments[rows, columns], n)
-        if self.sum.grid is None:
-            off = flat + source.gaussian(flat.size, off_scale, n_threads)
-        else:
-            off = release_on_grid(flat, off_scale, self.sum.grid, source, n_threads)
+        off = release_on_grid(flat, off_scale, self.sum.grid, source, n_threads)
         diagonal = np.ascontiguousarray(np.diagonal(moments))
         noisy = np.zeros((n, d, d))
         noisy[:, np.arange(d), np.arange(d)] = self.sum.release_many(diagonal, n, source, n_threads)

@@ -634,11 +634,6 @@ OUTPUT_SHARE = 0.01
 INTERCEPT = {"gaussian": 0.1, "gamma": 0.2}
 
 
-def automatic_intercept_scaling(data_norm: float, noise: str) -> float:
-    """The public default of the constant feature."""
-    return INTERCEPT[noise] * data_norm
-
-
 @dataclass(frozen=True, kw_only=True)
 class ObjectivePerturbation(WeightsPlan):
     r"""One release of weights, known in full before any data are read.
@@ -685,11 +680,7 @@ class ObjectivePerturbation(WeightsPlan):
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
         # Building the parts refuses what they cannot do. Gamma noise is never rounded before.
         check_solvable(self.regularization, self.row_norm)
-        if self.output.total > 1.01 * self.output.distance:
-            raise InvalidParameterError(
-                f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, too small for the exact "
-                "sampler; use larger values or noise_grid='float'"
-            )
+        self.check_noise(self.output)
 
     @property
     def _outside(self) -> tuple[float, float]:

@@ -99,9 +99,8 @@ def automatic_C(
     return wanted / moved / row_norm / row_norm
 
 
-def automatic_intercept_scaling(data_norm: float) -> float:
-    """Return the public default of the constant feature: a fifth of the bound of the rows."""
-    return 0.2 * data_norm
+# The constant feature, where nothing else is asked for, over the bound of the rows.
+INTERCEPT = 0.2
 
 
 # Sensitivity and rounding of projected SGD: proved in docs/proofs/projected_sgd.md.
@@ -308,6 +307,14 @@ class WeightsPlan(LinearPlan):
         """Numbers kept for each row while training."""
         return self.score_loss.n_classes
 
+    def check_noise(self, noise: WeightNoise) -> None:
+        """Refuse noise of which rounding to its grid makes a good part."""
+        if noise.total > 1.01 * noise.distance:
+            raise InvalidParameterError(
+                f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, too small for the exact "
+                "sampler; use larger values or noise_grid='float'"
+            )
+
     def derivation(self, C: float, exact: float, radius: float, noise: WeightNoise) -> Sensitivity:
         """What the noise on the weights has to cover, factor by factor."""
         return Sensitivity.of(
@@ -394,11 +401,7 @@ class OutputPerturbation(WeightsPlan):
         if self.sgd is None and self.loss.name != "crammer_singer":
             check_solvable(self.regularization, self.row_norm)
         check_range("C", self.exact_sensitivity, "the sensitivity")
-        if self.noise == "gaussian" and self.sensitivity > 1.01 * self.weight_noise.distance:
-            raise InvalidParameterError(
-                f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, too small for the exact "
-                "sampler; use larger values or noise_grid='float'"
-            )
+        self.check_noise(self.weight_noise)
 
     @cached_property
     def exact_sensitivity(self) -> float:

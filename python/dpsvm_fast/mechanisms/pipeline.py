@@ -44,8 +44,9 @@ from dpsvm_fast.mechanisms.noise import (
     scale_for,
     share_of,
 )
-from dpsvm_fast.mechanisms.objective import ObjectivePerturbation, automatic_intercept_scaling
-from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
+from dpsvm_fast.mechanisms.objective import INTERCEPT as OBJECTIVE_INTERCEPT
+from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
+from dpsvm_fast.mechanisms.output import INTERCEPT, OutputPerturbation, automatic_C
 from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, filled
 from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
@@ -89,8 +90,6 @@ from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_
 # R for scores of three or more classes. Between 0.1 and 0.5 the accuracy hardly changes. The larger
 # one where noise is small.
 CLIP, LARGEST_CLIP = 0.25, 0.7
-
-INTERCEPT = 0.2
 
 FEWEST_STEPS, MOST_STEPS = 100, 500
 
@@ -744,7 +743,7 @@ class PrivateLinear(LinearPlan):
             "data_norm": 1.0,
         }
         if self.trainer == "objective":
-            scaling = automatic_intercept_scaling(1.0, noise) if self.fit_intercept else 0.0
+            scaling = OBJECTIVE_INTERCEPT[noise] if self.fit_intercept else 0.0
             shared |= {"intercept_scaling": scaling, "C": None, "extra_regularization": None}
             return filled(ObjectivePerturbation, self, **shared, tol=OBJECTIVE_TOL)
         scaling = INTERCEPT if self.fit_intercept else 0.0
