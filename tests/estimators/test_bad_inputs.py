@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from dpsvm_fast import PrivacyLeakWarning
+from dpsvm_fast import InvalidParameterError, PrivacyLeakWarning
 from oracles.input_catalogue import covers
 from oracles.odd_inputs import X, Y, every_estimator, frame, model, with_value
 from oracles.odd_rows import ACCEPTED, REFUSED, Case, secrets
@@ -259,23 +259,38 @@ def test_unknown_classes_are_read_from_y_with_a_warning(subject: str) -> None:
     assert fitted_names(fitted) == []
 
 
-@covers(33, 80)
+BAD_WEIGHTS: dict[str, Any] = {
+    "length": np.ones(3),
+    "columns": np.ones((12, 1)),
+    "negative": np.where(Y == 1, -1.0, 1.0),
+    "infinite": np.where(Y == 1, np.inf, 1.0),
+    "NaN": np.where(Y == 1, np.nan, 1.0),
+    "zeros": np.zeros(12),
+    "words": ["heavy"] * 12,
+}
+
+
+@covers(33)
 @every_subject
-@pytest.mark.parametrize("extra", ["sample_weight", "class_weight"])
-def test_weights_are_no_argument(subject: str, extra: str) -> None:
-    """Weights would change the sensitivity, and balancing would read the class counts."""
-    fitted = made(subject)
-    if hasattr(fitted, "max_weight"):
-        pytest.skip("takes weights: tests/mechanisms/test_persons.py")
-    for weights in (np.ones(12), -np.ones(12), np.zeros(12), np.full(12, np.nan)):
-        with pytest.raises(TypeError, match=extra):
-            fitted.fit(X, Y, **{extra: weights})
-    with pytest.raises(TypeError, match=extra):
-        SUBJECTS[subject].kind(**SUBJECTS[subject].settings, **{extra: "balanced"})
-    with pytest.raises(ValueError, match=extra):
-        fitted.set_params(**{extra: 1})
-    assert spent(fitted) == 0
-    assert fitted_names(fitted) == []
+def test_bad_weights_of_rows_are_refused(subject: str) -> None:
+    fitting = made(subject)
+    # What learns without labels has no such argument.
+    kind = InvalidParameterError if SUBJECTS[subject].classifier else TypeError
+    for weights in BAD_WEIGHTS.values():
+        with pytest.raises(kind, match="sample_weight") as caught:
+            fitting.fit(X, Y, sample_weight=weights)
+        assert getattr(caught.value, "parameter", "sample_weight") == "sample_weight"
+    assert spent(fitting) == 0
+    assert fitted_names(fitting) == []
+
+
+@covers(80)
+@every_classifier
+def test_bad_weights_of_classes_are_refused(subject: str) -> None:
+    for weights in ("even", {9: 1.0}, {0: -1.0}, {0: 0.0}, {}, {0: np.inf}):
+        fitting = made(subject, class_weight=weights)
+        error = assert_refused(lambda: fitting.fit(X, Y), fitting, "^class_weight: ")  # noqa: B023
+        assert isinstance(error, TypeError if weights == "even" else InvalidParameterError)
 
 
 @every_transformer
