@@ -55,22 +55,31 @@ def test_the_record_has_the_noise_that_a_fit_then_adds(adjacency: str, n_samples
     assert sum(share for share in shares if share is not None) == pytest.approx(1.0)
 
 
+def root_mean_square(noise: Any, n_weights: int) -> float:
+    """Of the noise in one weight; the radius of Gamma noise has the law Gamma(n_weights, beta)."""
+    return noise.sigma if noise.beta is None else np.sqrt(n_weights + 1.0) / noise.beta
+
+
 @pytest.mark.parametrize("kind", [ObjectivePerturbationSVC, OutputPerturbationSVC])
 @pytest.mark.parametrize("C", ["auto", 0.25])
-def test_estimators_with_one_noise(kind: Any, C: Any) -> None:
-    estimator = kind(1.0, 1e-5, classes=CLASSES, C=C)
+@pytest.mark.parametrize("noise", ["gaussian", "gamma"])
+def test_estimators_with_one_noise(kind: Any, C: Any, noise: str) -> None:
+    estimator = kind(1.0, 1e-5, classes=CLASSES, C=C, noise=noise)
     plan = plan_noise(estimator, 4)
     statement = estimator.fit(np.eye(3, 4), [0, 1, 2]).privacy_
     assert plan.decision is not None
     assert plan.decision.largest_lead is plan.decision.drowned is plan.decision.room is None
     if plan.output is not None:
-        assert plan.output.deviation == statement.noise.sigma
+        expected = root_mean_square(statement.noise, 15)
+        assert plan.output.deviation == plan.decision.weight_deviation
+        assert plan.output.deviation == pytest.approx(expected, rel=1e-12)
         assert plan.output.sensitivity == statement.sensitivity.total
         assert plan.output.automatic == (C == "auto")
         assert not plan.decision.is_bound
     else:
         assert plan.objective is not None
-        assert plan.objective.linear_deviation == statement.objective.sigma
+        expected = root_mean_square(statement.objective, 15)
+        assert plan.objective.linear_deviation == pytest.approx(expected, rel=1e-12)
         assert plan.objective.regularization == statement.objective.regularization
         assert plan.decision.is_bound
 

@@ -22,7 +22,7 @@ from dpsvm_fast.estimators import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.noise import MOST_FEATURES, WeightNoise, joined_parameter
+from dpsvm_fast.mechanisms.noise import MOST_FEATURES, joined_parameter
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import loss_at_zero
 from dpsvm_fast.mechanisms.pipeline import (
@@ -35,7 +35,7 @@ from dpsvm_fast.mechanisms.pipeline import (
     Solver,
     Training,
 )
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 
 __all__ = [
     "CentreNoise",
@@ -669,11 +669,10 @@ def _kernel(mechanism: PrivateKernel, n_samples: int) -> tuple[KernelFeatures, i
     choice = mechanism.choice(float(n_samples))
     assert choice.signal is not None
     lifted = choice.gamma is not None
-    features = KernelFeatures(
+    features = filled(
+        KernelFeatures,
+        choice,
         asked=mechanism.kernel,
-        kernel=choice.kernel,
-        signal=choice.signal,
-        gamma=choice.gamma,
         n_frequencies=mechanism.n_components if lifted else None,
     )
     return features, 2 * mechanism.n_components if lifted else mechanism.n_features
@@ -685,13 +684,11 @@ def _training(training: Training, mechanism: PrivateLinear, n_samples: int) -> d
     if rule is None:
         assert training.solver is not None
         return _solver(training.solver, n_samples, automatic=True, is_bound=True)
-    descent = DescentNoise(
+    descent = filled(
+        DescentNoise,
+        rule,
         mu_share=_share(rule.mu, mechanism),
-        n_steps=rule.n_steps,
         clip_norm=rule.clip,
-        regularization=rule.regularization,
-        c=rule.c,
-        learning_rate=rule.learning_rate,
         step_deviation=rule.sum.scale,
     )
     # Rows have norm 1, the constant feature included.
@@ -701,20 +698,18 @@ def _training(training: Training, mechanism: PrivateLinear, n_samples: int) -> d
         row_norm=1.0,
         data_norm=1.0,
         is_bound=True,
-        largest_lead=_lead_of_descent(rule, n_samples),
+        largest_norm=_norm_of_descent(rule, n_samples),
     )
     return {"descent": descent, "decision": decision}
 
 
-def _lead_of_descent(rule: DescentRule, n_samples: int) -> float:
-    r"""Bound of the lead of one class over another, over all data sets, before the noise.
+def _norm_of_descent(rule: DescentRule, n_samples: int) -> float:
+    """Bound of the norm of W over all data sets, before the noise.
 
-    Each step moves W by at most eta n R, so the iterate after t steps has norm at most t eta n R;
-    a difference of two rows of W has at most sqrt 2 of that. Rows have norm 1.
+    Each step moves W by at most eta n R, so the iterate after t steps has norm at most t eta n R.
     """
     steps = 0.5 * (rule.average_from + 1 + rule.n_moves)
-    weights = steps * rule.learning_rate * n_samples * rule.clip
-    return (math.sqrt(2.0) if rule.loss.n_scores > 1 else 1.0) * weights
+    return steps * rule.learning_rate * n_samples * rule.clip
 
 
 # --- Solvers --------------------------------------------------------------------------------------
@@ -731,22 +726,22 @@ def _solver(
         row_norm=mechanism.row_norm,
         data_norm=mechanism.data_norm,
         is_bound=inside if is_bound is None else is_bound,
-        largest_lead=None if n_samples is None else _lead_of_solver(mechanism, n_samples),
+        largest_norm=None if n_samples is None else _norm_of_solver(mechanism, n_samples),
     )
     if not isinstance(mechanism, ObjectivePerturbation):
-        noise = OutputNoise(
-            C=mechanism.C,
+        noise = filled(
+            OutputNoise,
+            mechanism,
             automatic=automatic,
-            sensitivity=mechanism.sensitivity,
-            deviation=mechanism.scale,
+            deviation=mechanism.weight_noise.deviation,
         )
         return {"output": noise, "decision": decision}
-    objective = ObjectiveNoise(
-        C=mechanism.C,
-        regularization=mechanism.regularization,
+    objective = filled(
+        ObjectiveNoise,
+        mechanism,
         extra_regularization=mechanism.inside.record.extra_regularization,
         linear_deviation=mechanism.inside.deviation,
-        output_deviation=_released_deviation(mechanism.output),
+        output_deviation=mechanism.output.deviation,
     )
     return {"objective": objective, "decision": decision}
 
@@ -759,28 +754,21 @@ def _weight_deviation(mechanism: Solver) -> float:
     standard deviation nor the tails beyond the median are larger than those of a linear one.
     """
     if not isinstance(mechanism, ObjectivePerturbation):
-        return mechanism.scale
+        return mechanism.weight_noise.deviation
     inside = mechanism.inside.deviation / mechanism.regularization
-    return math.hypot(inside, _released_deviation(mechanism.output))
+    return math.hypot(inside, mechanism.output.deviation)
 
 
-def _released_deviation(noise: WeightNoise) -> float:
-    """Standard deviation of Gaussian noise, or the root mean square of Gamma noise in a weight."""
-    return noise.scale if noise.noise == "gaussian" else noise.deviation
-
-
-def _lead_of_solver(mechanism: Solver, n_samples: int) -> float:
-    r"""Bound of the lead of one class over another, over all data sets, before the noise.
+def _norm_of_solver(mechanism: Solver, n_samples: int) -> float:
+    r"""Bound of the norm of W over all data sets, before the noise.
 
     At the minimiser :math:`\tfrac{\lambda}{2} \|W\|^2 \le n \phi(0)`, the objective at W = 0, and
-    :math:`\lambda W` is the sum of n gradients of norm at most :math:`L \kappa_t` each; a
-    difference of two rows of W has at most :math:`\sqrt2 \|W\|`.
+    :math:`\lambda W` is the sum of n gradients of norm at most :math:`L \kappa_t` each.
     """
     loss, norm, n = mechanism.score_loss, mechanism.row_norm, n_samples
     at_zero = 1.0 if loss.name == "crammer_singer" else loss_at_zero(loss)
     lam = mechanism.regularization
-    weights = min(math.sqrt(2.0 * n * at_zero / lam), n * loss.lipschitz * norm / lam)
-    return (math.sqrt(2.0) if loss.n_scores > 1 else 1.0) * weights * norm
+    return min(math.sqrt(2.0 * n * at_zero / lam), n * loss.lipschitz * norm / lam)
 
 
 def _decision(
@@ -790,10 +778,12 @@ def _decision(
     row_norm: float,
     data_norm: float,
     is_bound: bool,
-    largest_lead: float | None,
+    largest_norm: float | None,
 ) -> Decision:
-    """What noise of this size in a weight means for a prediction."""
+    """What noise of this size in a weight, and weights of this norm, mean for a prediction."""
     score = weight_deviation * row_norm
+    # A difference of two rows of W has at most so much of the norm of W.
+    apart = math.sqrt(2.0) if loss.n_scores > 1 else 1.0
     return Decision(
         weight_deviation=weight_deviation,
         score_deviation=score,
@@ -802,6 +792,6 @@ def _decision(
         margin=loss.margin,
         temperature=None if loss.margin else loss.temperature,
         # Scores of two classes have independent noise; one score for both is itself the lead.
-        lead=Z_95 * score * (math.sqrt(2.0) if loss.n_scores > 1 else 1.0),
-        largest_lead=largest_lead,
+        lead=Z_95 * score * apart,
+        largest_lead=None if largest_norm is None else apart * largest_norm * row_norm,
     )

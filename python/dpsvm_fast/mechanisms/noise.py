@@ -261,7 +261,7 @@ class WeightNoise(CalibratedNoise):
     @property
     def deviation(self) -> float:
         """Root mean square of the noise in one weight."""
-        return self._multiplier * self.total
+        return self.scale if self.noise == "gaussian" else self._multiplier * self.total
 
     @property
     def event(self) -> PrivacyEvent:
