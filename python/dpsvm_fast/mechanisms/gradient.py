@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,32 +171,15 @@ class DescentSums(CalibratedNoise):
     # Why less noise does, where only the last iterate is released.
     last_iterate: ClassVar[Any] = None
 
-    if TYPE_CHECKING:
-
-        @property
-        def clip(self) -> float:
-            """R: bound of the norm of what one record contributes to a sum, before rounding."""
-
-        @property
-        def sampling_rate(self) -> float:
-            """Probability with which a record is in a sum."""
-
-        @property
-        def grid(self) -> float | None:
-            """Spacing of the noisy sums; None where noise is drawn in floating point."""
-
-        @property
-        def rounding(self) -> float:
-            """Bound on what rounding adds to a contribution."""
-
-        @property
-        def sigma(self) -> float:
-            """Standard deviation of the noise on each number of each sum."""
+    # A subclass has ``clip``, the bound R of what one record contributes before rounding,
+    # ``sampling_rate``, ``grid`` (None for floating-point noise), ``rounding``, what that adds to a
+    # contribution, and ``sigma``.
 
     @cached_property
     def contribution(self) -> float:
         """R': bound of what one record contributes, with all rounding."""
-        return add_up(self.clip, self.rounding)
+        own: Any = self
+        return add_up(own.clip, own.rounding)
 
     @property
     def event(self) -> PrivacyEvent:
@@ -206,15 +189,16 @@ class DescentSums(CalibratedNoise):
     @property
     def part(self) -> ReleasePart:
         """The noise as it is drawn, for the statement."""
+        own: Any = self
         return ReleasePart.of(
             self,
             name="training",
             what=GRADIENTS,
-            clip_norm=self.clip,
+            clip_norm=own.clip,
             relation_factor=float(self.factor),
             epsilon=None,
             factor=(),
-            **law_of("gaussian", self.sigma, self.grid),
+            **law_of("gaussian", own.sigma, own.grid),
         )
 
 
