@@ -28,7 +28,7 @@ from dpsvm_fast import (
 )
 from dpsvm_fast.accounting import composed_delta, composed_epsilon
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PureEvent, SubsampledGaussianEvent
-from dpsvm_fast.certificates.words import RUNNING_TIME_CAVEAT
+from dpsvm_fast.certificates.words import CAVEATS
 from oracles.descent import output_plan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,4 +200,4 @@ def test_no_estimator_takes_a_sensitivity_or_a_noise_scale(kind: Any) -> None:
 )
 def test_time_is_said_not_to_be_covered(model: Any) -> None:
     """Samplers and solvers take a time that may depend on what they do."""
-    assert RUNNING_TIME_CAVEAT in model.fit(*small(8)).privacy_.caveats
+    assert CAVEATS["running_time"] in model.fit(*small(8)).privacy_.caveats

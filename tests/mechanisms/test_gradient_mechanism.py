@@ -12,7 +12,7 @@ import pytest
 from dpsvm_fast.accounting import composed_epsilon, gaussian_delta
 from dpsvm_fast.certificates import GaussianEvent, PrivacyStatement
 from dpsvm_fast.certificates.events import SubsampledGaussianEvent
-from dpsvm_fast.certificates.words import FLOATING_POINT_CAVEAT
+from dpsvm_fast.certificates.words import CAVEATS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation, LastIterateSums
@@ -307,7 +307,7 @@ def test_the_statement_is_the_noise_and_can_be_checked(changes: dict[str, Any]) 
     assert part.sampling_rate == plan.rate
     assert (found.epsilon, found.delta) == (1.0, 1e-6)
     assert found.private
-    assert (FLOATING_POINT_CAVEAT in found.caveats) == (plan.noise_grid == "float")
+    assert (CAVEATS["floating_point"] in found.caveats) == (plan.noise_grid == "float")
     last = plan.accountant == "last_iterate"
     assert (part.last_iterate is not None) == last
     # The number of rows is public under replace_one, and is not under add_remove.

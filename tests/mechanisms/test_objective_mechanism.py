@@ -17,7 +17,7 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PureEvent
-from dpsvm_fast.certificates.words import PRECISION_CAVEAT
+from dpsvm_fast.certificates.words import CAVEATS
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.objective import INTERCEPT, ObjectivePerturbation
@@ -267,7 +267,7 @@ def test_statement_names_its_caveats(noise: str, noise_grid: str) -> None:
     sampler = "exact_grid" if exact else "floating_point"
     assert statement.noise.sampler == statement.objective.sampler == sampler
     assert any("floating" in caveat for caveat in statement.caveats) != exact
-    assert PRECISION_CAVEAT in statement.caveats
+    assert CAVEATS["precision"] in statement.caveats
     assert verify(statement).ok
 
 

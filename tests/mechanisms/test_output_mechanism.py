@@ -19,7 +19,7 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
-from dpsvm_fast.certificates.words import PRECISION_CAVEAT
+from dpsvm_fast.certificates.words import CAVEATS
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.output import OutputPerturbation, ProjectedSGD, automatic_C
@@ -228,7 +228,7 @@ def test_events() -> None:
 )
 def test_a_solver_that_precision_can_stop_says_so(changes: dict[str, Any], can_fail: bool) -> None:
     plan = mechanism(adjacency="replace_one", **changes)
-    assert (PRECISION_CAVEAT in promised(plan).caveats) == can_fail
+    assert (CAVEATS["precision"] in promised(plan).caveats) == can_fail
 
 
 @pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")

@@ -25,102 +25,46 @@ LOSSES = (
     *("m3", "logistic"),
 )
 
-FLOATING_POINT_CAVEAT = (
-    "The noise is drawn and added in floating-point arithmetic. The proof is about real numbers, "
-    "so the lowest bits of the released numbers may leak more than epsilon and delta allow."
-)
-
-RUNNING_TIME_CAVEAT = (
-    "Training time depends on the data and is not covered. Do not let others measure it."
-)
-
-PRECISION_CAVEAT = (
-    "Training raises CertificationError if double precision cannot certify the minimum. Whether it "
-    "does depends on the data and is not covered. Extreme settings make it likely, such as a tiny "
-    "smoothing with a huge C."
-)
-
-MAX_ITER_CAVEAT = (
-    "max_iter was set, so training can raise CertificationError. Whether it does depends on the "
-    "data and is not covered."
-)
-
-MAX_SAMPLES_CAVEAT = (
-    "Training refuses more rows than max_samples. Whether it does depends on the data and is not "
-    "covered."
-)
-
-CLUSTER_CAVEAT = (
-    "A Dask cluster ({protocol}) summed the rows. Sums without noise, and the key that draws the "
-    "batches, travel between its machines. The machines, and anyone who can read their traffic, "
-    "are trusted like the owner of the data. Use TLS."
-)
-
-RUNS_CAVEAT = (
-    "The time of a search reveals roughly how many runs it made, which must stay secret, and the "
-    "time of each run depends on the data. Do not let others measure it."
-)
-
-PARTS_CAVEAT = (
-    "A search raises an error if there are too few rows for its parts or, with probability below "
-    "1e-17, if a part is empty. The error reveals something about the number of rows and is not "
-    "covered."
-)
-
-PASSIVE_CAVEAT = (
-    "The server and the parties that collude with it are assumed to follow the protocol, whatever "
-    "they look at. A server that deviates is not covered, for example one that names different "
-    "survivors to different parties or forges public keys."
-)
-
-HONEST_CAVEAT = (
-    "An honest party neither reveals nor uses its own noise. A party that knows its own noise can "
-    "subtract it from the model, so it must be counted among those that collude with the server."
-)
-
-COMPUTATIONAL_CAVEAT = (
-    "The privacy is computational: it holds against observers who cannot break the key agreement, "
-    "the encryption and the masks of the secure sum. Their assumed advantage is part of delta. "
-    "Anyone who records the messages and breaks them later gets the noisy model of each party."
-)
-
-TRUSTED_CAVEAT = (
-    "The aggregator sees the noisy contribution of each party and is trusted not to use it or pass "
-    "it on. Epsilon and delta are for the sum alone."
-)
-
-ABORT_CAVEAT = (
-    "Which parties took part, dropped out or refused, and when, is not covered. A party that fails "
-    "because of its data reveals that by failing."
-)
-
-TIME_CAVEAT = (
-    "A party's computing time depends on its data and is not covered: others see when its messages "
-    "arrive."
-)
-
-SIZES_CAVEAT = (
-    "The number of rows of each party is public: only data sets of the same sizes are compared, "
-    "and no noise hides the number."
-)
-
 # By the names that certificates and policies have for them.
 CAVEATS = {
-    "floating_point": FLOATING_POINT_CAVEAT,
-    "running_time": RUNNING_TIME_CAVEAT,
-    "precision": PRECISION_CAVEAT,
-    "max_iter": MAX_ITER_CAVEAT,
-    "max_samples": MAX_SAMPLES_CAVEAT,
-    "cluster": CLUSTER_CAVEAT,
-    "number_of_runs": RUNS_CAVEAT,
-    "empty_parts": PARTS_CAVEAT,
-    "passive_server": PASSIVE_CAVEAT,
-    "honest_parties": HONEST_CAVEAT,
-    "computational": COMPUTATIONAL_CAVEAT,
-    "trusted_curator": TRUSTED_CAVEAT,
-    "aborts": ABORT_CAVEAT,
-    "time_of_parties": TIME_CAVEAT,
-    "sizes_of_parties": SIZES_CAVEAT,
+    "floating_point": "The noise is drawn and added in floating-point arithmetic. The proof is "
+    "about real numbers, so the lowest bits of the released numbers may leak more than epsilon "
+    "and delta allow.",
+    "running_time": "Training time depends on the data and is not covered. Do not let others "
+    "measure it.",
+    "precision": "Training raises CertificationError if double precision cannot certify the "
+    "minimum. Whether it does depends on the data and is not covered. Extreme settings make it "
+    "likely, such as a tiny smoothing with a huge C.",
+    "max_iter": "max_iter was set, so training can raise CertificationError. Whether it does "
+    "depends on the data and is not covered.",
+    "max_samples": "Training refuses more rows than max_samples. Whether it does depends on the "
+    "data and is not covered.",
+    "cluster": "A Dask cluster ({protocol}) summed the rows. Sums without noise, and the key that "
+    "draws the batches, travel between its machines. The machines, and anyone who can read their "
+    "traffic, are trusted like the owner of the data. Use TLS.",
+    "number_of_runs": "The time of a search reveals roughly how many runs it made, which must "
+    "stay secret, and the time of each run depends on the data. Do not let others measure it.",
+    "empty_parts": "A search raises an error if there are too few rows for its parts or, with "
+    "probability below 1e-17, if a part is empty. The error reveals something about the number of "
+    "rows and is not covered.",
+    "passive_server": "The server and the parties that collude with it are assumed to follow the "
+    "protocol, whatever they look at. A server that deviates is not covered, for example one that "
+    "names different survivors to different parties or forges public keys.",
+    "honest_parties": "An honest party neither reveals nor uses its own noise. A party that knows "
+    "its own noise can subtract it from the model, so it must be counted among those that collude "
+    "with the server.",
+    "computational": "The privacy is computational: it holds against observers who cannot break "
+    "the key agreement, the encryption and the masks of the secure sum. Their assumed advantage "
+    "is part of delta. Anyone who records the messages and breaks them later gets the noisy model "
+    "of each party.",
+    "trusted_curator": "The aggregator sees the noisy contribution of each party and is trusted "
+    "not to use it or pass it on. Epsilon and delta are for the sum alone.",
+    "aborts": "Which parties took part, dropped out or refused, and when, is not covered. A party "
+    "that fails because of its data reveals that by failing.",
+    "time_of_parties": "A party's computing time depends on its data and is not covered: others "
+    "see when its messages arrive.",
+    "sizes_of_parties": "The number of rows of each party is public: only data sets of the same "
+    "sizes are compared, and no noise hides the number.",
 }
 
 SEED_REASON = "the noise was drawn from a seed, so anyone who knows the seed can subtract it"
@@ -140,28 +84,24 @@ PERIODS = (
 )
 SAME_PERIOD = "; a replaced row keeps its period"
 
-START = (
-    "the starting point of the training: a private release about other rows, whose cost to those "
-    "rows is not in these numbers"
-)
-
 CLASSES_READ = "the label set, read from the training labels"
 
 CLASSES_GIVEN = "the label set, given as classes"
 
 RANDOM_FEATURES = "the random features, drawn from the seed {seed} without the data"
 
-CLASS_WEIGHTS = "the weights of the classes"
-
 EVALUATED = (
     "the model, which maps each row by itself and was made without these rows or by releases that "
     "are also counted"
 )
 
-DECLARED = "a DeclaredTrainer costs what it declares; this library cannot check that"
-
 # Of these a statement says which ones it needs.
-ASSUMED = {"class_weights": CLASS_WEIGHTS, "declared": DECLARED, "start": START}
+ASSUMED = {
+    "class_weights": "the weights of the classes",
+    "declared": "a DeclaredTrainer costs what it declares; this library cannot check that",
+    "start": "the starting point of the training: a private release about other rows, whose cost "
+    "to those rows is not in these numbers",
+}
 
 FUNCTION = "the function of {step} maps each row by itself"
 
@@ -278,14 +218,6 @@ SQUARES = f"{COLUMNS} and 11/8 (z^2 - 49/64)"
 
 NUMBER = ", and the number of rows times the fourth root of the number of features"
 
-CLASSES = "the number of rows of each class"
-
-CELLS = "the number of rows by score, or by outcome and score"
-
-METRICS = (
-    "the number of rows by label, prediction and score, and clipped losses, times weights whose "
-    "squares sum to at most 1"
-)
 
 # Noisy sums of a fit, by name.
 PARTS = (
@@ -362,9 +294,10 @@ def summed(name: str, adjacency: str, mechanism: str = "") -> str:
         "anchors": f"{HALF}, in each cell",
         "whitening": PRODUCTS,
         "components": PRODUCTS,
-        "classes": CLASSES,
-        "cells": CELLS,
-        "metrics": METRICS,
+        "classes": "the number of rows of each class",
+        "cells": "the number of rows by score, or by outcome and score",
+        "metrics": "the number of rows by label, prediction and score, and clipped losses, times "
+        "weights whose squares sum to at most 1",
         "training": GRADIENTS if mechanism == "gradient_perturbation" else CLIPPED,
     }.get(name, "")
 
