@@ -12,6 +12,7 @@ Proofs: docs/proofs/adaptive_composition.md.
 
 from __future__ import annotations
 
+import copy
 import math
 from fractions import Fraction
 from functools import lru_cache
@@ -155,9 +156,7 @@ class AdaptiveComposition:
 
     def copy(self) -> AdaptiveComposition:
         """Return an independent composition of the same events."""
-        other = object.__new__(AdaptiveComposition)
-        vars(other).update(vars(self))
-        return other
+        return copy.copy(self)
 
     def add(self, event: PrivacyEvent) -> None:
         """Add one event; refuse an unknown kind or another relation."""

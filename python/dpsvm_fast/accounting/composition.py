@@ -35,7 +35,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, log_ndtr, ndtri
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting.gaussian import HOPELESS, is_hopeless, sampled_delta, sampled_epsilon
+from dpsvm_fast.accounting.gaussian import HOPELESS, Steps
 from dpsvm_fast.accounting.groups import path_points, step_points
 from dpsvm_fast.accounting.objective import (
     HEADROOM,
@@ -378,7 +378,7 @@ def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
     if mixture.rho:
         found.append((Grid(Mixture(rho=mixture.rho)), 1))
     groups = few_groups(mixture.sampled)
-    found += [(Steps(*group, replace_one=mixture.replace_one), 1) for group in groups]
+    found += [(Steps(*group, mixture.replace_one), 1) for group in groups]
     for event, count in few_objectives(mixture.objective):
         alone = Mixture(objective=((event, 1),), replace_one=mixture.replace_one)
         curve = closely or profile_points(event, FLOORS[0]) is None
@@ -478,24 +478,6 @@ def _outcomes(pure: tuple[tuple[float, int], ...], most: int) -> tuple[Array, Ar
     return losses, masses
 
 
-@dataclass(frozen=True)
-class Steps:
-    """Steps of one sampled Gaussian sum."""
-
-    z: float
-    q: float
-    n_steps: int
-    replace_one: bool
-
-    def delta(self, epsilon: float) -> float:
-        """Delta at an epsilon."""
-        return sampled_delta(self.z, self.q, self.n_steps, epsilon, replace_one=self.replace_one)
-
-    def epsilon(self, delta: float) -> float:
-        """Epsilon at a delta."""
-        return sampled_epsilon(self.z, self.q, self.n_steps, delta, replace_one=self.replace_one)
-
-
 # No epsilon beyond this is searched for: it would say nothing.
 LARGEST_SEARCHED = 1e5
 
@@ -570,7 +552,8 @@ def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistributi
     None of them where one may have a loss too large for any grid.
     """
     sizes = [0.5 * mixture.mu**2, mixture.rho, *(size * n for size, n in mixture.pure)]
-    if max(sizes) > HOPELESS or any(is_hopeless(*group) for group in mixture.sampled):
+    steps = (Steps(*group, mixture.replace_one) for group in mixture.sampled)
+    if max(sizes) > HOPELESS or any(one.is_hopeless for one in steps):
         return ()
     profiles = []
     objective = few_objectives(mixture.objective)
@@ -580,9 +563,9 @@ def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistributi
         if points is None:
             return ()
         profiles.append((*points, count))
-    steps = sum(count for event, count in mixture.curved if _is_step(event))
-    ways = ("remove", "add") if steps and not mixture.replace_one else ("replace",)
-    cut = floor / max(1, steps)
+    joined = sum(count for event, count in mixture.curved if _is_step(event))
+    ways = ("remove", "add") if joined and not mixture.replace_one else ("replace",)
+    cut = floor / max(1, joined)
     return tuple(
         _core.LossDistribution(
             subsampled=few_groups(mixture.sampled),

@@ -16,6 +16,7 @@ library return 4.38 and 2.17, the second too small (google/differential-privacy 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates.events import MAX_STEPS
@@ -233,11 +234,9 @@ def subsampled_gaussian_epsilon(
     >>> round(subsampled_gaussian_epsilon(1.0, 128 / 7000, 600, 1e-5, "replace_one"), 2)
     4.22
     """
-    z, q, steps, replace_one = _settings(noise_multiplier, sampling_rate, n_steps, adjacency)
+    steps = _steps(noise_multiplier, sampling_rate, n_steps, adjacency)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
-    if q == 1.0:
-        return _core.gaussian_epsilon(delta, _of_all_steps(z, steps, replace_one=replace_one))
-    return sampled_epsilon(z, q, steps, delta, replace_one=replace_one)
+    return steps.epsilon(delta)
 
 
 def subsampled_gaussian_delta(
@@ -277,12 +276,8 @@ def subsampled_gaussian_delta(
     >>> subsampled_gaussian_delta(1.0, 128 / 7000, 600, 2.75) < 1e-5
     True
     """
-    z, q, steps, replace_one = _settings(noise_multiplier, sampling_rate, n_steps, adjacency)
-    epsilon = check_real("epsilon", epsilon, low=0.0, high=MAX_EPSILON)
-    if q == 1.0:
-        scale = _of_all_steps(z, steps, replace_one=replace_one)
-        return min(1.0, _core.gaussian_delta(epsilon, scale))
-    return sampled_delta(z, q, steps, epsilon, replace_one=replace_one)
+    steps = _steps(noise_multiplier, sampling_rate, n_steps, adjacency)
+    return steps.delta(check_real("epsilon", epsilon, low=0.0, high=MAX_EPSILON))
 
 
 def subsampled_gaussian_noise_multiplier(
@@ -325,54 +320,68 @@ def subsampled_gaussian_noise_multiplier(
     """
     epsilon = check_epsilon(epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
-    _, q, steps, replace_one = _settings(1.0, sampling_rate, n_steps, adjacency)
-    if q == 1.0:
-        moved = mul_up(sqrt_up(float(steps)), 2.0 if replace_one else 1.0)
-        return mul_up(_core.gaussian_sigma(epsilon, delta), moved)
-    return _core.subsampled_gaussian_noise_multiplier(epsilon, delta, q, steps, replace_one)
+    steps = _steps(1.0, sampling_rate, n_steps, adjacency)
+    if steps.q == 1.0:
+        return mul_up(_core.gaussian_sigma(epsilon, delta), steps.moved)
+    return _core.subsampled_gaussian_noise_multiplier(
+        epsilon, delta, steps.q, steps.n_steps, steps.replace_one
+    )
 
 
-def sampled_delta(z: float, q: float, n_steps: int, epsilon: float, *, replace_one: bool) -> float:
-    """Delta of checked settings with q < 1."""
-    if is_hopeless(z, q, n_steps):
-        return min(1.0, mul_up(q, float(n_steps)))
-    return min(1.0, _core.subsampled_gaussian_delta(z, q, n_steps, epsilon, replace_one))
+@dataclass(frozen=True)
+class Steps:
+    """Steps of one sampled Gaussian sum; z, q and their number were checked."""
+
+    z: float
+    q: float
+    n_steps: int
+    replace_one: bool
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the steps leak so much that every bound is vacuous.
+
+        A record that is in a step has there a loss of about 1/(2 z^2) + log q.
+        """
+        return self.n_steps * self.q * (0.5 / self.z / self.z + math.log(self.q)) > HOPELESS
+
+    def delta(self, epsilon: float) -> float:
+        """Delta at an epsilon."""
+        if self.q == 1.0:
+            return min(1.0, _core.gaussian_delta(epsilon, self._scale))
+        if self.is_hopeless:
+            return min(1.0, mul_up(self.q, float(self.n_steps)))
+        z, q, n_steps = self.z, self.q, self.n_steps
+        return min(1.0, _core.subsampled_gaussian_delta(z, q, n_steps, epsilon, self.replace_one))
+
+    def epsilon(self, delta: float) -> float:
+        """Epsilon at a delta."""
+        if self.q == 1.0:
+            return _core.gaussian_epsilon(delta, self._scale)
+        if self.is_hopeless:
+            # As for delta: a record that joins no step leaks nothing.
+            return 0.0 if mul_up(self.q, float(self.n_steps)) <= delta else math.inf
+        z, q, n_steps = self.z, self.q, self.n_steps
+        return _core.subsampled_gaussian_epsilon(z, q, n_steps, delta, self.replace_one)
+
+    @property
+    def moved(self) -> float:
+        """Noise multipliers of full batches per noise of one Gaussian mechanism, rounded up."""
+        return mul_up(sqrt_up(float(self.n_steps)), 2.0 if self.replace_one else 1.0)
+
+    @property
+    def _scale(self) -> float:
+        """Noise scale, at sensitivity 1, of the Gaussian mechanism that full batches are."""
+        return _usable("noise_multiplier", self.z, div_down(self.z, self.moved))
 
 
-def sampled_epsilon(z: float, q: float, n_steps: int, delta: float, *, replace_one: bool) -> float:
-    """Epsilon of checked settings with q < 1."""
-    if is_hopeless(z, q, n_steps):
-        # As in sampled_delta: a record that joins no step leaks nothing.
-        return 0.0 if mul_up(q, float(n_steps)) <= delta else math.inf
-    return _core.subsampled_gaussian_epsilon(z, q, n_steps, delta, replace_one)
-
-
-def is_hopeless(z: float, q: float, n_steps: int) -> bool:
-    """Return whether the steps leak so much that every bound is vacuous.
-
-    A record that is in a step has there a loss of about 1/(2 z^2) + log q.
-    """
-    return n_steps * q * (0.5 / z / z + math.log(q)) > HOPELESS
-
-
-def _settings(
+def _steps(
     noise_multiplier: object, sampling_rate: object, n_steps: object, adjacency: object
-) -> tuple[float, float, int, bool]:
+) -> Steps:
     """Check what all three have in common."""
-    return (
+    return Steps(
         check_positive("noise_multiplier", noise_multiplier),
         check_fraction("sampling_rate", sampling_rate),
         check_integer("n_steps", n_steps, 1, MAX_STEPS),
         check_adjacency(adjacency) == "replace_one",
     )
-
-
-def _of_all_steps(z: float, n_steps: int, *, replace_one: bool) -> float:
-    """Noise scale, at sensitivity 1, of the Gaussian mechanism that full batches are."""
-    moved = mul_up(sqrt_up(float(n_steps)), 2.0 if replace_one else 1.0)
-    scale = div_down(z, moved)
-    if not 0.0 < scale < math.inf:
-        raise InvalidParameterError.of(
-            "noise_multiplier", got=z, accepted="a value whose noise scale is a positive float"
-        )
-    return scale

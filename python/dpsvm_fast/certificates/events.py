@@ -359,7 +359,7 @@ class ParallelEvent(PrivacyEvent):
     def check(self) -> None:
         """Refuse events of another relation; keep equal branches once."""
         for branch in self.branches:
-            _check_relation("branches", branch, self.adjacency)
+            check_relation("branches", branch, self.adjacency)
         store(self, "branches", tuple(dict.fromkeys(self.branches)))
 
 
@@ -443,7 +443,7 @@ class RandomStoppingEvent(PrivacyEvent):
 
     def check(self) -> None:
         """Refuse events of another relation, distances, and means that the law cannot have."""
-        _check_relation("base", self.base, self.adjacency)
+        check_relation("base", self.base, self.adjacency)
         if any(map(_is_distant, self.base)):
             raise InvalidParameterError(
                 "base: got a DistanceEvent, expected events that describe one run exactly; spend "
@@ -469,13 +469,10 @@ def _is_distant(event: PrivacyEvent) -> bool:
     return isinstance(event, DistanceEvent)
 
 
-def _check_relation(name: str, events: Events, adjacency: str) -> None:
-    """Refuse events of another relation."""
-    for event in events:
-        if event.adjacency != adjacency:
-            raise InvalidParameterError.of(
-                f"adjacency of an event in {name}", got=event.adjacency, accepted=repr(adjacency)
-            )
+def check_relation(name: str, events: Events, adjacency: str) -> None:
+    """Refuse events of another neighbouring relation."""
+    if any(event.adjacency != adjacency for event in events):
+        raise InvalidParameterError(f"{name}: expected events of one neighbouring relation")
 
 
 def _gamma(stopping: str, mean: float) -> float:

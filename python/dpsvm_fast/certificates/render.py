@@ -105,11 +105,13 @@ def notebook(text: str) -> str:
     return f"<div>{''.join(parts)}</div>"
 
 
-def neighbours(adjacency: str, unit: str) -> str:
-    """Return how neighbouring data sets differ, as the end of "data sets that ..."."""
-    if adjacency == "add_remove":
-        return f"differ by adding or removing {unit}"
-    return f"differ by replacing {unit}"
+def bound_of(statement: Statement) -> str:
+    """Return epsilon, delta and how neighbouring data sets differ, as the end of a sentence."""
+    how = "adding or removing" if statement.adjacency == "add_remove" else "replacing"
+    return (
+        f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g} for data sets that differ "
+        f"by {how} {statement.protected}"
+    )
 
 
 def prose(statement: PrivacyStatement) -> str:
@@ -121,16 +123,12 @@ def prose(statement: PrivacyStatement) -> str:
 
 def _promise(statement: PrivacyStatement) -> str:
     """Return the guarantee in one or two sentences."""
-    compared = neighbours(statement.adjacency, statement.protected)
-    bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
+    bound = bound_of(statement)
     if not statement.private:
-        return (
-            f"This release is not private. Its noise has the size that would give {bound} for data "
-            f"sets that {compared}."
-        )
+        return f"This release is not private. Its noise has the size that would give {bound}."
     what = "evaluation" if statement.mechanism == "private_evaluation" else "fit"
     return (
-        f"This {what} is differentially private with {bound} for data sets that {compared}. "
+        f"This {what} is differentially private with {bound}. "
         f"{odds(statement.epsilon, statement.delta)} Anything computed from the release alone is "
         f"as private. {_several(statement)} {ALONE} {STEPS_BEFORE}"
     )

@@ -26,6 +26,7 @@ from dpsvm_fast.certificates.events import (
     PrivacyEvent,
     PureEvent,
     RandomStoppingEvent,
+    check_relation,
 )
 from dpsvm_fast.certificates.record import (
     COUNT,
@@ -66,8 +67,8 @@ from dpsvm_fast.certificates.render import (
     ALONE,
     CHECK,
     STEPS_BEFORE,
+    bound_of,
     federated_prose,
-    neighbours,
     notebook,
     odds,
     page,
@@ -473,12 +474,6 @@ class PrivacyStatement(ReleaseStatement):
 # A larger epsilon of what single parties sent is not worth a number.
 MOST_LOCAL = 200.0
 
-ALGORITHMS = ("dp_helmet", "fed_dpdr")
-
-TRUSTS = ("secure_sum", "trusted_curator")
-
-WEIGHTINGS = ("records", "users")
-
 PARTY, ROW = Unit("party"), Unit("row")
 Parties = Annotated[int, Range(1, MOST_PARTIES), PARTY]
 Rows = Annotated[int, Range(1, MOST_NUMBERS), ROW]
@@ -556,7 +551,7 @@ class FederatedStatement(Statement):
     tag: ClassVar[str] = "dpsvm_fast.federated_certificate"
     DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem")
 
-    algorithm: Annotated[str, Options(*ALGORITHMS)]
+    algorithm: Annotated[str, Options("dp_helmet", "fed_dpdr")]
     loss: Annotated[str, Options(*words.LOSSES)]
     unit: Annotated[str, Options(*words.UNITS)]
     group_size: Rows = 1
@@ -566,10 +561,10 @@ class FederatedStatement(Statement):
     min_survivors: Parties
     honest_survivors: Parties
     threshold: Parties | None
-    trust: Annotated[str, Options(*TRUSTS)]
+    trust: Annotated[str, Options("secure_sum", "trusted_curator")]
     sensitivity: Sensitivity | None
     n_scores: Annotated[int, Range(1, MOST_NUMBERS), COUNT] | None
-    weighting: Annotated[str, Options(*WEIGHTINGS)]
+    weighting: Annotated[str, Options("records", "users")]
     regularization: Annotated[Positive, Unit("1 / weight^2")] | None
     radius: Annotated[Positive, WEIGHT] | None
     min_records: Rows | None
@@ -600,7 +595,7 @@ class FederatedStatement(Statement):
         if not self.events:
             raise InvalidParameterError("rounds: expected at least one, or local_events")
         # Also that both can be made of the numbers.
-        _check_relation((*self.events, *self.sent_events), self.adjacency)
+        check_relation("events", (*self.events, *self.sent_events), self.adjacency)
         for part in self.rounds:
             what = words.summed_over_parties(part.name, self.weighting)
             if part.what != what:
@@ -662,12 +657,6 @@ class FederatedStatement(Statement):
 
     def __str__(self) -> str:
         return federated_prose(self)
-
-
-def _check_relation(events: Events, adjacency: str) -> None:
-    """Refuse events of another neighbouring relation."""
-    if any(event.adjacency != adjacency for event in events):
-        raise InvalidParameterError("events: expected those of one neighbouring relation")
 
 
 # What a search over parameters promises: all its fits, the choice and the refit together.
@@ -818,7 +807,7 @@ class SelectionStatement(ReleaseStatement):
             raise InvalidParameterError(
                 f"branches: got {len(self.branches)}, expected one for each candidate"
             )
-        _check_relation(self.events, self.adjacency)
+        check_relation("events", self.events, self.adjacency)
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -842,8 +831,7 @@ class SelectionStatement(ReleaseStatement):
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
-        compared = neighbours(self.adjacency, self.protected)
-        bound = f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {compared}"
+        bound = bound_of(self)
         if self.private:
             return (
                 "The search, that is the chosen parameters and the released model together, is "
@@ -1066,8 +1054,7 @@ class PipelineStatement(Statement):
 
     def _promise(self) -> str:
         """Return the guarantee in one or two sentences."""
-        compared = neighbours(self.adjacency, self.protected)
-        bound = f"epsilon = {self.epsilon:g}, delta = {self.delta:g} for data sets that {compared}"
+        bound = bound_of(self)
         if self.private:
             together = f"All fitted steps together are differentially private with {bound}."
             return f"{together} {odds(self.epsilon, self.delta)} {ALONE}"

@@ -211,27 +211,21 @@ class PrivacyLedger:
         if path is None:
             if anchor is not None:
                 raise InvalidParameterError.of("anchor", got=anchor, accepted="None without path")
-            self._begin(uuid.uuid4().hex, budget, None, [])
+            self._begin(budget, None, [])
             return
         store, records = SpendStore.create(Path(path), uuid.uuid4().hex, budget, lasting=True)
-        self._begin(store.identity, budget, store, records)
+        self._begin(budget, store, records)
         if anchor is not None:
             with self._up_to_date() as session:
                 assert session is not None
                 session.tie(Path(anchor))
 
-    def _begin(
-        self,
-        identity: str,
-        budget: Budget,
-        store: SpendStore | None,
-        records: list[SpendRecord],
-    ) -> None:
+    def _begin(self, budget: Budget, store: SpendStore | None, records: list[SpendRecord]) -> None:
         """Set every attribute and become visible to the fork hooks."""
         # Of a handle on some periods: the ledger whose spends it makes, and their names.
         self._whole: PrivacyLedger = self
         self._charged: tuple[str, ...] = ()
-        self._identity = identity
+        self._identity = uuid.uuid4().hex if store is None else store.identity
         self._budget = budget
         self._store = store
         self._process = os.getpid()
@@ -240,14 +234,11 @@ class PrivacyLedger:
         # that spends; what follows from the list is caught up with the list afterwards.
         self._records = records
         # One composition for each period: of what is charged to its rows.
-        empty = composition_for(budget)
-        self._composed: tuple[Compositions, int] = (
-            dict.fromkeys(budget.periods or ALL, empty),
-            0,
-        )
+        composed: Compositions = dict.fromkeys(budget.periods or ALL, composition_for(budget))
+        self._composed = (composed, 0)
         self._spent = (0, 0.0)
         with _fork_lock:
-            _live[identity] = self
+            _live[self._identity] = self
             _all.add(self)
 
     @property
@@ -616,14 +607,7 @@ class PrivacyLedger:
             The file is not a ledger of a known version.
         """
         budget, records = read_snapshot(Path(path))
-        ledger = cls(
-            budget.epsilon,
-            budget.delta,
-            budget.adjacency,
-            unit=budget.unit,
-            adaptive=budget.adaptive,
-            periods=budget.periods,
-        )
+        ledger = cls(**vars(budget))
         ledger._records.extend(records)
         return ledger
 
@@ -669,7 +653,7 @@ class PrivacyLedger:
             )
         ledger = cls.__new__(cls)
         ledger._strict = check_bool("strict", strict)
-        ledger._begin(store.identity, store.budget, store, records)
+        ledger._begin(store.budget, store, records)
         return ledger
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -831,7 +815,7 @@ def _reopened(
         raise LedgerError(f"{path} is not the ledger that was pickled")
     ledger = object.__new__(PrivacyLedger)
     ledger._strict = strict
-    ledger._begin(identity, store.budget, store, records)
+    ledger._begin(budget, store, records)
     return ledger
 
 

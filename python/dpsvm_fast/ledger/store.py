@@ -24,12 +24,12 @@ import shutil
 import sqlite3
 import stat
 import tempfile
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -747,20 +747,17 @@ def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
     return budget, records
 
 
-_directory: tuple[int, Path] | None = None
-
-_directory_lock = threading.Lock()
-
-
 def private_directory() -> Path:
     """Directory of this process for temporary stores: 0700, removed when the process exits."""
-    global _directory
-    with _directory_lock:
-        if _directory is None or _directory[0] != os.getpid():
-            path = Path(tempfile.mkdtemp(prefix="dpsvm_fast-ledger-")).resolve()
-            _directory = (os.getpid(), path)
-            atexit.register(_remove, os.getpid(), path)
-        return _directory[1]
+    return _directory_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _directory_of(process: int) -> Path:
+    """Directory of one process; a forked child gets its own."""
+    path = Path(tempfile.mkdtemp(prefix="dpsvm_fast-ledger-")).resolve()
+    atexit.register(_remove, process, path)
+    return path
 
 
 def _remove(process: int, path: Path) -> None:

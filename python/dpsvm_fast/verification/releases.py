@@ -21,7 +21,6 @@ from dpsvm_fast.certificates.events import (
     PrivacyEvent,
     PureEvent,
     SubsampledGaussianEvent,
-    ZCDPEvent,
 )
 from dpsvm_fast.certificates.releases import (
     ENCODABLE,
@@ -951,26 +950,8 @@ def _local_problems(statement: FederatedStatement) -> list[str]:
     stated = statement.local_epsilon
     if stated is None:
         return []
-    events = statement.sent_events
-    rhos = [event.rho for event in events if isinstance(event, ZCDPEvent)]
-    if len(rhos) == len(events):
-        holds = zcdp_log_delta(math.fsum(rhos), stated) <= math.log(statement.delta) + EXCESS
-    else:
-        holds = bool(recomputed_events(events, stated, statement.delta)[2])
+    holds = recomputed_events(statement.sent_events, stated, statement.delta)[2]
     return [] if holds else ["local_epsilon is below that of one party's own noise"]
-
-
-def zcdp_log_delta(rho: float, epsilon: float) -> float:
-    r"""Logarithm of the least :math:`e^{(a-1)(a \rho - \epsilon)} (1 - 1/a)^a / (a - 1)`."""
-
-    def log_delta(log_order: float) -> float:
-        a = 1.0 + math.exp(log_order)
-        exponent = (a - 1.0) * (a * rho - epsilon)
-        return exponent + a * math.log1p(-1.0 / a) - log_order
-
-    middle = math.log(min(max(epsilon / (2.0 * rho), 1e-6), 1e100))
-    best = minimize_scalar(log_delta, bounds=(middle - 8.0, middle + 8.0), method="bounded")
-    return float(best.fun)
 
 
 # What has to follow in a statement of each kind, beside the total and what is inside it.
