@@ -20,6 +20,7 @@ from dpsvm_fast.accounting import composed_epsilon, gaussian_sigma
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
+from oracles.ledgers import spend_all
 
 # Newer Pythons warn of any fork beside threads; forking beside threads is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -31,24 +32,12 @@ def calibrated(epsilon: float, delta: float) -> GaussianEvent:
     return GaussianEvent(gaussian_sigma(epsilon, delta), 1.0, "add_remove")
 
 
-def spend_until_refused(ledger: PrivacyLedger, attempts: int) -> int:
-    """Number of admitted spends of 0.1 out of ``attempts``."""
-    admitted = 0
-    for _ in range(attempts):
-        try:
-            ledger.spend(TENTH)
-        except BudgetExceededError:
-            continue
-        admitted += 1
-    return admitted
-
-
 # ---------------------------------------------------------------- one process
 
 
 def test_ten_tenths_fill_a_budget_of_one_and_no_more() -> None:
     ledger = PrivacyLedger(1.0, 0.0)
-    assert spend_until_refused(ledger, 15) == 10
+    assert spend_all(ledger, TENTH, 15) == 10
     assert ledger.total() == (composed_epsilon([TENTH] * 10, 0.0), 0.0)
     assert ledger.remaining() == 0.0
     assert len(ledger.history) == 10
@@ -67,14 +56,7 @@ def test_an_event_calibrated_to_the_budget_is_admitted_and_nothing_after_it() ->
 
 def test_the_tight_composition_admits_more_than_basic() -> None:
     ledger = PrivacyLedger(1.0, 1e-6)
-    parts = 0
-    try:
-        while True:
-            ledger.spend(calibrated(0.25, 2.5e-7))
-            parts += 1
-    except BudgetExceededError:
-        pass
-    assert parts > 6
+    assert spend_all(ledger, calibrated(0.25, 2.5e-7), 50) > 6
     spent, delta = ledger.total()
     assert delta == 1e-6
     assert spent <= 1.0
@@ -176,7 +158,7 @@ def test_threads_never_exceed_the_budget_of_a_file() -> None:
 
     def work() -> int:
         start.wait()
-        return spend_until_refused(ledger, attempts)
+        return spend_all(ledger, TENTH, attempts)
 
     with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
         admitted = sum(f.result() for f in [pool.submit(work) for _ in range(n_threads)])
@@ -191,7 +173,7 @@ def test_threads_never_exceed_the_budget_of_a_file() -> None:
 def test_joblib_processes_share_one_budget() -> None:
     ledger = PrivacyLedger(1.0, 0.0)
     ledger.spend(TENTH, label="parent")
-    admitted = Parallel(n_jobs=2)(delayed(spend_until_refused)(ledger, 8) for _ in range(3))
+    admitted = Parallel(n_jobs=2)(delayed(spend_all)(ledger, TENTH, 8) for _ in range(3))
     assert sum(admitted) == 9
     assert len(ledger.history) == 10
     assert len({record.process for record in ledger.history}) >= 2
@@ -203,8 +185,8 @@ def test_spawned_processes_share_one_budget() -> None:
     ledger = PrivacyLedger(0.5, 0.0)
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        elsewhere = pool.apply_async(spend_until_refused, (ledger, 4))
-        here = spend_until_refused(ledger, 4)
+        elsewhere = pool.apply_async(spend_all, (ledger, TENTH, 4))
+        here = spend_all(ledger, TENTH, 4)
         assert here + elsewhere.get(timeout=120) == 5
     assert len(ledger.history) == 5
 
@@ -229,8 +211,8 @@ def in_forked_child(work: object) -> int:
 def test_a_fork_shares_the_budget_without_any_pickling() -> None:
     ledger = PrivacyLedger(1.0, 0.0)
     ledger.spend(TENTH)
-    assert in_forked_child(lambda: spend_until_refused(ledger, 6)) == 6
-    assert spend_until_refused(ledger, 10) == 3
+    assert in_forked_child(lambda: spend_all(ledger, TENTH, 6)) == 6
+    assert spend_all(ledger, TENTH, 10) == 3
     assert len(ledger.history) == 10
 
 
@@ -238,8 +220,8 @@ def test_a_fork_shares_the_budget_without_any_pickling() -> None:
 def test_a_fork_while_threads_spend() -> None:
     ledger = PrivacyLedger(3.0, 0.0)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        spent = [pool.submit(spend_until_refused, ledger, 10) for _ in range(4)]
-        children = [in_forked_child(lambda: spend_until_refused(ledger, 3)) for _ in range(2)]
+        spent = [pool.submit(spend_all, ledger, TENTH, 10) for _ in range(4)]
+        children = [in_forked_child(lambda: spend_all(ledger, TENTH, 3)) for _ in range(2)]
         admitted = sum(f.result() for f in spent) + sum(children)
     assert admitted == 30
     assert len(ledger.history) == 30

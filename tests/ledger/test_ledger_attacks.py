@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
@@ -24,6 +23,7 @@ from dpsvm_fast.accounting.composition import Composition
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger, store
+from oracles.ledgers import change_header, executed
 
 HALF, TENTH = PureEvent(0.5, "add_remove"), PureEvent(0.1, "add_remove")
 posix = pytest.mark.skipif(os.name == "nt", reason="no such files or signals here")
@@ -44,21 +44,14 @@ def moved_onto(source: Path, target: Path) -> None:
 PUT_BACK = pytest.mark.parametrize("put_back", [copied_onto, moved_onto])
 
 
-def executed(path: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-
-
 # ------------------------------------------------------------ what a handle knows
 
 
 @PUT_BACK
 def test_a_handle_notices_that_its_own_last_spend_is_gone(
-    put_back: Callable[[Path, Path], None], tmp_path: Path
+    put_back: Callable[[Path, Path], None], ledger: PrivacyLedger, path: Path, tmp_path: Path
 ) -> None:
-    path, copy = tmp_path / "a.budget", tmp_path / "copy"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+    copy = tmp_path / "copy"
     ledger.spend(PureEvent(0.4, "add_remove"))
     shutil.copy(path, copy)
     ledger.spend(HALF)
@@ -70,10 +63,9 @@ def test_a_handle_notices_that_its_own_last_spend_is_gone(
 
 @PUT_BACK
 def test_a_handle_notices_another_ledger(
-    put_back: Callable[[Path, Path], None], tmp_path: Path
+    put_back: Callable[[Path, Path], None], ledger: PrivacyLedger, path: Path, tmp_path: Path
 ) -> None:
-    path, other = tmp_path / "a.budget", tmp_path / "b.budget"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+    other = tmp_path / "b.budget"
     PrivacyLedger(1.0, 0.0, path=other)
     put_back(other, path)
     with pytest.raises(LedgerError):
@@ -81,10 +73,11 @@ def test_a_handle_notices_another_ledger(
     assert PrivacyLedger.open(other).history == ()
 
 
-def test_a_handle_notices_as_many_other_spends(tmp_path: Path) -> None:
+def test_a_handle_notices_as_many_other_spends(
+    ledger: PrivacyLedger, path: Path, tmp_path: Path
+) -> None:
     """An older copy that was put back and spent from until it had as many lines."""
-    path, copy = tmp_path / "a.budget", tmp_path / "copy"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+    copy = tmp_path / "copy"
     shutil.copy(path, copy)
     ledger.spend(HALF)
     copied_onto(copy, path)
@@ -93,8 +86,8 @@ def test_a_handle_notices_as_many_other_spends(tmp_path: Path) -> None:
         ledger.spend(TENTH)
 
 
-def test_a_handle_in_another_process_notices_it_too(tmp_path: Path) -> None:
-    path, other = tmp_path / "a.budget", tmp_path / "b.budget"
+def test_a_handle_in_another_process_notices_it_too(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "b.budget"
     pickled = pickle.dumps(PrivacyLedger(1.0, 0.0, path=path))
     PrivacyLedger(1.0, 0.0, path=other)
     moved_onto(other, path)
@@ -104,9 +97,9 @@ def test_a_handle_in_another_process_notices_it_too(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_replaced_before_it_is_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, copy = tmp_path / "a.budget", tmp_path / "copy"
+    copy = tmp_path / "copy"
     PrivacyLedger(1.0, 0.0, path=path)
     shutil.copy(path, copy)
     connect = sqlite3.connect
@@ -123,10 +116,9 @@ def test_a_file_that_is_replaced_before_it_is_locked(
 
 
 def test_a_file_that_is_replaced_while_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: PrivacyLedger, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, copy = tmp_path / "a.budget", tmp_path / "copy"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+    copy = tmp_path / "copy"
     shutil.copy(path, copy)
     append = store.Session.append
 
@@ -154,9 +146,10 @@ def test_a_renamed_folder_is_no_new_budget(tmp_path: Path) -> None:
 
 @posix
 @pytest.mark.parametrize("by_symlink", [False, True])
-def test_a_hard_link_is_refused_by_all_handles(by_symlink: bool, tmp_path: Path) -> None:
-    path, second = tmp_path / "a.budget", tmp_path / "second"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+def test_a_hard_link_is_refused_by_all_handles(
+    by_symlink: bool, ledger: PrivacyLedger, path: Path, tmp_path: Path
+) -> None:
+    second = tmp_path / "second"
     ledger.spend(TENTH)
     os.link(path, second)
     name = tmp_path / "name"
@@ -176,8 +169,8 @@ def test_a_hard_link_is_refused_by_all_handles(by_symlink: bool, tmp_path: Path)
 
 
 @posix
-def test_a_symbolic_link_is_the_ledger_itself(tmp_path: Path) -> None:
-    path, link = tmp_path / "a.budget", tmp_path / "link"
+def test_a_symbolic_link_is_the_ledger_itself(path: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
     link.symlink_to(path)
     PrivacyLedger(1.0, 0.0, path=link).spend(HALF)
     assert link.is_symlink()
@@ -206,9 +199,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_tampered_tables_are_refused(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.budget"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+def test_tampered_tables_are_refused(name: str, ledger: PrivacyLedger, path: Path) -> None:
     ledger.spend(TENTH)
     executed(path, TAMPERED[name])
     for use in (lambda: PrivacyLedger.open(path), lambda: ledger.spend(TENTH)):
@@ -216,8 +207,7 @@ def test_tampered_tables_are_refused(name: str, tmp_path: Path) -> None:
             use()
 
 
-def test_spends_with_other_numbers_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.budget"
+def test_spends_with_other_numbers_are_refused(path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path).spend(TENTH)
     executed(path, "INSERT INTO spends SELECT -1, spend FROM spends")
     with pytest.raises(LedgerError):
@@ -225,8 +215,7 @@ def test_spends_with_other_numbers_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["spends", "ledger"])
-def test_a_view_that_never_ends_in_the_place_of_a_table(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.budget"
+def test_a_view_that_never_ends_in_the_place_of_a_table(name: str, path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path)
     column = "number, '' AS spend" if name == "spends" else "1 AS one, 'x' AS header"
     executed(
@@ -240,19 +229,16 @@ def test_a_view_that_never_ends_in_the_place_of_a_table(name: str, tmp_path: Pat
 
 
 def test_what_is_written_is_read_back_before_it_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: PrivacyLedger, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "a.budget"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
     executed(path, TAMPERED["trigger"])
     monkeypatch.setattr(store, "_check_tables", lambda *_: None)
     with pytest.raises(LedgerError):
         ledger.spend(TENTH)
 
 
-def test_errors_of_the_database_that_are_no_text(tmp_path: Path) -> None:
+def test_errors_of_the_database_that_are_no_text(path: Path) -> None:
     """SQLite quotes what it cannot read, and Python cannot read that either."""
-    path = tmp_path / "a.budget"
     PrivacyLedger(1.0, 0.0, path=path)
     data = path.read_bytes()
     for old, new in ((b"tablespends", b"table\xff\xfe\xc3\xc3\xff\xff"), (b"TABLE s", b"TABEL s")):
@@ -264,9 +250,8 @@ def test_errors_of_the_database_that_are_no_text(tmp_path: Path) -> None:
     assert len(str(caught.value)) < 1000
 
 
-def test_a_header_that_is_nothing(tmp_path: Path) -> None:
+def test_a_header_that_is_nothing(path: Path) -> None:
     """Against the definition of its column, which a changed byte goes round."""
-    path = tmp_path / "a.budget"
     PrivacyLedger(1.0, 0.0, path=path).spend(TENTH)
     sql = store._TABLES["ledger"]
     executed(
@@ -280,13 +265,9 @@ def test_a_header_that_is_nothing(tmp_path: Path) -> None:
         PrivacyLedger.open(path)
 
 
-def test_a_long_text_of_a_file_is_not_quoted(tmp_path: Path) -> None:
-    path = tmp_path / "a.budget"
+def test_a_long_text_of_a_file_is_not_quoted(path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path)
-    with closing(sqlite3.connect(path)) as connection:
-        header = json.loads(connection.execute("SELECT header FROM ledger").fetchone()[0])
-    header = json.dumps(header | {"epsilon": "x" * 10_000})
-    executed(path, f"UPDATE ledger SET header = '{header}'")
+    change_header(path, epsilon="x" * 10_000)
     with pytest.raises(LedgerError) as caught:
         PrivacyLedger(1.0, 0.0, path=path)
     assert len(str(caught.value)) < 1000
@@ -339,8 +320,7 @@ PrivacyLedger(1.0, 0.0, path=sys.argv[1])
 
 @posix
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_process_that_is_killed_while_it_makes_a_ledger(when: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.budget"
+def test_a_process_that_is_killed_while_it_makes_a_ledger(when: str, path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, os.fspath(path), when], check=False)
     assert done.returncode == -signal.SIGKILL
     assert path.exists() == (when == "after")
@@ -404,16 +384,13 @@ def test_what_is_no_file_is_told(kind: str, tmp_path: Path) -> None:
 
 
 @posix
-def test_a_pipe_beside_a_ledger(tmp_path: Path) -> None:
-    path = tmp_path / "a.budget"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+def test_a_pipe_beside_a_ledger(ledger: PrivacyLedger, path: Path) -> None:
     os.mkfifo(f"{path}-journal")
     with pytest.raises(LedgerError):
         ledger.spend(TENTH)
 
 
-def test_files_that_are_too_large(tmp_path: Path) -> None:
-    path = tmp_path / "a.budget"
+def test_files_that_are_too_large(path: Path, tmp_path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path)
     for name in (path, tmp_path / "snapshot"):
         with name.open("ab") as file:
@@ -424,9 +401,7 @@ def test_files_that_are_too_large(tmp_path: Path) -> None:
         PrivacyLedger.load(tmp_path / "snapshot")
 
 
-def test_a_snapshot_never_replaces_the_ledger_itself(tmp_path: Path) -> None:
-    path = tmp_path / "a.budget"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+def test_a_snapshot_never_replaces_the_ledger_itself(ledger: PrivacyLedger, path: Path) -> None:
     ledger.spend(TENTH)
     with pytest.raises(InvalidParameterError):
         ledger.save(path)
@@ -445,9 +420,7 @@ def test_a_label_that_nobody_could_read_again(tmp_path: Path) -> None:
 
 
 @posix
-def test_ctrl_c_ends_waiting_for_a_lock(tmp_path: Path) -> None:
-    path = tmp_path / "a.budget"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+def test_ctrl_c_ends_waiting_for_a_lock(ledger: PrivacyLedger, path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         begun = time.monotonic()
@@ -466,10 +439,8 @@ def test_ctrl_c_ends_waiting_for_a_lock(tmp_path: Path) -> None:
     assert ledger.history == ()
 
 
-def test_others_that_read_are_waited_for(tmp_path: Path) -> None:
+def test_others_that_read_are_waited_for(ledger: PrivacyLedger, path: Path) -> None:
     """A reader, such as a backup, holds a shared lock, which a commit has to wait for."""
-    path = tmp_path / "a.budget"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
     reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     with closing(reader):
         reader.execute("BEGIN")
@@ -482,11 +453,9 @@ def test_others_that_read_are_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_stays_ends_in_a_ledger_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: PrivacyLedger, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "PATIENCE", 0.1)
-    path = tmp_path / "a.budget"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         with pytest.raises(LedgerError):
@@ -496,9 +465,8 @@ def test_a_lock_that_stays_ends_in_a_ledger_error(
 
 @pytest.mark.parametrize("name", ["epsilon", "fits"])
 def test_nobody_waits_while_a_composition_is_computed(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "a.budget"
     ledger = PrivacyLedger(1.0, 1e-6, path=path)
     ledger.spend(GaussianEvent(30.0, 1.0, "add_remove"))
     computed = getattr(Composition, name)
@@ -525,10 +493,9 @@ def test_nobody_waits_while_a_composition_is_computed(
 
 
 def test_a_decision_does_not_outlive_the_spends_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others spend whenever a decision is made beside the lock; the budget holds, and it ends."""
-    path = tmp_path / "a.budget"
     ledger, other = (PrivacyLedger(1.0, 0.0, path=path) for _ in range(2))
     decided = PrivacyLedger._admitted
     tries: list[int] = []
@@ -576,8 +543,8 @@ def test_an_older_copy_is_behind_its_anchor(
     assert PrivacyLedger.open(path).anchor == anchor
 
 
-def test_of_a_ledger_and_its_copy_one_goes_on(tmp_path: Path) -> None:
-    path, copy = tmp_path / "a.budget", tmp_path / "copy"
+def test_of_a_ledger_and_its_copy_one_goes_on(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
     PrivacyLedger(1.0, 0.0, path=path, anchor=tmp_path / "anchor").spend(TENTH)
     shutil.copy(path, copy)
     PrivacyLedger.open(copy).spend(TENTH)
@@ -586,8 +553,8 @@ def test_of_a_ledger_and_its_copy_one_goes_on(tmp_path: Path) -> None:
     assert len(PrivacyLedger.open(copy).history) == 2
 
 
-def test_as_many_other_spends_are_behind_the_anchor(tmp_path: Path) -> None:
-    path, copy = tmp_path / "a.budget", tmp_path / "copy"
+def test_as_many_other_spends_are_behind_the_anchor(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
     ledger = PrivacyLedger(1.0, 0.0, path=path, anchor=tmp_path / "anchor")
     for event in (TENTH, HALF):
         ledger.spend(event)
@@ -607,8 +574,10 @@ def test_as_many_other_spends_are_behind_the_anchor(tmp_path: Path) -> None:
         lambda p: p.write_text(p.read_text() + "\n7-" + "0" * 32 + "\n"),
     ],
 )
-def test_a_damaged_anchor_stops_the_ledger(damage: Callable[[Path], Any], tmp_path: Path) -> None:
-    path, anchor = tmp_path / "a.budget", tmp_path / "anchor"
+def test_a_damaged_anchor_stops_the_ledger(
+    damage: Callable[[Path], Any], path: Path, tmp_path: Path
+) -> None:
+    anchor = tmp_path / "anchor"
     ledger = PrivacyLedger(1.0, 0.0, path=path, anchor=anchor)
     ledger.spend(TENTH)
     before = anchor.read_bytes()
@@ -620,9 +589,9 @@ def test_a_damaged_anchor_stops_the_ledger(damage: Callable[[Path], Any], tmp_pa
     ledger.spend(TENTH)
 
 
-def test_an_anchor_that_was_cut_off_while_it_was_written(tmp_path: Path) -> None:
+def test_an_anchor_that_was_cut_off_while_it_was_written(path: Path, tmp_path: Path) -> None:
     """Its last line is half of one: the spend was recorded, and nobody was told that it was."""
-    path, anchor = tmp_path / "a.budget", tmp_path / "anchor"
+    anchor = tmp_path / "anchor"
     ledger = PrivacyLedger(1.0, 0.0, path=path, anchor=anchor)
     ledger.spend(TENTH)
     whole = anchor.read_bytes()
@@ -636,9 +605,8 @@ def test_an_anchor_that_was_cut_off_while_it_was_written(tmp_path: Path) -> None
 
 
 def test_a_spend_that_the_anchor_does_not_learn_of_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "a.budget"
     ledger = PrivacyLedger(1.0, 0.0, path=path, anchor=tmp_path / "anchor")
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda *_: 0)
@@ -679,8 +647,8 @@ def test_an_anchor_moves_and_is_learnt_by_all_handles(tmp_path: Path) -> None:
 
 
 @posix
-def test_processes_share_an_anchored_ledger(tmp_path: Path) -> None:
-    path, anchor = tmp_path / "a.budget", tmp_path / "anchor"
+def test_processes_share_an_anchored_ledger(path: Path, tmp_path: Path) -> None:
+    anchor = tmp_path / "anchor"
     code = (
         "import sys\n"
         "from dpsvm_fast.certificates import PureEvent\n"
@@ -697,9 +665,8 @@ def test_processes_share_an_anchored_ledger(tmp_path: Path) -> None:
     assert anchor.read_text().split()[-1] == ledger.mark()
 
 
-def test_marks(tmp_path: Path) -> None:
-    path, copy = tmp_path / "a.budget", tmp_path / "copy"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+def test_marks(ledger: PrivacyLedger, path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
     none = ledger.mark()
     shutil.copy(path, copy)
     ledger.spend(TENTH)

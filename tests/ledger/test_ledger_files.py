@@ -6,11 +6,9 @@ import errno
 import json
 import os
 import pickle
-import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ import pytest
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
+from oracles.ledgers import change_header, executed
 
 TENTH = PureEvent(0.1, "add_remove")
 
@@ -34,14 +33,13 @@ def test_unpickling_after_the_store_is_gone_is_an_error() -> None:
 
 
 def test_a_store_that_could_not_be_begun_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty file would be refused ever after, as one that was cut off."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    path = tmp_path / "ledger.sqlite"
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(LedgerError, match="No space left"):
@@ -55,9 +53,7 @@ def test_a_store_that_could_not_be_begun_leaves_no_file(
     assert path.exists()
 
 
-def test_a_deleted_store_is_never_a_new_budget(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+def test_a_deleted_store_is_never_a_new_budget(ledger: PrivacyLedger, path: Path) -> None:
     ledger.spend(TENTH)
     path.unlink()
     for use in (lambda: ledger.spend(TENTH), ledger.total, lambda: ledger.history):
@@ -67,20 +63,15 @@ def test_a_deleted_store_is_never_a_new_budget(tmp_path: Path) -> None:
     assert "PrivacyLedger" in repr(ledger)
 
 
-def test_vanished_spends_are_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    ledger = PrivacyLedger(1.0, 0.0, path=path)
+def test_vanished_spends_are_noticed(ledger: PrivacyLedger, path: Path) -> None:
     ledger.spend(TENTH)
     assert len(ledger.history) == 1
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM spends")
-    connection.close()
+    executed(path, "DELETE FROM spends")
     with pytest.raises(LedgerError, match="vanished"):
         ledger.spend(TENTH)
 
 
-def test_a_lasting_ledger_is_continued(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
+def test_a_lasting_ledger_is_continued(path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path).spend(PureEvent(0.75, "add_remove"), "yesterday")
     again = PrivacyLedger(1.0, 0.0, path=path)
     assert again.total() == (0.75, 0.0)
@@ -93,8 +84,7 @@ def test_a_lasting_ledger_is_continued(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 or os.name == "nt"
 
 
-def test_another_budget_or_another_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
+def test_another_budget_or_another_file_is_refused(path: Path, tmp_path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path)
     with pytest.raises(LedgerError, match="has the budget"):
         PrivacyLedger(2.0, 0.0, path=path)
@@ -104,9 +94,7 @@ def test_another_budget_or_another_file_is_refused(tmp_path: Path) -> None:
         PrivacyLedger(1.0, 0.0, path=text)
     assert text.read_text().startswith("not a ledger")
     foreign = tmp_path / "foreign.sqlite"
-    with closing(sqlite3.connect(foreign)) as connection, connection:
-        connection.execute("CREATE TABLE birds (name TEXT)")
-    connection.close()
+    executed(foreign, "CREATE TABLE birds (name TEXT)")
     with pytest.raises(LedgerError):
         PrivacyLedger(1.0, 0.0, path=foreign)
     with pytest.raises(LedgerError, match="cannot create"):
@@ -167,8 +155,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, object]) ->
         PrivacyLedger.load(path)
 
 
-def test_what_is_not_json_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
+def test_what_is_not_json_is_refused(path: Path, tmp_path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path)
     for content in (path.read_bytes(), b"", b"{", b"[]"):
         (tmp_path / "other").write_bytes(content)
@@ -176,8 +163,7 @@ def test_what_is_not_json_is_refused(tmp_path: Path) -> None:
             PrivacyLedger.load(tmp_path / "other")
 
 
-def test_a_file_is_opened_with_its_own_budget(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
+def test_a_file_is_opened_with_its_own_budget(path: Path) -> None:
     PrivacyLedger(1.5, 1e-6, "replace_one", path=path, adaptive=True)
     again = PrivacyLedger.open(path)
     assert (again.epsilon, again.delta, again.adjacency) == (1.5, 1e-6, "replace_one")
@@ -197,11 +183,8 @@ def test_opening_never_makes_a_file_or_a_budget(tmp_path: Path) -> None:
     assert empty.stat().st_size == 0
 
 
-def test_a_damaged_budget_is_not_opened(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
+def test_a_damaged_budget_is_not_opened(path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        header = json.loads(connection.execute("SELECT header FROM ledger").fetchone()[0])
-        connection.execute("UPDATE ledger SET header = ?", (json.dumps(header | {"epsilon": -1}),))
+    change_header(path, epsilon=-1)
     with pytest.raises(LedgerError, match="epsilon"):
         PrivacyLedger.open(path)

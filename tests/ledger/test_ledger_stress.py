@@ -16,25 +16,14 @@ from pathlib import Path
 import pytest
 
 from dpsvm_fast.accounting import composed_epsilon
-from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PureEvent
-from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
+from dpsvm_fast.certificates import GaussianEvent, PureEvent
+from dpsvm_fast.exceptions import LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
+from oracles.ledgers import spend_all
 
 DATA = Path(__file__).parents[1] / "stored"
 # A power of two: sums are exact, and the budget is filled to the last spend.
 TINY = PureEvent(2.0**-20, "add_remove")
-
-
-def spend_until_refused(ledger: PrivacyLedger, event: PrivacyEvent, tries: int) -> int:
-    """Return how many of ``tries`` spends were admitted."""
-    admitted = 0
-    for _ in range(tries):
-        try:
-            ledger.spend(event)
-            admitted += 1
-        except BudgetExceededError:
-            pass
-    return admitted
 
 
 def check_threads(n_threads: int, tries: int, *, adaptive: bool) -> None:
@@ -46,7 +35,7 @@ def check_threads(n_threads: int, tries: int, *, adaptive: bool) -> None:
 
     def work(number: int) -> None:
         start.wait()
-        counts[number] = spend_until_refused(ledger, TINY, tries)
+        counts[number] = spend_all(ledger, TINY, tries)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(n_threads)]
     for thread in threads:
@@ -69,7 +58,7 @@ def test_threads_with_gaussian_events_never_exceed_the_budget() -> None:
     event = GaussianEvent(30.0, 1.0, "add_remove")
     counts: list[int] = []
     threads = [
-        threading.Thread(target=lambda: counts.append(spend_until_refused(ledger, event, 10)))
+        threading.Thread(target=lambda: counts.append(spend_all(ledger, event, 10)))
         for _ in range(20)
     ]
     for thread in threads:
@@ -83,7 +72,7 @@ def test_threads_with_gaussian_events_never_exceed_the_budget() -> None:
 
 
 def _process(path: str, epsilon: float, tries: int, counts: multiprocessing.Queue[int]) -> None:
-    counts.put(spend_until_refused(PrivacyLedger(epsilon, 0.0, path=path), TINY, tries))
+    counts.put(spend_all(PrivacyLedger(epsilon, 0.0, path=path), TINY, tries))
 
 
 @pytest.mark.parametrize(
