@@ -6,7 +6,6 @@ surrogates, repeated keys, other types.
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from dpsvm_fast import LedgerError, PrivacyLedger, verify
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from oracles.odd_inputs import X, Y
 from oracles.subjects import made
+from oracles.tampering import places, replaced
 
 in_one_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -57,25 +57,9 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(path.read_text()))
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def paths_in(document: Any) -> list[tuple[Any, ...]]:
     """All ways from the root to a value."""
-    found = [path]
-    if isinstance(value, (dict, list)):
-        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            found += places(inner, (*path, name))
-    return found
-
-
-def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """A copy with another value at a place."""
-    if not path:
-        return value
-    result = copy.deepcopy(document)
-    inner = result
-    for name in path[:-1]:
-        inner = inner[name]
-    inner[path[-1]] = value
-    return result
+    return [(), *(path for path, _ in places(document))]
 
 
 def read_as_certificate(value: Any) -> bool:
@@ -108,16 +92,16 @@ def test_random_documents_are_no_certificates(value: Any) -> None:
 @given(data=st.data())
 @in_one_folder
 def test_changed_certificates_hold_or_do_not(certificate: dict[str, Any], data: Any) -> None:
-    path = data.draw(st.sampled_from(places(certificate)))
+    path = data.draw(st.sampled_from(paths_in(certificate)))
     value = data.draw(odd | documents)
-    outcome = read_as_certificate(changed(certificate, path, value))
+    outcome = read_as_certificate(replaced(certificate, path, value))
     assert isinstance(outcome, bool)
 
 
 def test_the_unchanged_ones_hold(certificate: dict[str, Any]) -> None:
     """Negative control."""
     assert read_as_certificate(certificate)
-    assert not read_as_certificate(changed(certificate, ("delta",), 1e-30))
+    assert not read_as_certificate(replaced(certificate, ("delta",), 1e-30))
 
 
 @given(value=documents)
@@ -131,9 +115,9 @@ def test_random_documents_are_no_ledgers(tmp_path: Path, value: Any) -> None:
 def test_changed_ledgers_are_read_or_refused(
     tmp_path: Path, snapshot: dict[str, Any], data: Any
 ) -> None:
-    path = data.draw(st.sampled_from(places(snapshot)))
+    path = data.draw(st.sampled_from(paths_in(snapshot)))
     value = data.draw(odd | documents)
-    read_as_ledger(tmp_path / "ledger.json", json.dumps(changed(snapshot, path, value)))
+    read_as_ledger(tmp_path / "ledger.json", json.dumps(replaced(snapshot, path, value)))
 
 
 def test_the_unchanged_ledger_is_read(tmp_path: Path, snapshot: dict[str, Any]) -> None:
@@ -167,8 +151,8 @@ def test_a_deep_value_in_a_document(
     certificate: dict[str, Any], snapshot: dict[str, Any], tmp_path: Path
 ) -> None:
     for depth in (100, 900):
-        assert not verify(changed(certificate, ("epsilon",), nested(depth)))
-        text = json.dumps(changed(snapshot, ("epsilon",), nested(depth)))
+        assert not verify(replaced(certificate, ("epsilon",), nested(depth)))
+        text = json.dumps(replaced(snapshot, ("epsilon",), nested(depth)))
         assert not read_as_ledger(tmp_path / "ledger.json", text)
 
 

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,9 @@ from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
 from oracles.ledgers import change_header, executed
+from oracles.tampering import at
 
+DATA = Path(__file__).parents[1] / "stored"
 TENTH = PureEvent(0.1, "add_remove")
 
 
@@ -127,32 +130,36 @@ def test_save_and_load_keep_the_history(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["ledger.json"]
 
 
+EVENT = ("spends", 1, "event")
+PARALLEL = {"type": "parallel", "branches": [], "adjacency": "add_remove"}
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("place", "change"),
     [
-        {"version": 2},
-        {"version": 3},
-        {"version": 1.0},
-        {"adaptive": False},
-        {"format": "something else"},
-        {"surplus": 1},
-        {"epsilon": -1.0},
-        {"epsilon": "1"},
-        {"spends": {}},
-        {"spends": [{}]},
-        {"spends": [{"event": {"type": "x"}, "label": "", "time": "", "process": 1}]},
-        {"adjacency": "replace_one"},
+        *(((), {"version": version}) for version in (2, 3, 1.0)),
+        *(((), {"epsilon": epsilon}) for epsilon in (-1.0, "1")),
+        ((), {"adaptive": False}),
+        ((), {"format": "something else"}),
+        ((), {"surplus": 1}),
+        ((), {"adjacency": "replace_one"}),
+        *(((), {"spends": spends}) for spends in ({}, [{}])),
+        (EVENT, {"type": "x"}),
+        *((EVENT, {"epsilon": epsilon}) for epsilon in (-0.1, 1e999)),
+        (EVENT, {"delta": 0.0}),
+        *((EVENT, {"branches": branches}) for branches in ([], [[PARALLEL]])),
+        (EVENT, {"surplus": 1}),
     ],
     ids=str,
 )
-def test_a_damaged_file_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
-    path = tmp_path / "ledger.json"
-    ledger = PrivacyLedger(1.0, 0.0)
-    ledger.spend(TENTH)
-    ledger.save(path)
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+def test_a_damaged_file_is_refused(
+    tmp_path: Path, place: tuple[Any, ...], change: dict[str, Any]
+) -> None:
+    document = json.loads((DATA / "ledger_v1.json").read_text())
+    at(document, place).update(change)
+    (tmp_path / "ledger.json").write_text(json.dumps(document))
     with pytest.raises(LedgerError):
-        PrivacyLedger.load(path)
+        PrivacyLedger.load(tmp_path / "ledger.json")
 
 
 def test_what_is_not_json_is_refused(path: Path, tmp_path: Path) -> None:

@@ -8,7 +8,16 @@ from typing import Any
 
 from dpsvm_fast.certificates.statement import Statement
 
-__all__ = ["Change", "changes_of", "leaf_changes", "list_changes", "replaced", "with_events"]
+__all__ = [
+    "Change",
+    "at",
+    "changes_of",
+    "leaf_changes",
+    "list_changes",
+    "places",
+    "replaced",
+    "with_events",
+]
 
 Path = tuple[Any, ...]
 # Where something was changed, how, and the changed document.
@@ -68,6 +77,13 @@ def replaced(document: Any, path: Path, value: Any) -> Any:
     changed = copy.copy(document)
     changed[path[0]] = replaced(document[path[0]], path[1:], value)
     return changed
+
+
+def at(document: Any, path: Path) -> Any:
+    """What is at a path."""
+    for key in path:
+        document = document[key]
+    return document
 
 
 def with_events(document: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dpsvm_fast.certificates import FederatedStatement, PrivacyStatement, read_c
 from dpsvm_fast.certificates.statement import SelectionStatement
 from dpsvm_fast.verification import verify
 from oracles.statements import MAKERS, statement_of
-from oracles.tampering import Change, changes_of, replaced, with_events
+from oracles.tampering import Change, at, changes_of, replaced, with_events
 
 Kind = tuple[str, str]
 Document = dict[str, Any]
@@ -39,13 +39,6 @@ INERT = {
 
 # Where a certificate, and each of a pipeline's, makes its promise.
 PROMISES = ("epsilon", "delta", "steps.statement.epsilon", "steps.statement.delta")
-
-
-def at(document: Any, path: tuple[Any, ...]) -> Any:
-    """What is at a path."""
-    for key in path:
-        document = document[key]
-    return document
 
 
 def plain(path: tuple[Any, ...]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from dpsvm_fast.verification import losses as work_check
 from dpsvm_fast.verification import verify
 from dpsvm_fast.verification.sampled import MOST_POINTS, Losses
 from dpsvm_fast.verification.sampled import composed_delta as recomputed_delta
+from oracles.tampering import places, replaced
 
 MODELS = Path(__file__).resolve().parents[1] / "stored" / "models" / "v5"
 # Numbers that overflow, that vanish, and that take long.
@@ -74,33 +74,18 @@ def certificate(kind: str) -> dict[str, Any]:
     return record
 
 
-def numbers_in(record: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the numbers are."""
-    pairs: Any = ()
-    if isinstance(record, dict):
-        pairs = record.items()
-    elif isinstance(record, list):
-        pairs = enumerate(record[:2])
-    for name, value in pairs:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield (*path, name)
-        else:
-            yield from numbers_in(value, (*path, name))
-
-
 @pytest.mark.parametrize("kind", ["gradient_sgd", "objective", "ellipsoids", "centre", "search"])
 def test_no_number_makes_it_fail(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Divisions by what underflowed, and tables without entries, left ``verify`` as errors."""
     monkeypatch.setattr(work_check, "MOST_WORK", 1e6)
-    text = json.dumps(certificate(kind))
-    for path in numbers_in(json.loads(text)):
-        for value in ODD:
-            record = inner = json.loads(text)
-            for name in path[:-1]:
-                inner = inner[name]
-            inner[path[-1]] = value
-            found = verify(record)
-            assert found.ok is (not found.problems), path
+    record = certificate(kind)
+    for path, number in places(record):
+        # Of lists the first two entries.
+        early = all(key < 2 for key in path if isinstance(key, int))
+        if early and isinstance(number, (int, float)) and not isinstance(number, bool):
+            for value in ODD:
+                found = verify(replaced(record, path, value))
+                assert found.ok is (not found.problems), path
 
 
 def test_whoever_made_a_certificate_does_not_decide_how_long_it_takes(

@@ -922,11 +922,6 @@ class Composition:
         """Return an upper bound of the smallest epsilon at ``delta``."""
         return totals_epsilon(self._totals, delta)
 
-    @property
-    def has_distance(self) -> bool:
-        """Return whether some release is known only up to a distance."""
-        return any(choice.distance for choice in choices(self._totals))
-
     def room(self, epsilon: float, delta: float) -> float:
         """Return the largest epsilon of a pure event that still fits, rounded down."""
         needed = (_epsilon_beside(choice, epsilon, delta) for choice in choices(self._totals))

@@ -241,18 +241,13 @@ def profile(event: ObjectiveEvent, epsilon: float) -> float:
 @lru_cache(maxsize=65536)
 def _bound(event: ObjectiveEvent, epsilon: float) -> float:
     """The compiled bound, which is known up to the largest epsilon and does not increase."""
-    return min(
-        1.0,
-        _core.objective_delta(
-            event.law,
-            event.n_scores,
-            min(epsilon, MAX_EPSILON),
-            event.sigma,
-            event.kappa,
-            event.jacobian,
-            event.adjacency == "replace_one",
-        ),
-    )
+    at = min(epsilon, MAX_EPSILON)
+    return min(1.0, _core.objective_delta(event.law, event.n_scores, at, *_noise_of(event)))
+
+
+def _noise_of(event: ObjectiveEvent) -> tuple[float, float | None, float | None, bool]:
+    """What the compiled bounds ask for after the law and the epsilons."""
+    return event.sigma, event.kappa, event.jacobian, event.adjacency == "replace_one"
 
 
 @lru_cache(maxsize=256)
@@ -303,17 +298,7 @@ def point_cost(event: ObjectiveEvent) -> float:
 @lru_cache(maxsize=256)
 def _curve(event: ObjectiveEvent, low: float, high: float, count: int) -> tuple[Array, Array]:
     """Increasing epsilons from ``low >= 0`` to ``high`` and bounds of delta there."""
-    x, g = _core.objective_profile(
-        event.law,
-        event.n_scores,
-        low,
-        high,
-        count,
-        event.sigma,
-        event.kappa,
-        event.jacobian,
-        event.adjacency == "replace_one",
-    )
+    x, g = _core.objective_profile(event.law, event.n_scores, low, high, count, *_noise_of(event))
     # What is known at one epsilon is known at all larger ones.
     return x, np.minimum.accumulate(np.minimum(g, 1.0))
 

@@ -46,7 +46,8 @@ CurvedEvent = RandomStoppingEvent | AlternativesEvent | Grouped
 
 # Fields of totals that add up as numbers, and those that count.
 SUMS = ("mu_squared", "rho", "distance")
-COUNTS = ("pure", "sampled", "objective", "certain", "curved", "parallel")
+LAWS = ("sampled", "objective", "curved", "parallel")
+COUNTS = ("pure", "certain", *LAWS)
 # More than the rounding of one logarithm or exponential; what no exponential is taken of.
 ERROR, LARGEST_EXPONENT = 1e-15, 700.0
 # Combinations of branches that are tried.
@@ -115,13 +116,9 @@ class Totals:
         """Return whether ``other`` is at least as large in everything."""
         return (
             self.adjacency in (None, other.adjacency)
-            and all(getattr(self, name) <= getattr(other, name) for name in SUMS)
+            and all(getattr(self, name) <= getattr(other, name) for name in (*SUMS, *LAWS))
             and at_most(self.pure, other.pure)
             and self.told <= other.told
-            and self.sampled <= other.sampled
-            and self.objective <= other.objective
-            and self.curved <= other.curved
-            and self.parallel <= other.parallel
         )
 
     def add(self, event: PrivacyEvent, size: int = 1) -> None:

@@ -36,7 +36,7 @@ from dpsvm_fast.ledger.store import (
     read_snapshot,
     write_snapshot,
 )
-from dpsvm_fast.rounding import add_down, mul_down, mul_up
+from dpsvm_fast.rounding import mul_down, mul_up
 from dpsvm_fast.validation import (
     check_adjacency,
     check_arithmetic,
@@ -482,9 +482,7 @@ class PrivacyLedger:
         """The same of one composition."""
         if isinstance(composed, AdaptiveComposition):
             return max(0.0, composed.remaining())
-        if composed.has_distance:
-            return composed.room(self.epsilon, self.delta)
-        return max(0.0, add_down(self.epsilon, -composed.epsilon(self.delta)))
+        return composed.room(self.epsilon, self.delta)
 
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None

@@ -41,7 +41,7 @@ from dpsvm_fast.certificates.statement import (
     SelectionStatement,
     Statement,
 )
-from dpsvm_fast.verification.compose import least_gaussian, recomputed_events
+from dpsvm_fast.verification.compose import ALLOWANCE, least_gaussian, recomputed_events
 from dpsvm_fast.verification.losses import gaussian_delta, gaussian_epsilon
 from dpsvm_fast.verification.objective import jacobian_of, objective_delta, trace_of
 
@@ -54,13 +54,9 @@ ROUNDING_SLACK = 1e-12
 # a large excess means that it does not follow from them.
 EXCESS = 1e-9
 
-# A claim may be below the recomputed bound of delta by this share, which the bound of one score
-# with curvature may exceed the truth by: what is confirmed holds up to a ten-millionth of delta.
-ALLOWANCE = 1e-7
-
-
 # Beyond it the law of a person is not proved: the largest change of the gradient over the noise.
 LARGEST_REACH = 2.0 * (1.0 + ROUNDING_SLACK)
+RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
 NO_POWER = "grid is not a power of two"
 NOT_ONE = "smoothing is not 1, the temperature of the logistic loss"
 # Losses that compare the own class with each other one in a pair of scores.
@@ -187,7 +183,7 @@ def objective_share(
     if row is None:
         return (math.inf, 1.0), False
     n_scores = scores_of(statement, o.shape[0])
-    factor = 1 if statement.adjacency == "add_remove" else 2
+    factor = RELATION_FACTOR[statement.adjacency]
     if o.beta is not None:
         rate, unit = o.beta * o.row_norm, statement.unit
         epsilon = _pure_epsilon(row, n_scores, rate, o.curvature_ratio, factor, unit)
@@ -316,15 +312,11 @@ PARTS = {
     "private_evaluation": ("cells", "metrics"),
     "gaussian_margin": ("anchors",),
 }
-# Of these sums every release of a mechanism has at least one.
+# Of these sums every release of a mechanism has at least one; of others one of all.
 NEEDED = {
-    "gradient_perturbation": {"training"},
     "private_linear": {"centre"},
     "private_kernel": {"count", "centre"},
-    "private_center": {"centre"},
     "private_whitener": {"whitening"},
-    "private_pca": {"components"},
-    "private_standard_scaler": {"means", "moments"},
     "private_evaluation": {"metrics"},
 }
 SINGLE = ("count", "classes", "centre")
@@ -508,14 +500,6 @@ def _counted(last: LastIterate, n_steps: int) -> float:
 # One fit: its noisy sums, its objective and its weights.
 
 
-RELATION_FACTOR = {"add_remove": 1, "replace_one": 2}
-
-# The recomputation rounds to nearest and the promise rounded outward; both stay far within these.
-DELTA_SLACK = 1e-9
-
-EPSILON_SLACK = 1e-12
-
-
 def check_fit(statement: PrivacyStatement) -> list[str]:
     """Say what does not follow, beside the total."""
     problems = [*_mechanism_problems(statement), *_loss_problems(statement)]
@@ -627,9 +611,7 @@ def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: No
         (wrong, f"relation_factor does not fit {statement.adjacency}"),
         (off_grid(noise.grid), NO_POWER),
     )
-    # Each from the certificate's own earlier numbers, so one lie is reported once.
-    problems += follows("lipschitz", s.lipschitz, lipschitz)
-    problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
+    problems += _chain_problems(s, lipschitz)
     if statement.descent is not None:
         problems += _descent_problems(statement, statement.descent, s, noise)
     elif statement.objective is None:
@@ -637,7 +619,13 @@ def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: No
         problems += follows("exact", s.exact, exact)
     elif s.exact != 0.0:
         problems.append("exact is not 0, but the minimisers coincide")
-    problems += follows("rounding", s.rounding, _rounding(noise))
+    return problems + follows("rounding", s.rounding, _rounding(noise))
+
+
+def _chain_problems(s: Sensitivity, lipschitz: float) -> list[str]:
+    """Whether each number of every sensitivity follows: one lie is reported once."""
+    problems = follows("lipschitz", s.lipschitz, lipschitz)
+    problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
     return problems + follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
 
 
@@ -667,7 +655,7 @@ def _noise_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
         return ["several releases of weights need noisy sums before them"]
     if noise.epsilon is None:
         return []
-    problems = follows("epsilon", noise.epsilon, _pure_epsilon_of(s, noise), EPSILON_SLACK)
+    problems = follows("epsilon", noise.epsilon, _pure_epsilon_of(s, noise))
     if noise.epsilon > statement.epsilon:
         problems.append("the noise on the weights exceeds the budget")
     return problems
@@ -693,13 +681,13 @@ def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool 
         epsilon, delta = epsilon - objective.epsilon, delta - objective.delta
     if noise.sigma is None:
         second = _pure_epsilon_of(s, noise)
-        holds = holds and second <= epsilon + EPSILON_SLACK * statement.epsilon
+        holds = holds and second <= epsilon + ROUNDING_SLACK * statement.epsilon
         return first[0] + second, first[1] + (0.0 if holds else 1.0), holds and own
     if not (epsilon > 0.0 and delta > 0.0):
         return math.inf, 1.0, False
     mu = s.total / noise.sigma
     second_delta = gaussian_delta(epsilon, mu)
-    holds = holds and second_delta <= delta * (1.0 + DELTA_SLACK)
+    holds = holds and second_delta <= delta * (1.0 + EXCESS)
     found = first[0] + gaussian_epsilon(delta, mu), min(1.0, first[1] + second_delta)
     return (*found, holds and own)
 
@@ -712,10 +700,6 @@ def _pure_epsilon_of(s: Sensitivity, noise: Noise) -> float:
 # Whether the numbers in the statement of a search follow from each other.
 
 
-# By how much more a choice costs where scores may move in opposite directions.
-CHOICE_FACTOR = {"add_remove": 1, "replace_one": 2}
-
-
 def check_selection(statement: SelectionStatement) -> list[str]:
     """Say what does not follow, beside the total.
 
@@ -723,7 +707,8 @@ def check_selection(statement: SelectionStatement) -> list[str]:
     fits are stated as events, each with its own numbers.
     """
     chosen = statement.selection
-    factor = CHOICE_FACTOR[statement.adjacency] if chosen.mechanism in CHOICES else 1
+    # More where scores may move in opposite directions.
+    factor = RELATION_FACTOR[statement.adjacency] if chosen.mechanism in CHOICES else 1
     if chosen.relation_factor == factor:
         return []
     return [
@@ -794,16 +779,13 @@ def _touched(statement: FederatedStatement) -> int:
 def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[str]:
     """Numbers of what one row moves that do not follow from the ones before them."""
     assert statement.n_scores is not None
-    lipschitz = lipschitz_of(statement.loss, statement.n_scores)
     problems = failures((s.relation_factor != 2, "relation_factor does not fit replace_one"))
+    problems += _chain_problems(s, lipschitz_of(statement.loss, statement.n_scores) or math.inf)
     least = 1 if statement.weighting == "records" else statement.min_records
     if statement.regularization is None or least is None:
         problems.append("C does not follow: expected a regularization and min_records")
     else:
         problems += follows("C", s.C, 1.0 / statement.regularization / least)
-    if lipschitz is not None:
-        problems += follows("lipschitz", s.lipschitz, lipschitz)
-    problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
     problems += follows("exact", s.exact, 2.0 * s.C * s.lipschitz * s.row_norm)
     for part in statement.rounds:
         if part.name == "model":
@@ -811,7 +793,7 @@ def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[st
             problems += follows("rounding", s.rounding, own)
             if part.size % statement.n_scores:
                 problems.append("n_scores does not divide the number of weights")
-    return problems + follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
+    return problems
 
 
 def _moved(statement: FederatedStatement, part: SecureRound) -> float | None:

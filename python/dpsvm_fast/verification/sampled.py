@@ -288,18 +288,14 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
         return (1.0 - q) * still[0] + q * moved[0], (1.0 - q) * still[1] + q * moved[1]
 
     above = (1.0 - q) * float(ndtr(-x[-1] / z)) + q * float(ndtr((1.0 - x[-1]) / z))
-    if replaced:
-        masses = _connected(low, step, mixed(1.0), mixed(-1.0))
-        masses[0] += (1.0 - q) * float(ndtr(x[0] / z)) + q * float(ndtr((x[0] - 1.0) / z))
-        return _Dots(low, masses, above * (1.0 + 1e-9), slack)
     plain = _between(x[:-1] / z, x[1:] / z)
-    if law.direction == "remove":
-        masses = _connected(low, step, mixed(1.0), plain)
+    if law.direction != "add":
+        masses = _connected(low, step, mixed(1.0), mixed(-1.0) if replaced else plain)
         masses[0] += (1.0 - q) * float(ndtr(x[0] / z)) + q * float(ndtr((x[0] - 1.0) / z))
         return _Dots(low, masses, above * (1.0 + 1e-9), slack)
     # The same cells, turned round.
-    turned = tuple(values[::-1] for values in plain), tuple(values[::-1] for values in mixed(1.0))
-    masses = _connected(-high, step, (turned[0][0], turned[0][1]), (turned[1][0], turned[1][1]))
+    own, other = ((one[0][::-1], one[1][::-1]) for one in (plain, mixed(1.0)))
+    masses = _connected(-high, step, own, other)
     masses[0] += float(ndtr(-x[-1] / z))
     return _Dots(-high, masses, float(ndtr(x[0] / z)) * (1.0 + 1e-9), slack)
 
