@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma, objective_delta, objective_sigma
+from dpsvm_fast.certificates import ObjectiveEvent
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.verification.objective import objective_delta as recomputed_delta
+from dpsvm_fast.verification.objective import event_delta
 from twins.objective_constants import (
     PureConstants,
     single_factor_constants,
@@ -77,29 +78,23 @@ def test_both_rules_keep_their_budget(epsilon: float, n: int, Lambda: float, c: 
     assert one.beta >= 0.25 * epsilon * (1 - 1e-12)
 
 
-# Section of the reference values: law, replace_one, accuracy of the recomputed delta.
+# Section of the reference values: law, relation, accuracy of the recomputed delta.
 SECTIONS = {
-    "softmax_margin_add_remove": ("softmax", False, 1e-9),
-    "softmax_margin_replace_one_union": ("softmax", True, 1e-9),
-    "one_vs_rest_add_remove": ("huber", False, 1e-5),
-    "logistic_joint_add_remove": ("logistic", False, 1e-6),
+    "softmax_margin_add_remove": ("softmax", "add_remove", 1e-9),
+    "softmax_margin_replace_one_union": ("softmax", "replace_one", 1e-9),
+    "one_vs_rest_add_remove": ("huber", "add_remove", 1e-5),
+    "logistic_joint_add_remove": ("logistic", "add_remove", 1e-6),
 }
 
 
 @pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_independent_recomputation_against_reference_values(section: str) -> None:
-    law, replace_one, accuracy = SECTIONS[section]
+    law, relation, accuracy = SECTIONS[section]
     for point in GAUSSIAN[section]:
-        delta = recomputed_delta(
-            law,
-            point.get("classes", 1),
-            point["epsilon"],
-            point["sigma_over_kt"],
-            kappa=point.get("kappa"),
-            jacobian=point.get("c0"),
-            replace_one=replace_one,
-        )
+        price = point["sigma_over_kt"], point.get("kappa"), point.get("c0"), relation
+        event = ObjectiveEvent(law, point.get("classes", 1), *price)
+        delta = event_delta(event, point["epsilon"])
         # From above, and close.
         assert delta >= point["delta"] * (1.0 - 1e-10)
         assert delta == pytest.approx(point["delta"], rel=accuracy, abs=1e-12 * point["delta"])
@@ -108,15 +103,8 @@ def test_the_independent_recomputation_against_reference_values(section: str) ->
 @pytest.mark.parametrize("point", JOINT["softmax_margin_joint_add_remove"][::3], ids=str)
 def test_the_recomputed_joint_law_lies_between_its_bounds(point: dict[str, float]) -> None:
     """Below the reference, which rounds up on a grid, and above the exact pathwise supremum."""
-    delta = recomputed_delta(
-        "softmax",
-        int(point["classes"]),
-        point["epsilon"],
-        point["sigma_over_kt_upper"],
-        kappa=point["kappa"],
-        jacobian=None,
-        replace_one=False,
-    )
+    price = point["sigma_over_kt_upper"], point["kappa"], None, "add_remove"
+    delta = event_delta(ObjectiveEvent("softmax", int(point["classes"]), *price), point["epsilon"])
     assert delta <= point["delta"] * (1 + 1e-4)
     least = point.get("mc_delta_exact_logdet")
     if least is not None:
@@ -152,15 +140,7 @@ def test_two_implementations_agree(loss: str, n_classes: int, adjacency: str) ->
         sigma = objective_sigma(epsilon, delta, **price)
         got = objective_delta(epsilon, sigma, **price)
         assert delta * 0.99 <= got <= delta
-        again = recomputed_delta(
-            law,
-            n_scores,
-            epsilon,
-            sigma,
-            kappa=kappa,
-            jacobian=None,
-            replace_one=adjacency == "replace_one",
-        )
+        again = event_delta(ObjectiveEvent(law, n_scores, sigma, kappa, None, adjacency), epsilon)
         # The promise is rounded up, on a grid for the joint law; for replaced records it is the
         # plain law, where the recomputation knows a slightly smaller price.
         loose = law == "softmax" or (law == "logistic" and adjacency == "replace_one")

@@ -31,7 +31,7 @@ from dpsvm_fast.verification import losses
 from dpsvm_fast.verification import objective as joint
 from dpsvm_fast.verification.compose import choice_of, least_delta_of, recomputed_events
 from dpsvm_fast.verification.losses import Curve, normal_density
-from dpsvm_fast.verification.objective import objective_delta
+from dpsvm_fast.verification.objective import event_delta
 
 A, R = "add_remove", "replace_one"
 Array = NDArray[np.float64]
@@ -118,16 +118,8 @@ def test_what_is_recomputed_is_not_below_the_gaussian_mechanism_inside(
         least = normal_tail_delta(epsilon, moved / sigma)
         # For many bounds on coarse grids; one alone on fine ones takes long.
         for quickly in (False, True) if times > 2 else (True,):
-            found = objective_delta(
-                law,
-                n_scores,
-                epsilon,
-                sigma,
-                kappa=kappa,
-                jacobian=None,
-                replace_one=relation == "replace_one",
-                quickly=quickly,
-            )
+            event = objective(law, n_scores, sigma, kappa, relation)
+            found = event_delta(event, epsilon, quickly=quickly)
             assert found >= least * (1.0 - 1e-9) - 1e-15
 
 

@@ -47,7 +47,7 @@ from dpsvm_fast.verification.losses import (
     zcdp_curve,
     zcdp_delta,
 )
-from dpsvm_fast.verification.objective import objective_delta
+from dpsvm_fast.verification.objective import event_delta
 from dpsvm_fast.verification.sampled import FIRST_POINTS, MOST_POINTS, Losses, composed_delta
 
 # What is known of lists of events, once it is known which branches a record meets.
@@ -510,7 +510,7 @@ def _rest(choice: Choice, epsilon: float, near: float | None, *, quickly: bool =
     others = choice.mu or choice.sampled or choice.rho
     if not others and len(choice.curved) == 1 and isinstance(choice.curved[0], ObjectiveEvent):
         if not choice.pure:
-            return _of_objective(choice.curved[0], epsilon, quickly=quickly)
+            return event_delta(choice.curved[0], epsilon, quickly=quickly)
         losses, masses = responses(choice.pure)
         if losses.size <= FEW_OUTCOMES:
             return _beside_responses(choice.curved[0], epsilon, losses, masses)
@@ -537,7 +537,7 @@ def _beside_responses(event: ObjectiveEvent, epsilon: float, losses: Array, mass
     found = 0.0
     for loss, mass in zip(losses, masses, strict=True):
         left = (epsilon - loss) - 1e-15 * (abs(epsilon) + abs(loss))
-        value = _of_objective(event, float(abs(left)), quickly=True)
+        value = event_delta(event, float(abs(left)), quickly=True)
         if left < 0.0:
             value = -math.expm1(left) + math.exp(left) * value
         found += mass * min(value, 1.0)
@@ -574,7 +574,7 @@ def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curv
     for event in choice.curved:
         if isinstance(event, ObjectiveEvent):
             closely = DEAR_CLOSER if _is_dear(event) else CLOSER
-            functions.append((partial(_of_objective, event, quickly=True), closely))
+            functions.append((partial(event_delta, event, quickly=True), closely))
         else:
             functions.append(None)
     losses, masses = responses(choice.pure)
@@ -635,21 +635,7 @@ def _curve(event: CurvedEvent, fall: float, reach: tuple[float, float]) -> Curve
             rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)
         return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
     depth = DEAR_DEPTH if _is_dear(event) and reach[0] >= DEPTH else reach[0]
-    return Curve.of(partial(_of_objective, event, quickly=True), fall, depth, reach[1])
-
-
-def _of_objective(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:
-    """Delta of noise in one objective; one of many bounds may be made on coarser grids."""
-    return objective_delta(
-        event.law,
-        event.n_scores,
-        epsilon,
-        event.sigma,
-        kappa=event.kappa,
-        jacobian=event.jacobian,
-        replace_one=event.adjacency == "replace_one",
-        quickly=quickly,
-    )
+    return Curve.of(partial(event_delta, event, quickly=True), fall, depth, reach[1])
 
 
 def _of_curves(

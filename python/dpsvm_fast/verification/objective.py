@@ -23,6 +23,7 @@ from scipy.interpolate import CubicSpline
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logsumexp, ndtr
 
+from dpsvm_fast.certificates.events import ObjectiveEvent
 from dpsvm_fast.verification.losses import (
     gaussian_delta,
     normal_density,
@@ -616,6 +617,20 @@ def objective_delta(
         return objective_delta(law, K, 0.5 * epsilon, 1.0 / t, quickly=quickly, **half)
     # What the roundings of a closed form may come to, and what underflows.
     return min(1.0, min(bounds) * (1.0 + 1e-12) + SMALLEST)
+
+
+def event_delta(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:
+    """Return delta of an event; one of many bounds may be made on coarser grids."""
+    return objective_delta(
+        event.law,
+        event.n_scores,
+        epsilon,
+        event.sigma,
+        kappa=event.kappa,
+        jacobian=event.jacobian,
+        replace_one=event.adjacency == "replace_one",
+        quickly=quickly,
+    )
 
 
 def jacobian_of(law: str, n_scores: int, kappa: float) -> float:
