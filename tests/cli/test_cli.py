@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from dpsvm_fast.cli import main
 pytest.importorskip("click")
 
 from dpsvm_fast.cli.trials import BAR_WIDTH
-from oracles.command_line import Cli, number
+from oracles.command_line import Cli, number, python
 
 MECHANISMS = {"objective": ObjectivePerturbationSVC, "output": OutputPerturbationSVC}
 PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=4", "--classes=3"]
@@ -243,12 +242,7 @@ class TestDemo:
 
 class TestMain:
     def test_the_module_hands_the_exit_code_to_the_shell(self, tmp_path: Path) -> None:
-        run = subprocess.run(
-            [sys.executable, "-m", "dpsvm_fast", "verify", str(tmp_path / "nowhere.json")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = python("-m", "dpsvm_fast", "verify", str(tmp_path / "nowhere.json"))
         assert run.returncode == 2
         assert not run.stdout
         assert run.stderr.count("\n") == 1

@@ -28,20 +28,9 @@ import click
 
 from dpsvm_fast.cli.app import NAMES, app
 from dpsvm_fast.cli.screen import CommandError, Screen, guarded, note
-from oracles.command_line import Cli
+from oracles.command_line import Cli, python
 
 PLAN = ["plan", "--delta=1e-5", "--features=4", "--classes=3"]
-
-
-def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A fresh interpreter."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | environment,
-    )
 
 
 class Terminal(io.StringIO):
@@ -229,7 +218,7 @@ class TestFailures:
             "import sys; sys.modules['click'] = None; from dpsvm_fast.cli import main; "
             "sys.exit(main(['verify', 'nowhere.json', '--json']))"
         )
-        done = python(code)
+        done = python("-c", code)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
         assert 'needs click: pip install "dpsvm-fast[cli]"' in done.stderr
@@ -252,7 +241,7 @@ class TestImports:
             f"assert main({arguments}) == 0\n"
             "sys.exit(str([n for n in ('numpy', 'scipy', 'sklearn', 'rich') if n in sys.modules]))"
         )
-        assert python(code).stderr.strip() == "[]"
+        assert python("-c", code).stderr.strip() == "[]"
 
     def test_a_certificate_is_checked_without_scikit_learn(self, tmp_path: Path) -> None:
         path = tmp_path / "certificate.json"
@@ -262,11 +251,11 @@ class TestImports:
             f"assert main(['verify', {str(path)!r}]) == 0\n"
             "sys.exit(str([n for n in ('sklearn', 'pandas', 'rich') if n in sys.modules]))"
         )
-        assert python(code).stderr.strip() == "[]"
+        assert python("-c", code).stderr.strip() == "[]"
 
     def test_a_shell_completes_commands_and_options(self) -> None:
         code = "import sys; from dpsvm_fast.cli import main; sys.exit(main())"
-        script = python(code, _DPSVM_FAST_COMPLETE="bash_source")
+        script = python("-c", code, _DPSVM_FAST_COMPLETE="bash_source")
         assert "_DPSVM_FAST_COMPLETE=bash_complete" in script.stdout
         for words, place, expected in (
             ("dpsvm-fast ver", "1", "plain,verify"),
@@ -274,7 +263,7 @@ class TestImports:
             ("dpsvm-fast plan --model o", "3", "plain,output"),
         ):
             found = python(
-                code, _DPSVM_FAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=place
+                "-c", code, _DPSVM_FAST_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=place
             )
             assert expected in found.stdout.split()
 

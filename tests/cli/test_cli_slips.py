@@ -19,7 +19,7 @@ from dpsvm_fast.cli import main
 from dpsvm_fast.cli.training import Spending
 from dpsvm_fast.data import TableSchema
 from dpsvm_fast.exceptions import InvalidParameterError
-from oracles.command_line import Cli
+from oracles.command_line import Cli, python
 
 SCHEMA = """target = "income"
 classes = ["low", "mid", "high"]
@@ -280,11 +280,6 @@ sys.exit(main(["plan", "--epsilon", "1", "--delta", "1e-5", "--features", "4", "
 
 @pytest.mark.parametrize("module", ["dpsvm_fast.cli.app", "click", "sklearn.utils"])
 def test_an_interrupt_while_modules_are_imported(module: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED.format(module=module)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run = python("-c", INTERRUPTED.format(module=module))
     assert (run.returncode, run.stdout) == (130, "")
     assert run.stderr == "dpsvm-fast: interrupted\n"

@@ -25,7 +25,7 @@ from dpsvm_fast.cli import training as rows
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.persist import load_model, read_model
-from oracles.command_line import Cli
+from oracles.command_line import Cli, python
 
 SCHEMA = """target = "kind"
 classes = ["a", "b", "c"]
@@ -560,13 +560,8 @@ class TestBudget:
         words = ("budget", "create", "budget", "--epsilon", "1.7", "--delta", "1e-5")
         assert main(list(words)) == 0
         fit = ("fit", "rows.csv", *FIT, "--epsilon", "1", "--budget", "budget", "--threads", "1")
-        ended = subprocess.run(
-            [sys.executable, "-c", AT_ONCE, *fit],
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=True,
-        )
+        ended = python("-c", AT_ONCE, *fit)
+        assert ended.returncode == 0
         codes = [int(code) for code in ended.stdout.splitlines()[-1].split()]
         told = [(folder / f"told{k}").read_text(encoding="utf-8") for k in range(3)]
         assert sorted(codes) == [0, 0, 3], told

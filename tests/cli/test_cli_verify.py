@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dpsvm_fast.certificates.words import CAVEATS
-from dpsvm_fast.cli import main
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.verification import Policy, verify
 from oracles.command_line import Cli
@@ -32,11 +31,11 @@ def document(name: str) -> dict[str, Any]:
     return made
 
 
-def said(tmp_path: Path, cli: Cli, text: str) -> tuple[int, str, str]:
-    """Exit code and what was written, for a file with this text."""
+def written(tmp_path: Path, text: str) -> Path:
+    """A file with this text."""
     path = tmp_path / "file.json"
     path.write_text(text, encoding="utf-8")
-    return cli.said("verify", path)
+    return path
 
 
 every_certificate = pytest.mark.parametrize("name", CERTIFICATES)
@@ -44,7 +43,7 @@ every_certificate = pytest.mark.parametrize("name", CERTIFICATES)
 
 @every_certificate
 def test_a_good_file(tmp_path: Path, cli: Cli, name: str) -> None:
-    code, out, err = said(tmp_path, cli, json.dumps(document(name)))
+    code, out, err = cli.said("verify", written(tmp_path, json.dumps(document(name))))
     assert (code, err) == (0, "")
     assert "The certificate holds" in out
     assert re.search(rf"for one (row|person|party)\) for {re.escape(CERTIFICATES[name][1])}\.", out)
@@ -54,8 +53,8 @@ def test_a_good_file(tmp_path: Path, cli: Cli, name: str) -> None:
 @every_certificate
 def test_a_tampered_file(tmp_path: Path, cli: Cli, name: str) -> None:
     made = document(name)
-    code, out, _ = said(tmp_path, cli, json.dumps(made | {"epsilon": made["epsilon"] / 2.0}))
-    assert code == 1
+    path = written(tmp_path, json.dumps(made | {"epsilon": made["epsilon"] / 2.0}))
+    out = cli("verify", path, code=1)
     assert "does NOT hold" in out
     assert "Do not rely on it" in out
     assert "promises" not in out
@@ -65,23 +64,21 @@ def test_a_tampered_file(tmp_path: Path, cli: Cli, name: str) -> None:
 def test_a_truncated_file(tmp_path: Path, cli: Cli, name: str) -> None:
     text = json.dumps(document(name), indent=2)
     for end in (1, len(text) // 2, len(text) - 1):
-        code, out, err = said(tmp_path, cli, text[:end].rstrip(' "abcdefghijklmnopqrstuvwxyz_'))
-        assert (code, out) == (2, "")
+        path = written(tmp_path, text[:end].rstrip(' "abcdefghijklmnopqrstuvwxyz_'))
+        err = cli.refused("verify", path)
         assert "is cut off" in err
         assert "again" in err
 
 
 @every_certificate
 def test_a_file_of_the_future(tmp_path: Path, cli: Cli, name: str) -> None:
-    code, out, _ = said(tmp_path, cli, json.dumps(document(name) | {"version": 6}))
-    assert code == 1
+    out = cli("verify", written(tmp_path, json.dumps(document(name) | {"version": 6})), code=1)
     assert "version: got 6, expected 5" in out
     assert "version of dpsvm_fast" in out
 
 
 def test_a_file_that_ends_within_a_string(tmp_path: Path, cli: Cli) -> None:
-    code, out, err = said(tmp_path, cli, '{"format": "dpsvm_fast.mod')
-    assert (code, out) == (2, "")
+    err = cli.refused("verify", written(tmp_path, '{"format": "dpsvm_fast.mod'))
     assert "is cut off; copy or download the file again" in err
 
 
@@ -98,22 +95,19 @@ def test_what_cannot_be_read(tmp_path: Path, cli: Cli, content: bytes) -> None:
 
 def test_a_certificate_cannot_steer_the_terminal(tmp_path: Path, cli: Cli) -> None:
     hostile = {"mechanism": "\x1b[2J", "\x1b[1A": "The certificate holds", "loss": "\x07"}
-    code, out, _ = said(tmp_path, cli, json.dumps(document("release") | hostile))
-    assert code == 1
+    out = cli("verify", written(tmp_path, json.dumps(document("release") | hostile)), code=1)
     assert out.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("text", ["not JSON", "<html></html>", "epsilon = 1", "\x00"])
 def test_a_file_of_another_kind(tmp_path: Path, cli: Cli, text: str) -> None:
-    code, out, err = said(tmp_path, cli, text)
-    assert (code, out) == (2, "")
+    err = cli.refused("verify", written(tmp_path, text))
     assert "not JSON; expected a certificate, as model.privacy_.to_json() returns it" in err
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "3", '{"format": 3}', '{"format": "other"}'])
 def test_json_of_another_kind(tmp_path: Path, cli: Cli, text: str) -> None:
-    code, out, _ = said(tmp_path, cli, text)
-    assert code == 1
+    out = cli("verify", written(tmp_path, text), code=1)
     assert "ot a certificate of dpsvm_fast" in out
     assert "to_json()" in out
 
@@ -121,17 +115,15 @@ def test_json_of_another_kind(tmp_path: Path, cli: Cli, text: str) -> None:
 def test_numbers_that_are_none(tmp_path: Path, cli: Cli) -> None:
     text = json.dumps(document("release"))
     for number in ("NaN", "Infinity", "1e999"):
-        code, out, _ = said(tmp_path, cli, text.replace('"epsilon": 2.0', f'"epsilon": {number}'))
-        assert code == 1
-        assert "does NOT hold" in out
+        path = written(tmp_path, text.replace('"epsilon": 2.0', f'"epsilon": {number}'))
+        assert "does NOT hold" in cli("verify", path, code=1)
 
 
 def test_a_file_that_would_fill_the_memory(
     tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dpsvm_fast.certificates.record.MAX_VALUES", 1000)
-    code, _, err = said(tmp_path, cli, json.dumps([[]] * 600))
-    assert code == 2
+    err = cli.told("verify", written(tmp_path, json.dumps([[]] * 600)))
     assert "cannot be read" in err
 
 
@@ -155,9 +147,7 @@ def judged(tmp_path: Path, cli: Cli, kind: str, policy: str) -> tuple[int, str, 
     """Exit code and output of a certificate under a policy."""
     (tmp_path / "c.json").write_text(statement_of(kind, "add_remove").to_json(), encoding="utf-8")
     (tmp_path / "p.toml").write_text(policy, encoding="utf-8")
-    code = main(["verify", str(tmp_path / "c.json"), "--policy", str(tmp_path / "p.toml")])
-    shown = cli.read()
-    return code, shown.out, shown.err
+    return cli.said("verify", tmp_path / "c.json", "--policy", tmp_path / "p.toml")
 
 
 @pytest.mark.parametrize("rule", RULES)

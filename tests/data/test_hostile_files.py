@@ -10,7 +10,6 @@ import gzip
 import io
 import os
 import secrets
-import subprocess
 import sys
 import time
 import zipfile
@@ -32,6 +31,7 @@ from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, SchemaError, TableError
 from dpsvm_fast.persist import load_model, save_model
 from dpsvm_fast.verification.verify import model_document
+from oracles.command_line import python
 from oracles.reader_attacks import faults, forget_peak, resident, seeds
 from oracles.table_files import stored
 
@@ -119,7 +119,7 @@ def test_a_limit_on_the_address_space_ends_in_a_typed_error(tmp_path: Path) -> N
         "try:\n    read()\nexcept TableError:\n    sys.exit(0)\nsys.exit(1)\n"
     )
     assert resource is not None
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python("-c", code)
     assert done.returncode == 0, done.stderr
 
 

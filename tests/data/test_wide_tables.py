@@ -5,7 +5,6 @@ Peaks are of a process of its own, beyond what it took before it opened the file
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from pyarrow import parquet
 
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import TableError
+from oracles.command_line import python
 from oracles.table_files import stored
 
 MIB = 2**20
@@ -163,10 +163,7 @@ def test_text_of_100_000_columns_takes_no_more_than_its_memory(tmp_path: Path) -
 
 def assert_peak(path: Path, n_rows: int) -> None:
     """All rows are read within the default of ``max_memory``."""
-    code = MEASURE.format(record=RECORD)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
-    )
+    done = python("-c", MEASURE.format(record=RECORD), str(path))
     assert done.returncode == 0, done.stderr
     n, peak = map(int, done.stdout.split())
     assert n == n_rows

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+
+def python(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a fresh interpreter with these words: "-c" and code, "-m" and a module."""
+    return subprocess.run(
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env=os.environ | environment,
+    )
 
 
 class Cli:
@@ -41,6 +56,12 @@ class Cli:
     def told(self, *words: object, code: int = 2) -> str:
         """Standard error."""
         return self.both(*words, code=code)[1]
+
+    def refused(self, *words: object, code: int = 2) -> str:
+        """Standard error of a command that prints nothing else."""
+        out, err = self.both(*words, code=code)
+        assert out == ""
+        return err
 
     def sentence(self, *words: object, code: int = 2) -> str:
         """One sentence on standard error, foreseen by the program."""

@@ -182,11 +182,6 @@ def trainer_of(estimator: Any) -> Any:
 # Options that name files to be read, of fit and of tune.
 INPUTS = ("data", "schema", "budget", "test_data", "grid_file")
 
-UNITS = {"": 1, "B": 1}
-
-for _power, _letter in enumerate("KMGT", start=1):
-    UNITS |= {f"{_letter}B": 1000**_power, f"{_letter}IB": 1024**_power, _letter: 1024**_power}
-
 DECLARE_CLASSES = (
     "{path}: the classes are not declared, and are never read from private data; write a line such "
     'as classes = ["no", "yes"] at the top of the file'
@@ -203,10 +198,11 @@ class MemorySize(Value):
         """Read a number and its unit."""
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([A-Za-z]*)\s*", value)
-        if found is None or found[2].upper() not in UNITS or float(found[1]) <= 0.0:
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGT])(IB|B)?|B)?\s*", value.upper())
+        if found is None or float(found[1]) <= 0.0:
             raise ValueError
-        return int(float(found[1]) * UNITS[found[2].upper()])
+        unit = 1000 if found[3] == "B" else 1024
+        return int(float(found[1]) * unit ** " KMGT".index(found[2] or " "))
 
 
 class Shape(Value):

@@ -725,8 +725,6 @@ class Partitions:
         cls, loaders: Sequence[Any], columns: Any, n_rows: int | None, owners: tuple[str, ...]
     ) -> Partitions:
         """Partitions with named columns."""
-        if columns is None:
-            raise InvalidParameterError("paths: expected at least one file")
         return cls._of(
             tuple(loaders),
             len(columns.features),
