@@ -150,6 +150,31 @@ fn overlapping_classes_are_certified_in_few_passes() {
     }
 }
 
+// Proof: output_perturbation, "Inexact minimiser"
+#[test]
+fn zero_is_certified_in_few_passes_where_it_is_the_minimiser() {
+    // Labels that the rows tell nothing about: no weights are better than none.
+    let mut data = data(24, 3000, 3, 40, 1.0);
+    let mut rng = ChaCha8Rng::seed_from_u64(24);
+    for y in &mut data.y {
+        *y = rng.random_range(0..40);
+    }
+    let weights: Vec<f64> = (0..data.n).map(|i| (i % 4) as f64 / 3.0).collect();
+    for weights in [&[][..], &weights] {
+        for threads in [1, 2] {
+            let wanted = CrammerSingerSettings {
+                max_passes: Some(20),
+                threads,
+                ..settings(&data, 1e-4)
+            };
+            let solution = run_weighted(&data, weights, &wanted);
+            assert!(solution.radius <= wanted.radius && solution.passes <= 20);
+            let size: f64 = solution.weights.unwrap().iter().map(|w| w * w).sum();
+            assert!(size.sqrt() <= solution.radius);
+        }
+    }
+}
+
 /// Without a copy of the rows the weights are the same, to the bit.
 fn memory_does_not_matter(
     data: &Data,

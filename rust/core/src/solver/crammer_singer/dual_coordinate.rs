@@ -1,7 +1,8 @@
 //! Crammer-Singer SVM by dual coordinate descent, with a certificate.
 //!
 //! The problem is written out in [`crate::solver::crammer_singer::problem`]. Three stages:
-//! 1. *rough*: coordinate descent in single precision over all rows, shrinking by slack;
+//! 1. *rough*: coordinate descent in single precision over all rows, shrinking by slack; a look whether
+//!    zero is the minimiser ([`crate::solver::crammer_singer::end_game::zero`]);
 //! 2. *certificate*: weights rebuilt from the dual in double precision, rigorous gap, open rows;
 //! 3. *end game* on the open rows, in Gram space ([`crate::solver::crammer_singer::end_game::face`]) when they are few; when they are
 //!    many, or that is slow, by proximal points ([`crate::solver::crammer_singer::end_game::proximal`]) where the weights have few
@@ -22,6 +23,7 @@ use crate::solver::crammer_singer::certificate::{Certificate, certify};
 use crate::solver::crammer_singer::end_game::crossover;
 use crate::solver::crammer_singer::end_game::face::Face;
 use crate::solver::crammer_singer::end_game::proximal::{self, Products, Proximal};
+use crate::solver::crammer_singer::end_game::zero;
 use crate::solver::crammer_singer::epoch::Epoch;
 use crate::solver::crammer_singer::frank_wolfe;
 use crate::solver::crammer_singer::gram::{GROUP, GramSet};
@@ -203,22 +205,50 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         let mut gap = f64::INFINITY;
         let mut sizes = Vec::with_capacity(ROUGH_ROUNDS);
         for _ in 0..ROUGH_ROUNDS {
-            let inside;
-            (gap, inside) = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
+            let (inside, latest);
+            (gap, latest, inside) = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
             sizes.push(active.len());
             if self.passes >= limit || gap <= target || self.settled(&sizes) {
                 break;
             }
-            if self.endless(inside) {
+            let endless = self.endless(inside);
+            if (endless || sizes.len() == 1) && self.zero(&weights, (latest, target), interrupt)? {
+                return Ok((gap, false));
+            }
+            if endless {
                 return Ok((gap, true));
             }
         }
         Ok((gap, false))
     }
 
+    /// Moves the duals to weights of zero, where that is the minimiser. Returns whether it seems so.
+    fn zero(
+        &mut self,
+        weights: &[f32],
+        (gap, target): (f64, f64),
+        interrupt: &dyn Interrupt,
+    ) -> Result<bool> {
+        if !proximal::is_possible(self.problem) {
+            return Ok(false);
+        }
+        let square = weights.iter().map(|w| f64::from(*w).powi(2)).sum();
+        // At weights of length l every row's gap is at most sqrt(2) C l.
+        let longest = 0.1 * target / (self.problem.cost * self.problem.len() as f64);
+        let (layout, dual) = (self.layout, &mut self.dual);
+        zero::reach(
+            self.problem,
+            layout,
+            dual,
+            (gap, square),
+            longest,
+            interrupt,
+        )
+    }
+
     /// One epoch over the active rows, then a few over those that are not at their best vertex:
-    /// most of the others would only be found where they were. Returns the estimate of the gap, and
-    /// how many rows are not at their best vertex.
+    /// most of the others would only be found where they were. Returns estimates of the gap
+    /// before and of the latest, and how many rows are not at their best vertex.
     fn round<T: Real>(
         &mut self,
         weights: &mut [T],
@@ -226,9 +256,9 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         gap: f64,
         limit: u64,
         interrupt: &dyn Interrupt,
-    ) -> Result<(f64, usize)> {
+    ) -> Result<(f64, f64, usize)> {
         let mut resting = with_capacity(active.len())?;
-        let mut seen = gap;
+        let (mut seen, mut latest) = (gap, gap);
         for epoch in 0..=RESTS {
             if self.passes >= limit {
                 break;
@@ -238,7 +268,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
                 active.shuffle(&mut self.order);
             }
             self.work += active.len() * self.problem.store.touched(self.problem.classes);
-            let found = dispatch(Epoch {
+            latest = dispatch(Epoch {
                 problem: self.problem,
                 layout: self.layout,
                 weights,
@@ -250,12 +280,12 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             })?;
             self.passes += 1;
             if epoch == 0 {
-                seen = found;
+                seen = latest;
             }
         }
         let inside = active.len();
         active.append(&mut resting);
-        Ok((seen, inside))
+        Ok((seen, latest, inside))
     }
 
     /// Whether the rough stage leaves so many rows inside that proximal points are cheaper. They cost
@@ -347,7 +377,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             if self.passes >= limit || gap <= 0.25 * target || active.is_empty() {
                 break;
             }
-            (gap, _) = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
+            (gap, ..) = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
         }
         Ok(())
     }

@@ -5,3 +5,4 @@ pub(crate) mod face;
 pub(crate) mod newton;
 pub(crate) mod proximal;
 pub(crate) mod system;
+pub(crate) mod zero;

@@ -1,11 +1,11 @@
-//! The Newton system of a proximal point: `I + sigma sum_i P_i (x) u_i u_i^T`, where `P_i` removes the
-//! mean over the classes in which row i is inside its simplex.
+//! The Newton system of duals inside their simplices: `ridge I + sum_i (diag(s_i) - s_i s_i^T / |s_i|)
+//! (x) u_i u_i^T` for the shares `s_i` of each row in its free classes, whose sum is `|s_i|`.
 
 use crate::error::Result;
 use crate::layout::weights::WeightLayout;
 use crate::linalg::cholesky::Cholesky;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{append, filled, matrix, with_capacity, zeros};
+use crate::runtime::memory::{append, collected, filled, matrix, with_capacity, zeros};
 use crate::runtime::threads::each_block;
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 use crate::solver::crammer_singer::problem::Problem;
@@ -31,19 +31,21 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
     }
 
     /// Solves for the right side in `x` (as the weights are laid out), in place. `free` holds rows,
-    /// where the classes of each begin, and these classes. False where rounding spoils the factor.
+    /// where the classes of each begin, and these classes; `shares` belong to the last. False where
+    /// rounding spoils the factor.
     ///
     /// # Errors
     /// Interrupt; no memory.
     pub fn solve(
         &self,
         free: (&[u32], &[usize], &[u32]),
-        sigma: f64,
+        shares: &[f64],
+        ridge: f64,
         x: &mut [f64],
     ) -> Result<bool> {
         let (classes, d) = (self.problem.classes, self.problem.columns);
         let size = classes * d;
-        let hessian = self.build(free, sigma)?;
+        let hessian = self.build(free, shares, ridge)?;
         let mut right = zeros(size)?;
         for (at, right) in right.iter_mut().enumerate() {
             *right = x[self.layout.position(at / d, at % d)];
@@ -60,11 +62,18 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
     }
 
     /// The matrix row by row; of its blocks those on and above the diagonal.
-    fn build(&self, free: (&[u32], &[usize], &[u32]), sigma: f64) -> Result<Vec<f64>> {
+    fn build(
+        &self,
+        free: (&[u32], &[usize], &[u32]),
+        shares: &[f64],
+        ridge: f64,
+    ) -> Result<Vec<f64>> {
         let (rows, start, all) = free;
         let (classes, d) = (self.problem.classes, self.problem.columns);
         let size = classes * d;
         let dense = self.dense(rows)?;
+        let sum = |ends: &[usize]| shares[ends[0]..ends[1]].iter().sum();
+        let sums: Vec<f64> = collected(start.windows(2).map(sum))?;
         let mut members: Vec<Vec<(u32, u32)>> = filled(classes, Vec::new())?;
         for (i, ends) in start.windows(2).enumerate() {
             for at in ends[0]..ends[1] {
@@ -93,7 +102,8 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
                         free,
                         dense: &dense,
                         members,
-                        sigma,
+                        shares,
+                        sums: &sums,
                         class: *class,
                         strip,
                     });
@@ -114,7 +124,7 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
             }
         }
         for at in 0..size {
-            hessian[at * size + at] += 1.0;
+            hessian[at * size + at] += ridge;
         }
         Ok(hessian)
     }
@@ -149,7 +159,9 @@ struct Strip<'s> {
     dense: &'s [f64],
     /// Rows inside their simplex there, and where the class is among theirs.
     members: &'s [(u32, u32)],
-    sigma: f64,
+    /// Of every class of a row, and those of each row together.
+    shares: &'s [f64],
+    sums: &'s [f64],
     class: usize,
     /// The lower triangle of every block, as all are symmetric.
     strip: &'s mut [f64],
@@ -173,12 +185,13 @@ impl Kernel for Strip<'_> {
                     *product = x * y;
                 }
             }
-            let share = -self.sigma / (start[i + 1] - start[i]) as f64;
+            let shares = &self.shares[at..start[i + 1]];
+            let part = -shares[0] / self.sums[i];
             for (other, class) in all[at..start[i + 1]].iter().enumerate() {
                 let weight = if other == 0 {
-                    self.sigma + share
+                    shares[0] * (1.0 + part)
                 } else {
-                    share
+                    part * shares[other]
                 };
                 let block = &mut self.strip[(*class as usize - self.class) * size..][..size];
                 if !products.is_empty() {
