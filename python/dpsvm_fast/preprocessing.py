@@ -962,11 +962,6 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         self.__dict__.update(private_fit(checked, rows))
         return self
 
-    def _forget(self) -> None:
-        """Removes every fitted attribute, and the releases of periods."""
-        super()._forget()
-        self.__dict__.pop("_running", None)
-
     def _bounds_of(self, n_features: int | None) -> Bounds:
         """Bounds of each feature."""
         bounds = broadcast_bounds(self.bounds, n_features)

@@ -55,7 +55,9 @@ def check_real(
     Decimal, Fraction and long doubles are refused rather than rounded: a rounded privacy parameter
     would be another one than was asked for. So are bools, strings and arrays.
     """
-    accepted = _real_text(low, high, open_low=open_low, open_high=open_high)
+    accepted = f"a finite number {'>' if open_low else '>='} {low:g}"
+    if not math.isinf(high):
+        accepted += f" and {'<' if open_high else '<='} {high:g}"
     if isinstance(value, (bool, np.bool_, np.longdouble)) or not isinstance(
         value, (int, float, np.integer, np.floating)
     ):
@@ -164,7 +166,10 @@ def check_adjacency(value: object, name: str = "adjacency") -> str:
 def check_n_threads(value: object, name: str = "n_threads") -> int:
     """Accept a number of threads; None stands for all cores that this process may use."""
     if value is None:
-        return min(_usable_cores(), MAX_THREADS)
+        usable = (
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        )
+        return min(usable or 1, MAX_THREADS)
     return check_integer(name, value, 1, MAX_THREADS)
 
 
@@ -209,20 +214,6 @@ def check_arithmetic() -> None:
         "read or spent. A library in this process changed it (fesetround, -ffast-math): use a "
         "thread or process without it"
     )
-
-
-def _usable_cores() -> int:
-    """Cores that the scheduler gives this process, where the system tells."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _real_text(low: float, high: float, *, open_low: bool, open_high: bool) -> str:
-    """Return the range of a real argument in words."""
-    above, below = (">" if open_low else ">="), ("<" if open_high else "<=")
-    text = f"a finite number {above} {low:g}"
-    return text if math.isinf(high) else f"{text} and {below} {high:g}"
 
 
 def _plain(value: object) -> object:

@@ -22,12 +22,17 @@ from dpsvm_fast.mechanisms.rows import row_scores
 # What estimators, transformers and searches have in common once they are fitted, or no longer.
 
 
+# What a fit leaves beside them: the loss, and what further calls continue from.
+BESIDE = ("_fitted_loss", "_continuation", "_running")
+
+
 class Released:
     """Fitted attributes end in ``_``; ``privacy_`` is among them once there is a release."""
 
     def _forget(self) -> None:
         """Removes every fitted attribute."""
-        for name in [name for name in vars(self) if name.endswith("_") and name[0] != "_"]:
+        fitted = [name for name in vars(self) if name.endswith("_") and name[0] != "_"]
+        for name in (*fitted, *BESIDE):
             # Another thread may be fitting, and forgetting, the same object.
             self.__dict__.pop(name, None)
 
@@ -115,11 +120,6 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         tags.classifier_tags.poor_score = True
         return tags
-
-    def _forget(self) -> None:
-        """Removes every fitted attribute, and the loss."""
-        super()._forget()
-        self.__dict__.pop("_fitted_loss", None)
 
 
 def linear_attributes(weights: NDArray[np.float64], scaling: float) -> dict[str, Any]:

@@ -250,7 +250,7 @@ class PrivateEstimator(Released):
         """What the statement says about this fit, beside its plan."""
         limited = getattr(self, "max_iter", None) is not None
         uncovered = ("max_iter",) if limited else ()
-        return occasion_of(self, tests_of(type(self)), label_source(self), uncovered=uncovered)
+        return occasion_of(self, tests_of(type(self)), uncovered=uncovered)
 
     def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
         """What this fit promises."""
@@ -449,14 +449,7 @@ def is_private(estimator: Any) -> bool:
     return not (read is None or estimator.random_state is not None or learned)
 
 
-def label_source(estimator: Any) -> str | None:
-    """Where the label set came from: "given" or "read"; None where no labels are read."""
-    if not hasattr(estimator, "classes"):
-        return None
-    return "given" if estimator.classes is not None else "read"
-
-
-def occasion_of(estimator: Any, names: Iterable[str], labels: str | None, **facts: Any) -> Occasion:
+def occasion_of(estimator: Any, names: Iterable[str], **facts: Any) -> Occasion:
     """Return the facts about a fit that its guarantee needs.
 
     Parameters
@@ -464,11 +457,11 @@ def occasion_of(estimator: Any, names: Iterable[str], labels: str | None, **fact
     estimator : PrivateEstimator
     names : iterable of str
         All parameters.
-    labels : {"given", "read"} or None
-        Where the label set came from; None where no labels are read.
     **facts
         Other fields.
     """
     parameter = estimator._rests_on
     others = tuple(name for name in names if name not in (parameter, *WITHOUT_WEIGHT))
-    return Occasion(parameter=parameter, parameters=others, labels=labels, **facts)
+    if hasattr(estimator, "classes"):
+        facts["labels"] = "read" if estimator.classes is None else "given"
+    return Occasion(parameter=parameter, parameters=others, **facts)

@@ -553,8 +553,3 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             known = occasion["occasion"]
             occasion |= {"occasion": replace(known, assumed=(*known.assumed, "start"))}
         return super()._statement(plan, released, occasion)
-
-    def _forget(self) -> None:
-        """Removes every fitted attribute, and the state from which to go on."""
-        super()._forget()
-        self.__dict__.pop("_continuation", None)

@@ -907,24 +907,13 @@ def broadcast_bounds(
     return low, high
 
 
-def lifted_map(bounds: Bounds | None, *, sparse_rows: bool) -> PublicMap:
-    """The map of raw rows to rows of norm 1, with a constant where there are bounds.
-
-    Raises
-    ------
-    InvalidParameterError
-        Bounds that would make sparse rows dense.
-    """
-    return public_map(bounds, sparse_rows=sparse_rows, of_bounds=PublicMap.lifted)
-
-
 def public_map(
     bounds: Bounds | None,
     *,
     sparse_rows: bool,
     of_bounds: Callable[..., PublicMap] = PublicMap.from_bounds,
 ) -> PublicMap:
-    """The map of raw rows to rows of norm 1.
+    """The map of raw rows to rows of norm 1; ``PublicMap.lifted`` adds a constant to them.
 
     Raises
     ------

@@ -19,7 +19,7 @@ from dpsvm_fast.estimators.inputs import (
     broadcast_bounds,
     check_extent,
     checked_rows,
-    lifted_map,
+    public_map,
 )
 from dpsvm_fast.estimators.parameters import chosen_loss, one_of, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -119,7 +119,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     def _public_map(self, facts: Facts) -> PublicMap:
         """The map of raw rows by public numbers."""
         bounds = broadcast_bounds(self.bounds, facts.n_features, facts.feature_names)
-        public = lifted_map(bounds, sparse_rows=facts.sparse)
+        public = public_map(bounds, sparse_rows=facts.sparse, of_bounds=PublicMap.lifted)
         check_extent(public)
         return public
 
@@ -165,7 +165,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
 
     def fitted_map(self, *, sparse_rows: bool) -> PublicMap:
         """Return the map of raw rows that the fit used."""
-        public = lifted_map(self.bounds_, sparse_rows=sparse_rows)
+        public = public_map(self.bounds_, sparse_rows=sparse_rows, of_bounds=PublicMap.lifted)
         return replace(public, constant=self.lift_)
 
     def mapped_weights(self) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from dpsvm_fast import validation as check
@@ -75,17 +75,17 @@ def auto_or(test: Test) -> Test:
 
 def one_of(*options: str) -> Test:
     """The test of a word."""
-    return lambda name, value: check.check_option(name, value, options)
+    return partial(check.check_option, options=options)
 
 
 def real(low: float, high: float) -> Test:
     """The test of a number in a closed range."""
-    return lambda name, value: check.check_real(name, value, low=low, high=high)
+    return partial(check.check_real, low=low, high=high)
 
 
 def integer(low: int, high: int) -> Test:
     """The test of a whole number in a closed range."""
-    return lambda name, value: check.check_integer(name, value, low=low, high=high)
+    return partial(check.check_integer, low=low, high=high)
 
 
 def plain(test: Callable[[Any], Any]) -> Test:

@@ -23,7 +23,6 @@ from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES, SelectionStat
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import (
     PrivateEstimator,
-    label_source,
     occasion_of,
     private_fit,
     refuse_or_warn,
@@ -682,7 +681,6 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         return occasion_of(
             self,
             self.get_params(deep=False),
-            label_source(self),
             assumed=tuple(name for name, applies in assumed.items() if applies),
             functions=tuple(dict.fromkeys(str(leaf) for leaf in leaves if leaf.maps_by_function)),
             learned=self.learned,
