@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -84,57 +80,6 @@ def test_without_a_seed_no_weight_repeats(estimator: str) -> None:
     X, y = large_set(200)
     first, second = (fitted(X, y, estimator, random_state=None)[0] for _ in range(2))
     assert (first != second).all()
-
-
-SCRIPT = """
-import hashlib, sys, warnings
-sys.path.insert(0, {tests!r})
-warnings.simplefilter("ignore")
-from estimators.test_determinism import fitted, large_set
-for kind in {kinds!r}:
-    weights, _ = fitted(*large_set(300), kind, random_state={seed})
-    print(hashlib.sha256(weights.tobytes()).hexdigest())
-"""
-
-
-def digests_elsewhere(seed: int | None, *kinds: str, **environment: str) -> list[str]:
-    """Hashes of the weights of a fit of each kind, all in one fresh process."""
-    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    result = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(tests=tests, seed=seed, kinds=kinds)],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return result.stdout.split()
-
-
-ENVIRONMENTS = (
-    {"PYTHONHASHSEED": "1"},
-    {"RAYON_NUM_THREADS": "0", "OMP_NUM_THREADS": "1"},
-    {"RAYON_NUM_THREADS": "100000", "LC_ALL": "de_DE.UTF-8"},
-    {"HOME": "/nonexistent", "RAYON_NUM_THREADS": "not a number"},
-)
-
-
-@pytest.mark.parametrize(
-    ("estimator", "environment"),
-    [
-        ("output", ENVIRONMENTS[2]),
-        *(
-            pytest.param("output", names, marks=pytest.mark.slow)
-            for names in (*ENVIRONMENTS[:2], *ENVIRONMENTS[3:])
-        ),
-        pytest.param("objective", ENVIRONMENTS[2], marks=pytest.mark.slow),
-    ],
-)
-def test_processes_and_environment_do_not_change_the_model(
-    environment: dict[str, str], estimator: str
-) -> None:
-    here = hashlib.sha256(fitted(*large_set(300), estimator)[0].tobytes()).hexdigest()
-    assert digests_elsewhere(11, estimator, **environment) == [here]
 
 
 @pytest.mark.proof("output_perturbation", "Inexact minimiser")

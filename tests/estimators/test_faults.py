@@ -292,29 +292,6 @@ def test_spawned_processes_draw_different_noise() -> None:
     assert (first != second).all()
 
 
-# The most room first: what a fit that failed gave back to the allocator is room as well.
-MEMORY = """
-import resource, sys
-import numpy as np
-import dpsvm_fast
-rng = np.random.default_rng(0)
-X, y = rng.normal(size=(40_000, 500)).astype(np.float32), rng.integers(0, 3, 40_000)
-for name, room in {cases}:
-    model = getattr(dpsvm_fast, name)(classes=range(3), n_threads=1)
-    model.fit(X[:100], y[:100])
-    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + room, most))
-    try:
-        model.fit(X, y)
-    except MemoryError:
-        sys.stdout.write("MemoryError ")
-    else:
-        sys.stdout.write("fitted ")
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-"""
-
-
 # Few columns and many classes: not the rows but what is kept of each class and row is large.
 MANY_CLASSES = """
 import resource, sys
@@ -356,20 +333,3 @@ def test_numbers_of_each_row_and_class_that_do_not_fit_cost_nothing(
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
     )
     assert (result.returncode, result.stdout) == (0, "MemoryError 0.0"), result.stderr[-500:]
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS and /proc")
-@pytest.mark.slow
-def test_little_memory_is_a_memory_error() -> None:
-    """Each time anew, in one process; with room enough the same rows are fitted."""
-    rooms = [("output", 2**26), ("output", 2**24), ("objective", 2**24), ("output", 2**20)]
-    cases = [(ESTIMATORS[kind].__name__, room) for kind, room in [*rooms, ("output", 2**30)]]
-    result = subprocess.run(
-        [sys.executable, "-c", MEMORY.format(cases=cases)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-    )
-    assert result.returncode == 0, result.stderr[-500:]
-    assert result.stdout.split() == ["MemoryError"] * len(rooms) + ["fitted"]

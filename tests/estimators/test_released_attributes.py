@@ -100,12 +100,6 @@ def test_pickle_holds_no_plain_weights(clusters: TrainingSet, estimator: str) ->
         assert not any(value.tobytes()[4:] in blob for value in row if value != 0.0)
 
 
-@every_estimator
-def test_pickle_holds_no_random_state(clusters: TrainingSet, estimator: str) -> None:
-    blob = pickle.dumps(fitted(clusters, 0, estimator))
-    assert b"NoiseSource" not in blob
-
-
 @pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.statistical
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
