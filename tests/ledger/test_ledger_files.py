@@ -17,7 +17,7 @@ import pytest
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
-from oracles.ledgers import change_header, executed
+from oracles.ledgers import assert_refused, change_header, executed
 from oracles.tampering import at
 
 DATA = Path(__file__).parents[1] / "stored"
@@ -93,13 +93,11 @@ def test_another_budget_or_another_file_is_refused(path: Path, tmp_path: Path) -
         PrivacyLedger(2.0, 0.0, path=path)
     text = tmp_path / "notes.txt"
     text.write_text("not a ledger, and long enough to be looked at\n" * 40)
-    with pytest.raises(LedgerError):
-        PrivacyLedger(1.0, 0.0, path=text)
+    assert_refused(lambda: PrivacyLedger(1.0, 0.0, path=text))
     assert text.read_text().startswith("not a ledger")
     foreign = tmp_path / "foreign.sqlite"
     executed(foreign, "CREATE TABLE birds (name TEXT)")
-    with pytest.raises(LedgerError):
-        PrivacyLedger(1.0, 0.0, path=foreign)
+    assert_refused(lambda: PrivacyLedger(1.0, 0.0, path=foreign))
     with pytest.raises(LedgerError, match="cannot create"):
         PrivacyLedger(1.0, 0.0, path=tmp_path / "missing" / "ledger.sqlite")
 
@@ -158,16 +156,14 @@ def test_a_damaged_file_is_refused(
     document = json.loads((DATA / "ledger_v1.json").read_text())
     at(document, place).update(change)
     (tmp_path / "ledger.json").write_text(json.dumps(document))
-    with pytest.raises(LedgerError):
-        PrivacyLedger.load(tmp_path / "ledger.json")
+    assert_refused(lambda: PrivacyLedger.load(tmp_path / "ledger.json"))
 
 
 def test_what_is_not_json_is_refused(path: Path, tmp_path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path)
     for content in (path.read_bytes(), b"", b"{", b"[]"):
         (tmp_path / "other").write_bytes(content)
-        with pytest.raises(LedgerError):
-            PrivacyLedger.load(tmp_path / "other")
+        assert_refused(lambda: PrivacyLedger.load(tmp_path / "other"))
 
 
 def test_a_file_is_opened_with_its_own_budget(path: Path) -> None:

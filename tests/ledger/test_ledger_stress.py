@@ -17,13 +17,20 @@ import pytest
 
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
-from dpsvm_fast.exceptions import LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
-from oracles.ledgers import spend_all
+from oracles.ledgers import assert_refused, spend_all
 
 DATA = Path(__file__).parents[1] / "stored"
 # A power of two: sums are exact, and the budget is filled to the last spend.
 TINY = PureEvent(2.0**-20, "add_remove")
+
+
+def run(threads: list[threading.Thread]) -> None:
+    """Start all, and wait for all."""
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def check_threads(n_threads: int, tries: int, *, adaptive: bool) -> None:
@@ -38,10 +45,7 @@ def check_threads(n_threads: int, tries: int, *, adaptive: bool) -> None:
         counts[number] = spend_all(ledger, TINY, tries)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(n_threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run(threads)
     assert sum(counts) == fits == len(ledger.history)
     assert Fraction(ledger.total()[0]) == fits * Fraction(TINY.epsilon)
     assert ledger.remaining() == 0.0
@@ -61,10 +65,7 @@ def test_threads_with_gaussian_events_never_exceed_the_budget() -> None:
         threading.Thread(target=lambda: counts.append(spend_all(ledger, event, 10)))
         for _ in range(20)
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run(threads)
     admitted = sum(counts)
     assert len(ledger.history) == admitted
     assert composed_epsilon([event] * admitted, 1e-5) <= 1.0 + 1e-9
@@ -154,10 +155,8 @@ def test_truncated_files_are_refused(tmp_path: Path, share: float) -> None:
     for name in ("ledger_v1.sqlite", "ledger_v1.json"):
         content = (DATA / name).read_bytes()
         (tmp_path / name).write_bytes(content[: int(share * len(content))])
-    with pytest.raises(LedgerError):
-        PrivacyLedger(1.0, 1e-5, path=tmp_path / "ledger_v1.sqlite").total()
-    with pytest.raises(LedgerError):
-        PrivacyLedger.load(tmp_path / "ledger_v1.json")
+    assert_refused(lambda: PrivacyLedger(1.0, 1e-5, path=tmp_path / "ledger_v1.sqlite").total())
+    assert_refused(lambda: PrivacyLedger.load(tmp_path / "ledger_v1.json"))
 
 
 def test_files_of_the_first_version_are_read_as_ever(tmp_path: Path) -> None:

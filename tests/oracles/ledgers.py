@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpsvm_fast.certificates import PrivacyEvent
-from dpsvm_fast.exceptions import BudgetExceededError
+from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
 
 
@@ -25,6 +28,13 @@ def admitted(ledger: PrivacyLedger, event: PrivacyEvent) -> bool:
 def spend_all(ledger: PrivacyLedger, event: PrivacyEvent, tries: int) -> int:
     """Return how many of so many spends were admitted."""
     return sum(admitted(ledger, event) for _ in range(tries))
+
+
+def assert_refused(*uses: Callable[[], object]) -> None:
+    """Whatever is done with such a file ends in the error of a ledger."""
+    for use in uses:
+        with pytest.raises(LedgerError):
+            use()
 
 
 def executed(path: Path, *statements: str) -> None:

@@ -728,12 +728,10 @@ def _profile(event: CurvedEvent) -> Function:
     inner, size = ungrouped(event)
     if isinstance(inner, ObjectiveEvent):
         x, g = _of_path(inner, size)
-        worst = BaseCurve(np.append(x, x[-1] + 1.0), np.append(g, g[-1]))
-        return lambda epsilon: float(worst.at(np.array([epsilon]))[0])
+        return BaseCurve(np.append(x, x[-1] + 1.0), np.append(g, g[-1])).delta
     if isinstance(inner, AlternativesEvent):
         branches = (choices(of_events(branch, size)) for branch in inner.branches)
-        worst = base_curve(uncovered([choice for found in branches for choice in found]))
-        return lambda epsilon: float(worst.at(np.array([epsilon]))[0])
+        return base_curve(uncovered([choice for found in branches for choice in found])).delta
     assert isinstance(inner, RandomStoppingEvent)
     law, found = StoppingLaw.of(inner), choices(of_events(inner.base, size))
     kernel = StoppingKernel(law, base_curve(found))

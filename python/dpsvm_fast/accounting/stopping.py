@@ -170,6 +170,10 @@ class BaseCurve:
         mirrored = -np.expm1(-size) + np.exp(-size) * bound
         return np.minimum(np.where(epsilon < 0.0, mirrored, bound) * (1.0 + ERROR), 1.0)
 
+    def delta(self, epsilon: float) -> float:
+        """Return the bound at one epsilon."""
+        return float(self.at(np.array([epsilon]))[0])
+
     def lines(self) -> tuple[Array, Array]:
         """Slopes and intercepts of lines in u above B(u)."""
         step = max(1, math.ceil(2 * self.epsilons.size / MOST_LINES))
@@ -219,8 +223,8 @@ class StoppingKernel:
         bound = float(parts.sum()) * (1.0 + ERROR * (1.0 + self._shifts.size))
         bound = add_up(bound, self._lost)
         if self._lost == 0.0:
-            top = self._base.at(np.array([epsilon - self.log_ratio - ERROR * (1.0 + abs(epsilon))]))
-            bound = min(bound, self._law.upper_tail(float(top[0])))
+            top = self._base.delta(epsilon - self.log_ratio - ERROR * (1.0 + abs(epsilon)))
+            bound = min(bound, self._law.upper_tail(top))
         return min(1.0, round_up(bound))
 
 

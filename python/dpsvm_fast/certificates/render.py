@@ -182,9 +182,11 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
     rows = f"rows clipped to norm {s.data_norm:g}{intercept}"
     name = "training" if statement.parts else statement.mechanism.replace("_", " ")
     if inside is not None:
+        extra = inside.extra_regularization
+        added = f" ({extra:.6g} of it added for privacy)" if extra else ""
         return (
             f"{name}, loss {_loss(statement.loss, inside)}, regularization "
-            f"{_regularization(inside)}; {rows}",
+            f"{inside.regularization:.6g}{added}; {rows}",
             *_inside(inside, source, "person" if statement.unit == "person" else "row"),
             f"training stops at a gradient of norm {inside.gradient_tol:.6g}, at most "
             f"{s.solver_radius:.6g} from the exact minimiser: sensitivity 2 x "
@@ -264,13 +266,6 @@ def _loss(name: str, inside: ObjectiveNoise) -> str:
     if name == "logistic":
         return name
     return f"{name} (smoothing {inside.smoothing:g}, margin {inside.margin:g})"
-
-
-def _regularization(inside: ObjectiveNoise) -> str:
-    """Lambda, and what part of it was added for privacy."""
-    extra = inside.extra_regularization
-    added = f" ({extra:.6g} of it added for privacy)" if extra else ""
-    return f"{inside.regularization:.6g}{added}"
 
 
 def _law(

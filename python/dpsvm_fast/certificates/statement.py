@@ -130,12 +130,12 @@ class Occasion(Record):
     def joined(self, before: Occasion) -> Occasion:
         """Return the facts of two fits on the same records together."""
         names = ("assumed", "functions", "periods", "learned", "uncovered")
-        both = {name: (*getattr(before, name), *getattr(self, name)) for name in names}
-        labels = "read" if "read" in (before.labels, self.labels) else self.labels
-        whole: dict[str, Any] = {
-            name: tuple(dict.fromkeys(values)) for name, values in both.items()
+        both: dict[str, Any] = {
+            name: tuple(dict.fromkeys(getattr(before, name) + getattr(self, name)))
+            for name in names
         }
-        return replace(self, labels=labels, cluster=before.cluster or self.cluster, **whole)
+        labels = "read" if "read" in (before.labels, self.labels) else self.labels
+        return replace(self, labels=labels, cluster=before.cluster or self.cluster, **both)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -425,7 +425,9 @@ class PrivacyStatement(ReleaseStatement):
             )
         for part in (*self.parts, *self.reserved):
             what = words.summed(part.name, self.adjacency, self.mechanism)
-            if not words.summed_alike(what, part.what):
+            # Clipped gradients have two texts.
+            accepted = (what, words.CALIBRATED) if what == words.CLIPPED else (what,)
+            if part.what not in accepted:
                 raise InvalidParameterError.of("what", got=part.what, accepted=repr(what))
         labelled = self.loss != "none" or self.occasion.parameter == "model"
         if labelled != (self.occasion.labels is not None):
@@ -653,7 +655,7 @@ class FederatedStatement(Statement):
     @property
     def theorem(self) -> str:
         """Citation and proof page of the guarantee."""
-        return words.federated_theorem_of(self)
+        return words.FEDERATED_OBJECTIVE if self.sensitivity is None else words.FEDERATED_MODEL
 
     def __str__(self) -> str:
         return federated_prose(self)

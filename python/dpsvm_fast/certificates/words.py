@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpsvm_fast.certificates.statement import FederatedStatement, PrivacyStatement
+    from dpsvm_fast.certificates.statement import PrivacyStatement
 
 
 # Units in which neighbouring data sets differ, and their descriptions.
@@ -277,11 +277,6 @@ def _theorem_of_solver(statement: PrivacyStatement) -> str:
     return (GAUSSIAN if statement.noise.distribution == "gaussian" else GAMMA) + page
 
 
-def federated_theorem_of(statement: FederatedStatement) -> str:
-    """Return the citation and proof page of a federated statement."""
-    return FEDERATED_OBJECTIVE if statement.sensitivity is None else FEDERATED_MODEL
-
-
 def summed(name: str, adjacency: str, mechanism: str = "") -> str:
     """Return the text on what a part sums over the rows; empty for an unknown name."""
     counted = adjacency == "add_remove"
@@ -300,11 +295,6 @@ def summed(name: str, adjacency: str, mechanism: str = "") -> str:
         "weights whose squares sum to at most 1",
         "training": GRADIENTS if mechanism == "gradient_perturbation" else CLIPPED,
     }.get(name, "")
-
-
-def summed_alike(what: str, stated: str) -> bool:
-    """Return whether a text says what is summed; clipped gradients have two texts."""
-    return stated == what or (what, stated) == (CLIPPED, CALIBRATED)
 
 
 def summed_over_parties(name: str, weighting: str) -> str:
