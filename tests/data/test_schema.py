@@ -36,7 +36,7 @@ from dpsvm_fast.certificates.words import MECHANISMS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.verification.releases import PARTS
 from oracles.statements import MAKERS, statement_of
-from oracles.tampering import with_events
+from oracles.tampering import at, places, replaced, with_events
 
 # Validators are for many documents, schemas for people.
 ANY = Draft202012Validator(certificate_schema())
@@ -161,24 +161,6 @@ RELATED = {
 }
 
 
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of everything in a document."""
-    if path:
-        yield path
-    pairs = value.items() if isinstance(value, dict) else ()
-    for key, item in enumerate(value) if isinstance(value, list) else pairs:
-        yield from leaves(item, (*path, key))
-
-
-def with_value(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """A copy with one value replaced; what is not on the way to it is shared."""
-    if not path:
-        return value
-    changed = copy.copy(document)
-    changed[path[0]] = with_value(document[path[0]], path[1:], value)
-    return changed
-
-
 def reads(document: Any) -> bool:
     """Whether the library reads a document."""
     try:
@@ -195,12 +177,12 @@ def disagreements(kind: tuple[str, str], every: int = 1) -> Iterator[str]:
     """
     document = json.loads(statement_of(*kind).to_json())
     validator = OF_FORMAT[document["format"]]
-    for i, path in enumerate(leaves(document)):
+    for i, path in enumerate(path for path, _ in places(document)):
         if path[0] == "format":
             continue
         name = next(key for key in reversed(path) if isinstance(key, str))
         for value in VALUES[i % every :: every]:
-            changed = with_events(with_value(document, path, value))
+            changed = with_events(replaced(document, path, value))
             read, valid = reads(changed), validator.is_valid(changed)
             whole = isinstance(value, float) and value.is_integer()
             if read and not valid:
@@ -245,7 +227,7 @@ def test_unknown_and_missing_fields_and_other_versions_are_refused_by_both(
     def refused(changed: Any) -> bool:
         return not reads(changed) and not validator.is_valid(changed)
 
-    objects = [(), *(p for p in leaves(document) if isinstance(at(document, p), dict))]
+    objects = [(), *(p for p, value in places(document) if isinstance(value, dict))]
     assert len(objects) >= 3
     for path in objects:
         whole = copy.deepcopy(document)
@@ -259,13 +241,6 @@ def test_unknown_and_missing_fields_and_other_versions_are_refused_by_both(
             assert refused(less), (path, name)
     for version in (0, 1, 2, 3, 4, 6, "5", None, True):
         assert refused(document | {"version": version}), version
-
-
-def at(document: Any, path: tuple[Any, ...]) -> Any:
-    """What is at a path."""
-    for key in path:
-        document = document[key]
-    return document
 
 
 def test_the_comparison_finds_a_drift(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,8 +288,8 @@ def test_schema_and_reader_of_events_let_the_same_through(event: PrivacyEvent) -
     document = json.loads(json.dumps(event.to_dict()))
     validator.validate(document)
     assert PrivacyEvent.from_dict(document) == event
-    for path in leaves(document):
-        changes = [with_value(document, path, value) for value in (*VALUES, document)]
+    for path, _ in places(document):
+        changes = [replaced(document, path, value) for value in (*VALUES, document)]
         for changed in changes:
             value = at(changed, path)
             whole = isinstance(value, float) and value.is_integer()

@@ -202,13 +202,11 @@ def least_delta(
     ----------
     rest : function of an epsilon
         Delta of everything else, decreasing.
-    distance : float >= 0
+    distance : float > 0
     kink : float >= 0
         An epsilon from which ``rest`` may not fall any more.
     epsilon : float >= 0
     """
-    if distance == 0.0:
-        return rest(epsilon), epsilon
     # Beyond this the distance alone costs 1.
     top = min(epsilon, max(0.0, -math.log(distance)))
 
