@@ -280,9 +280,10 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         given = number_or_none(own.intercept_scaling)
         return share * own.data_norm if given is None else given
 
-    def _scaled_C(self, C: float | None, n_classes: int) -> float | None:
-        """C for weights over the largest."""
-        named = self.class_weight or {}
+    def _scaled_C(self, n_classes: int) -> float | None:
+        """C for weights over the largest; None for the plan to choose."""
+        own: Any = self
+        C, named = number_or_none(own.C), self.class_weight or {}
         others = 1.0 if len(named) < n_classes else 0.0
         return None if C is None else C * self.max_weight * max(others, *named.values(), 0.0)
 

@@ -445,7 +445,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
             margin=margin,
             n_classes=facts.n_classes,
             n_features=facts.n_columns,
-            C=self._scaled_C(number_or_none(self.C), facts.n_classes),
+            C=self._scaled_C(facts.n_classes),
             extra_regularization=number_or_none(self.extra_regularization),
             unit=facts.unit,
             constrained=self.psd == "constraint",

@@ -487,7 +487,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             loss=self._loss_of(facts.n_classes),
             n_features=facts.n_columns,
             intercept_scaling=self._intercept(),
-            C=self._scaled_C(number_or_none(self.C), facts.n_classes),
+            C=self._scaled_C(facts.n_classes),
             # Sums of a person's rows are clipped, their means are not: "auto" must not choose.
             accountant="composition" if owned and self.accountant == "auto" else self.accountant,
             n_records=n_records,

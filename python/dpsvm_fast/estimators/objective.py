@@ -203,7 +203,7 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
             loss=self._loss_of(facts.n_classes),
             n_features=facts.n_columns,
             intercept_scaling=self._intercept(INTERCEPT[self.noise]),
-            C=self._scaled_C(number_or_none(self.C), facts.n_classes),
+            C=self._scaled_C(facts.n_classes),
             extra_regularization=number_or_none(self.extra_regularization),
             unit=facts.unit,
         )

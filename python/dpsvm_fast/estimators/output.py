@@ -241,7 +241,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
                 )
         loss = self._loss_of(facts.n_classes)
         scaling = self._intercept()
-        C = self._scaled_C(number_or_none(self.C), facts.n_classes)
+        C = self._scaled_C(facts.n_classes)
         if C is None:
             C = automatic_C(
                 self.epsilon,

@@ -166,7 +166,14 @@ class LinearNoise(CalibratedNoise):
             return own
         if self.noise == "gamma":
             return self._best_regularization(own)
-        return regularization_for(*self._target, self.row_norm, own)
+        # Where its curvature makes noise too dear, the lambda of C="auto", at which the Jacobian
+        # costs a few percent. It is larger, as the cost grows with curvature.
+        kappa = self.loss.curvature_ratio(self.row_norm, own)
+        found = noise_multiplier(*self._target, kappa)
+        free = _calibrated(*self._target, jacobian=0.0)
+        if found is not None and free is not None and found <= LARGEST_PRICE * free:
+            return own
+        return max(own, automatic_regularization(*self._target, self.row_norm))
 
     @cached_property
     def curvature_ratio(self) -> float:
@@ -310,23 +317,6 @@ def automatic_regularization(
     while loss.curvature_ratio(row_norm, scaled) > loss.curvature_ratio(1.0, lam):
         scaled = round_up(scaled)
     return scaled
-
-
-def regularization_for(
-    loss: Loss, epsilon: float, delta: float, adjacency: str, row_norm: float, least: float
-) -> float:
-    """Lambda of extra_regularization="auto": ``least`` unless its curvature makes noise too dear.
-
-    The limit is twice the noise without a Jacobian. Beyond it, the lambda of C="auto" is used, at
-    which the Jacobian costs a few percent. It is larger than ``least``, as the cost grows with
-    curvature.
-    """
-    kappa = loss.curvature_ratio(row_norm, least)
-    found = noise_multiplier(loss, epsilon, delta, adjacency, kappa)
-    free = _calibrated(loss, epsilon, delta, adjacency, jacobian=0.0)
-    if found is not None and free is not None and found <= LARGEST_PRICE * free:
-        return least
-    return max(least, automatic_regularization(loss, epsilon, delta, adjacency, row_norm))
 
 
 def of_unit(loss: Loss, unit: str) -> Loss:
