@@ -191,6 +191,7 @@ def test_an_interrupted_refit_forgets_the_model_before(estimator: str) -> None:
 
 
 @pytest.mark.proof("output_perturbation", "Inexact minimiser")
+@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 def test_passes_that_run_out(estimator: str) -> None:
     ledger = budget()
