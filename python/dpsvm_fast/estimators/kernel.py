@@ -5,15 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.utils.validation import check_is_fitted
-
-from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
-from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
 from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -28,8 +21,6 @@ from dpsvm_fast.mechanisms.rows import (
     SMALLEST_GAMMA,
     FourierFeatures,
     PublicMap,
-    ReleasedMap,
-    mapped_scores,
 )
 
 # n_components="auto". With Gaussian noise features cost time only; Gamma noise grows with them.
@@ -288,14 +279,3 @@ class PrivateKernelSVC(PipelineClassifier):
             seed = released.features.seed
             occasion |= {"occasion": replace(occasion["occasion"], feature_seed=seed)}
         return super()._statement(plan, released, occasion)
-
-    def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Scores of mapped rows, which no row can bring out of the floats."""
-        check_is_fitted(self)
-        threads = check.check_n_threads(self.n_threads)
-        X = checked_rows(self, X)
-        public = self.fitted_map(sparse_rows=sparse.issparse(X))
-        released = ReleasedMap(self.centre_, self.whitening_)
-        weights = (self.mapped_weights(), self.intercept_)
-        scores = mapped_scores(public, released, X, *weights, self.features_, threads)
-        return scores, np.zeros(scores.shape[0], dtype=np.int64)

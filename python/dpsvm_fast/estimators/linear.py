@@ -34,6 +34,7 @@ from dpsvm_fast.mechanisms.pipeline import (
 )
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
+from dpsvm_fast.validation import check_n_threads
 
 # The type of the parameter ``mechanism`` of both pipelines.
 Trainer = Annotated[str, one_of("auto", *TRAINERS)]
@@ -172,6 +173,18 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         """Weights of all entries of a mapped row, the constant last, or of its features."""
         own = self.lift_coef_
         return self.coef_ if own is None else np.column_stack([self.coef_, own])
+
+    def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Scores of mapped rows, or of their features, which no row can bring out of the floats."""
+        check_is_fitted(self)
+        features = vars(self).get("features_")
+        threads = 1 if features is None else check_n_threads(self.n_threads)
+        X = checked_rows(self, X)
+        public = self.fitted_map(sparse_rows=sparse.issparse(X))
+        released = ReleasedMap(self.centre_, self.whitening_)
+        weights = (self.mapped_weights(), self.intercept_)
+        scores = mapped_scores(public, released, X, *weights, features, threads)
+        return scores, np.zeros(scores.shape[0], dtype=np.int64)
 
     def _statement(
         self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
@@ -394,12 +407,3 @@ class PrivateLinearSVC(PipelineClassifier):
     def plan(self, facts: Facts) -> PrivateLinear:
         """Return the plan for rows with these public facts."""
         return filled(PrivateLinear, self, **self._shared(facts))
-
-    def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Scores of mapped rows, which no row can bring out of the floats."""
-        check_is_fitted(self)
-        X = checked_rows(self, X)
-        public = self.fitted_map(sparse_rows=sparse.issparse(X))
-        released = ReleasedMap(self.centre_, self.whitening_)
-        scores = mapped_scores(public, released, X, self.mapped_weights(), self.intercept_)
-        return scores, np.zeros(scores.shape[0], dtype=np.int64)
