@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
 use crate::rows::shuffled::poll;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{append, copied, filled, mapped, with_capacity, zeros};
+use crate::runtime::memory::{append, copied, mapped, with_capacity, zeros};
 use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::end_game::system::System;
@@ -201,9 +201,9 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
             let mut direction = mapped(&gradient, |g| -g)?;
             let rows = mapped(&found.free, |at| self.near[*at as usize])?;
             let system = System::new(self.problem, self.layout, interrupt);
-            let shares = filled(found.classes.len(), self.problem.cost / self.width)?;
+            let sigma = self.problem.cost / self.width;
             let free = (&rows[..], &found.start[..], &found.classes[..]);
-            if !system.solve(free, &shares, 1.0, &mut direction)? {
+            if !system.solve(free, &[sigma], 1.0, &mut direction)? {
                 return Ok(found);
             }
             let slope = gradient.iter().zip(&direction).map(|(g, x)| g * x).sum();

@@ -31,7 +31,7 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
     }
 
     /// Solves for the right side in `x` (as the weights are laid out), in place. `free` holds rows,
-    /// where the classes of each begin, and these classes; `shares` belong to the last. False where
+    /// where the classes of each begin, and these classes; `shares` belong to the last, or one to all. False where
     /// rounding spoils the factor.
     ///
     /// # Errors
@@ -73,7 +73,8 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
         let size = classes * d;
         let dense = self.dense(rows)?;
         let sum = |ends: &[usize]| shares[ends[0]..ends[1]].iter().sum();
-        let sums: Vec<f64> = collected(start.windows(2).map(sum))?;
+        let different = if shares.len() > 1 { start } else { &[] };
+        let sums: Vec<f64> = collected(different.windows(2).map(sum))?;
         let mut members: Vec<Vec<(u32, u32)>> = filled(classes, Vec::new())?;
         for (i, ends) in start.windows(2).enumerate() {
             for at in ends[0]..ends[1] {
@@ -159,7 +160,7 @@ struct Strip<'s> {
     dense: &'s [f64],
     /// Rows inside their simplex there, and where the class is among theirs.
     members: &'s [(u32, u32)],
-    /// Of every class of a row, and those of each row together.
+    /// Of every class of a row, and those of each row together; or one share of all classes.
     shares: &'s [f64],
     sums: &'s [f64],
     class: usize,
@@ -185,13 +186,17 @@ impl Kernel for Strip<'_> {
                     *product = x * y;
                 }
             }
-            let shares = &self.shares[at..start[i + 1]];
-            let part = -shares[0] / self.sums[i];
-            for (other, class) in all[at..start[i + 1]].iter().enumerate() {
-                let weight = if other == 0 {
-                    shares[0] * (1.0 + part)
-                } else {
-                    part * shares[other]
+            let classes = &all[at..start[i + 1]];
+            let (first, part) = match self.shares {
+                [sigma] => (*sigma, -sigma / (start[i + 1] - start[i]) as f64),
+                shares => (shares[at], -shares[at] / self.sums[i]),
+            };
+            for (other, class) in classes.iter().enumerate() {
+                let weight = match (other, self.shares) {
+                    (0, [_]) => first + part,
+                    (_, [_]) => part,
+                    (0, _) => first * (1.0 + part),
+                    (_, shares) => part * shares[at + other],
                 };
                 let block = &mut self.strip[(*class as usize - self.class) * size..][..size];
                 if !products.is_empty() {
