@@ -28,7 +28,7 @@ const MOST: usize = 8;
 /// Newton steps at most.
 const STEPS: usize = 12;
 /// What a step may leave of the weights at most, else zero seems out of reach: .9 made fits with other
-/// minimisers a tenth to a fifth slower at C = 10, this .00 to .04.
+/// minimisers a tenth to a fifth slower at C = 10, this a tenth at most.
 const SLOW: f64 = 0.77;
 /// Root mean square of what a step may change the logarithms of the shares by.
 const LONGEST: f64 = 0.2;
