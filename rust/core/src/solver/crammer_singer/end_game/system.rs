@@ -31,8 +31,8 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
     }
 
     /// Solves for the right side in `x` (as the weights are laid out), in place. `free` holds rows,
-    /// where the classes of each begin, and these classes; `shares` belong to the last, or one to all. False where
-    /// rounding spoils the factor.
+    /// where the classes of each begin, and these classes; `shares` belong to the last, or one to all.
+    /// False where rounding spoils the factor.
     ///
     /// # Errors
     /// Interrupt; no memory.
