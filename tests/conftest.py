@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 # Tests run in as many processes as there are cores, on small matrices: threads of BLAS only wait.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -16,6 +17,10 @@ from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
 from oracles.command_line import Cli
+
+# Interpreters that tests start find what tests share.
+SEARCHED = [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, SEARCHED))
 
 # A busy machine is no reason to fail.
 BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

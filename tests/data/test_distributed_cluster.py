@@ -172,7 +172,7 @@ import numpy as np
 sys.path.insert(0, {str(Path(__file__).resolve().parents[1])!r})
 from distributed import Client
 from dpsvm_fast import PrivacyLedger, PrivateLinearSVC
-from dpsvm_fast.data import Partitions, _tasks, fit
+from dpsvm_fast.data import Partitions, fit
 from data.test_distributed_cluster import Noted, X, Y, cluster
 path = Path({str(tmp_path)!r})
 if __name__ == "__main__":
