@@ -103,6 +103,21 @@ def test_two_rounds_with_public_numbers_in_between(tmp_path: Path) -> None:
     assert model.components_.shape == (2, 4)
 
 
+def test_persons_are_counted_by_their_ids(tmp_path: Path) -> None:
+    # Five rows a person: rows would be too many for the specification, persons are not.
+    agreed = study(unit="person", local="exact", max_records=6)
+
+    def app(i: int, *groups: Any) -> Any:
+        return make_client_app(agreed, lambda _: (*records(i), *groups), journal=tmp_path / str(i))
+
+    ids = np.arange(30) // 5
+    grid = LocalGrid([app(0), *(app(i, ids) for i in range(1, 4))])
+    model = run_training(grid, agreed, grid.get_node_ids())
+    assert model.n_survivors_ == 3
+    assert model.n_records_ == 18
+    assert model.privacy_.unit == "person"
+
+
 def test_without_a_journal_a_round_is_answered_once_in_a_run(tmp_path: Path) -> None:
     agreed = study()
     ledger = PrivacyLedger(20.0, 1e-4, "replace_one")
