@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
+from dpsvm_fast.ledger import PrivacyLedger
 from oracles.command_line import Cli
 
 # Interpreters that tests start find what tests share.
@@ -49,6 +50,17 @@ def three_clusters(n_samples: int = 90, n_features: int = 5, seed: int = 0) -> T
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
     return Cli(capsys)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a budget may be."""
+    return tmp_path / "a.budget"
+
+
+@pytest.fixture
+def ledger(path: Path) -> PrivacyLedger:
+    return PrivacyLedger(1.0, 0.0, path=path)
 
 
 @pytest.fixture
