@@ -46,7 +46,7 @@ from dpsvm_fast import (
 from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.audit import Pair
 from dpsvm_fast.audit import audit as audit_of
-from dpsvm_fast.audit.pair_audit import PartWorld, world_of
+from dpsvm_fast.audit.pair_audit import world_of
 from dpsvm_fast.certificates import GaussianEvent
 from dpsvm_fast.estimators import fit as training
 from dpsvm_fast.mechanisms import noise
@@ -423,8 +423,8 @@ def test_descents_prove_most_of_what_a_person_is_promised(
     model = make(**(settings | STEEP | changes | bounded))
     released, claims = [], set()
     for X, y, ids in (first, second):
-        parts = {} if make is GradientPerturbationSVC else {"part": "training"}
-        world: Any = (PartWorld if parts else world_of)(model, X, y % 2, ids, **parts)
+        part = None if make is GradientPerturbationSVC else "training"
+        world: Any = world_of(model, X, y % 2, ids, part=part)
         claims.add(world.plan.events[-1].mu)
         released.append(world.draw(5000, _core.NoiseSource(None)))
     (claim,) = claims

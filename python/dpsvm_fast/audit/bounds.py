@@ -177,6 +177,14 @@ def boundary(holds: Callable[[float], bool], low: float, high: float, tol: float
     return low
 
 
+def largest(holds: Callable[[float], bool], most: float) -> float:
+    """The largest number found, below twice ``most``, at which a condition holds that ends once."""
+    low, high = 0.0, 1.0
+    while high < most and holds(high):
+        low, high = high, 2.0 * high
+    return boundary(holds, low, high)
+
+
 Array = NDArray[np.float64]
 
 METHODS = ("auto", "clopper_pearson", "gaussian", "profile")

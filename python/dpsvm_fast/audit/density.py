@@ -21,7 +21,7 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_epsilon
-from dpsvm_fast.audit.bounds import boundary
+from dpsvm_fast.audit.bounds import boundary, largest
 from dpsvm_fast.audit.pair_audit import (
     AuditReport,
     OutputWorld,
@@ -86,16 +86,14 @@ def audit_density(estimator: Any, *, pair: Pair | None = None) -> AuditReport:
     started = time.monotonic()
     subject = subject_of(estimator, pair=pair)
     found = _exact_epsilon(subject.worlds, subject.claim.delta)
-    return AuditReport(
-        mechanism=subject.name,
-        adjacency=subject.claim.adjacency,
-        epsilon=subject.claim.epsilon,
-        delta=subject.claim.delta,
+    return AuditReport.on(
+        subject.name,
+        subject.claim,
+        started,
         certified=found,
         method="density",
         confidence=1.0,
         n_trials=0,
-        seconds=time.monotonic() - started,
         statistic="the ratio of the densities",
     )
 
@@ -104,16 +102,7 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
     """By the kind of the worlds."""
     first, second = worlds
     if isinstance(first, OutputWorld):
-        solutions = [
-            w.plan.solution(
-                w.rows.X,
-                w.rows.codes,
-                _core.NoiseSource(0),
-                w.n_threads,
-                weights=w.rows.loss_weights,
-            )
-            for w in worlds
-        ]
+        solutions = [world.solution(_core.NoiseSource(0)) for world in worlds]
         noise = first.plan.weight_noise
         distance = float(np.linalg.norm(solutions[0] - solutions[1]))
         return _of_distance(distance, noise.scale, delta, gamma=noise.noise == "gamma")
@@ -142,12 +131,8 @@ def hockey_stick_epsilon(delta_at: Callable[[float], float], delta: float) -> fl
     """Return the smallest epsilon at which delta is at most ``delta``, by bisection."""
     if delta_at(0.0) <= delta:
         return 0.0
-    low, high = 0.0, 1.0
-    while delta_at(high) > delta:
-        low, high = high, 2.0 * high
-        if high > LARGEST_EPSILON:
-            return math.inf
-    return boundary(lambda epsilon: delta_at(epsilon) > delta, low, high)
+    found = largest(lambda epsilon: delta_at(epsilon) > delta, LARGEST_EPSILON)
+    return math.inf if found > LARGEST_EPSILON else found
 
 
 def _of_step(mechanism: Any, delta: float) -> float:

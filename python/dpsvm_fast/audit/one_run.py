@@ -8,7 +8,6 @@ Steinke, Nasr and Jagielski (2023) is computed too, and the smaller of the two p
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from scipy.special import ndtr, ndtri
 from dpsvm_fast import _core
 from dpsvm_fast import validation as check
 from dpsvm_fast.accounting import composed_epsilon, gaussian_epsilon, gaussian_sigma
-from dpsvm_fast.audit.bounds import Claim, boundary, resolved_method, smallest_consistent
+from dpsvm_fast.audit.bounds import Claim, boundary, largest, resolved_method, smallest_consistent
 from dpsvm_fast.audit.pair_audit import (
     AuditReport,
     OutputWorld,
@@ -153,22 +152,15 @@ def one_run_bound(n_canaries: int, n_guesses: int, right: int, delta: float, alp
             n_canaries, n_guesses, right, epsilon, delta
         ) < log_alpha or tail_refuted(curve, n_canaries, n_guesses, right, alpha)
 
-    return _largest(refuted)
+    return largest(refuted, LARGEST_EPSILON)
 
 
 def one_run_separation(n_canaries: int, n_guesses: int, right: int, alpha: float) -> float:
     """Return a lower bound of mu for a Gaussian trade-off curve."""
-    return _largest(
-        lambda mu: tail_refuted(gaussian_inverse(mu), n_canaries, n_guesses, right, alpha)
+    return largest(
+        lambda mu: tail_refuted(gaussian_inverse(mu), n_canaries, n_guesses, right, alpha),
+        LARGEST_EPSILON,
     )
-
-
-def _largest(refuted: Callable[[float], bool]) -> float:
-    """The largest number that is found to be refuted, as all smaller ones are; 0 if none is."""
-    low, high = 0.0, 1.0
-    while high < LARGEST_EPSILON and refuted(high):
-        low, high = high, 2.0 * high
-    return boundary(refuted, low, high)
 
 
 def one_run_epsilon(
@@ -265,25 +257,10 @@ def audit_one_run(
     data, classes = _canaries(model, coins)
     model.set_params(classes=classes)
     claim = subject_of(model, pair=Pair(data, data, model.adjacency)).claim
-    method = resolved_method(method, claim)
-    return _asked(
-        _scores(model, data, seed),
-        coins,
-        n_guesses,
-        AuditReport(
-            mechanism=type(model).__name__,
-            adjacency=claim.adjacency,
-            epsilon=claim.epsilon,
-            delta=claim.delta,
-            certified=0.0,
-            method=method,
-            confidence=1.0 - alpha,
-            n_trials=m,
-            statistic="the weight of each canary's feature",
-        ),
-        claim,
-        started,
-    )
+    guesses = coins, n_guesses, resolved_method(method, claim), alpha
+    statistic = "the weight of each canary's feature"
+    scores = _scores(model, data, seed)
+    return _asked(type(model).__name__, claim, started, statistic, scores, *guesses)
 
 
 def audit_scores(
@@ -361,41 +338,38 @@ def audit_scores(
     if method == "gaussian" and delta > 0.0:
         events = (GaussianEvent(gaussian_sigma(epsilon, delta), 1.0, adjacency),)
     what = Claim(epsilon, delta, adjacency, events)
-    report = AuditReport(
-        mechanism="scores",
-        adjacency=adjacency,
-        epsilon=epsilon,
-        delta=delta,
-        certified=0.0,
-        method=resolved_method(method, what),
-        confidence=1.0 - alpha,
-        n_trials=values.size,
-        statistic="the score of each canary",
-    )
-    return _asked(values, inside, n_guesses, report, what, started)
+    guesses = values, inside, n_guesses, resolved_method(method, what), alpha
+    return _asked("scores", what, started, "the score of each canary", *guesses)
 
 
 def _asked(
+    mechanism: str,
+    claim: Claim,
+    started: float,
+    statistic: str,
     scores: Array,
     coins: NDArray[np.bool_],
     n_guesses: int | None,
-    report: AuditReport,
-    claim: Claim,
-    started: float,
+    method: str,
+    alpha: float,
 ) -> AuditReport:
     """The report with the bound that the guesses come to."""
-    m, alpha = coins.size, 1.0 - report.confidence
-    planned = _planned_guesses(m, claim, report.method, alpha) if n_guesses is None else n_guesses
+    m = coins.size
+    planned = _planned_guesses(m, claim, method, alpha) if n_guesses is None else n_guesses
     guesses = check.check_integer("n_guesses", planned, 1, m)
     # Guesses on the highest and lowest scores.
     order, lowest = np.argsort(scores, kind="stable"), guesses // 2
     highest = order[m - (guesses - lowest) :]
     right = int((~coins[order[:lowest]]).sum() + coins[highest].sum())
-    return dataclasses.replace(
-        report,
-        certified=one_run_epsilon(report.method, m, guesses, right, claim, alpha),
-        method=ONE_RUN[report.method],
-        seconds=time.monotonic() - started,
+    return AuditReport.on(
+        mechanism,
+        claim,
+        started,
+        certified=one_run_epsilon(method, m, guesses, right, claim, alpha),
+        method=ONE_RUN[method],
+        confidence=1.0 - alpha,
+        n_trials=m,
+        statistic=statistic,
         counts=(right, guesses - right),
     )
 

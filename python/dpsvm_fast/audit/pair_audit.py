@@ -122,6 +122,12 @@ class AuditReport:
     counts: tuple[int, int] = (0, 0)
     histogram: dict[str, list[float]] = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def on(cls, mechanism: str, claim: Claim, started: float, **found: Any) -> AuditReport:
+        """Return the report of an audit of this claim that ends now."""
+        stated = {name: getattr(claim, name) for name in ("adjacency", "epsilon", "delta")}
+        return cls(mechanism, **stated, seconds=time.monotonic() - started, **found)
+
     @property
     def exceeds_claim(self) -> bool:
         """Return whether the certified loss exceeds the claim."""
@@ -334,12 +340,9 @@ def subject_of(
         estimator.set_params(classes=labels if labels.size > 1 else [0, 1])
     found = claim_of(estimator, adjacency, pair, claim, part)
     name = type(estimator).__name__
-    if part is None:
-        return Subject(
-            name, (world_of(estimator, *pair.first), world_of(estimator, *pair.second)), found
-        )
-    worlds = [PartWorld(estimator, *data, part=part) for data in (pair.first, pair.second)]
-    return Subject(f"{name}, {part}", (worlds[0], worlds[1]), found)
+    name += "" if part is None else f", {part}"
+    first, second = (world_of(estimator, *data, part=part) for data in (pair.first, pair.second))
+    return Subject(name, (first, second), found)
 
 
 def _called(
@@ -617,16 +620,16 @@ class OutputWorld(TrainedWorld):
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Published coefficients and intercepts."""
-        return self.published(self.noisy(n, source))
+        solution = self.solution(source)
+        many = np.broadcast_to(solution, (n, *solution.shape))
+        return self.published(self.plan.weight_noise.release_many(many, source, self.n_threads))
 
-    def noisy(self, n: int, source: _core.NoiseSource) -> Array:
-        """Noisy weights, shape (n, n_scores, n_columns)."""
+    def solution(self, source: _core.NoiseSource) -> Array:
+        """Weights without noise, shape (n_scores, n_columns)."""
         rows = self.rows
         owned: Any = {"weights": rows.loss_weights, "persons": rows.persons}
-        solution = self.plan.solution(rows.X, rows.codes, source, self.n_threads, **owned)
-        many = np.broadcast_to(solution, (n, *solution.shape))
-        noisy: Array = self.plan.weight_noise.release_many(many, source, self.n_threads)
-        return noisy
+        found = self.plan.solution(rows.X, rows.codes, source, self.n_threads, **owned)
+        return np.asarray(found)
 
 
 class ObjectiveWorld(TrainedWorld):
@@ -702,7 +705,13 @@ class EllipsoidWorld(PlannedWorld):
 
 
 def world_of(
-    estimator: Any, X: Any, y: Any, groups: Any = None, names: tuple[str, ...] = RELEASED
+    estimator: Any,
+    X: Any,
+    y: Any,
+    groups: Any = None,
+    names: tuple[str, ...] = RELEASED,
+    *,
+    part: str | None = None,
 ) -> World:
     """The fastest way to many releases of ``estimator`` on (X, y).
 
@@ -714,7 +723,13 @@ def world_of(
         A training set; without groups each row is a person of its own.
     names : tuple of str
         The fitted attributes that are looked at.
+    part : str or None
+        One release of a pipeline alone.
     """
+    if part == "training":
+        return TrainingWorld(estimator, X, y, groups, names)
+    if part is not None:
+        return TransformerWorld(estimator, X, y, groups, names, total=part)
     kinds: tuple[tuple[type, Callable[..., World]], ...] = (
         (PipelineClassifier, PlannedWorld),
         (PrivateGaussianMarginClassifier, EllipsoidWorld),
@@ -730,36 +745,21 @@ def world_of(
     return CalledWorld(estimator, X, y, groups, names)
 
 
-class PartWorld(PlannedWorld):
-    """One release of a pipeline alone, as if earlier releases had no effect.
+class TrainingWorld(PlannedWorld):
+    """The training of a pipeline alone, as if earlier releases had no effect.
 
-    Composition lets the later releases depend on the earlier ones in any way, so any outcome of
-    those may be fixed: the centre is 0, the number of rows is right, nothing is whitened.
+    Composition lets it depend on the earlier ones in any way, so any outcome of those may be fixed:
+    the centre is 0, the number of rows is right, nothing is whitened.
     """
 
-    chunk = 50_000
+    chunk = 500
 
-    def __init__(self, estimator: Any, X: Any, y: Any, groups: Any = None, *, part: str) -> None:
-        super().__init__(estimator, X, y, groups, ())
-        self.part = part
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self.records = self.rows.records(self.plan.public)
-        if part == "training":
-            self.chunk = 500
-            self.rows.weigh(self.records)
+        self.rows.weigh(self.records)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Noisy sums, or noisy weights of the training."""
-        if self.part == "training":
-            return self._trained(n, source)
-        if self.part == "whitening":
-            moments = self.records.gram(self.n_threads)
-            return _triangles(self.plan.whitening, moments, n, source, self.n_threads)
-        centre = self.plan.centre
-        exact = centre.exact(self.records.sums(self.n_threads), self.rows.n_rows)
-        many: Array = centre.sum.release_many(exact, n, source, self.n_threads)
-        return many
-
-    def _trained(self, n: int, source: _core.NoiseSource) -> Array:
         """Weights by the path that the pipeline takes for so many rows."""
         count = float(self.rows.n_rows)
         training = self.plan.training(count)
@@ -772,27 +772,18 @@ class PartWorld(PlannedWorld):
         return np.array([fit.weights.ravel() for fit in fits])
 
 
-def _triangles(
-    mechanism: Any, moments: Array, n: int, source: _core.NoiseSource, n_threads: int
-) -> Array:
-    """Noisy matrices, each as the numbers that have noise of their own, all with the same."""
-    noisy = mechanism.noisy_many(moments, n, source, n_threads)
-    rows, columns = np.triu_indices(mechanism.n_features)
-    weights = np.where(rows == columns, 1.0, math.sqrt(2.0))
-    return np.asarray(noisy[:, rows, columns] * weights)
-
-
 class TransformerWorld(PlannedWorld):
-    """A transformer: exact sums are taken once, and what is looked at are the noisy sums.
+    """A release of sums: they are taken once, and what is looked at are the noisy sums.
 
-    Everything that a transformer publishes is computed from them and from public numbers.
+    Everything that a transformer publishes is computed from them and from public numbers. They are
+    those of the plan of this name.
     """
 
     chunk = 50_000
 
-    def __init__(self, estimator: Any, X: Any, y: Any, *own: Any) -> None:
-        super().__init__(estimator, X, y, *own)
-        rows, public, self.total = self.rows, self.plan.public, self.plan.total
+    def __init__(self, *given: Any, total: str = "total") -> None:
+        super().__init__(*given)
+        rows, public, self.total = self.rows, self.plan.public, getattr(self.plan, total)
         # What the noise is added to.
         self.exact: Array
         if isinstance(self.total, SecondMoments):
@@ -804,11 +795,13 @@ class TransformerWorld(PlannedWorld):
             self.exact = self.total.exact(sums, rows.n_rows)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Noisy sums; of a matrix the triangle that has noise of its own."""
-        if isinstance(self.total, SecondMoments):
-            return _triangles(self.total, self.exact, n, source, self.n_threads)
-        noisy: Array = self.total.sum.release_many(self.exact, n, source, self.n_threads)
-        return noisy
+        """Noisy sums; of a matrix the triangle that has noise of its own, all with the same."""
+        if not isinstance(self.total, SecondMoments):
+            return np.asarray(self.total.sum.release_many(self.exact, n, source, self.n_threads))
+        noisy = self.total.noisy_many(self.exact, n, source, self.n_threads)
+        rows, columns = np.triu_indices(self.total.n_features)
+        weights = np.where(rows == columns, 1.0, math.sqrt(2.0))
+        return np.asarray(noisy[:, rows, columns] * weights)
 
 
 Score = Callable[[Array, Array], Array]
@@ -1138,17 +1131,15 @@ def audit(
     claimed, event = subject.claim, runner.event
     inside = [event.count(v[:n]) for v in values]
     counts = Counts(inside[event.likely], inside[1 - event.likely], n)
-    return AuditReport(
-        mechanism=subject.name,
-        adjacency=claimed.adjacency,
-        epsilon=claimed.epsilon,
-        delta=claimed.delta,
+    return AuditReport.on(
+        subject.name,
+        claimed,
+        started,
         certified=certified_epsilon(method, counts, claimed, alpha),
         method=method,
         confidence=1.0 - alpha,
         n_trials=n,
         n_pilot=n_pilot,
-        seconds=time.monotonic() - started,
         statistic=runner.statistic.name,
         threshold=event.threshold,
         counts=(counts.likely, counts.rare),
