@@ -7,6 +7,7 @@ import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Tests run in as many processes as there are cores, on small matrices: threads of BLAS only wait.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -16,7 +17,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
-from dpsvm_fast.ledger import PrivacyLedger
 from oracles.command_line import Cli
 
 # Interpreters that tests start find what tests share.
@@ -59,7 +59,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ledger(path: Path) -> PrivacyLedger:
+def ledger(path: Path) -> Any:
+    """A ledger in this file."""
+    from dpsvm_fast import PrivacyLedger
+
     return PrivacyLedger(1.0, 0.0, path=path)
 
 
