@@ -1342,8 +1342,9 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
 
     The gradient at a pixel (differences of its neighbours along width and height) has length m and
     direction v. It shares :math:`m \max(0, \langle v, u_k \rangle)^8` among the nearest cells of a
-    grid, as orientation k of K, with :math:`u_1, \dots, u_K` around the circle. Features are
-    square roots of the sums over their total, so that rows have norm 1.
+    grid, as orientation k of K, with :math:`u_1, \dots, u_K` around the circle. The sums of a cell
+    are divided by their own total plus a tenth of the mean one, so that faint edges tell as much as
+    strong ones. Features are square roots of these shares over their total: rows have norm 1.
 
     Parameters
     ----------

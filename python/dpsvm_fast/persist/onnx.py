@@ -212,6 +212,8 @@ class Graph:
 # Fitted objects as operators: the same arithmetic on released and public numbers.
 
 
+# Of the images' cells: what the total of each is raised by, as a part of their mean.
+COMMON_SHARE = 0.1
 # Scores over temperatures are cut here: beyond, probabilities are 0 or 1.
 LARGEST_LOGIT = {"float64": 1e300, "float32": 1e30}
 
@@ -426,8 +428,13 @@ def _edges(graph: Graph, step: Any, rows: str) -> str:
             share = graph.op("Mul", share, share)
         cell = graph.op("MatMul", graph.op("MatMul", left, graph.op("Mul", size, share)), right)
         cells_of.append(graph.op("Unsqueeze", cell, [4]))
+    sums = graph.op("Concat", *cells_of, axis=4)
+    total = graph.op("ReduceSum", sums, [1, 2, 3, 4], keepdims=1)
+    sums = graph.op("Div", sums, graph.or_one(total))
+    own = graph.op("ReduceSum", sums, [1, 4], keepdims=1)
+    level = graph.op("Add", own, COMMON_SHARE / (cells[0] * cells[1]))
     n_sums = int(channels * cells[0] * cells[1] * step.n_orientations)
-    sums = graph.op("Reshape", graph.op("Concat", *cells_of, axis=4), [0, n_sums])
+    sums = graph.op("Reshape", graph.op("Div", sums, level), [0, n_sums])
     return graph.op("Sqrt", graph.op("Div", sums, graph.or_one(graph.row_sum(sums))))
 
 

@@ -79,9 +79,20 @@ fn plain(image: &[f64], settings: ImageSettings) -> Vec<f64> {
             }
         }
     }
-    let total: f64 = sums.iter().sum();
+    let n_cells = cells[0] * cells[1];
+    let mean = sums.iter().sum::<f64>() / n_cells as f64;
+    let own = |cell: usize| -> f64 {
+        let of_channel = |channel| &sums[(channel * n_cells + cell) * directions..][..directions];
+        (0..channels).flat_map(of_channel).sum()
+    };
+    let mut shares = Vec::new();
+    for (at, sum) in sums.iter().enumerate() {
+        let cell = at / directions % n_cells;
+        shares.push(sum / (own(cell) + 0.1 * mean).max(f64::MIN_POSITIVE));
+    }
+    let total: f64 = shares.iter().sum();
     let total = if total > 0.0 { total } else { 1.0 };
-    sums.into_iter().map(|sum| (sum / total).sqrt()).collect()
+    shares.into_iter().map(|x| (x / total).sqrt()).collect()
 }
 
 #[test]
