@@ -89,8 +89,6 @@ def test_what_is_taken_out_or_added_is_missed(tmp_path: Path, kind: str) -> None
     path = tmp_path / "forged.json"
     ways = [way for way in places(document) if isinstance(way[-1], str) and "privacy" not in way]
     optional = {"feature_names_in_", "best_score_", "output", "sha256", "mu_"}
-    # Files of models that were saved before rows had weights, and models a temperature, lack these.
-    optional |= {"class_weight", "max_weight", "temperature_"}
     # A search may have candidates that do not say these of themselves.
     optional |= {"n_features_in_", "classes_"} if kind == "search" else set()
     for way in ways:
@@ -135,7 +133,7 @@ def test_odd_weights_are_refused(tmp_path: Path, value: Any, words: str) -> None
 @pytest.mark.parametrize(
     ("way", "value", "words"),
     [
-        (("epsilon",), 0.1, "epsilon is 0.1 in the certificate of the fit and 1.0"),
+        (("epsilon",), 0.1, "another epsilon: 1.0, the certificate 0.1"),
         (("delta",), 1e-9, "delta"),
         (("adjacency",), "replace_one", "assumed_public"),
         (("private",), False, "private"),
@@ -162,10 +160,10 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
     (
         "output",
         {("privacy", "noise", "shape"): [3, 40], ("privacy", "noise", "n_weights"): 120},
-        "120 noisy numbers",
+        "another shape of the weights",
     ),
     ("output", {("attributes", "fitted_loss", "n_classes"): 4}, "another number of classes"),
-    ("output", {("attributes", "fitted_loss", "name"): "huber"}, "loss is 'crammer_singer'"),
+    ("output", {("attributes", "fitted_loss", "name"): "huber"}, "another loss"),
     ("output", {("attributes", "classes_", "values"): [2, 1, 0]}, "expected sorted labels"),
     ("output", {("attributes", "classes_", "values"): [0, 1, 1]}, "without repetitions"),
     ("output", {("attributes", "classes_", "values"): [0, 1, 2.0]}, "labels of one type"),
@@ -175,7 +173,7 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
         "out of range of its type|sorted labels",
     ),
     ("linear", {("attributes", "mechanism_"): "gradient", ("attributes", "n_steps_"): None},
-     "mechanism_ does not go with n_steps_"),
+     "another number of steps"),
     ("linear whitened", {("attributes", "whitened_"): False}, "whitened_ does not go with"),
     ("linear", {("parameters", "bounds"): [coefficients([0.0] * 3), 1.0]}, "bounds, or a centre"),
     ("linear", {("attributes", "bounds_"): [1.0, 0.0]}, "low < high"),
@@ -186,10 +184,10 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
     ("kernel", {("attributes", "features_", "structure"): "slow"}, "expected one of"),
     ("features", {("attributes", "features", "kernel"): "laplacian"}, "frequencies of 'rbf'"),
     ("federated", {("parameters", "spec", "classes"): [0, 2]}, "of the specification"),
-    ("federated", {("parameters", "spec", "n_users"): 5}, "n_users is 4 in the certificate"),
-    ("federated", {("parameters", "spec"): None}, "expected a specification"),
-    ("search", {("parameters", "strategy"): "random_stopping"}, "strategy is 'partition'"),
-    ("search", {("parameters", "epsilon"): 9.0}, "epsilon is 8.0"),
+    ("federated", {("parameters", "spec", "n_users"): 5}, "another n_users: 5, the certificate 4"),
+    ("federated", {("parameters", "spec"): None}, "does not have the form"),
+    ("search", {("parameters", "strategy"): "random_stopping"}, "another strategy"),
+    ("search", {("parameters", "epsilon"): 9.0}, "another epsilon: 9.0, the certificate 8.0"),
     ("search", {("best_estimator", "parameters", "epsilon"): 9.0}, "larger than that of the"),
     (
         "kernel with norms",
@@ -226,7 +224,7 @@ def test_a_pipeline_has_the_certificate_of_its_own_trainer(tmp_path: Path) -> No
     assert load_model(path).privacy_.mechanism == "output_perturbation"
     document = json.loads(path.read_text())
     other = changed(document, ("model", "attributes", "mechanism_"), "objective")
-    assert_refused(rewritten(tmp_path / "forged.json", other), "mechanism_ differs from")
+    assert_refused(rewritten(tmp_path / "forged.json", other), "another mechanism")
 
 
 def test_names_are_as_many_as_features(tmp_path: Path) -> None:

@@ -302,30 +302,6 @@ def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedM
     return saved
 
 
-def certificate_text(statement: Any, model: Path, key: Path | None = None) -> str:
-    """Return the certificate of a saved model with its digest, signed if there is a key."""
-    from dpsvm_fast.certificates.statement import bound_certificate
-
-    record = bound_certificate(statement.to_dict(), plain_model(model), checked_key(key))
-    return json.dumps(record, indent=2, allow_nan=False) + "\n"
-
-
-def plain_model(path: Path) -> dict[str, Any]:
-    """Return the content of a model file as ``verify`` compares it.
-
-    Raises
-    ------
-    ModelFormatError, OSError
-        As of ``read_model``.
-    """
-    from dpsvm_fast.persist.values import parsed
-
-    try:
-        return parsed(read_bytes(path))
-    except ModelFormatError as error:
-        raise ModelFormatError(f"{str(path)!r} {error}") from None
-
-
 def _not_json(error: Exception) -> str:
     """Why a file is no JSON text, and what to do."""
     if isinstance(error, json.JSONDecodeError) and error.doc.lstrip().startswith("{"):

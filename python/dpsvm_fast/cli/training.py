@@ -29,7 +29,7 @@ from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.events import STOPPING_LAWS
 from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
 from dpsvm_fast.cli.budget import opened_budget
-from dpsvm_fast.cli.files import Draft, certificate_text, reserved
+from dpsvm_fast.cli.files import Draft, reserved
 from dpsvm_fast.cli.plan import CLASSES, KERNEL, KERNELS, LINEAR, estimator_class
 from dpsvm_fast.cli.predict import format_option, model_and_table, model_options, person_option
 from dpsvm_fast.cli.screen import (
@@ -66,7 +66,7 @@ from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.metrics import TABLES, EvaluatedRows, Evaluation, PrivateEvaluation
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import RESERVED
-from dpsvm_fast.persist import save_model
+from dpsvm_fast.persist import save_certificate, save_model
 from dpsvm_fast.pipelines import planned_events, takes
 from dpsvm_fast.preprocessing import PublicImageFeatures, PublicScaler, PublicSplines
 
@@ -819,7 +819,8 @@ class Task:
         self.spending.saved = True
         for certificate in others:
             try:
-                certificate.write(certificate_text(statement, draft.path))
+                save_certificate(draft.path, certificate.draft)
+                certificate.publish()
             except OSError as error:
                 raise CommandError(
                     f"{certificate.path}: cannot write the certificate ({_reason(error)}); the "
