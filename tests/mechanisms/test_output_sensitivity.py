@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,22 +22,7 @@ ROUNDING = 1e-9
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
-def mechanism(**changes: Any) -> OutputPerturbation:
-    settings: dict[str, Any] = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "adjacency": "add_remove",
-        "noise": "gaussian",
-        "noise_grid": "exact",
-        "loss": "crammer_singer",
-        "n_classes": 2,
-        "n_features": 3,
-        "data_norm": 1.0,
-        "intercept_scaling": 0.0,
-        "C": 1e-3,
-        "tol": 1e-3,
-    }
-    return output_plan(**(settings | changes))
+mechanism = partial(output_plan, C=1e-3)
 
 
 def moved(plan: OutputPerturbation, first: Data, second: Data) -> float:

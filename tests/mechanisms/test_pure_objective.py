@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from dpsvm_fast.mechanisms.objective import (
     pure_epsilon,
     smallest_regularization,
 )
+from oracles.plans import plan_of
 
 Array = NDArray[np.float64]
 
@@ -174,13 +176,16 @@ def test_the_smallest_regularisation_is_where_the_jacobian_takes_epsilon(
         assert table.jacobian(kappa * 1.00001) > epsilon
 
 
-def plan(**changes: object) -> ObjectivePerturbation:
-    settings: dict[str, object] = {
-        "epsilon": 0.5, "delta": 1e-6, "adjacency": "add_remove", "noise": "gamma",
-        "noise_grid": "exact", "loss": loss("huber", 2), "n_features": 20, "data_norm": 1.0,
-        "intercept_scaling": 0.2, "C": 1.0, "extra_regularization": None, "tol": 1e-5,
-    }  # fmt: skip
-    return ObjectivePerturbation(**(settings | changes))  # type: ignore[arg-type]
+plan = partial(
+    plan_of,
+    ObjectivePerturbation,
+    epsilon=0.5,
+    noise="gamma",
+    loss=loss("huber", 2),
+    n_features=20,
+    intercept_scaling=0.2,
+    C=1.0,
+)
 
 
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])

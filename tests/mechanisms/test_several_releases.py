@@ -20,7 +20,7 @@ from dpsvm_fast.verification import verify
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import coupled, use_slow_core
 from oracles.descent import output_plan
-from oracles.plans import PlainRows
+from oracles.plans import PlainRows, plan_of
 from oracles.tampering import with_events
 from twins.smooth_erm import Problem
 
@@ -31,16 +31,15 @@ RELATIONS = ("add_remove", "replace_one")
 
 
 def plan(adjacency: str) -> PrivateLinear:
-    return PrivateLinear(
+    return plan_of(
+        PrivateLinear,
         epsilon=EPSILON,
         delta=DELTA,
         adjacency=adjacency,
         trainer="output",
-        noise_grid="exact",
         # A far margin: all gradients keep their largest norm, so neighbours reach the bound.
         loss=Loss(name="margin_distance", n_classes=3, smoothing=1.0, margin=1000.0),
         n_features=D,
-        fit_intercept=True,
         whiten=False,
     )
 
@@ -105,16 +104,11 @@ def test_each_minimiser_is_that_of_the_proximal_objective(
     mechanism = output_plan(
         epsilon=5.0,
         delta=DELTA,
-        adjacency="add_remove",
-        noise="gaussian",
-        noise_grid="exact",
         loss="margin_distance",
         n_classes=3,
         n_features=rows.shape[1],
-        data_norm=1.0,
         intercept_scaling=0.2,
         C=0.3,
-        tol=1e-3,
         smoothing=0.5,
     )
     minimisers: list[Array] = []
