@@ -297,6 +297,7 @@ def test_scales_stay_finite_at_the_edges(noise: str) -> None:
             assert (noise_drawn != 0.0).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kappa", [0.5, 10.0, 1e3, 1e6])
 @pytest.mark.parametrize("sigma", [0.3, 10.0, 1e4])
 def test_verification_is_not_blind_to_extreme_curvature(kappa: float, sigma: float) -> None:

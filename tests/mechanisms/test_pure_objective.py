@@ -133,6 +133,7 @@ def test_the_change_of_variables_is_free_where_curvature_is_low(
         assert largest_rate(loss("huber", 2), epsilon, limit, factor) < 0.99 * epsilon / factor
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.parametrize("name", SMOOTH_LOSSES)
 @pytest.mark.parametrize("factor", [1, 2])
 @pytest.mark.parametrize("epsilon", [0.1, 3.0])

@@ -83,6 +83,7 @@ ROWS = {
 }
 
 
+@pytest.mark.sampled(times=3)
 @pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("C", [1e-8, 1e-3, 0.3, 1e2, 1e6])
