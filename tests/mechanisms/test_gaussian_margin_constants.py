@@ -13,8 +13,9 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin
 from oracles.plans import plan_of
 
+pytestmark = pytest.mark.proof("gaussian_margin")
 
-@pytest.mark.proof("gaussian_margin")
+
 def test_traces_round_nothing_away_from_the_noise() -> None:
     """The linear term stays on the noise's grid: subtracting the traces gives the noise itself."""
     margins = partial(plan_of, GaussianMargin, loss="softmax_margin", smoothing=0.4, tol=1e-8)
@@ -35,7 +36,6 @@ def test_traces_round_nothing_away_from_the_noise() -> None:
         margins(trace_weight=1e9)
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize(("K", "M"), [(2, 1), (3, 1), (2, 3), (4, 2)])
 @pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])
 def test_the_code_has_the_constants_of_the_page(loss: str, K: int, M: int) -> None:

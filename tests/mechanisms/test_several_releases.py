@@ -24,6 +24,8 @@ from oracles.plans import PlainRows, plan_of
 from oracles.tampering import with_events
 from twins.smooth_erm import Problem
 
+pytestmark = pytest.mark.proof("output_perturbation", "Several releases")
+
 Array = NDArray[Any]
 EPSILON, DELTA = 2.0, 1e-5
 D, N_ROWS = 6, 40
@@ -67,7 +69,6 @@ def largest_spent(adjacency: str) -> tuple[Array, Array]:
     )
 
 
-@pytest.mark.proof("output_perturbation", "Several releases")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_releases_together_keep_the_budget(adjacency: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact sizes on neighbours: each within its event, nearly reached, all within epsilon."""
@@ -80,7 +81,6 @@ def test_releases_together_keep_the_budget(adjacency: str, monkeypatch: pytest.M
     assert epsilon_of_separation(float(np.linalg.norm(claimed)), DELTA) <= EPSILON * (1 + 1e-9)
 
 
-@pytest.mark.proof("output_perturbation", "Several releases")
 def test_an_undivided_budget_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: every release with all of what is left is far over epsilon."""
     use_slow_core(monkeypatch)
@@ -94,7 +94,6 @@ def test_an_undivided_budget_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     assert epsilon_of_separation(float(np.linalg.norm(sizes)), DELTA) > 1.5 * EPSILON
 
 
-@pytest.mark.proof("output_perturbation", "Several releases")
 def test_each_minimiser_is_that_of_the_proximal_objective(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -145,7 +144,6 @@ def test_each_minimiser_is_that_of_the_proximal_objective(
         before = released
 
 
-@pytest.mark.proof("output_perturbation", "Several releases")
 @pytest.mark.parametrize("estimator", [PrivateLinearSVC, PrivateKernelSVC])
 def test_certificates_count_the_releases(estimator: type) -> None:
     """One event more is one release more than the budget has."""

@@ -52,11 +52,12 @@ from oracles.objective_pairs import World
 from oracles.plans import plan_of
 from twins.gaussian_margin import solve_gaussian_margin
 
-Array = NDArray[Any]
-Patch = pytest.MonkeyPatch
-of_the_code = pytest.mark.proof(
+pytestmark = pytest.mark.proof(
     "gaussian_margin", "Constants, budgets, anchors, certificates of the code"
 )
+
+Array = NDArray[Any]
+Patch = pytest.MonkeyPatch
 
 # Lambda = 4 with the extra part.
 plan = partial(
@@ -324,14 +325,12 @@ MUTANTS: dict[str, tuple[Fault, list[Any]]] = {
 }  # fmt: skip
 
 
-@of_the_code
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_wrong_price_is_seen(name: str, monkeypatch: Patch) -> None:
     fault, world = PRIVATE[name]
     assert is_seen(fault, monkeypatch, is_private, world)
 
 
-@of_the_code
 @pytest.mark.parametrize(
     ("name", "i"), [(name, i) for name, (_, checks) in MUTANTS.items() for i in range(len(checks))]
 )
@@ -340,7 +339,6 @@ def test_wrong_ellipsoids_are_rejected(name: str, i: int, monkeypatch: Patch) ->
     assert is_seen(fault, monkeypatch, checks[i])
 
 
-@of_the_code
 def test_the_line_is_that_of_the_solver() -> None:
     """The densities are about what is minimised by the compiled solver.
 

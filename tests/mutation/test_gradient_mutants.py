@@ -34,7 +34,10 @@ from oracles.noisy_descent import COMPILED, TWIN, Kind
 from oracles.sampled_law import step_delta, two_steps_delta
 from twins import noisy_descent as twin
 
-pytestmark = pytest.mark.statistical
+pytestmark = [
+    pytest.mark.statistical,
+    pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs"),
+]
 
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
@@ -106,14 +109,12 @@ CALIBRATION: dict[str, tuple[Fault, Callable[[str], bool], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @in_each(CALIBRATION)
 def test_a_wrong_calibration_is_rejected(name: str, adjacency: str, monkeypatch: Patch) -> None:
     fault, holds, _ = CALIBRATION[name]
     assert is_seen(fault, monkeypatch, holds, adjacency)
 
 
-@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 def test_a_clip_that_is_not_the_declared_one_is_rejected() -> None:
     """The descent is given twice the clip norm that the noise was calibrated to."""
     noise = plan("add_remove")
@@ -270,7 +271,6 @@ def seeded(descent: type[twin.Descent]) -> Kind:
     return Kind(TWIN.records, build)
 
 
-@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("name", STEP)
 def test_a_wrong_step_is_rejected(name: str) -> None:
     mutant, holds = STEP[name]

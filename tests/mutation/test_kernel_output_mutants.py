@@ -24,6 +24,8 @@ from oracles.coupled import Coupling, coupled
 from oracles.faults import BOTH, EXCHANGE, MORE, ONCE, Fault, around, in_each, is_seen, put, scaled
 from oracles.plans import PlainRows, plan_of
 
+pytestmark = pytest.mark.proof("random_features", "The rule and its budget")
+
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
 Check = Callable[[str, float], bool]
@@ -142,7 +144,6 @@ MUTANTS: dict[str, tuple[Fault, Check, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.proof("random_features", "The rule and its budget")
 @pytest.mark.parametrize("delta", DELTAS)
 @in_each(MUTANTS)
 def test_a_wrong_model_is_rejected(
@@ -152,7 +153,6 @@ def test_a_wrong_model_is_rejected(
     assert is_seen(fault, monkeypatch, holds, adjacency, delta)
 
 
-@pytest.mark.proof("random_features", "The rule and its budget")
 @pytest.mark.parametrize("delta", DELTAS)
 def test_the_worst_neighbours_spend_what_the_events_say(delta: float) -> None:
     """Power of the checks above."""

@@ -35,6 +35,8 @@ from oracles.faults import (
 from oracles.plans import plan_of, promised
 from twins.smooth_erm import Problem
 
+pytestmark = pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
+
 Patch = pytest.MonkeyPatch
 
 
@@ -98,7 +100,6 @@ SCALES: dict[str, tuple[Fault, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("name", SCALES)
 def test_a_wrong_scale_is_rejected(name: str, monkeypatch: Patch) -> None:
     fault, settings = SCALES[name]
@@ -187,7 +188,6 @@ PROGRAMS: dict[str, tuple[Fault, Callable[[], bool]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_wrong_program_is_rejected(name: str, monkeypatch: Patch) -> None:

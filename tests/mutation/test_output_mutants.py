@@ -28,7 +28,10 @@ from oracles.audit import (
 from oracles.faults import Fault, around, is_seen, put, scaled
 from oracles.worlds import claimed_sigma, estimator, worlds_of
 
-pytestmark = pytest.mark.statistical
+pytestmark = [
+    pytest.mark.statistical,
+    pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it"),
+]
 
 N = 6_000
 Patch = pytest.MonkeyPatch
@@ -86,7 +89,6 @@ MUTANTS: dict[str, tuple[Fault, Check, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_scale_is_rejected(name: str, monkeypatch: Patch) -> None:
     fault, holds, adjacency = MUTANTS[name]
@@ -103,7 +105,6 @@ class LaplacePerCoordinate:
         return self.rng.laplace(scale=1.0 / beta, size=size)
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_laplace_entries_are_rejected() -> None:
     assert gamma_direction_holds("add_remove")
     assert not gamma_direction_holds("add_remove", LaplacePerCoordinate())
@@ -130,7 +131,6 @@ DISTANCES: dict[str, tuple[Fault, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.parametrize("name", DISTANCES)
 def test_a_longer_way_of_the_weights_is_seen(name: str, monkeypatch: Patch) -> None:
     fault, settings = DISTANCES[name]
@@ -144,7 +144,6 @@ def fits_differ(model: Any) -> bool:
     return bool((first != second).all())
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.parametrize(
     "model", [estimator("add_remove"), ObjectivePerturbationSVC(classes=[0, 1], n_threads=1)]
 )

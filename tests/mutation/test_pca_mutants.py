@@ -22,6 +22,8 @@ from oracles.audit import epsilon_of_separation
 from oracles.coupled import Coupling, Source, coupled, estimator_run
 from oracles.faults import BOTH, EXCHANGE, Fault, around, in_each, is_seen, put
 
+pytestmark = pytest.mark.proof("private_pca")
+
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
 EPSILON, DELTA, D = 1.5, 1e-5, 6
@@ -212,14 +214,12 @@ MUTANTS: dict[str, tuple[Fault, Callable[[str], bool], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.proof("private_pca")
 @in_each(MUTANTS)
 def test_wrong_components_are_rejected(name: str, adjacency: str, monkeypatch: Patch) -> None:
     fault, holds, _ = MUTANTS[name]
     assert is_seen(fault, monkeypatch, holds, adjacency)
 
 
-@pytest.mark.proof("private_pca")
 @pytest.mark.parametrize("adjacency", BOTH)
 def test_the_worst_neighbours_spend_the_whole_budget(adjacency: str) -> None:
     """Power of the checks above: sums along one axis and along all attain the claim."""

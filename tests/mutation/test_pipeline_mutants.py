@@ -35,6 +35,8 @@ from oracles.faults import BOTH, EXCHANGE, MORE, ONCE, Fault, around, in_each, i
 from oracles.plans import PlainRows
 from twins.noisy_descent import Records
 
+pytestmark = pytest.mark.proof("auto_pipeline", "Budget and paths")
+
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
 EPSILON, DELTA = 4.0, 1e-5
@@ -392,14 +394,12 @@ MUTANTS: dict[str, tuple[Fault, Callable[[Recipe, str], bool], Recipe, tuple[str
 }  # fmt: skip
 
 
-@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @in_each(MUTANTS)
 def test_a_wrong_pipeline_is_rejected(name: str, adjacency: str, monkeypatch: Patch) -> None:
     fault, holds, recipe, _ = MUTANTS[name]
     assert is_seen(fault, monkeypatch, holds, recipe, adjacency)
 
 
-@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.parametrize("adjacency", BOTH)
 @pytest.mark.parametrize(
     ("recipe", "path"), [(r, path) for r in (LINEAR, KERNEL) for path in r.paths]
@@ -419,7 +419,6 @@ def test_the_worst_neighbours_spend_the_whole_budget(
     assert budget * EPSILON <= total <= EPSILON * (1.0 + 1e-9)
 
 
-@pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.parametrize("adjacency", BOTH)
 def test_what_calibrates_is_paid_for(adjacency: str) -> None:
     mechanism = dataclasses.replace(LINEAR.plan(adjacency, whiten=True), calibrated=True)
