@@ -74,6 +74,7 @@ def pairs(cases: dict[str, Case], subjects: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.sampled(times=3)
 @covers(85, *(number for case in REFUSED.values() for number in case.numbers))
 @pytest.mark.parametrize(("subject", "name"), pairs(REFUSED, MAIN))
 def test_refused_data_cost_nothing(subject: str, name: str) -> None:
@@ -109,6 +110,7 @@ def out_of_reach(subject: str, rows: Any) -> str:
     return "^X: got 100000 features, expected" if wide else ""
 
 
+@pytest.mark.sampled(times=2)
 @covers(*(number for case in ACCEPTED.values() for number in case.numbers))
 @pytest.mark.parametrize(("subject", "name"), pairs(ACCEPTED, SUBJECTS))
 def test_accepted_data_give_a_noisy_result(subject: str, name: str) -> None:

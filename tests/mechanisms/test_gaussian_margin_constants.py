@@ -4,36 +4,22 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from functools import partial
 
 import pytest
 
 from dpsvm_fast import _core
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin
+from oracles.plans import plan_of
+
+pytestmark = pytest.mark.proof("gaussian_margin")
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_traces_round_nothing_away_from_the_noise() -> None:
     """The linear term stays on the noise's grid: subtracting the traces gives the noise itself."""
-    settings: dict[str, Any] = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "adjacency": "add_remove",
-        "noise": "gaussian",
-        "noise_grid": "exact",
-        "loss": "softmax_margin",
-        "smoothing": 0.4,
-        "margin": 1.0,
-        "n_classes": 2,
-        "n_ellipsoids": 1,
-        "n_features": 3,
-        "data_norm": 1.0,
-        "C": None,
-        "extra_regularization": None,
-        "tol": 1e-8,
-    }
-    plain, traced = (GaussianMargin(trace_weight=weight, **settings) for weight in (0.0, 1 / 3))
+    margins = partial(plan_of, GaussianMargin, loss="softmax_margin", smoothing=0.4, tol=1e-8)
+    plain, traced = (margins(trace_weight=weight) for weight in (0.0, 1 / 3))
     noise, term = (m.draw_linear(_core.NoiseSource(5), n_threads=1) for m in (plain, traced))
     grid = traced.solver.inside.grid
     assert grid is not None
@@ -47,19 +33,17 @@ def test_traces_round_nothing_away_from_the_noise() -> None:
     wanted = [[Fraction(float(x)) + Fraction(1 / 3) for x in row[moved]] for row in noise]
     assert plainly != wanted
     with pytest.raises(InvalidParameterError, match="trace_weight"):
-        GaussianMargin(trace_weight=1e9, **settings)
+        margins(trace_weight=1e9)
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize(("K", "M"), [(2, 1), (3, 1), (2, 3), (4, 2)])
 @pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])
 def test_the_code_has_the_constants_of_the_page(loss: str, K: int, M: int) -> None:
     assert CONSTANT == 0.5
     scores, smoothing, rho = (K - 1) * M + 1, 0.4, 1.3
-    found = GaussianMargin(
-        epsilon=1.0, delta=0.0, adjacency="replace_one", noise="gamma", noise_grid="exact",
-        loss=loss, smoothing=smoothing, margin=1.0, n_classes=K, n_ellipsoids=M, n_features=2,
-        data_norm=7.0, trace_weight=0.0, C=None, extra_regularization=None, tol=1e-5,
+    found = plan_of(
+        GaussianMargin, delta=0.0, adjacency="replace_one", loss=loss, smoothing=smoothing,
+        n_classes=K, n_ellipsoids=M, n_features=2, data_norm=7.0,
     )  # fmt: skip
     table = found.score_loss
     unit = rho / smoothing

@@ -13,6 +13,8 @@ from scipy.special import ndtr
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_delta
 
+pytestmark = pytest.mark.proof("gaussian_margin")
+
 Array = NDArray[np.float64]
 
 
@@ -42,7 +44,6 @@ def nearest_psd(coordinates: Array, size: int) -> Array:
 # -- Lifted rows ---------------------------------------------------------------------------------
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize("bound", [0.3, 1.0, 20.0])
 def test_lifted_rows_have_norm_at_most_one(bound: float) -> None:
     rng = np.random.default_rng(1)
@@ -73,7 +74,6 @@ def pairwise_gradient(slopes: Array, own: int) -> Array:
     return gradient
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize("n_scores", [2, 3, 5, 9])
 def test_pairwise_constants_are_attained_and_not_exceeded(n_scores: int) -> None:
     rng = np.random.default_rng(n_scores)
@@ -93,7 +93,6 @@ def test_pairwise_constants_are_attained_and_not_exceeded(n_scores: int) -> None
         assert found[0] == pytest.approx(bound)
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_two_matrices_are_two_scores_and_not_one() -> None:
     """Softmax over two scores costs what one score costs for rows of norm sqrt 2."""
     for epsilon, sigma, kappa in itertools.product((0.3, 1.0), (1.0, 4.0), (0.1, 3.0)):
@@ -199,7 +198,6 @@ def claim(epsilon: float, numbers: dict[str, float], sigma: float, replace_one: 
     return at if epsilon >= 0.0 else 1.0 - math.exp(epsilon) * (1.0 - at)
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_the_constrained_minimiser_keeps_the_claim(replace_one: bool) -> None:
     ratios, faces = [], []
@@ -218,7 +216,6 @@ def test_the_constrained_minimiser_keeps_the_claim(replace_one: bool) -> None:
     assert max(faces) > 0.1
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_a_claim_for_four_times_the_noise_is_exceeded() -> None:
     """Negative control: the integration sees a wrong scale, constraint and all."""
     rows, numbers, sigma = settings(3)
@@ -254,7 +251,6 @@ def minimised(hessian: Array, centre: Array, size: int, penalty: float | None) -
     return point
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_penalised_minimisers_tend_to_the_constrained_one() -> None:
     size = 3
     for seed in range(2):
@@ -281,7 +277,6 @@ def certified(slope: Array, dual: Array, point: Array, lam: float) -> float:
     return (length + math.sqrt(length**2 + 4.0 * lam * slack)) / (2.0 * lam)
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_certificates_are_true_and_can_be_tight() -> None:
     size = 3
     rng = np.random.default_rng(5)
@@ -305,7 +300,6 @@ def test_certificates_are_true_and_can_be_tight() -> None:
     assert certified(point, point, point, 1.0) == pytest.approx(2.0)
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_a_dual_matrix_that_is_not_semidefinite_proves_nothing() -> None:
     """Negative control: the slope itself as the dual, at a point that is not the minimiser."""
     point = svec(np.diag([2.0, 0.0, 0.0]))
@@ -314,7 +308,6 @@ def test_a_dual_matrix_that_is_not_semidefinite_proves_nothing() -> None:
     assert certified(slope, slope, point, 1.0) < float(np.linalg.norm(point - centre))
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_noise_rounded_to_a_grid_moves_the_constrained_minimiser_little() -> None:
     size = 3
     rng = np.random.default_rng(6)
@@ -339,7 +332,6 @@ def products_of_pairs(K: int, M: int, own: int, other: int) -> list[int]:
     ]
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize(("K", "M"), [(2, 1), (2, 2), (3, 1), (3, 2), (4, 3)])
 def test_pairs_of_extreme_points_are_counted_right(K: int, M: int) -> None:
     n = (K - 1) * M
@@ -357,7 +349,6 @@ def test_pairs_of_extreme_points_are_counted_right(K: int, M: int) -> None:
             assert count[0] == (n - 1) ** 2 - (K - 2) * M
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_targets_of_one_class_cost_no_more_than_two_classes() -> None:
     for epsilon, t, n in itertools.product((0.0, 0.5, 2.0), (0.05, 0.5, 2.0), (2, 3, 8)):
         near, middle, far = (gaussian_delta(epsilon, 1.0 / (f * t)) for f in (2, 6**0.5, 8**0.5))

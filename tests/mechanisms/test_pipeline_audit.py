@@ -393,6 +393,7 @@ DESCENTS: dict[str, tuple[Any, dict[str, Any]]] = {
 RECIPES = ("linear", "kernel")
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "Sums of gradients")
 @pytest.mark.proof("persons", "Last iterate")
 @either
@@ -452,6 +453,7 @@ AUDITED: dict[str, Any] = {
 DEAR = ("pure linear",)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "One person, one vector")
 @either
 @pytest.mark.parametrize("m", [50])

@@ -251,6 +251,7 @@ def test_a_loose_certificate_is_true(kernel: str) -> None:
             assert norm <= bound <= tol
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 10), marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("regularization", [1e-2, 1e-4])
