@@ -161,17 +161,12 @@ def draw(found: dict[str, dict[str, list[float]]], path: Path) -> None:
 
 def page(found: Mapping[str, Sequence[tables.Row]]) -> str:
     """The table of docs/budget.md."""
-    rows = found[NAME]
-    cells = {(row["stream"], row["method"]): float(row["accuracy"]) for row in rows}
-    lines = []
-    for stream in dict.fromkeys(row["stream"] for row in rows):
-        values = [cells[stream, method] for method in METHODS]
-        best = max(
-            value for value, method in zip(values, METHODS, strict=True) if "once" not in method
-        )
-        shown = (f"**{v:.3f}**" if v == best else f"{v:.3f}" for v in values)
-        lines.append((stream, *shown))
-    return grid(("Stream", *METHODS.values()), lines)
+    lines: dict[str, dict[str, str]] = {}
+    for row in found[NAME]:
+        cells = lines.setdefault(row["stream"], {})
+        cells[row["method"]] = f"{float(row['accuracy']):.3f}"
+    rows = ((stream, *map(cells.__getitem__, METHODS)) for stream, cells in lines.items())
+    return grid(("Stream", *METHODS.values()), rows)
 
 
 def main(arguments: Sequence[str] | None = None, n_seeds: int = 3) -> int:

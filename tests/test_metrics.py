@@ -679,7 +679,8 @@ def test_a_private_model_on_the_rows_it_was_trained_on() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 4)), rng.integers(0, 3, 300)
     ledger = PrivacyLedger(2.0, 1e-5)
-    model = dp.PrivateLinearSVC(1.0, 1e-6, classes=range(3), ledger=ledger).fit(X, y)
+    svc = dp.PrivateLinearSVC(1.0, 1e-6, bounds=(-3, 3), classes=range(3), ledger=ledger)
+    model = svc.fit(X, y)
     spent = ledger.total()[0]
     found = evaluate(model, X, y, epsilon=0.5, ledger=ledger)
     assert ledger.total()[0] > spent
