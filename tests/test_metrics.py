@@ -92,11 +92,13 @@ def read(
 
 
 def exact(plan: EvaluationPlan, rows: EvaluatedRows, bounds: Any, *placed: Any) -> tuple[Any, ...]:
-    """What noise is added to: coarse cells, cells by outcome, and the weighted tables."""
+    """What noise is added to: the weighted tables, before them coarse cells, cells by outcome."""
+    tables = np.concatenate([plan._exact(name, rows, *placed) for name in plan.tables])
+    if plan.coarse is None:
+        return (tables,)
     coarse = rows.counts(coarse_cells(rows.scores), plan.coarse.size)
     trial = rows.score_counts(bounds[1:-1]).ravel()
-    tables = [plan._exact(name, rows, *placed) for name in plan.tables]
-    return coarse, trial, np.concatenate(tables)
+    return coarse, trial, tables
 
 
 def rows_of(n: int, classes: int, rng: np.random.Generator) -> tuple[Any, Any]:
@@ -116,14 +118,14 @@ def test_weights_have_a_norm_of_nearly_one() -> None:
 
 
 def largest_moves(plan: EvaluationPlan, pairs: Any) -> tuple[float, ...]:
-    """Largest distances of coarse cells, cells and weighted tables, over pairs of neighbours."""
+    """Largest distances of what noise is added to, over pairs of neighbours."""
     rng = np.random.default_rng(3)
-    found = [0.0, 0.0, 0.0]
+    found = [0.0 for _ in plan.sums]
     for left, right in pairs:
         scale = 10.0 ** rng.integers(-3, 3)
         bounds, edges = (np.sort(scale * rng.normal(size=k)) for k in (TRIAL_CELLS + 1, CELLS - 1))
         shares = np.sort(rng.random((2, CELLS - 1)) ** rng.uniform(0.1, 10.0, (2, 1)))
-        sums = score_sums(plan.weights["scores"], *shares)
+        sums = score_sums(plan.weights.get("scores", Fraction(1)), *shares)
         both = (exact(plan, rows, bounds, edges, sums) for rows in (left, right))
         for k, (a, b) in enumerate(zip(*both, strict=True)):
             found[k] = max(found[k], float(np.linalg.norm(a - b)))
@@ -176,6 +178,22 @@ def test_neighbours_move_the_sum_by_at_most_the_sensitivity(
     mu = math.hypot(*(move / one.scale for move, one in zip(moved, plan.sums, strict=True)))
     assert gaussian_delta(plan.epsilon, 1.0 / mu) <= plan.delta
     assert mu > 0.9 * gaussian_parameter(plan.epsilon, plan.delta)
+
+
+@pytest.mark.proof("evaluation", "Cells")
+@pytest.mark.proof("evaluation", "Persons")
+@pytest.mark.parametrize("persons", [False, True])
+@pytest.mark.parametrize("metric", TABLES)
+def test_neighbours_move_a_single_metric_by_at_most_the_sensitivity(
+    metric: str, persons: bool
+) -> None:
+    for adjacency in RELATIONS:
+        plan, pairs = neighbours(2, adjacency, persons=persons, metrics=[metric], largest_loss=2.0)
+        moved = largest_moves(plan, pairs)
+        assert all(move <= one.sensitivity for move, one in zip(moved, plan.sums, strict=True))
+        mu = math.hypot(*(move / one.scale for move, one in zip(moved, plan.sums, strict=True)))
+        assert gaussian_delta(plan.epsilon, 1.0 / mu) <= plan.delta
+        assert mu > 0.7 * gaussian_parameter(plan.epsilon, plan.delta)
 
 
 @pytest.mark.proof("evaluation", "Cells")
@@ -276,11 +294,16 @@ def test_bad_persons_and_a_ledger_of_rows_cost_nothing(groups: Any) -> None:
     assert ledger.history == ()
 
 
-def right_guesses(n_runs: int) -> tuple[float, float]:
+def right_guesses(n_runs: int, *, persons: bool = False) -> tuple[float, float]:
     """Share of right guesses of the neighbour by the likelihood, and what mu allows."""
     X, y = sample(40, np.random.default_rng(0))
-    plan, larger = read(Scored(), X, y, epsilon=6.0, n_threads=1)
-    _, smaller = read(Scored(), X[1:], y[1:], epsilon=6.0, n_threads=1)
+    # One row of one person more, or seven rows of one person that are alike.
+    own, others = np.zeros(7 if persons else 1, dtype=int), np.arange(1, 40)
+    together = np.concatenate([own, others])
+    (plan, larger), (_, smaller) = (
+        read(Scored(), X[i], y[i], *([i] if persons else []), epsilon=6.0, n_threads=1)
+        for i in (together, others)
+    )
     worlds, seen, right = (smaller, larger), [], 0
     release, place, split = NoisySum.release, EvaluationPlan._placed, cell_edges
     placed: list[Any] = []
@@ -321,9 +344,10 @@ def right_guesses(n_runs: int) -> tuple[float, float]:
 
 
 @pytest.mark.proof("evaluation", "Composition")
-def test_the_best_guesser_gains_what_was_paid_and_no_more() -> None:
-    """Whoever knows all but the presence of one row, and weighs both releases by their density."""
-    share, allowed = right_guesses(1500)
+@pytest.mark.parametrize("persons", [False, True])
+def test_the_best_guesser_gains_what_was_paid_and_no_more(persons: bool) -> None:
+    """Whoever knows all but one row, or one person, and weighs both releases by their density."""
+    share, allowed = right_guesses(1500, persons=persons)
     # Three standard deviations of the share.
     assert allowed - 0.055 < share < allowed + 0.04
 
@@ -655,7 +679,8 @@ def test_a_private_model_on_the_rows_it_was_trained_on() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 4)), rng.integers(0, 3, 300)
     ledger = PrivacyLedger(2.0, 1e-5)
-    model = dp.PrivateLinearSVC(1.0, 1e-6, classes=range(3), ledger=ledger).fit(X, y)
+    svc = dp.PrivateLinearSVC(1.0, 1e-6, bounds=(-3, 3), classes=range(3), ledger=ledger)
+    model = svc.fit(X, y)
     spent = ledger.total()[0]
     found = evaluate(model, X, y, epsilon=0.5, ledger=ledger)
     assert ledger.total()[0] > spent

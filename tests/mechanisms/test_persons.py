@@ -372,7 +372,7 @@ BAD_GROUPS: dict[str, Any] = {
 @pytest.mark.parametrize("case", BAD_GROUPS)
 def test_bad_groups_are_refused_and_nothing_is_spent(case: str) -> None:
     ledger = PrivacyLedger(epsilon=3.0, delta=1e-3, unit="person")
-    model = PrivateLinearSVC(delta=1e-5, classes=range(3), ledger=ledger)
+    model = PrivateLinearSVC(delta=1e-5, bounds=(-3, 3), classes=range(3), ledger=ledger)
     with pytest.raises(InvalidParameterError) as caught:
         model.fit(X, Y, groups=BAD_GROUPS[case])
     assert caught.value.parameter == "groups"
@@ -558,8 +558,9 @@ def test_statements_name_persons_and_hold(name: str, adjacency: str) -> None:
 def test_a_ledger_of_rows_refuses_persons() -> None:
     for unit, groups in (("row", GROUPS), ("person", None)):
         ledger = PrivacyLedger(epsilon=3.0, delta=1e-3, unit=unit)
+        svc = PrivateLinearSVC(delta=1e-5, bounds=(-3, 3), classes=range(3), ledger=ledger)
         with pytest.raises(InvalidParameterError):
-            PrivateLinearSVC(delta=1e-5, classes=range(3), ledger=ledger).fit(X, Y, groups=groups)
+            svc.fit(X, Y, groups=groups)
         assert ledger.history == ()
 
 

@@ -425,7 +425,7 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
 def _of_width(pair: Pair, bounds: Any) -> Pair:
     """The pair, unless bounds are those of another number of features."""
     n_features = pair.first[0].shape[1]
-    bounds = None if bounds is None else checked_bounds(bounds)
+    bounds = None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds)
     if bounds is not None and any(np.size(side) not in (1, n_features) for side in bounds):
         raise InvalidParameterError(
             "bounds: got one pair per feature, expected one pair of numbers, or your own rows as "

@@ -59,6 +59,7 @@ from dpsvm_fast.data.readers import is_compressed
 from dpsvm_fast.data.schema import ROLES, read_record
 from dpsvm_fast.estimators import PrivateKernelSVC
 from dpsvm_fast.estimators.fit import private_fit
+from dpsvm_fast.estimators.inputs import UNIT_NORM
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, TableError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
@@ -122,10 +123,8 @@ def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **set
     settings |= {"delta": spending.delta, "adjacency": spending.adjacency}
     settings |= {"classes": list(schema.classes or ()), "n_threads": options["n_threads"]}
     if model in (LINEAR, KERNEL):
-        bounds = (
-            schema.bounds if mapping is None else (None if options["splines"] is None else (0, 1))
-        )
-        svc = kind(bounds=bounds, **settings)
+        mapped = UNIT_NORM if options["splines"] is None else (0, 1)
+        svc = kind(bounds=schema.bounds if mapping is None else mapped, **settings)
         return svc if mapping is None else Pipeline([(MAP, mapping), (STEP, svc)])
     if spending.delta == 0.0 and model != "gradient":
         settings["noise"] = "gamma"

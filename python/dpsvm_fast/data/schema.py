@@ -1062,7 +1062,7 @@ class TableSchema:
         if absent:
             raise TableError(
                 f"{file}: {columns_in_words(absent)} {('is' if len(absent) == 1 else 'are')} "
-                f"missing, but declared in {self.origin}; the file has {_found(names)}"
+                f"missing, but declared in {self.origin}; the table has {_found(names)}"
             )
         others = [name for name in names if name not in known and name not in (target, *outside)]
         columns = self.columns

@@ -383,20 +383,31 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
 
 
 def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
-    """Refuse, or warn of, columns with names whose units would decide; public facts alone."""
-    if _within_search.get() or facts.sparse or facts.feature_names is None:
-        return
+    """Refuse rows of whose features nothing was declared, and warn of columns with names.
+
+    Who declares nothing has often scaled by the rows, which no estimator can see.
+    """
     fitting = getattr(estimator, "candidates", [estimator])
-    if any(getattr(one, "_rests_on", None) == "bounds" and one.bounds is None for one in fitting):
-        ledger = estimator.ledger
-        if ledger is not None and ledger.strict:
-            raise InvalidParameterError(f"bounds: {UNSCALED}{STRICT}")
+    undeclared = (
+        getattr(one, "_rests_on", None) == "bounds" and one.bounds is None for one in fitting
+    )
+    if _within_search.get() or not any(undeclared):
+        return
+    if estimator.ledger is not None and estimator.ledger.strict:
+        raise InvalidParameterError(f"bounds: {UNSCALED}. {LEARNED}{STRICT}")
+    if facts.feature_names is not None and not facts.sparse:
         warnings.warn(f"bounds: {UNSCALED}", UserWarning, stacklevel=stacklevel + 1)
 
 
 UNSCALED = (
-    "None scales every row of this table to length 1, so that columns of larger range decide; pass "
-    "public bounds such as {'age': (0, 100)}, or an array if directions of rows are what counts"
+    "None scales every row to unit norm, so that features of larger range decide; pass public "
+    "bounds such as (0, 1) or {'age': (0, 100)}, or 'unit_norm' if directions of rows are what "
+    "counts, as of text"
+)
+
+LEARNED = (
+    "Do not scale by a StandardScaler before: it learns from the rows without privacy, which "
+    "PrivatePipeline would refuse"
 )
 
 SEEDED = (

@@ -802,6 +802,9 @@ def _person_moments(
     return first, second
 
 
+# For ``bounds``, of rows whose direction alone counts: as None, and said on purpose.
+UNIT_NORM = "unit_norm"
+
 # Lower and upper ones, as numbers or one for each feature.
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -890,10 +893,12 @@ def checked_bounds(value: Any) -> Bounds:
 
 
 def broadcast_bounds(
-    bounds: Bounds | None, n_features: int | None, names: Any = None
+    bounds: Bounds | str | None, n_features: int | None, names: Any = None
 ) -> Bounds | None:
     """Bounds as arrays of shape (n_features,), where that number is known; by names if they are."""
-    if bounds is None or n_features is None:
+    if bounds is None or isinstance(bounds, str):
+        return None
+    if n_features is None:
         return bounds
     if isinstance(bounds, NamedBounds):
         bounds = bounds.in_order(names)

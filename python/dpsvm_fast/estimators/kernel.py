@@ -49,7 +49,7 @@ class PrivateKernelSVC(PipelineClassifier):
         Privacy parameter, 0 <= delta < 1; far below one over the number of rows. 0 takes a recipe
         of pure epsilon, whose noise grows with the number of weights: for two classes and few
         features.
-    bounds : tuple (low, high), dict of such pairs by column name, or None, default=None
+    bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
         Public bounds of the features, as of `PrivateLinearSVC`; None with ``normalize=False``.
     kernel : {"auto", "rbf", "laplacian", "linear"}, default="auto"
         ``exp(-gamma ||x - x'||^2)`` or ``exp(-gamma ||x - x'||_1)`` of the mapped rows; "linear"

@@ -242,11 +242,11 @@ class PrivateLinearSVC(PipelineClassifier):
         Delta, 0 <= delta < 1, far below 1 / number of rows. 0 means pure epsilon: centring for a
         tenth of epsilon, then objective perturbation with Gamma noise, without whitening. That
         noise grows with the number of weights: expect little with many classes or features.
-    bounds : tuple (low, high), dict of such pairs by column name, or None, default=None
+    bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
         Public bounds of the features, each a number or an array of shape (n_features,), with
-        ``low < high``, never taken from the data. Entries outside are clipped. None leaves features
-        as they are, without a constant: then only the directions of rows matter, and features of
-        larger range dominate.
+        ``low < high``, never taken from the data. Entries outside are clipped. "unit_norm" leaves
+        features as they are, without a constant: then only the directions of rows matter, and
+        features of larger range dominate. None does the same, but a strict ledger refuses it.
     mechanism : {"auto", "gradient", "objective", "output"}, default="auto"
         How the weights are trained. "auto" is "gradient", or "objective" with ``delta=0``.
         "objective" puts noise into the objective (smoothed Crammer-Singer loss, or the Huber hinge

@@ -19,7 +19,7 @@ from functools import cache, partial
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from dpsvm_fast import validation as check
-from dpsvm_fast.estimators.inputs import checked_bounds, public_classes
+from dpsvm_fast.estimators.inputs import UNIT_NORM, checked_bounds, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
@@ -117,7 +117,7 @@ Adjacency = Annotated[str, plain(check.check_adjacency)]
 Noise = Annotated[str, one_of(*NOISES)]
 NoiseGrid = Annotated[str, one_of(*NOISE_GRIDS)]
 Classes = Annotated[Any, or_word(None, plain(public_classes))]
-OptionalBounds = Annotated[Any, or_word(None, plain(checked_bounds))]
+OptionalBounds = Annotated[Any, or_word(None, or_word(UNIT_NORM, plain(checked_bounds)))]
 GivenBounds = Annotated[Any, plain(checked_bounds)]
 Seed = Annotated[int | None, plain(check.check_random_state)]
 Threads = Annotated[int | None, plain(check.check_n_threads)]

@@ -146,9 +146,8 @@ class PrivacyLedger:
     strict : bool, default=True
         Whether a fit that would not be private, or whose failure would not be covered, is refused
         before anything is read or charged. With False it warns, is charged as if its noise were
-        secret, and is listed as NOT PRIVATE. Also refused: tables whose columns would need bounds,
-        and clones with other settings, as in GridSearchCV. A property of this object, not of the
-        file.
+        secret, and is listed as NOT PRIVATE. Also refused: ``bounds=None``, and clones with other
+        settings, as in GridSearchCV. A property of this object, not of the file.
     periods : sequence of str, default=()
         Names of periods, such as weeks; every row belongs to exactly one. ``for_periods`` charges
         some periods only, and each period has the whole budget. With ``unit="row"`` only, since

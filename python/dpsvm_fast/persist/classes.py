@@ -311,7 +311,9 @@ def parameter(
 
 
 def _sides_to(name: str, bounds: Any) -> Any:
-    """Bounds as the user gave them: numbers stay numbers."""
+    """Bounds as the user gave them: numbers and a word stay what they are."""
+    if isinstance(bounds, str):
+        return bounds
     if isinstance(bounds, NamedBounds):
         pairs = zip(*(side.tolist() for side in bounds), strict=True)
         return {name: list(pair) for name, pair in zip(bounds.names, pairs, strict=True)}
@@ -920,7 +922,7 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
         raise ModelFormatError(f"{where}: expected the features and classes of the specification")
     bounds, centre = (vars(model).get(name) for name in ("bounds", "centre"))
     given, names = (
-        None if bounds is None else checked_bounds(bounds),
+        None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds),
         facts.get("feature_names_in_"),
     )
     if isinstance(given, NamedBounds):

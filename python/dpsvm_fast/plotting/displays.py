@@ -247,7 +247,7 @@ def _public_bounds(estimator: Any) -> Any:
         return _public_bounds(estimator.steps[0][1])
     for name in ("bounds_", "bounds", "data_norm_", "data_norm"):
         found = getattr(estimator, name, None)
-        if found is not None:
+        if found is not None and not isinstance(found, str):
             return found if name.startswith("bounds") else (-found, found)
     raise InvalidParameterError(
         "bounds: got None, expected public limits (low, high) of the figure, as the estimator has "
