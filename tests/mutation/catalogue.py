@@ -436,6 +436,23 @@ CATALOGUE = (
         ("test_one_sampled_step_is_that_of_its_mixtures",),
     ),
     Mutant(
+        "curvature of one of several rows",
+        "several rows of a person in an objective, priced with the curvature of one",
+        (
+            Edit(
+                "whole = mul_up(_largest_jacobian(event), float(size))",
+                "whole = 1.0 * _largest_jacobian(event)",
+            ),
+        ),
+        ("test_records_together_cost_their_jacobians_and_the_mean_of_their_losses",),
+    ),
+    Mutant(
+        "several rows that meet the noise as one",
+        "the law of one longer row for rows in many directions",
+        (Edit("deltas = -np.expm1(-excess) + rest", "deltas = g + rest"),),
+        ("test_records_together_cost_their_jacobians_and_the_mean_of_their_losses",),
+    ),
+    Mutant(
         "deltas of a path added up",
         "group privacy without the factors e^epsilon of the steps after",
         (Edit("(g[line] + slopes[line] * delta)", "(g[line] + delta)"),),
