@@ -30,6 +30,7 @@ from dpsvm_fast.accounting import (
     gaussian_sigma,
 )
 from dpsvm_fast.accounting.groups import path_points, step_points
+from dpsvm_fast.accounting.objective import group_points
 from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
@@ -399,6 +400,38 @@ def test_minimisers_of_objectives_cost_no_more(relation: str, kappa: float) -> N
                 closest = max(closest, truth / bound)
     # Near enough to see a bound that forgets the size of the group.
     assert closest > 0.4
+
+
+@pytest.mark.proof("accountant", "Groups of records: noise in an objective")
+def test_records_together_cost_their_jacobians_and_the_mean_of_their_losses() -> None:
+    """Of one score all is known in closed form: V is a normal number, cut off at 0."""
+    for size, sigma, kappa in ((2, 9.0, 0.4), (10, 33.0, 2.0), (50, 70.0, 0.01)):
+        event = ObjectiveEvent("huber", 1, sigma, kappa, None, "add_remove")
+        x, g = group_points(event, size, 1e-17) or pytest.fail("no points")
+        t = size / sigma
+        e = x - size * math.log1p(kappa / 4.0)
+        d = e / t - t / 2.0
+        exact = -np.expm1(-t * (norm.pdf(d) - d * norm.sf(d)))
+        assert np.abs(e[0]) < 1e-9
+        seen = exact > 1e-12
+        assert (exact[seen] <= g[seen] * (1.0 + 1e-9)).all()
+        assert (g[seen] <= exact[seen] * 1.001 + 1e-14).all()
+
+
+@pytest.mark.proof("accountant", "Groups of records: noise in an objective")
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_many_records_of_one_score_a_class_are_told_a_number(relation: str) -> None:
+    """At least the price in Gaussian noise of gradients of the largest length, and not far off."""
+    for law, n, square in (("huber", 4, 4.0), ("weston_watkins", 3, 6.0)):
+        length = math.sqrt(square) * (2.0 if relation == "replace_one" else 1.0)
+        event = ObjectiveEvent(law, n, 4.0 * length, 0.05, None, relation)
+        before = 0.0
+        for size in (5, 40):
+            found = composed_epsilon([event], 1e-5, group_size=size)
+            least = gaussian_epsilon(1e-5, event.sigma / (size * length))
+            assert least <= found <= 1.25 * least
+            assert before < found
+            before = found
 
 
 @pytest.mark.proof("accountant", "Groups of records")

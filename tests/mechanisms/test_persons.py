@@ -366,6 +366,18 @@ BAD_GROUPS: dict[str, Any] = {
     "missing": pd.Series(GROUPS, dtype="Int64").where(GROUPS > 5),
     "dates": GROUPS.astype("datetime64[D]"),
     "number": 3,
+    "text": "p" * 600,
+    "masked": np.ma.masked_equal(GROUPS, 3),
+    "NaN beside strings": ["a", *[math.nan] * 599],
+    "numbers beside strings": ["a", *GROUPS[1:].tolist()],
+    "bytes beside strings": [b"a", *["a"] * 599],
+    "floats beside integers": [1.0, *GROUPS[1:].tolist()],
+    "booleans beside integers": [True, *GROUPS[1:].tolist()],
+    "lost digits": GROUPS + 2.0**53,
+    "lost digits of single precision": (GROUPS + 2.0**24).astype(np.float32),
+    "infinite": np.where(GROUPS == 3, np.inf, GROUPS),
+    "missing categories": pd.Categorical([None, *["a"] * 599], categories=["a", "nobody"]),
+    "missing text": pd.Series([pd.NA, *["a"] * 599], dtype="string"),
 }
 
 
@@ -396,6 +408,32 @@ def test_bad_groups_are_refused_and_nothing_is_spent(case: str) -> None:
 def test_ids_of_usual_kinds_are_one_data_set(ids: Any) -> None:
     fits = [clone(CLASSIFIERS["linear"]).fit(X, Y, groups=g) for g in (GROUPS, ids)]
     assert same(*fits)
+
+
+@pytest.mark.parametrize(
+    ("two", "third"),
+    [
+        ((2**63, 2**63 + 1), -1),
+        ((2**128, 2**128 + 1), 0),
+        ((np.uint64(2**53), np.uint64(2**53 + 1)), np.int64(0)),
+        (("a", "a\0"), "b"),
+        ((b"a", b"a\0"), b"b"),
+    ],
+    ids=["signs", "huge", "unsigned", "text", "bytes"],
+)
+def test_two_persons_are_two_whoever_else_is_there(two: tuple[Any, Any], third: Any) -> None:
+    """Where a third made them one, it would move what all three add."""
+    for ids in (list(two), [*two, third]):
+        column = np.empty(len(ids), dtype=object)
+        column[:] = ids
+        for listed in (ids, tuple(ids), column):
+            assert owners(listed, None, len(ids), 1.0).n_persons == len(ids)
+            twice = owners([*listed, two[0]], None, len(ids) + 1, 1.0)
+            assert (twice.n_persons, len(twice.persons)) == (len(ids), 2)
+
+
+def test_zero_is_one_id_whatever_its_sign() -> None:
+    assert owners(np.array([0.0, -0.0, 1.0]), None, 3, 1.0).n_persons == 2
 
 
 def last_of(**changes: Any) -> Any:

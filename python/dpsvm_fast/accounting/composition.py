@@ -36,11 +36,12 @@ from scipy.special import gammaln, log_ndtr, ndtri
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting.gaussian import HOPELESS, Steps
-from dpsvm_fast.accounting.groups import path_points, step_points
+from dpsvm_fast.accounting.groups import increasing, path_points, step_points
 from dpsvm_fast.accounting.objective import (
     HEADROOM,
     BesideGaussian,
     crossing,
+    group_points,
     is_quick,
     most_kinds,
     point_cost,
@@ -727,7 +728,7 @@ def _profile(event: CurvedEvent) -> Function:
     """Delta as a function of epsilon."""
     inner, size = ungrouped(event)
     if isinstance(inner, ObjectiveEvent):
-        x, g = _of_path(inner, size)
+        x, g = _of_group(inner, size)
         return BaseCurve(np.append(x, x[-1] + 1.0), np.append(g, g[-1])).delta
     if isinstance(inner, AlternativesEvent):
         branches = (choices(of_events(branch, size)) for branch in inner.branches)
@@ -743,10 +744,20 @@ def _profile(event: CurvedEvent) -> Function:
     return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
 
 
-def _of_path(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
-    """Points of the curve of noise in one objective, for several records of one person."""
-    points = profile_points(event, FLOORS[-1 if is_quick(event) else 0])
-    return (np.zeros(1), np.ones(1)) if points is None else path_points(*points, size)
+def _of_group(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
+    """Points of the curve of noise in one objective, for several records of one person.
+
+    A path of as many steps is nearly exact for few records. Where few points of one step are known
+    it ends with nothing for many, of which the other bound is the better one.
+    """
+    quick = is_quick(event)
+    floor = FLOORS[-1 if quick else 0]
+    points = profile_points(event, floor)
+    x, g = (np.zeros(1), np.ones(1)) if points is None else path_points(*points, size)
+    together = None if quick else group_points(event, size, floor)
+    if together is None:
+        return x, g
+    return increasing(np.append(x, together[0]), np.append(g, together[1]))
 
 
 def base_curve(found: list[Totals]) -> BaseCurve:
@@ -786,7 +797,7 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
     if isinstance(inner, SubsampledGaussianEvent):
         return step_points(inner.noise_multiplier, inner.sampling_rate, size, way, cut)
     if isinstance(inner, ObjectiveEvent):
-        return _of_path(inner, size)
+        return _of_group(inner, size)
     curve = _profile(event)
     enough = max(curve(4.0 * LARGEST_EPSILON) * CLOSE, 1e-17)
     top = 1.0

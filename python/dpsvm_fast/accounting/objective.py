@@ -24,7 +24,7 @@ from dpsvm_fast import _core
 from dpsvm_fast.certificates.events import ObjectiveEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
-from dpsvm_fast.rounding import mul_up, round_up
+from dpsvm_fast.rounding import div_down, mul_up, round_up
 from dpsvm_fast.validation import (
     MAX_EPSILON,
     check_adjacency,
@@ -270,6 +270,45 @@ def profile_points(
     while not top > LARGEST_LOSS and profile(event, top) > floor:
         top *= 1.3
     return _curve(event, 0.0, top, POINTS) if top <= LARGEST_LOSS else None
+
+
+def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array, Array] | None:
+    """Points of the curve of several records of one person that are looked at together.
+
+    Their gradient is the mean of what each gives ``size`` times, and their Jacobians add up:
+    docs/proofs/accountant.md, "Groups of records". None as of :func:`profile_points`.
+    """
+    sigma = div_down(event.sigma, float(size))
+    points = profile_points(replace(event, sigma=sigma, kappa=None, jacobian=0.0), floor)
+    if points is None:
+        return None
+    x, g = points
+    # Of one record's loss V, cut off at the last point: E(V - x)_+ is g and its integral from x on,
+    # here of chords in e^x.
+    width = np.diff(x)
+    bend = width / np.expm1(width)
+    pieces = g[:-1] * (width - 1.0 + bend) + g[1:] * (1.0 - bend) + g[:-1] * (1.0 + width) * ERROR
+    excess = g + np.append(np.cumsum(pieces[::-1])[::-1], 0.0)
+    # That of any record is beyond that point.
+    rest = size * float(np.min(g[:-1] / -np.expm1(x[:-1] - x[-1])))
+    deltas = -np.expm1(-excess) + rest
+    whole = mul_up(_largest_jacobian(event), float(size))
+    return (x + whole) * (1.0 + ERROR), np.minimum(deltas * (1.0 + x.size * ERROR), 1.0)
+
+
+def _largest_jacobian(event: ObjectiveEvent) -> float:
+    """The largest log-determinant of one record, rounded up."""
+    n, kappa = event.n_scores, event.kappa
+    if kappa is None:
+        assert event.jacobian is not None
+        return event.jacobian
+    if event.law == "weston_watkins":
+        bound = math.log1p(0.5 * n * kappa) + (n - 2) * math.log1p(0.5 * kappa)
+    elif event.law == "softmax":
+        bound = (n - 1) * math.log1p(kappa / n)
+    else:
+        bound = n * math.log1p(0.25 * kappa)
+    return round_up(bound, 8)
 
 
 def is_quick(event: ObjectiveEvent) -> bool:

@@ -208,8 +208,9 @@ class Statement(Record):
         Returns
         -------
         epsilon, delta : float
-            Upper bounds. Exact for Gaussian and for pure releases; epsilon is infinite where none
-            holds at that delta.
+            Upper bounds, exact for Gaussian, sampled and pure releases. For noise in an objective
+            they are somewhat larger, and epsilon is infinite from several hundred on. So it is
+            where none holds at that delta.
 
         Raises
         ------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -482,23 +482,56 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
     Raises
     ------
     InvalidParameterError
-        Another number of them, missing ones, or ones of another kind.
+        Another number of them, missing ones, or ones of another kind or of several.
     """
-    kinds = "ints, strings, bools or whole floats, none of them missing"
     try:
-        ids = np.asarray(label_values(groups))
-        if ids.ndim == 1 and ids.dtype.kind == "O" and len({_kind(item) for item in ids}) == 1:
-            ids = np.asarray(list(ids))
-    except (TypeError, ValueError, OverflowError):
-        ids = np.empty(0, dtype=object)
-    usual = ids.dtype.kind in "biuUS" or (
-        ids.dtype.kind == "f" and bool(np.all(np.isfinite(ids) & (ids == np.floor(ids))))
-    )
-    if ids.ndim != 1 or not usual:
-        raise InvalidParameterError(f"groups: expected one id for each row: {kinds}")
+        ids = _ids(groups)
+    except MemoryError:
+        raise
+    except Exception:
+        # What it says may quote an id.
+        ids = None
+    if ids is None:
+        raise InvalidParameterError(
+            "groups: expected one id for each row: ints, strings, bools or whole floats without "
+            "lost digits, all of one kind and none of them missing"
+        )
     if ids.size != n_rows:
         raise InvalidParameterError("groups: expected one id for each row")
     return ids
+
+
+def _ids(groups: Any) -> NDArray[Any] | None:
+    """An array of ids that are equal where they were; None for what are none.
+
+    Whether two are equal never depends on a third: of a list of numbers, NumPy makes texts beside
+    one text, and floats that lose digits beside one float, or where the range is large.
+    """
+    if isinstance(groups, (str, bytes, np.ma.MaskedArray)):
+        return None
+    groups = label_values(groups)
+    ids = np.asarray(groups, dtype=object if isinstance(groups, Sequence) else None)
+    if ids.ndim != 1:
+        return None
+    if ids.dtype.kind == "O" and ids.size:
+        items = ids.tolist()
+        # One of each type: they are told apart by it.
+        kinds = {_id_kind(item) for item in {type(item): item for item in items}.values()}
+        if len(kinds) > 1 or "other" in kinds:
+            return None
+        usual = np.asarray(items)
+        # Integers of too large a range become floats, and texts lose zeros at their end.
+        exact = usual.dtype.kind in "biuUS" and usual.tolist() == items
+        ids = usual if exact or "float" in kinds else ids
+    if ids.dtype.kind == "f":
+        limit = 2.0 ** (np.finfo(ids.dtype).nmant + 1)
+        return ids if bool(np.all((np.abs(ids) < limit) & (ids == np.floor(ids)))) else None
+    return ids if ids.dtype.kind in "biuUSO" else None
+
+
+def _id_kind(item: Any) -> str:
+    """Which family of ids ``item`` belongs to."""
+    return "bytes" if isinstance(item, bytes) else _kind(item)
 
 
 def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
@@ -510,7 +543,11 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
         Another number of them, ones that are negative or not finite, or none but zeros.
     """
     try:
-        found = np.asarray(weights, dtype=np.float64)
+        found = np.asarray(weights)
+        # Of what NumPy would read as numbers, texts, dates and masked entries are none.
+        if found.dtype.kind not in "biufO" or isinstance(weights, np.ma.MaskedArray):
+            raise TypeError
+        found = found.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         found = np.full(n_rows, np.nan)
     if found.shape != (n_rows,):
