@@ -175,8 +175,9 @@ class TestDemo:
         rows = re.findall(r"^ *(0\.5|1|2|4|8) +(0\.\d+) (?:±|\+-) 0\.\d+ ", out, re.M)
         assert [epsilon for epsilon, _ in rows] == ["0.5", "1", "2", "4", "8"]
         accuracies = [float(accuracy) for _, accuracy in rows]
-        ceiling = float(re.search(r"not private +(0\.\d+)", out)[1])  # type: ignore[index]
+        ceiling = float(re.search(r"without privacy +(0\.\d+)", out)[1])  # type: ignore[index]
         assert ceiling > 0.9
+        assert re.search(r"majority class +0\.1\d\d ", out)
         # Far outside the noise of three draws: chance is 0.1, a standard error about 0.02.
         assert accuracies[0] < accuracies[-1] - (0.1 if mechanism == "objective" else 0.2)
         assert 0.8 < accuracies[-1] < ceiling + 0.02
@@ -220,7 +221,7 @@ class TestDemo:
             assert main(["demo", "--repeats=2", "--no-plot"]) == 0
         monkeypatch.undo()
         bars = re.findall(r"#+$", path.read_text(encoding=encoding), re.M)
-        assert len(bars) == 6
+        assert len(bars) == 7
         assert max(map(len, bars)) <= BAR_WIDTH
 
     @pytest.mark.parametrize(

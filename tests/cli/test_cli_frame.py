@@ -420,4 +420,5 @@ class TestJson:
         assert [each["epsilon"] for each in found["accuracies"]] == [0.5, 1.0, 2.0, 4.0, 8.0]
         assert found["accuracies"][0]["standard_error"] is None
         assert found["statement"]["private"] is True
+        assert found["accuracies"][0]["mean"] > found["accuracy_majority"] > 0.1
         assert found["plot"] is None

@@ -54,8 +54,8 @@ def test_where_noise_drowns_decisions_is_hatched() -> None:
     assert display.drowned_.get_hatch()
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert texts == [
-        "survives the noise with at least 95 %",
-        "largest that 1,347 rows allow",
+        "survives the noise with at least 95 % probability",
+        "largest that 1,347 rows can give",
         "noise dominates every decision",
     ]
     assert NoisePlanDisplay.from_plans(plans(10**6)).drowned_ is None

@@ -104,19 +104,24 @@ def demo_command(screen: Screen, **options: Any) -> None:
             test: dict[str, Any] = {"X_test": X_test, "y_test": y_test}
             scores = private_scores(svc, X, y, **test, epsilons=EPSILONS, n_repeats=repeats)
             statement = svc.set_params(epsilon=STATEMENT_EPSILON).fit(X, y).privacy_
-            ceiling = _ceiling()
+            ceiling, majority = _ceiling(), float(np.bincount(y_test).max() / y_test.size)
         rows = [
             (f"{epsilon:g}", _mean(row), _bar(row.mean()))
             for epsilon, row in zip(EPSILONS, scores, strict=True)
         ]
-        rows.append(("not private", f"{ceiling:.3f}", _bar(ceiling)))
+        for reference, accuracy in (("without privacy", ceiling), ("majority class", majority)):
+            rows.append((reference, f"{accuracy:.3f}", _bar(accuracy)))
         screen.table(None, ("epsilon", "accuracy", f"0 %{'100 %':>{BAR_WIDTH - 3}}"), rows, left=3)
         screen.say(
             f"\nPrivacy statement of one more such model, at epsilon = {STATEMENT_EPSILON:g}:\n"
         )
         tell(screen, statement)
         display = PrivacyUtilityDisplay(
-            epsilons=EPSILONS, scores=scores, non_private_score=ceiling, delta=DELTA
+            epsilons=EPSILONS,
+            scores=scores,
+            non_private_score=ceiling,
+            majority_score=majority,
+            delta=DELTA,
         )
         for draft in drafts:
             if draft.path == plot:
@@ -140,6 +145,7 @@ def demo_command(screen: Screen, **options: Any) -> None:
                 for epsilon, row in zip(EPSILONS, scores, strict=True)
             ],
             "accuracy_not_private": ceiling,
+            "accuracy_majority": majority,
             "statement": statement.to_dict(),
             "plot": plot and str(plot),
             "certificate": certificate and str(certificate),
