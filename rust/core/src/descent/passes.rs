@@ -14,7 +14,7 @@ use crate::loss::smooth::SmoothLoss;
 use crate::records::lift::LiftRoom;
 use crate::records::persons::{Products, shortening};
 use crate::records::store::{LEAST_DISTANCE, ROW_GRID, RecordRows, Records};
-use crate::rows::view::Row;
+use crate::rows::view::{Row, SparseRows};
 use crate::runtime::memory::{reserve, resize};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
@@ -271,7 +271,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
                 }
             }
             // Not summed in leaves.
-            RecordRows::Sparse { .. } => {}
+            RecordRows::Sparse(_) => {}
         }
         Ok(lines)
     }
@@ -486,12 +486,7 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) -> Result<()> {
-        let RecordRows::Sparse {
-            value,
-            start,
-            index,
-        } = &self.records.rows
-        else {
+        let RecordRows::Sparse(rows) = &self.records.rows else {
             return Ok(());
         };
         let (order, end) = (self.order, self.places.end);
@@ -501,10 +496,6 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
         self.scratch.coefficient.clear();
         resize(&mut self.scratch.coefficient, 2 * padded)?;
         resize(&mut self.scratch.row, padded)?;
-        let row = |i: usize| Row {
-            index: &index[start[i]..start[i + 1]],
-            value: &value[start[i]..start[i + 1]],
-        };
         if !self.persons.is_empty() {
             resize(&mut self.scratch.person, self.layout.stored() + 2 * padded)?;
             self.scratch.person.fill(0.0);
@@ -528,7 +519,7 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
                 None if groups.advance() => (&groups.members[..], &groups.parts[..]),
                 None => break,
             };
-            self.group(simd, members, parts, row)?;
+            self.group(simd, members, parts, rows)?;
         }
         Ok(())
     }
@@ -537,13 +528,14 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
 impl<T: Precision> SparsePass<'_, T> {
     /// The contributions of at most [`LEAF`] records, those of persons in `parts`.
     #[inline(always)]
-    fn group<'r, S: Simd>(
+    fn group<S: Simd>(
         &mut self,
         simd: S,
         members: &[u32],
         parts: &[PersonPart],
-        row: impl Fn(usize) -> Row<'r>,
+        rows: &SparseRows,
     ) -> Result<()> {
+        let row = |i: usize| rows.row(i);
         let records = members.iter().map(|i| *i as usize);
         for (at, i) in records.clone().enumerate() {
             self.scores(simd, at, i, row(i))?;

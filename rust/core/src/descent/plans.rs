@@ -9,6 +9,7 @@ use crate::layout::lines::Lines;
 use crate::layout::weights::WeightLayout;
 use crate::records::persons::Products;
 use crate::records::store::{ROW_GRID, RecordRows, Records};
+use crate::rows::view::SparseRows;
 use crate::runtime::memory::{reserve, resize};
 use crate::simd::{dispatch, dispatch_narrow};
 use std::ops::Range;
@@ -238,7 +239,7 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
     fn touched(&self) -> usize {
         let made = match &self.records.rows {
             RecordRows::Lifted(rows) => rows.work(),
-            RecordRows::Dense { .. } | RecordRows::Sparse { .. } => 0,
+            RecordRows::Dense { .. } | RecordRows::Sparse(_) => 0,
         };
         2 * self.rule.loss.scores * self.records.columns + made
     }
@@ -327,7 +328,9 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
 
     fn touched(&self) -> usize {
         let entries = match &self.records.rows {
-            RecordRows::Sparse { value, .. } | RecordRows::Dense { value } => value.len(),
+            RecordRows::Sparse(SparseRows { value, .. }) | RecordRows::Dense { value } => {
+                value.len()
+            }
             RecordRows::Lifted(_) => 0,
         };
         let each = entries / self.records.label.len().max(1) + 1;

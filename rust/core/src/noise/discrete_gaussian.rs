@@ -7,7 +7,7 @@
 //!
 //! The time of a draw depends on the drawn value and never on any data.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::noise::grid_sampler::Spare;
 use crate::noise::half_normal::{
     CELL_BITS, CELL_TABLE, CELLS, Height, POSITION_BITS, SLOT_BITS, SLOTS, SURE_CELLS, TAIL,
@@ -70,10 +70,8 @@ impl DiscreteGaussian {
     /// # Errors
     /// `sigma` not from 1 to `2^40 - 1`.
     pub fn new(sigma: u64) -> Result<Self> {
-        if !(1..SIGMA_END).contains(&sigma) {
-            let message = format!("got {sigma}, expected an integer from 1 to 2**40 - 1");
-            return Err(Error::invalid("sigma", message));
-        }
+        let message = format_args!("got {sigma}, expected an integer from 1 to 2**40 - 1");
+        require((1..SIGMA_END).contains(&sigma), "sigma", message)?;
         let places = sigma.div_ceil(1 << WIDTH_BITS);
         Ok(Self {
             sigma,

@@ -10,7 +10,7 @@
 //!
 //! The argument is the project's page `docs/proofs/private_selection.md`.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::noise::Task;
 use crate::noise::coins::{below, bernoulli_exp};
 use crate::runtime::interrupt::Interrupt;
@@ -40,20 +40,14 @@ impl<'s> Scores<'s> {
         let (Some(best), Some(worst)) = (scores.iter().min(), scores.iter().max()) else {
             return Err(Error::invalid("scores", "got none, expected at least one"));
         };
-        if worst.abs_diff(*best) >= MOST_DIFFERENCE {
-            let message = "expected scores that differ by less than 2**32";
-            return Err(Error::invalid("scores", message));
-        }
-        if !(rate > 0.0 && rate <= MOST_RATE) {
-            let message = format!("got {rate:e}, expected a positive number up to {MOST_RATE:e}");
-            return Err(Error::invalid("rate", message));
-        }
+        let message = "expected scores that differ by less than 2**32";
+        require(worst.abs_diff(*best) < MOST_DIFFERENCE, "scores", message)?;
+        let message = format_args!("got {rate:e}, expected a positive number up to {MOST_RATE:e}");
+        require(rate > 0.0 && rate <= MOST_RATE, "rate", message)?;
         let leading = libm::ldexp(libm::frexp(rate).0, RATE_BITS);
-        if leading != leading.trunc() {
-            let message =
-                format!("got {rate:e}, expected a number of at most {RATE_BITS} significant bits");
-            return Err(Error::invalid("rate", message));
-        }
+        let message =
+            format_args!("got {rate:e}, expected a number of at most {RATE_BITS} significant bits");
+        require(leading == leading.trunc(), "rate", message)?;
         Ok(Self {
             scores,
             best: *best,

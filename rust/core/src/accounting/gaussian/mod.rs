@@ -8,10 +8,11 @@
 
 pub(crate) mod calibration;
 
+use crate::accounting::check_positive;
+use crate::error::{Result, require};
 use crate::numeric::ROUNDOFF;
 use crate::numeric::float::{two_product, two_sum};
 use crate::numeric::normal::{LEAST, mean_complement, mills};
-use crate::{Error, Result};
 
 pub use calibration::{epsilon, sigma};
 
@@ -263,21 +264,10 @@ fn log_one_minus_up(q: f64) -> f64 {
         .max(0.0)
 }
 
-/// Checks that `sigma` is positive and finite.
-pub(super) fn check_sigma(sigma: f64) -> Result<()> {
-    if sigma > 0.0 && sigma.is_finite() {
-        return Ok(());
-    }
-    let message = format!("must be a positive finite number, got {sigma}");
-    Err(Error::invalid("sigma", message))
-}
-
 fn check(epsilon: f64, sigma: f64) -> Result<()> {
-    if !epsilon.is_finite() {
-        let message = format!("must be a finite number, got {epsilon}");
-        return Err(Error::invalid("epsilon", message));
-    }
-    check_sigma(sigma)
+    let message = format_args!("must be a finite number, got {epsilon}");
+    require(epsilon.is_finite(), "epsilon", message)?;
+    check_positive("sigma", sigma)
 }
 
 /// Smallest `delta` for which the mechanism is `(epsilon, delta)`-private, rounded up.

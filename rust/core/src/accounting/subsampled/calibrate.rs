@@ -3,11 +3,9 @@
 use std::cell::Cell;
 
 use crate::Result;
-use crate::accounting::gaussian;
-use crate::accounting::subsampled::{
-    LEAST_NOISE, Subsampled, check_delta, check_epsilon, check_rate, check_steps,
-};
+use crate::accounting::subsampled::{LEAST_NOISE, Subsampled, check_rate, check_steps};
 use crate::accounting::subsampled::{composition, delta_on, epsilon_on, joined};
+use crate::accounting::{check_delta, check_not_negative, gaussian};
 use crate::runtime::interrupt::Interrupt;
 
 /// Relative width at which an epsilon is found.
@@ -305,7 +303,7 @@ pub fn noise_multiplier(
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
-    check_epsilon(epsilon)?;
+    check_not_negative("epsilon", epsilon)?;
     check_delta(delta)?;
     check_rate(sampling_rate)?;
     check_steps(n_steps)?;

@@ -16,13 +16,13 @@ mod plan;
 mod profile;
 mod single;
 
-use crate::accounting::gaussian;
 use crate::accounting::subsampled::law::Atoms;
 use crate::accounting::subsampled::mixed::{Answer, Composition};
 use crate::accounting::subsampled::pair::{Pair, ULP};
 use crate::accounting::subsampled::plan::Question;
+use crate::accounting::{check_delta, check_not_negative, check_positive, gaussian};
+use crate::error::{Result, require};
 use crate::runtime::interrupt::Interrupt;
-use crate::{Error, Result};
 
 pub use calibrate::noise_multiplier;
 
@@ -46,44 +46,14 @@ pub struct Subsampled {
     pub n_steps: u64,
 }
 
-fn check_positive(name: &'static str, value: f64) -> Result<()> {
-    if value > 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    let message = format!("must be a positive finite number, got {value}");
-    Err(Error::invalid(name, message))
-}
-
 fn check_rate(rate: f64) -> Result<()> {
-    if rate > 0.0 && rate <= 1.0 {
-        return Ok(());
-    }
-    let message = format!("must lie in (0, 1], got {rate}");
-    Err(Error::invalid("sampling_rate", message))
+    let message = format_args!("must lie in (0, 1], got {rate}");
+    require(rate > 0.0 && rate <= 1.0, "sampling_rate", message)
 }
 
 fn check_steps(n_steps: u64) -> Result<()> {
-    if (1..=MOST_STEPS).contains(&n_steps) {
-        return Ok(());
-    }
-    let message = format!("must be a number from 1 to 2**52, got {n_steps}");
-    Err(Error::invalid("n_steps", message))
-}
-
-fn check_epsilon(epsilon: f64) -> Result<()> {
-    if epsilon >= 0.0 && epsilon.is_finite() {
-        return Ok(());
-    }
-    let message = format!("must be a finite number >= 0, got {epsilon}");
-    Err(Error::invalid("epsilon", message))
-}
-
-fn check_delta(delta: f64) -> Result<()> {
-    if (f64::MIN_POSITIVE..1.0).contains(&delta) {
-        return Ok(());
-    }
-    let message = format!("must lie in [2.3e-308, 1), got {delta}");
-    Err(Error::invalid("delta", message))
+    let message = format_args!("must be a number from 1 to 2**52, got {n_steps}");
+    require((1..=MOST_STEPS).contains(&n_steps), "n_steps", message)
 }
 
 impl Subsampled {
@@ -140,7 +110,7 @@ fn delta_on(
     interrupt: &dyn Interrupt,
 ) -> Result<Answer> {
     steps.check()?;
-    check_epsilon(epsilon)?;
+    check_not_negative("epsilon", epsilon)?;
     let Subsampled {
         noise_multiplier: noise,
         sampling_rate: rate,
@@ -263,32 +233,16 @@ enum Kind {
 
 fn check_profile(points: &[(f64, f64)], times: u64) -> Result<()> {
     check_steps(times)?;
-    if points.is_empty() {
-        return Err(Error::invalid(
-            "profiles",
-            "must hold at least one point each",
-        ));
-    }
-    for window in points.windows(2) {
-        if window[0].0 >= window[1].0 {
-            return Err(Error::invalid("profiles", "epsilons must increase"));
-        }
-    }
-    if points.iter().any(|(e, _)| !e.is_finite()) {
-        return Err(Error::invalid("profiles", "epsilons must be finite"));
-    }
-    if points.iter().any(|(_, d)| !(0.0..=1.0).contains(d)) {
-        return Err(Error::invalid("profiles", "deltas must lie in [0, 1]"));
-    }
+    let message = "must hold at least one point each";
+    require(!points.is_empty(), "profiles", message)?;
+    let increasing = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    require(increasing, "profiles", "epsilons must increase")?;
+    let right = points.iter().all(|(e, _)| e.is_finite());
+    require(right, "profiles", "epsilons must be finite")?;
+    let message = "deltas must lie in [0, 1]";
+    let right = points.iter().all(|(_, d)| (0.0..=1.0).contains(d));
+    require(right, "profiles", message)?;
     Ok(())
-}
-
-fn check_nonnegative(name: &'static str, value: f64) -> Result<()> {
-    if value >= 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    let message = format!("must be a finite number >= 0, got {value}");
-    Err(Error::invalid(name, message))
 }
 
 impl Events {
@@ -296,10 +250,10 @@ impl Events {
         for steps in &self.subsampled {
             steps.check()?;
         }
-        check_nonnegative("gaussian_mu", self.gaussian_mu)?;
-        check_nonnegative("zcdp_rho", self.zcdp_rho)?;
+        check_not_negative("gaussian_mu", self.gaussian_mu)?;
+        check_not_negative("zcdp_rho", self.zcdp_rho)?;
         for &(epsilon, times) in &self.pure {
-            check_nonnegative("pure", epsilon)?;
+            check_not_negative("pure", epsilon)?;
             check_steps(times)?;
         }
         for (points, times) in &self.profiles {
@@ -376,7 +330,7 @@ impl LossDistribution {
     /// # Errors
     /// [`Error::InvalidArgument`] when `epsilon` is negative or not finite.
     pub fn delta(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        check_epsilon(epsilon)?;
+        check_not_negative("epsilon", epsilon)?;
         match &self.kind {
             Kind::Gaussian(None) => Ok(0.0),
             Kind::Gaussian(Some(sigma)) => gaussian::delta(epsilon, *sigma),

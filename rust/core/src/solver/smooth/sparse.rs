@@ -9,13 +9,13 @@ use crate::error::Result;
 use crate::layout::lines::{ByFrequency, SPARE, depth, weighted_sum};
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::{Store, poll};
-use crate::rows::view::RowBuffer;
+use crate::rows::view::{RowBuffer, SparseRows};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{with_capacity, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 use crate::solver::smooth::newton_parts::dot;
-use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
+use crate::solver::smooth::problem::{Gradient, Hessian, Pass, Passes, RowMap, RowSample};
 use rayon::ThreadPool;
 use std::ops::Range;
 
@@ -60,11 +60,11 @@ impl ByColumn {
         columns: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<Option<Self>> {
-        let Store::Sparse {
+        let Store::Sparse(SparseRows {
             value,
             index,
             start: row_start,
-        } = store
+        }) = store
         else {
             return Ok(None);
         };
@@ -175,7 +175,7 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
     ) -> Result<Self> {
         let touched = store.touched(1);
         let row = |at: usize| match store {
-            Store::Sparse { start, .. } => start[at + 1] - start[at],
+            Store::Sparse(rows) => rows.row(at).value.len(),
             _ => touched,
         };
         let column = |at: usize| columns.map_or(0, |by| by.line(at, false).0.len());
@@ -207,39 +207,6 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
             cuts: (&self.row_cuts, &self.column_cuts),
             rows: pass.rows.rows,
         }
-    }
-}
-
-/// What happens to the scores of a row.
-trait RowMap<T>: Sync {
-    /// Makes coefficients of them; what it returns is added up.
-    fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64;
-}
-
-/// Gradient of the loss; keeps the curvature for later products.
-struct Gradient<'p>(&'p SmoothProblem);
-
-impl<T: Product> RowMap<T> for Gradient<'_> {
-    #[inline(always)]
-    fn apply<S: Simd>(&self, _simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64 {
-        let label = self.0.label[row] as usize;
-        self.0.loss.gradient_row(label, scores, state);
-        self.0.weigh(row, scores);
-        let square: f64 = scores.iter().map(|a| a.wide() * a.wide()).sum();
-        square.sqrt()
-    }
-}
-
-/// Product with the Hessian of the loss.
-struct Hessian<'p>(&'p SmoothProblem);
-
-impl RowMap<f32> for Hessian<'_> {
-    #[inline(always)]
-    fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [f32], state: &mut [f32]) -> f64 {
-        let label = self.0.label[row] as usize;
-        self.0.loss.hessian_row(simd, label, scores, state);
-        self.0.weigh(row, scores);
-        0.0
     }
 }
 
