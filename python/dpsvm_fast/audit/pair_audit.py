@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse, stats
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from dpsvm_fast import _core
 from dpsvm_fast import validation as check
@@ -329,8 +329,7 @@ def subject_of(
     """Both worlds of ``estimator`` and its claim; parameters as of ``audit``."""
     if part not in (None, *PARTS):
         raise InvalidParameterError.of("part", got=part, accepted=f"None or one of {PARTS}")
-    if not hasattr(estimator, "fit"):
-        return _called(estimator, adjacency, pair, claim)
+    check.check_type("estimator", estimator, BaseEstimator, "an estimator of scikit-learn's kind")
     estimator = prepared(estimator)
     adjacency = _adjacency(estimator, adjacency, pair)
     pair = default_pair(estimator, adjacency, part) if pair is None else pair
@@ -343,25 +342,6 @@ def subject_of(
     name += "" if part is None else f", {part}"
     first, second = (world_of(estimator, *data, part=part) for data in (pair.first, pair.second))
     return Subject(name, (first, second), found)
-
-
-def _called(
-    function: Any, adjacency: str | None, pair: Pair | None, claim: tuple[float, float] | None
-) -> Subject:
-    """A function of (X, y): everything about it has to be said."""
-    if not callable(function):
-        raise TypeError(
-            f"estimator: got {type(function).__name__}, expected an object with fit, or a callable"
-        )
-    if pair is None or claim is None:
-        raise InvalidParameterError.of(
-            "pair" if pair is None else "claim",
-            got=None,
-            accepted="neighbouring data sets and (epsilon, delta) for a callable",
-        )
-    relation = pair.adjacency if adjacency is None else adjacency
-    worlds = CalledWorld(function, *pair.first), CalledWorld(function, *pair.second)
-    return Subject(getattr(function, "__name__", "callable"), worlds, Claim(*claim, relation))
 
 
 def prepared(estimator: Any) -> Any:
@@ -527,20 +507,12 @@ def released_vector(fitted: Any, names: tuple[str, ...] = RELEASED) -> Array:
     if centre is not None and "whitening_" in values and values["whitening_"] is None:
         # A released number decides whether there is one: vectors must not differ in length.
         values["whitening_"] = np.eye(np.size(centre))
-    return _joined([value for value in values.values() if value is not None])
-
-
-def _joined(parts: list[Any]) -> Array:
-    if not parts:
-        return np.zeros(0)
-    return np.concatenate([np.ravel(np.asarray(part, dtype=np.float64)) for part in parts])
+    parts = [np.ravel(np.asarray(v, dtype=np.float64)) for v in values.values() if v is not None]
+    return np.concatenate([np.zeros(0), *parts])
 
 
 class CalledWorld(World):
-    """Calls of a function of (X, y) that returns numbers or a fitted object, with noise of its own.
-
-    For anything else with ``fit``: fits of clones.
-    """
+    """Fits of clones, with noise of their own: for anything with ``fit``."""
 
     chunk = 8
 
@@ -551,16 +523,9 @@ class CalledWorld(World):
         self._data = (X, y) if groups is None else (X, y, groups)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Draw by whole calls; the source is not used."""
-        return np.array([self._vector() for _ in range(n)])
-
-    def _vector(self) -> Array:
-        if hasattr(self._subject, "fit"):
-            return released_vector(clone(self._subject).fit(*self._data), self._names)
-        result = self._subject(*self._data)
-        if isinstance(result, (int, float, np.number, np.ndarray, list, tuple)):
-            return _joined([result])
-        return released_vector(result)
+        """Draw by whole fits; the source is not used."""
+        fits = (clone(self._subject).fit(*self._data) for _ in range(n))
+        return np.array([released_vector(fitted, self._names) for fitted in fits])
 
 
 class PlannedWorld(World):
@@ -1054,11 +1019,10 @@ def audit(
 
     Parameters
     ----------
-    estimator : estimator, transformer, pipeline, or callable
+    estimator : estimator, transformer or pipeline
         Anything of this library is run by the hundred thousand through its own mechanism. Anything
-        else with ``fit`` is cloned and fitted as a whole, and a callable of (X, y) that returns
-        numbers is called: both are slower, and need ``pair``. It is not changed; a ledger and a
-        seed of its own are left out.
+        else is cloned and fitted as a whole, which is slower and needs ``pair``. It is not changed;
+        a ledger and a seed of its own are left out.
     n_trials : int >= 100 or None, default=None
         Counted runs of each world. None: as many as ``seconds`` allow, 1,000,000 at most.
     seconds : float > 0 or None, default=None
