@@ -468,7 +468,6 @@ class TestTune:
             (["--grid", "C=1,2"], ["PrivateLinearSVC has no parameter 'C'", "--model"]),
             (["--grid", "epsilon=1,2"], ["--grid: 'epsilon' must be the same for all"]),
             (["--grid", "margin=0,wide"], ["margin", "wide"]),
-            (["--grid-file", "people.csv"], ["people.csv", ".toml"]),
             (["--grid", "margin=0,1", "--epsilon", "3"], ["of 2 is left"]),
         ],
         ids=lambda value: " ".join(value) if value and value[0].startswith("-") else "",

@@ -696,13 +696,6 @@ class TestTune:
         assert bound_to(folder / "c.json", folder / "m.json")
         cli("predict", "m.json", "new.csv", "-o", "p.csv")
 
-    def test_a_grid_from_a_file(self, folder: Path, cli: Cli) -> None:
-        (folder / "grid.toml").write_text("margin = [0.0, 1.0]\nwhiten = [false]\n")
-        words = ("tune", "rows.csv", *FIT, "--grid-file", "grid.toml", "-o", "m.json", "--json")
-        best = json.loads(cli(*words))["best_parameters"]
-        assert best["whiten"] is False
-        assert best["margin"] in (0.0, 1.0)
-
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the peak of a child")

@@ -34,7 +34,7 @@ def noise_of(spec: FederatedSpec, name: str = "model") -> SumNoise:
 
 def is_promised(spec: FederatedSpec) -> bool:
     """Whether verify, which recomputes everything else by itself, agrees."""
-    return bool(verify(statement_of(spec, "secure_sum", "operating_system", ())))
+    return bool(verify(statement_of(spec, "secure_sum", "operating_system")))
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0, 30.0])

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import click
 
@@ -57,19 +57,8 @@ HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {
 }
 
 
-class Formatter(click.HelpFormatter):
-    """Help texts with highlighted headings on a terminal."""
-
-    def write_heading(self, heading: str) -> None:
-        """Write a title of some options or commands."""
-        dumb = os.environ.get("TERM") == "dumb"
-        self.write(f"{heading}:\n" if dumb else click.style(f"{heading}:", bold=True) + "\n")
-
-
 class Context(click.Context):
     """Context of a call; untyped options come from the environment and the project file."""
-
-    formatter_class = Formatter
 
     def __init__(self, command: click.Command, *arguments: Any, **settings: Any) -> None:
         super().__init__(command, *arguments, **settings)
@@ -147,8 +136,6 @@ class Group(click.Group):
     """Commands; an unknown name gets a suggestion."""
 
     context_class = Context
-    # Words that other programs have for a command.
-    also_called: ClassVar[dict[str, str]] = {"help": "--help"}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Show the help text where no command is named."""
@@ -170,22 +157,12 @@ class Group(click.Group):
         if name in known or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         close = difflib.get_close_matches(name, known, n=1)
-        near = self.also_called.get(name, close[0] if close else None)
-        hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
+        hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(known)}"
         raise click.UsageError(f"COMMAND: got {name!r}; {hint}", ctx)
 
 
 class App(Group):
     """Commands that are imported when they are needed."""
-
-    also_called: ClassVar[dict[str, str]] = Group.also_called | {
-        "version": "--version",
-        "train": "fit",
-        "search": "tune",
-        "score": "evaluate",
-        "check": "verify",
-        "benchmark": "bench",
-    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the help text."""

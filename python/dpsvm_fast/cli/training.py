@@ -56,7 +56,7 @@ from dpsvm_fast.cli.screen import (
 )
 from dpsvm_fast.data import Partitions, Table, TableSchema, open_table, partitioned
 from dpsvm_fast.data.readers import is_compressed
-from dpsvm_fast.data.schema import ROLES, read_record
+from dpsvm_fast.data.schema import ROLES
 from dpsvm_fast.estimators import PrivateKernelSVC
 from dpsvm_fast.estimators.fit import private_fit
 from dpsvm_fast.estimators.inputs import UNIT_NORM
@@ -179,7 +179,7 @@ def trainer_of(estimator: Any) -> Any:
 
 
 # Options that name files to be read, of fit and of tune.
-INPUTS = ("data", "schema", "budget", "test_data", "grid_file")
+INPUTS = ("data", "schema", "budget", "test_data")
 
 DECLARE_CLASSES = (
     "{path}: the classes are not declared, and are never read from private data; write a line such "
@@ -1136,7 +1136,6 @@ TUNE_EXAMPLE = example(
     multiple=True,
     metavar="NAME=A,B,...",
 )
-@option("--grid-file", FILE, "The grid as a file: TOML or JSON, NAME = [A, B].")
 @option("--strategy", OneOf(STRATEGIES), "", default="partition")
 @option("--selection", OneOf(CHOICES), "", default="permute_and_flip")
 @option("--stopping", OneOf(STOPPING_LAWS), "", default="geometric")
@@ -1195,12 +1194,6 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
                 f"--grid: {name!r} is given twice; write all its values at once: {name}=A,B,..."
             )
         given[name] = values
-    path = options["grid_file"]
-    if path is not None:
-        found = read_record(path)
-        if not all(isinstance(values, list) for values in found.values()):
-            raise CommandError(f"{path}: expected a line NAME = [A, B] for each parameter")
-        given = dict(found) | given
     if not given:
         raise CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
     for name, values in given.items():

@@ -109,9 +109,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
 MOST_EPSILON = 200.0
 
 
-def statement_of(
-    spec: FederatedSpec, trust: str, random_source: str, reasons: tuple[str, ...]
-) -> FederatedStatement:
+def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> FederatedStatement:
     """Return the statement about all sums of one training.
 
     Parameters
@@ -119,8 +117,6 @@ def statement_of(
     spec : FederatedSpec
     trust : {"secure_sum", "trusted_curator"}
     random_source : {"operating_system", "seed"}
-    reasons : tuple of str
-        Why it is not private after all.
     """
     training = spec.training
     noise = next((part.noise for part in spec.rounds if part.name == "model"), None)
@@ -150,7 +146,6 @@ def statement_of(
         local_epsilon=None,
         library_version=_core.build_info()["version"],
         random_source=random_source,
-        reasons=reasons,
     )
     if not statement.rounds:
         return statement
@@ -246,7 +241,6 @@ def finalize(
     *,
     trust: str = "secure_sum",
     random_source: str = "operating_system",
-    not_private_reasons: tuple[str, ...] = (),
 ) -> FederatedLinearSVC:
     """Return the classifier from the sums of all rounds.
 
@@ -257,7 +251,6 @@ def finalize(
     trust : {"secure_sum", "trusted_curator"}
         How the sums were made.
     random_source : {"operating_system", "seed"}
-    not_private_reasons : tuple of str
 
     Returns
     -------
@@ -298,7 +291,7 @@ def finalize(
         facts["components_"] = components
         k = components.shape[0]
         weights = np.hstack([weights[:, :k] @ components, weights[:, k:]])
-    statement = statement_of(spec, trust, random_source, not_private_reasons)
+    statement = statement_of(spec, trust, random_source)
     return FederatedLinearSVC(spec)._released(
         weights,
         spec.intercept_scaling,
