@@ -416,7 +416,7 @@ class TestJson:
         assert [each["drowned"] for each in decisions] == [False, False]
 
     def test_demo(self, cli: Cli) -> None:
-        found = plain(["demo", "--repeats=1"], cli)
+        found = plain(["demo", "--repeats=1", "--no-plot"], cli)
         assert [each["epsilon"] for each in found["accuracies"]] == [0.5, 1.0, 2.0, 4.0, 8.0]
         assert found["accuracies"][0]["standard_error"] is None
         assert found["statement"]["private"] is True

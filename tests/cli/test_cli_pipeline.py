@@ -132,7 +132,7 @@ class TestPlanOfAKernel:
 def test_the_pipeline_is_shown_by_default(tmp_path: Path, cli: Cli) -> None:
     pytest.importorskip("matplotlib")
     plot, certificate = tmp_path / "plot.png", tmp_path / "certificate.json"
-    arguments = ["demo", "--repeats=3", "--plot", str(plot)]
+    arguments = ["demo", "--repeats=3", "--output", str(plot)]
     shown = cli(*arguments, "--certificate", str(certificate))
     rows = re.findall(r"^ *(0\.5|1|2|4|8) +(0\.\d+) (?:±|\+-) 0\.\d+ ", shown, re.M)
     accuracies = [float(accuracy) for _, accuracy in rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import importlib.util
 import json
 import os
 import tempfile
@@ -151,17 +152,23 @@ PLOT_SUFFIXES = (".png", ".pdf", ".svg")
 SIZE, DPI = (6.4, 4.4), 150
 
 
-def checked_plot(option: str, path: Path | None) -> None:
+def has_matplotlib() -> bool:
+    """Return whether Matplotlib is installed."""
+    try:
+        return importlib.util.find_spec("matplotlib") is not None
+    except ValueError:
+        return False
+
+
+def checked_plot(option: str, path: Path | None, *, needs_matplotlib: bool = True) -> None:
     """Refuse a figure that could not be written, before any work is done."""
     if path is None:
         return
     if path.suffix.lower() not in PLOT_SUFFIXES:
         accepted = f"a file name ending in {', '.join(PLOT_SUFFIXES)}"
         raise CommandError(f"{option}: got {path.name!r}, expected {accepted}")
-    # Imports NumPy, and help texts need no files.
-    from dpsvm_fast.validation import optional_module
-
-    optional_module("matplotlib", option, "plot")
+    if needs_matplotlib and not has_matplotlib():
+        raise CommandError(f'{option} needs matplotlib: pip install "dpsvm-fast[plot]"')
 
 
 def draw(draft: Draft, plot: Callable[[Any], Any]) -> None:

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast._core import build_info
-from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, reserved
+from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, has_matplotlib, reserved
 from dpsvm_fast.cli.plan import CLASSES, KERNEL, LINEAR, PLANNED, estimator_class, model_option
 from dpsvm_fast.cli.screen import (
     DOES_NOT_HOLD,
@@ -66,24 +67,25 @@ TITLES = {
 PIXELS = (0.0, 16.0)
 
 
-@click.command("demo", epilog=example("dpsvm-fast demo --plot demo.png"))
+@click.command("demo", epilog=example("dpsvm-fast demo --certificate certificate.json"))
 @model_option(*TITLES)
-@option("--plot", FILE, f"Draw the accuracies ({', '.join(PLOT_SUFFIXES)}).")
+@option("--output", FILE, f"The plot ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png"))
 @option("--certificate", FILE, "Write the certificate of one model.")
 @option("--repeats", Whole(1), "Models for each epsilon.", default=10)
 @option("--seed", int, "Seed of the noise: NOT PRIVATE.")
+@option("--no-plot", "Draw nothing.", is_flag=True)
 @pass_screen
 def demo_command(screen: Screen, **options: Any) -> None:
     """Train on real digits at five values of epsilon, beside a model without privacy.
 
-    Prints accuracies and one privacy statement.
+    Prints accuracies and one privacy statement, and draws a plot.
     """
     from dpsvm_fast.plotting.displays import PrivacyUtilityDisplay, private_scores
 
     name, repeats = options["model"] or LINEAR, options["repeats"]
     seed, certificate = check_random_state(options["seed"], "--seed"), options["certificate"]
-    plot = options["plot"]
-    checked_plot("--plot", plot)
+    plot = options["output"] if has_matplotlib() and not options["no_plot"] else None
+    checked_plot("--output", options["output"], needs_matplotlib=False)
     with reserved(plot, certificate, force=True) as drafts:
         (X, y), (X_test, y_test) = _digits(mapped=name != LINEAR)
         screen.say(f"scikit-learn's handwritten digits, privately\n{TITLES[name]}", style="bold")
@@ -130,6 +132,8 @@ def demo_command(screen: Screen, **options: Any) -> None:
         screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
     if plot is not None:
         screen.say(f"\nPlot: {plot}")
+    elif not options["no_plot"]:
+        screen.say('\nPlot: not drawn; it needs pip install "dpsvm-fast[plot]"')
     screen.result(
         {
             "model": name,
