@@ -76,10 +76,6 @@ class TestPlanOfThePipeline:
         assert lead <= 1.02 * bound
         assert "dominates" in cli.planned(PLAN, "--samples=1")
 
-    @pytest.mark.parametrize("option", ["--C", "--data-norm"])
-    def test_what_it_chooses_is_no_option(self, cli: Cli, option: str) -> None:
-        assert cli.told(*PLAN, f"{option}=2").startswith(f"dpsvm-fast: {option}: ")
-
 
 class TestPlanOfAKernel:
     @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -122,11 +118,6 @@ class TestPlanOfAKernel:
         shown = cli.planned(PLAN, *options, "--features=6")
         assert "kernel         linear: " in shown
         assert "20 frequencies a feature" in shown
-
-    @pytest.mark.parametrize("mechanism", ["objective", "output"])
-    def test_other_estimators_have_none(self, cli: Cli, mechanism: str) -> None:
-        error = cli.told(*PLAN, "--kernel", f"--model={mechanism}")
-        assert error.startswith("dpsvm-fast: --kernel: got 'auto', expected ")
 
 
 def test_the_pipeline_is_shown_by_default(tmp_path: Path, cli: Cli) -> None:
