@@ -9,8 +9,8 @@ import argparse
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1] / "tests"
-sys.path[:0] = [str(TESTS / "mutation"), str(TESTS)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "mutation"))
 
 from catalogue import CATALOGUE, Mutant
 from mutant_runner import baseline, compiled, judge
