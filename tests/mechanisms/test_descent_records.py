@@ -100,14 +100,6 @@ def test_no_row_is_longer_than_one(row: list[float], data_norm: float, unit: boo
             assert np.linalg.norm(rows) >= 1.0 - UNIT * math.sqrt(X.size) - 1e-12
 
 
-def integers(n: int, d: int, seed: int) -> NDArray[np.int64]:
-    """Rows of norm at most 1 in units."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) * (rng.random((n, d)) > 0.4)
-    X /= np.maximum(1.0, 1.01 * np.linalg.norm(X, axis=1, keepdims=True))
-    return np.trunc(X / UNIT).astype(np.int64)
-
-
 @pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
 @pytest.mark.parametrize("form", FORMS)
 def test_one_record_moves_sums_and_grams_by_at_most_one(form: Any) -> None:

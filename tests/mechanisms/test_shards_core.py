@@ -18,8 +18,6 @@ from oracles.noisy_descent import kernel, records_of, settings
 Array = NDArray[Any]
 KEY = bytes(range(32))
 N, D, CLASSES = 260, 11, 3
-# Numbers of 2^-40 beyond which no sum over fewer than 2^32 records lies.
-MOST_HIGH = 2**40
 
 
 def table(form: Any = np.asarray) -> tuple[Any, Array]:
