@@ -134,6 +134,7 @@ INTERRUPTS = [
 ]
 
 
+@pytest.mark.sampled
 @POSIX
 @every_estimator
 @pytest.mark.parametrize(("error", "csr", "low_memory"), INTERRUPTS)

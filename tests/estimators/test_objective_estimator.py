@@ -29,6 +29,7 @@ def model(**changes: Any) -> ObjectivePerturbationSVC:
     return ObjectivePerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])

@@ -205,6 +205,7 @@ def many_parties() -> tuple[Array, Array, Array]:
     return parties((25,) * 12_000, 60, 3)
 
 
+@pytest.mark.sampled
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals reach it only"
