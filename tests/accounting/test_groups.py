@@ -177,6 +177,7 @@ def test_one_sampled_step_is_that_of_its_mixtures(
         assert truth * (1.0 - 1e-7) <= found <= truth * 1.001 + 1e-15
 
 
+@pytest.mark.sampled
 @sampled
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("z", "q", "m"), SETTINGS)

@@ -67,6 +67,7 @@ def events_of(losses: Losses, adjacency: str) -> list[PrivacyEvent]:
     return events
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize(("losses", "epsilon"), MIXTURES, ids=str)

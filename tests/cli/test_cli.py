@@ -144,25 +144,6 @@ class TestPlan:
         # Few rows pull as hard as they can; many are content once they have their margin.
         assert n_samples > 50 or lead > 0.3 * bound
 
-    @pytest.mark.parametrize("mechanism", ["linear", *MECHANISMS])
-    @pytest.mark.parametrize(
-        ("option", "named"),
-        [
-            ("--epsilon=0", "--epsilon"),
-            ("--epsilon=nan", "--epsilon"),
-            ("--epsilon=1e5", "--epsilon"),
-            ("--delta=-1", "--delta"),
-            ("--delta=1", "--delta"),
-            ("--features=0", "--features"),
-            ("--classes=1", "--classes"),
-            ("--C=-1", "--C"),
-            ("--data-norm=inf", "--data-norm"),
-            ("--samples=0", "--samples"),
-        ],
-    )
-    def test_wrong_settings(self, cli: Cli, option: str, named: str, mechanism: str) -> None:
-        assert cli.told(*PLAN, f"--model={mechanism}", option).startswith(f"dpsvm-fast: {named}: ")
-
 
 class TestDemo:
     @either
@@ -227,22 +208,6 @@ class TestDemo:
         bars = re.findall(r"#+$", path.read_text(encoding=encoding), re.M)
         assert len(bars) == 7
         assert max(map(len, bars)) <= BAR_WIDTH
-
-    @pytest.mark.parametrize(
-        ("arguments", "named"),
-        [
-            (["--seed=-1"], "--seed"),
-            (["--output", "no_such_folder/plot.png"], "no_such_folder"),
-            (["--output", "plot.xyz"], "--output"),
-            (["--certificate", "no_such_folder/c.json"], "no_such_folder"),
-        ],
-    )
-    def test_wrong_options_end_it_before_any_model(
-        self, arguments: list[str], named: str, cli: Cli
-    ) -> None:
-        out, err = cli.both("demo", *arguments, code=2)
-        assert err.startswith(f"dpsvm-fast: {named}")
-        assert not out
 
 
 class TestMain:

@@ -57,23 +57,3 @@ def test_rows_have_norm_one() -> None:
     (X, y), (X_test, y_test) = trials.blobs(10, 3, 7)
     assert np.allclose(np.linalg.norm(X, axis=1), 1.0)
     assert len(X) == len(y) == len(X_test) == len(y_test) == 10
-
-
-@pytest.mark.parametrize(
-    ("option", "named"),
-    [
-        ("--samples=9", "--samples"),
-        ("--classes=1", "--classes"),
-        ("--classes=121", "--classes"),
-        ("--epsilon=0", "--epsilon"),
-        ("--delta=0", "--delta"),
-        ("--delta=2", "--delta"),
-        ("--threads=100000", "--threads"),
-        ("--model=svm", "--model"),
-    ],
-)
-def test_wrong_options(cli: Cli, option: str, named: str) -> None:
-    out, err = cli.both(*SMALL, option, code=2)
-    assert err.startswith(f"dpsvm-fast: {named}: ")
-    assert err.count("\n") == 1
-    assert not out

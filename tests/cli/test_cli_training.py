@@ -314,22 +314,6 @@ class TestFit:
             np.testing.assert_allclose(knots[2], 11.0 ** np.linspace(0, 1, 5) - 1.0)
             np.testing.assert_allclose(knots[3], np.linspace(0, 10, 5))
 
-    @pytest.mark.parametrize(
-        ("given", "named"),
-        [
-            (("--splines", "3", "--image", "2x3"), "--image"),
-            (("--splines", "1"), "--splines"),
-            (("--image", "2x4"), "--image"),
-            (("--image", "6"), "--image"),
-            (("--image", "0x6"), "--image"),
-        ],
-    )
-    def test_public_maps_that_cannot_be(
-        self, folder: Path, cli: Cli, given: tuple[str, ...], named: str
-    ) -> None:
-        assert named in cli.told("fit", "rows.csv", *FIT, *given, "-o", "model.json")
-        assert not (folder / "model.json").exists()
-
     @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
     @pytest.mark.parametrize(
         "model", [("linear", "--delta", "0"), ("linear", "--mechanism", "output"), ("objective",)]

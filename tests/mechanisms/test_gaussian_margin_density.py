@@ -66,6 +66,7 @@ def lower_ends(found: GaussianMargin, factor: float) -> list[float]:
     return ends
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

@@ -45,6 +45,7 @@ def test_pairs_of_features_have_norm_one_and_single_ones_do_not() -> None:
     assert math.sqrt(2.0) * math.cos(0.0) == pytest.approx(math.sqrt(2.0))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("d", [8, 60])
 @pytest.mark.parametrize("length", [0.5, 1.5])
 def test_public_centres_are_means_over_public_sets(d: int, length: float) -> None:

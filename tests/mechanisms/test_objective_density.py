@@ -97,6 +97,7 @@ def sweep(name: str, n_scores: int, d: int, relation: str, n: int, seed: int = 0
     return np.concatenate(found)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", LINES)
@@ -109,6 +110,7 @@ def test_no_pair_on_a_line_exceeds_the_gaussian_claim(
     assert found.max() > (0.1 if case[0] == "huber_ww" else 0.2)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("case", SUMS)
@@ -357,6 +359,7 @@ def test_curvature_of_many_directions_needs_the_trace() -> None:
     assert larger[0] - smaller[0] <= of_unit(setting.loss, "person").jacobian(setting.kappa)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "Gaussian noise")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("law", "n"), [("logistic", 1), ("softmax", 3), ("softmax", 40)])

@@ -32,6 +32,7 @@ N_FITS = 1_000
 EPSILON, DELTA = 4.0, 1e-5
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_gaussian_releases_prove_almost_the_claim_and_never_more(

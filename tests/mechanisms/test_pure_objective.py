@@ -79,6 +79,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
 @pytest.mark.parametrize("factor", [1, 2])

@@ -284,6 +284,7 @@ def test_the_checks_reject_another_problem() -> None:
         assert np.linalg.norm(weights - minimum) > AGREEMENT * (1.0 + np.linalg.norm(minimum))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 @pytest.mark.parametrize("kernel", ["softmax_margin", "huber", "m3", "huber_ww", "margin_distance"])
 def test_threads_do_not_change_a_bit(kernel: str, n_classes: int) -> None:

@@ -204,6 +204,7 @@ def test_what_is_released_carries_the_promise_of_the_search() -> None:
         made.best_estimator_.partial_fit(X, y)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @SEEDED

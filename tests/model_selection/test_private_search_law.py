@@ -40,7 +40,6 @@ from dpsvm_fast.noise import few_bits_down
 pytestmark = pytest.mark.proof("private_selection", "The search as a program")
 
 ALPHA = 1e-6
-Counts = NDArray[np.int64]
 
 
 @cache

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pytest brings it along
-    import tomli as tomllib
+from oracles.toml import toml
 
 __all__ = ["CATALOGUE", "Edit", "Mutant"]
 
@@ -34,8 +30,7 @@ class Mutant:
     slow: bool = False
 
 
-TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 CATALOGUE = tuple(
     Mutant(**one | {"edits": tuple(Edit(**e) for e in one["edits"]), "killers": (*one["killers"],)})
-    for one in TABLE["mutant"]
+    for one in toml(Path(__file__).with_suffix(".toml"))["mutant"]
 )

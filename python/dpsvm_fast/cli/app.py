@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -136,6 +136,8 @@ class Group(click.Group):
     """Commands; an unknown name gets a suggestion."""
 
     context_class = Context
+    # Words that other programs have for a command.
+    also_called: ClassVar[dict[str, str]] = {"help": "--help"}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Show the help text where no command is named."""
@@ -157,12 +159,22 @@ class Group(click.Group):
         if name in known or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(known)}"
+        near = self.also_called.get(name, close[0] if close else None)
+        hint = f"did you mean {near!r}?" if near else f"expected one of {', '.join(known)}"
         raise click.UsageError(f"COMMAND: got {name!r}; {hint}", ctx)
 
 
 class App(Group):
     """Commands that are imported when they are needed."""
+
+    also_called: ClassVar[dict[str, str]] = Group.also_called | {
+        "version": "--version",
+        "train": "fit",
+        "search": "tune",
+        "score": "evaluate",
+        "check": "verify",
+        "benchmark": "bench",
+    }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the help text."""
