@@ -555,6 +555,66 @@ def test_intervals_cover(n: int, epsilon: float, prior: float, gap: float, perso
     assert min(shares.values()) >= 0.95, shares
 
 
+def of_three(n: int, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Scores of three classes, and labels."""
+    y = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    return rng.normal(size=(n, 3)) + 1.5 * np.eye(3)[y], y
+
+
+def shares_above(ordered: NDArray[Any], cuts: NDArray[Any]) -> NDArray[Any]:
+    """Share of the values that are at least each of the cuts."""
+    return 1.0 - np.searchsorted(ordered, cuts) / ordered.size
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.proof("evaluation", "Intervals")
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+def test_intervals_cover_with_three_classes() -> None:
+    """As above; the truth is measured on a million rows."""
+    rng, n, n_runs = np.random.default_rng(0), 2000, 1000
+    X, y = of_three(1_000_000, rng)
+    chances = Scored(range(3)).predict_proba(X)
+    said, middle = chances.argmax(axis=1), chances[:, 1]
+    cells = confusion_matrix(y, said) / y.size
+    losses = np.minimum(-np.log(chances[np.arange(y.size), y]), 5.0)
+    right, sides = np.diagonal(cells), (cells.sum(axis=1), cells.sum(axis=0))
+    truth: dict[str, Any] = {
+        "accuracy": right.sum(),
+        "balanced_accuracy": (right / sides[0]).mean(),
+        "auc": roc_auc_score(y == 1, middle),
+        "log_loss": losses.mean(),
+        "confusion_matrix": n * cells,
+        "recall": dict(enumerate(right / sides[0])),
+        "precision": dict(enumerate(right / sides[1])),
+    }
+    positive, negative = (np.sort(middle[chosen]) for chosen in (y == 1, y != 1))
+    covered: dict[str, list[Any]] = {}
+    for seed in range(n_runs):
+        rows = of_three(n, rng)
+        found = evaluate(Scored(range(3)), *rows, epsilon=1.0, positive=1, random_state=seed)
+        pairs = []
+        for name, true in truth.items():
+            own = getattr(found, name)
+            many = (
+                [(own[k], t) for k, t in true.items()] if isinstance(true, dict) else [(own, true)]
+            )
+            pairs += [(f"{name} {i}", one, t) for i, (one, t) in enumerate(many)]
+        at = found.roc.thresholds
+        pairs.append(("tpr", found.roc.true_positive_rate, shares_above(positive, at)))
+        pairs.append(("fpr", found.roc.false_positive_rate, shares_above(negative, at)))
+        curve = found.calibration
+        inside = [
+            shares_above(own, curve.low) * own.size - shares_above(own, curve.high) * own.size
+            for own in (positive, negative)
+        ]
+        pairs.append(("calibration", curve.observed, inside[0] / np.maximum(sum(inside), 1.0)))
+        for name, own, p in pairs:
+            covered.setdefault(name, []).append(np.mean((own.low <= p) & (p <= own.high)))
+    shares = {name: np.mean(hits) for name, hits in covered.items()}
+    assert min(shares.values()) >= 0.95, shares
+
+
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @pytest.mark.proof("evaluation", "Intervals")
 def test_intervals_without_the_noise_would_not_cover() -> None:

@@ -903,8 +903,10 @@ def checked_bounds(value: Any) -> Bounds:
         named.names = tuple(value)
         return named
     if not isinstance(value, (tuple, list)) or len(value) != 2:
+        length = f" of length {len(value)}" if isinstance(value, (tuple, list)) else ""
         raise TypeError(
-            f"bounds: got {type(value).__name__}, expected a tuple (low, high) of numbers or arrays"
+            f"bounds: got {type(value).__name__}{length}, expected a tuple (low, high) of numbers "
+            "or arrays"
         )
     try:
         low, high = (np.array(side, dtype=np.float64) for side in value)
