@@ -490,6 +490,23 @@ CATALOGUE = (
         ("test_one_id_is_one_person_whatever_its_type",),
     ),
     Mutant(
+        "an id by its neighbours in a list",
+        "NumPy reads a list of ids, and one person's makes two others one",
+        (Edit('ids = usual if exact or "float" in kinds else ids', "ids = usual"),),
+        ("test_two_persons_are_two_whoever_else_is_there",),
+    ),
+    Mutant(
+        "ids of several kinds",
+        "a number becomes the text of another person's id beside a text, and NaN an id",
+        (
+            Edit(
+                "ids = np.asarray(groups, dtype=object if isinstance(groups, Sequence) else None)",
+                "ids = np.asarray(groups)",
+            ),
+        ),
+        ("test_bad_groups_are_refused_and_nothing_is_spent",),
+    ),
+    Mutant(
         "files cut between rows",
         "a table on the disk whose parts begin anywhere, also within a person",
         (
