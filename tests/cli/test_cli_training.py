@@ -182,6 +182,7 @@ class TestPersons:
             (("--class-weight", "z=1"), "--class-weight"),
             (("--class-weight", "a=-1"), "class-weight"),
             (("--max-weight", "0"), "--max-weight"),
+            (("--class-weight", "balanced", "--delta", "0"), "class-weight"),
         ],
     )
     def test_what_is_wrong_is_told_and_costs_nothing(
@@ -198,13 +199,16 @@ class TestPersons:
         assert not (folder / "m.json").exists()
         assert not PrivacyLedger.open("rows.budget").history
 
-    @pytest.mark.parametrize(("cell", "column"), [(",patient 3,", "who"), (",0.25\n", "share")])
+    @pytest.mark.parametrize(
+        ("cell", "other", "column"),
+        [(",patient 3,", other, "who") for other in (",,", ",NaN,", ",NA,", ", ,")]
+        + [(",0.25\n", f",{other}\n", "share") for other in ("-4711", "inf", "1e999", "heavy")],
+    )
     def test_bad_cells_are_named_and_not_quoted(
-        self, folder: Path, cli: Cli, cell: str, column: str
+        self, folder: Path, cli: Cli, cell: str, other: str, column: str
     ) -> None:
         owned(folder)
         text = (folder / "rows.csv").read_text(encoding="utf-8")
-        other = ",," if column == "who" else ",-4711\n"
         assert cell in text
         (folder / "rows.csv").write_text(text.replace(cell, other, 1), encoding="utf-8")
         said = cli.told("fit", "rows.csv", *FIT, "-o", "m.json")
@@ -212,6 +216,16 @@ class TestPersons:
         assert "row " in said
         assert "patient" not in said
         assert "4711" not in said
+
+    def test_weights_are_not_all_zero(self, folder: Path, cli: Cli) -> None:
+        owned(folder)
+        head, *lines = (folder / "rows.csv").read_text(encoding="utf-8").splitlines()
+        none = [f"{line.rpartition(',')[0]},0" for line in lines]
+        (folder / "rows.csv").write_text("\n".join([head, *none]) + "\n", encoding="utf-8")
+        cli("budget", "create", "b.budget", "--epsilon", "9", "--delta", "1e-3", "--unit", "person")
+        said = cli.told("fit", "rows.csv", *FIT, "-o", "m.json", "--budget", "b.budget")
+        assert "sample_weight" in said
+        assert not PrivacyLedger.open("b.budget").history
 
 
 @pytest.mark.proof("persons", "Partitions")
