@@ -80,9 +80,8 @@ class Estimate(NamedTuple):
     value : float or ndarray
         The estimate.
     low, high : float or ndarray
-        Ends of an interval that covers the truth about the population of the rows with a
-        probability of at least 95 %, each by itself. It counts both the noise and that the rows are
-        a sample.
+        Ends of an interval that covers the population value with a probability of at least 95 %,
+        each by itself. The interval counts noise and sampling.
 
     Examples
     --------
@@ -185,8 +184,8 @@ def _estimate(value: Any, low: Any, high: Any) -> Estimate:
 class Evaluation:
     """Result of a private evaluation; all metrics follow from its noisy numbers.
 
-    A metric that was not requested raises ``AttributeError``. ``str`` gives a table and what was
-    promised; ``privacy_.to_json()`` the certificate, which `verify` checks.
+    A metric that was not requested raises ``AttributeError``. ``str`` returns a table and the
+    guarantee; ``privacy_.to_json()`` returns the certificate, which `verify` checks.
 
     Parameters
     ----------
@@ -723,7 +722,7 @@ class EvaluatedRows:
                 found.append(self._asker.judged(X, y))
                 ids += [checked_groups(one, len(y)) for one in groups]
         if not found:
-            raise ValueError("X: got no rows, expected one or more")
+            raise ValueError("X: got no rows, expected at least one")
         for name in found[0]:
             setattr(self, name, np.concatenate([one[name] for one in found]))
         if self._grouped:
@@ -765,7 +764,7 @@ def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        raise TypeError(f"{name}: expected None or a list of names, one or more")
+        raise TypeError(f"{name}: expected None or a list of at least one name")
     for one in value:
         check.check_option(name, one, tuple(TABLES))
     return tuple(dict.fromkeys(value))
@@ -945,8 +944,8 @@ def evaluate(
         Labels, each one of ``model.classes_``.
     groups : array-like of shape (n_samples,), optional
         The person that each row belongs to: ints, strings or bools. Whole persons are then
-        protected, and each counts once, with the mean of its rows: metrics are those of a random
-        row of a random person. Ids are private, and forgotten.
+        protected, and each counts once, by the mean of its rows: metrics are those of a random row
+        of a random person. Ids are private and not kept.
     epsilon : float, default=1.0
         Epsilon of all metrics together, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
@@ -961,15 +960,15 @@ def evaluate(
     largest_loss : float, default=5.0
         Bound of one term of the log-loss, from 0.5 to 40. Noise grows with it.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
+        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public. With groups persons take the place of rows.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the numbers are reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget of these rows: asked before they are read, charged before noise is drawn.
+        Budget of these rows, checked before they are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads of the noise; None is all cores that this process may use. Never changes the result.
+        Threads of the noise; None uses all cores of this process. Never changes the result.
 
     Returns
     -------
@@ -994,7 +993,7 @@ def evaluate(
     the last bit, as estimators of this library do. Proof: docs/proofs/evaluation.md. Not covered:
     running time, and errors that the model raises because of a row.
 
-    Rows of a training set may be used again: the budgets of both releases add up.
+    Rows of a training set may be used: the budgets of both releases add up.
 
     Examples
     --------

@@ -54,7 +54,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -102,7 +102,7 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> fl
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -140,7 +140,7 @@ def gaussian_epsilon(delta: float, sigma: float, sensitivity: float = 1.0) -> fl
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -205,7 +205,7 @@ def subsampled_gaussian_epsilon(
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -264,7 +264,7 @@ def subsampled_gaussian_delta(
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -305,7 +305,7 @@ def subsampled_gaussian_noise_multiplier(
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----

@@ -264,7 +264,7 @@ def resolved_method(method: str, claim: Claim) -> str:
         raise InvalidParameterError.of(
             "method",
             got=method,
-            accepted="another one: the claim does not rest on Gaussian noise",
+            accepted="another method: the claim does not rest on Gaussian noise",
         )
     if method == "profile" and not claim.events:
         raise InvalidParameterError.of(

@@ -323,7 +323,7 @@ def audit_scores(
     inside = np.asarray(coins)
     if values.ndim != 1 or not np.isfinite(values).all() or values.size < 2:
         raise InvalidParameterError.of(
-            "scores", got=f"shape {values.shape}", accepted="two or more finite numbers in a row"
+            "scores", got=f"shape {values.shape}", accepted="a vector of finite numbers"
         )
     if inside.dtype != np.bool_ or inside.shape != values.shape:
         raise InvalidParameterError.of(

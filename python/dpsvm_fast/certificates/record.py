@@ -535,7 +535,9 @@ class Record:
         exactly(what, record, own | set(cls.head()) | set(cls.DERIVED))
         for name in own:
             if kinds[name].left_out and not record[name]:
-                raise InvalidParameterError(f"{name}: null, expected a value or no such field")
+                raise InvalidParameterError(
+                    f"{name}: got null; give a value, or leave the field out"
+                )
         values = {name: kinds[name].read(name, record[name]) for name in kinds if name in own}
         made = cls(**values)
         for problem in made.derived_problems(record):

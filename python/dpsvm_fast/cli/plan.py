@@ -186,7 +186,7 @@ def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
         raise CommandError(f"--{name} is missing{open_in}; give --{name} N{hint}")
     if None not in (given, declared) and given != declared:
         raise CommandError(
-            f"--{name}: got {given}, expected {declared}, as {schema} says, or left out"
+            f"--{name}: got {given}, expected {declared} as in {schema}; leave it out"
         )
     return given or declared or 0
 
@@ -200,8 +200,8 @@ def _check_settings(options: dict[str, Any]) -> None:
     for name, default in (("C", None), ("data_norm", 1.0)):
         if model in (LINEAR, KERNEL) and options[name] != default:
             raise CommandError(
-                f"--{name.replace('_', '-')}: got {options[name]!r}, expected it left out with "
-                f"--model {model}, which chooses it"
+                f"--{name.replace('_', '-')}: got {options[name]!r}; leave it out: --model {model} "
+                "chooses it"
             )
 
 

@@ -67,9 +67,7 @@ model_options = together(
 def refuse_json(screen: Screen) -> None:
     """Refuse two results on standard output."""
     if screen.json:
-        raise CommandError(
-            "--json: got it with -o -, but both write to standard output; name a file"
-        )
+        raise CommandError("--json: with -o -, both would write to standard output; name a file")
 
 
 @click.command(

@@ -153,7 +153,7 @@ def _public_map(
         Two are, or the schema has another number of features than an image has pixels.
     """
     if splines is not None and image is not None:
-        raise CommandError("--splines and --image: expected one of them")
+        raise CommandError("--splines and --image: expected only one of them")
     if image is not None:
         if math.prod(image) != schema.n_features:
             raise CommandError(
@@ -266,10 +266,10 @@ table_options = together(
 )
 # What may be spent, and where that is written down.
 budget_options = together(
-    option("--epsilon", Real(0.0), "Epsilon of all that is released.", metavar="E"),
+    option("--epsilon", Real(0.0), "Total epsilon of this command.", metavar="E"),
     delta_option(default=1e-6),
     adjacency_option(),
-    option("--budget", FILE, "Budget file to charge; make one with 'budget create'."),
+    option("--budget", FILE, "Budget file to charge; create one with 'budget create'."),
     option(
         "--periods",
         "Periods of the rows, comma-separated; only they are charged.",

@@ -49,13 +49,13 @@ class SchemaEncoder(PublicTransformer):
 
     Notes
     -----
-    Guarantees: every row is encoded by itself, by public facts, so what is private after this
-    transformer was as private before it; ``total_privacy`` counts it as free. An error names a
-    column and never a cell or a row. That there was one depends on the data, and is not covered by
-    (epsilon, delta). Proof: docs/proofs/private_scaling.md, section "Pipelines".
+    Guarantees: each row is encoded by itself with public facts, so this step costs no privacy and
+    ``total_privacy`` counts it as free. An error names a column, never a cell or a row. Whether
+    there is an error depends on the data and is not covered by (epsilon, delta). Proof:
+    docs/proofs/private_scaling.md, section "Pipelines".
 
-    Columns are found by name, in any order. Target, person and weight of the schema may be there
-    and are passed over. Rows are dense, in single precision.
+    Columns are found by name, in any order. Target, person and weight of the schema may be present
+    and are skipped. Rows are dense, in single precision.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class SchemaEncoder(PublicTransformer):
         Raises
         ------
         SchemaError, TableError
-            A column is missing or not described, or a cell is not what the schema says.
+            A column is missing or not described, or a cell violates the schema.
         TypeError
             X is not a table.
         """
@@ -258,7 +258,7 @@ def _columns(X: Any) -> dict[str, Any]:
         )
     names = list(X) if table is None else column_names(table)
     if not all(isinstance(name, str) for name in names):
-        raise TypeError("X: expected text as column names")
+        raise TypeError("X: expected strings as column names")
     if twice := repeated(names):
         raise TableError(f"X: duplicate column name {twice}")
     return {name: X[name] for name in names} if table is None else {n: table[n] for n in names}

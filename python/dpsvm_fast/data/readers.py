@@ -1522,7 +1522,7 @@ def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
     # Where there are no values, no page is read, and no place is told.
     end = min(len(data), at + chunk[7]) if chunk[5] > 0 else at
     if at < 0:
-        raise ValueError("no place in the file")
+        raise ValueError("an offset beyond the end of the file")
     words = packed_most = unpacked_most = 0
     while at < end:
         header, at = _thrift(data, at, MAX_NESTED)
@@ -1571,7 +1571,7 @@ def _thrift_value(data: mmap.mmap, at: int, kind: int, levels: int) -> tuple[Any
         return found, at
     if kind == 12 and levels:
         return _thrift(data, at, levels - 1)
-    raise ValueError("no file has such a field")
+    raise ValueError("an unknown type of field")
 
 
 def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
@@ -1817,7 +1817,7 @@ class _Member:
 
     def __init__(self, stream: Any, about: zipfile.ZipInfo) -> None:
         if about.compress_type not in COMPRESSIONS:
-            raise ValueError("no compression of numpy's")
+            raise ValueError("a compression that numpy does not use")
         version = np.lib.format.read_magic(stream)
         size = stream.read(2 if version == (1, 0) else 4)
         length = int.from_bytes(size, "little")
@@ -1867,7 +1867,7 @@ class _Member:
         if self.dtype.kind == "U" and self.dtype.itemsize:
             order = self.dtype.byteorder if self.dtype.byteorder in "<>" else "="
             if np.frombuffer(content, np.dtype("u4").newbyteorder(order)).max(initial=0) > 0x10FFFF:
-                raise ValueError("no character has this number")
+                raise ValueError("an invalid character code")
         if not self.dtype.itemsize:
             return np.zeros(shape, dtype=self.dtype)
         return np.frombuffer(content, dtype=self.dtype).reshape(shape)

@@ -95,7 +95,7 @@ def private_fit(
         ledger.check(plan.events, **how)
     rows.read()
     if rows.facts != facts:
-        raise ValueError("X: changed between two reads")
+        raise ValueError("X: its values changed during the fit")
     plan.check_rows(rows)
     check_room(plan.n_learned, rows.n_here * plan.n_kept)
     occasion = {
@@ -200,8 +200,8 @@ class PrivateEstimator(Released):
             needed = name if name == "groups" else "sample_weight"
             if there and needed not in self._takes:
                 raise InvalidParameterError(
-                    f"{name}: {type(self).__name__} protects rows of equal weight only; "
-                    "classifiers protect persons and accept weights"
+                    f"{name}: not supported by {type(self).__name__}; classifiers support groups "
+                    "and weights"
                 )
         return facts
 
@@ -307,14 +307,13 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         groups : array-like of shape (n_samples,), optional
             The person that each row belongs to: ints, strings or bools. Whole persons are then
             protected, however many rows they own: neighbouring data sets differ by all rows of one
-            person. Ids are private, and forgotten.
+            person. Ids are private and not kept.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
-            is not there.
+            is ignored.
         on_step : callable, optional
-            Called now and then with the number of steps taken and the number of all, both public:
-            for a progress bar. If it raises, the fit ends as by Ctrl-C. Training that is no descent
-            has no steps.
+            Called periodically with the number of steps done and the total, both public, for a
+            progress bar. If it raises, the fit ends as after Ctrl-C. Only descent has steps.
 
         Returns
         -------
@@ -328,7 +327,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
-            X or y are invalid; the text does not quote them. Nothing was spent.
+            X or y are invalid; the message does not quote them. Nothing was spent.
         KeyboardInterrupt
             The budget is spent and nothing is released.
         """
@@ -370,14 +369,14 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
         refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=above)
     if strict and _is_limited(estimator):
         raise InvalidParameterError(
-            "max_iter: training that stops too early spends the budget without a model and so "
-            f"reveals something about the data; use None, which trains until it is done{STRICT}"
+            "max_iter: a fit that reaches it spends the budget without a model, which reveals "
+            f"something about the data; use None, which trains until convergence{STRICT}"
         )
     tried = getattr(estimator, "_set_on_clone", ())
     if tried and strict:
         raise InvalidParameterError(
-            f"{tried[0]}: was set on a clone, as by GridSearchCV, whose scores have no noise; use "
-            f"PrivateGridSearch, or set ledger= on the clone, too, to fit it by itself{STRICT}"
+            f"{tried[0]}: was set on a clone, as GridSearchCV does, whose scores have no noise; "
+            f"use PrivateGridSearch, or also set ledger= on the clone to fit it alone{STRICT}"
         )
     warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=above)
 
@@ -395,8 +394,8 @@ def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
 
 
 UNSCALED = (
-    "None scales every row of this table to length 1, so that columns of larger range decide; pass "
-    "public bounds such as {'age': (0, 100)}, or an array if directions of rows are what counts"
+    "None scales every row of this table to length 1, so columns of larger range dominate; pass "
+    "public bounds such as {'age': (0, 100)}, or an array if only the direction of a row matters"
 )
 
 SEEDED = (

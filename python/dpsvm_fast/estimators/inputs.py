@@ -101,12 +101,12 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
 
 
 def check_room(n_learned: int, n_kept: int = 0) -> None:
-    """Raise now, before anything is spent, what would be raised in the middle of a fit.
+    """Raise a lack of memory now, before anything is spent, rather than during the fit.
 
     Parameters
     ----------
     n_learned : int
-        Numbers that a fit learns. Memory for a few copies of them is asked for and given back.
+        Numbers that a fit learns. Memory for a few copies is allocated and freed.
     n_kept : int, default=0
         Numbers that it keeps once, such as one for each row and class.
 
@@ -539,7 +539,7 @@ def class_factors(weights: dict[Any, float], classes: NDArray[Any]) -> NDArray[n
         ) from None
     factors[places] = list(weights.values())
     if not factors.any():
-        raise InvalidParameterError("class_weight: expected a weight other than 0")
+        raise InvalidParameterError("class_weight: expected at least one weight above 0")
     return np.asarray(factors / factors.max())
 
 

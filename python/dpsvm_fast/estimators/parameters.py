@@ -105,7 +105,7 @@ def class_weights(name: str, value: Any) -> dict[Any, float]:
         raise TypeError(f"{name}: got {type(value).__name__}, expected None or a dict of numbers")
     found = {key: check.check_non_negative(name, weight) for key, weight in value.items()}
     if not any(found.values()):
-        raise InvalidParameterError(f"{name}: expected a weight other than 0")
+        raise InvalidParameterError(f"{name}: expected at least one weight above 0")
     return found
 
 

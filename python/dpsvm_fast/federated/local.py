@@ -461,10 +461,10 @@ class LocalUpdate:
 class PartyState:
     """What a party has paid and released under one specification.
 
-    Before its vector has been sent, a round that is restarted gets the same noisy vector again;
-    another question under the same name gets none. Once it has been sent, say so by
-    :meth:`mark_sent`: two sums of the same vectors over different parties differ by single vectors.
-    Keep the state where only the party can read, and store it before a vector is sent.
+    Until its vector has been sent, a restarted round gets the same noisy vector again; another
+    request under the same name gets none. Once it has been sent, call :meth:`mark_sent`: two sums
+    of the same vectors over different parties differ by single vectors. Keep the state where only
+    the party can read it, and store it before a vector is sent.
 
     Parameters
     ----------
@@ -584,16 +584,15 @@ def local_update(
     groups : array-like of shape (n_records,), optional
         The person that each row belongs to, with ``unit="person"`` and ``group_size=1``.
     public : ndarray of shape (n_components, n_features) or None
-        What a later round takes from the sums of earlier ones, see
-        :func:`dpsvm_fast.federated.public_state`.
+        Result of earlier rounds, see :func:`dpsvm_fast.federated.public_state`.
     state : PartyState or None
-        Is written to. None for a party that surely is asked once. A round that is asked for again
-        gets the same vector until :meth:`PartyState.mark_sent`.
+        Updated by this call. None for a party that is asked only once. A repeated round gets the
+        same vector until :meth:`PartyState.mark_sent`.
     source : NoiseSource or None
         None takes the operating system's entropy. A seeded one makes the result not private.
     ledger : PrivacyLedger or None
-        The party's own; charged with the events of the round before its records are looked at,
-        and once where a state is kept.
+        The party's own, charged with the events of the round before its records are read; only once
+        if there is a state.
     trust : {"secure_sum", "trusted_curator"}
     n_threads : int
         Does not change the result.
@@ -609,9 +608,9 @@ def local_update(
     BudgetExceededError
         The ledger refuses. Nothing was read or spent.
     PartyRefusedError
-        Records or public numbers are not as agreed on, or training failed: nothing is released. The
-        texts are constants. The budget is spent, but where a state is kept not again for another
-        try.
+        Records or public numbers are not as agreed, or training failed: nothing is released. The
+        messages are constants. The budget is spent; with a state, another try does not spend it
+        again.
 
     Notes
     -----

@@ -77,7 +77,7 @@ class RoundTerms:
     length : int
         Numbers of a vector; the last one is 1 and counts the parties in the sum.
     n_users : int in 2..2**18
-        Parties that are asked.
+        Parties to ask.
     min_survivors : int
         A party gives its shares for unmasking only if at least this many parties are in the sum.
     threshold : int

@@ -65,7 +65,7 @@ def sum_of_parties(
     public : ndarray of float64 or None
         A public array that goes to every party with the request.
     attempts : int >= 1
-        How often to begin before any party has sent its vector. A party sends its vector at most
+        How often to start before any party has sent its vector. A party sends its vector at most
         once, so what ends later has ended.
 
     Returns

@@ -67,7 +67,9 @@ def _study(name: str, value: object) -> str:
     """Accept a short text."""
     text = check.check_type(name, value, str, "a string")
     if len(text) > LONGEST_STUDY:
-        raise InvalidParameterError(f"{name}: expected a text of at most {LONGEST_STUDY} letters")
+        raise InvalidParameterError(
+            f"{name}: expected a string of at most {LONGEST_STUDY} characters"
+        )
     return text
 
 
@@ -93,9 +95,9 @@ class FederatedSpec(PartyCounts):
     honest_fraction : float in (0, 1], default=0.5
         t: at least ceil(t U) of them neither reveal nor use their own noise.
     max_dropout : float in [0, 1), default=0.0
-        rho: at most floor(rho U) vanish before the sum.
+        rho: at most floor(rho U) drop out before the sum.
     min_survivors : int or None, default=None
-        Parties without which nothing is released; None for U - floor(rho U), the most accepted.
+        With fewer parties nothing is released; None for U - floor(rho U), the largest accepted.
     n_features : int
     classes : sequence of labels
         The public label set.
@@ -106,9 +108,9 @@ class FederatedSpec(PartyCounts):
         Bounds of a party's number of records; a party outside them is refused. The first bounds the
         contribution of a party, the second the sensitivity to a record with equal weights.
     expected_records : int or None, default=None
-        What ``regularization="auto"`` reckons with; None for the geometric mean of the bounds.
+        Number that ``regularization="auto"`` assumes; None for the geometric mean of the bounds.
     study : str, default=""
-        Public name: specifications that differ in it alone are different ones.
+        Public name; studies with different names have different specifications.
     protocol : str
         Version of the encoding and of the sum.
     data_norm : float, default=1.0

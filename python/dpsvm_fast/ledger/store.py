@@ -433,7 +433,7 @@ class Session:
             "SELECT number, spend FROM spends WHERE number >= ? ORDER BY number", (number,)
         )
         if found.fetchall() != rows:
-            raise LedgerError(f"{self._store.path} does not keep what is written to it")
+            raise LedgerError(f"{self._store.path}: the file does not keep what is written to it")
         chain = self._store._chain
         for text in texts:
             chain.append(_digest(chain[-1], text.encode()))
@@ -454,7 +454,7 @@ class Session:
             return
         if anchor == store.path:
             raise InvalidParameterError.of(
-                "anchor", got=os.fspath(anchor), accepted="another file than the ledger itself"
+                "anchor", got=os.fspath(anchor), accepted="a file other than the ledger itself"
             )
         last = store.mark(len(store._chain) - 1)
         try:
@@ -473,7 +473,7 @@ class Session:
         self._connection.execute("UPDATE ledger SET header = ?", (json.dumps(header),))
         store._read_header(self._connection)
         if store.anchor != anchor:
-            raise LedgerError(f"{store.path} does not keep what is written to it")
+            raise LedgerError(f"{store.path}: the file does not keep what is written to it")
 
     def _read(self, known: int) -> None:
         """Read what is new; the last spend that is known must be there as it was."""
@@ -494,10 +494,10 @@ class Session:
                 self.news.append(record)
                 chain.append(digest)
             elif digest != chain[number]:
-                raise LedgerError(f"{store.path}: spends have vanished from the ledger file")
+                raise LedgerError(f"{store.path}: spends are missing from the ledger file")
             number += 1
         if number <= known:
-            raise LedgerError(f"{store.path}: spends have vanished from the ledger file")
+            raise LedgerError(f"{store.path}: spends are missing from the ledger file")
 
 
 def is_mark(text: object) -> bool:

@@ -134,7 +134,9 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
     if labels.tolist() != values or not (labels[1:] > labels[:-1]).all():
         raise ModelFormatError(f"{where}: expected sorted labels without repetitions")
     if labels.size < 2 or (expected is float and not (labels == np.floor(labels)).all()):
-        raise ModelFormatError(f"{where}: expected two labels or more, floats whole ones")
+        raise ModelFormatError(
+            f"{where}: expected at least two labels; float labels must be whole numbers"
+        )
     return labels
 
 

@@ -1050,7 +1050,7 @@ class NoisePlanDisplay(Display):
             raise InvalidParameterError.of(
                 "plans",
                 got="plans without n_samples",
-                accepted="plans with it: it decides the noise",
+                accepted="plans with n_samples, which decides the noise",
             )
         matplotlib_module("figure")
         return self._drawn(ax, kind)
