@@ -219,7 +219,7 @@ class App(Group):
 
 @contextmanager
 def _told_apart() -> Iterator[None]:
-    """An interrupt and a reader that left, before click ends the program because of them."""
+    """Handle an interrupt, and a reader that left, before click ends the program."""
     try:
         yield
     except KeyboardInterrupt:

@@ -172,7 +172,7 @@ def _declared(path: Path | None) -> tuple[dict[str, int | None], bool]:
 
 
 def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
-    """The number that was given, which is the declared one where there is one.
+    """The given number, which must equal the declared one if there is one.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
 
 
 def _check_settings(options: dict[str, Any]) -> None:
-    """Choose the model, and refuse options that it has no use for."""
+    """Choose the model, and refuse options that it does not use."""
     kernel = options["kernel"]
     model = options["model"] = options["model"] or (LINEAR if kernel is None else KERNEL)
     if kernel is not None and model != KERNEL:
@@ -206,7 +206,7 @@ def _check_settings(options: dict[str, Any]) -> None:
 
 
 def _planned(epsilon: float, options: dict[str, Any]) -> NoisePlan:
-    """The plan of the estimator that a fit would make of these options."""
+    """The plan of the estimator that a fit would build from these options."""
     from dpsvm_fast.planning import plan_noise
 
     own: dict[str, Any] = {}
@@ -269,7 +269,7 @@ ROWS = (
 
 
 def _cell(plan: NoisePlan, part: str, name: str) -> str:
-    """What a plan has in a row of the table; empty where it has no such part."""
+    """Cell of a plan in a row of the table; empty if the plan has no such part."""
     value = getattr(getattr(plan, part) if part else plan, name, None)
     if isinstance(value, bool):
         return "yes" if value else "no"

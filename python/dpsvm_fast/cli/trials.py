@@ -249,7 +249,7 @@ class Contestant:
         self.accuracies.append(float((model.predict(test[0]) == test[1]).mean()))
 
     def warm_up(self, train: Rows, test: Rows, n_threads: int) -> None:
-        """Take one thread or all, whichever is faster here; nothing of it is counted."""
+        """Select one thread or all, whichever is faster here; these runs are not counted."""
         times = {}
         for self.n_threads in {1, n_threads}:
             self.run(train, test)
@@ -379,7 +379,7 @@ def _private(name: str, n_classes: int, settings: dict[str, Any]) -> Contestant:
 
 
 def _peers() -> list[Contestant]:
-    """What a user of scikit-learn would take, with its defaults; it has the threads of BLAS."""
+    """Default models of scikit-learn, with the threads of BLAS."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 

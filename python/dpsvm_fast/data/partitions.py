@@ -134,7 +134,7 @@ class TakenRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Together:
-    """Rows, labels and what else there is of a row, of a loader each."""
+    """Rows, labels and other columns, each from its own loader."""
 
     rows: Any
     labels: Any
@@ -270,7 +270,7 @@ def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = 
 
 
 def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Together]:
-    """A loader for each part of the rows, with the same part of all else."""
+    """A loader for each part of the rows, with the same part of the other columns."""
     others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
     return list(map(Together, rows, labels or [None] * len(rows), others))
 
@@ -297,7 +297,7 @@ def is_path(value: Any) -> bool:
 
 
 def files_of(paths: Any, suffix: str) -> list[str]:
-    """Names of files, in order; folders and patterns by name."""
+    """File names, in order, from files, folders and patterns."""
     found: list[str] = []
     for path in map(os.fspath, [paths] if is_path(paths) else paths):
         if os.path.isdir(path):

@@ -44,7 +44,7 @@ def toml_key(text: str) -> str:
 
 
 def column_lines(names: Sequence[str], values: str = "bounds = [LOW, HIGH]") -> str:
-    """Return one line for each column, to be filled in; the first of very many."""
+    """Return one line for each column, to be filled in; only the first of very many."""
     lines = [
         f"  {toml_key(name)} = {{ {values} }}"
         if len(name) <= LONGEST_NAME
@@ -302,7 +302,7 @@ def _without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) ->
 
 
 class Key(NamedTuple):
-    """What may be written for a key of a schema.
+    """Accepted values of a key of a schema.
 
     Parameters
     ----------
@@ -734,7 +734,7 @@ def check_roles(names: Mapping[str, Any], features: Iterable[str], origin: str =
 
 
 def _column_records(record: Any) -> tuple[dict[str, Any], list[str]]:
-    """Columns by name, None where nothing is said of their values, and the names of these."""
+    """Columns by name, None if their values are not declared, and the names of these."""
     if isinstance(record, list):
         record = _named_columns(record)
     if not isinstance(record, Mapping):
@@ -1158,7 +1158,7 @@ class TableSchema:
                 )
 
     def _with_others(self, names: Sequence[str]) -> tuple[Column, ...]:
-        """All columns, those of these names with what is said of all others."""
+        """All columns; the named ones get the entry for all other columns."""
         assert self.all_other_columns is not None
         if self.is_positional and len(names) + len(self.columns) == self.declared_width:
             known = {column.name for column in self.columns}
@@ -1189,7 +1189,7 @@ class TableSchema:
         return target if isinstance(target, str) else None
 
     def _undescribed(self, names: Sequence[str], file: str) -> ValueError:
-        """Say which lines are missing, or that a model cannot take these columns."""
+        """Return an error that names missing lines, or columns that a model cannot take."""
         one = len(names) == 1
         if may_be_a_row(names):
             return TableError(f"{file}: {self.origin} does not declare it; it has {NO_NAMES}")

@@ -103,7 +103,7 @@ MOST_ROWS, MOST_BYTES, MOST_SPARSE_ROWS = 65536, 2**26, 16384
 
 
 class NpyWriter:
-    """An array whose first dimension is known at the end.
+    """An array whose first dimension is known only at the end.
 
     Parameters
     ----------
@@ -588,7 +588,7 @@ def open_table(
 
 
 def _check_file(path: str) -> None:
-    """Refuse what can be read once only; a file that is not there is found out elsewhere."""
+    """Refuse a file that can be read only once; a missing file is detected elsewhere."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -601,7 +601,7 @@ def _check_file(path: str) -> None:
 
 
 def table_format(path: str, format: str | None) -> str:
-    """Return the format as given, or as the end of the name says."""
+    """Return the given format, or that of the file name."""
     if format is not None:
         return check.check_option("format", format, FORMATS)
     name = path.lower()

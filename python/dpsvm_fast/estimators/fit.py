@@ -44,7 +44,7 @@ _within_search: ContextVar[bool] = ContextVar("_within_search", default=False)
 
 @contextmanager
 def within_search() -> Iterator[None]:
-    """Fits of candidates, which do not warn: their search has."""
+    """Context of fits of candidates, which do not warn, as their search does."""
     token = _within_search.set(True)
     try:
         yield
@@ -122,7 +122,7 @@ def private_fit(
 
 
 class FitRows(Rows, Protocol):
-    """Training rows as a fit gets them: first their shape is looked at, then they are read."""
+    """Training rows of a fit: it looks at their shape first, then reads them."""
 
     # Attributes about them: number and names of the features, the label set.
     published: dict[str, Any]
@@ -140,8 +140,8 @@ class FitRows(Rows, Protocol):
 class PrivateEstimator(Released):
     """Base of all estimators whose fit spends a budget.
 
-    A subclass is a dataclass of its parameters (see `dpsvm_fast.estimators.parameters`). It makes
-    its plan of them and of public facts in ``plan``, and says in ``_attributes`` what is published.
+    A subclass is a dataclass of its parameters (see `dpsvm_fast.estimators.parameters`). Its
+    ``plan`` builds the plan from them and from public facts; its ``_attributes`` are published.
     """
 
     adjacency: str
@@ -343,7 +343,7 @@ Trained = TypeVar("Trained", bound="PrivatelyTrained")
 
 
 def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
-    """Warn the caller of ``fit`` of what makes a release not private, or promise next to nothing.
+    """Warn the caller of ``fit`` if a release is not private or guarantees almost nothing.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
 
 
 def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
-    """Refuse, or warn of, columns with names whose units would decide; public facts alone."""
+    """Refuse, or warn of, named columns whose units would dominate; uses public facts only."""
     if _within_search.get() or facts.sparse or facts.feature_names is None:
         return
     fitting = getattr(estimator, "candidates", [estimator])
@@ -412,7 +412,7 @@ def refuse_or_warn(
     *,
     stacklevel: int,
 ) -> None:
-    """Refuse what is not private where a ledger is strict, and warn of it elsewhere.
+    """Refuse a fit that is not private if the ledger is strict; otherwise warn.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ def before_of(estimator: Any) -> Continuation | None:
 
 
 def seen_apart(estimator: Any) -> bool:
-    """Whether a call is on periods that no earlier one was charged for, and goes on from these.
+    """Whether a call is on periods that no earlier call was charged for, and continues from these.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def declared_classes(
 
 
 def next_seed(seed: int, n_calls: int) -> int:
-    """A seed of its own for each call: the same noise again could be subtracted."""
+    """A separate seed for each call: repeated noise could be subtracted."""
     for _ in range(n_calls):
         seed = _core.NoiseSource(seed).public_seed()
     return seed

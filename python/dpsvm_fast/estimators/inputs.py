@@ -89,8 +89,8 @@ def checked_rows(estimator: Any, X: Any) -> Any:
 def checked_outputs(estimator: Any, X: Any) -> Any:
     """Validated ``X`` with a column for each feature of a fitted ``estimator``, but no names.
 
-    For what comes out of a transformer that changes entries one by one: an array, whatever the
-    rows were that the names of the features came from.
+    For the output of a transformer that changes entries one by one: an array, whatever type of rows
+    the feature names came from.
     """
     X = _refused_by_type(X)
     rows = _without_quotes(lambda: check_array(_array_of(X), input_name="X", **FORM), X)
@@ -204,7 +204,7 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _refused_by_type(X: Any) -> Any:
-    """``X`` as it came, once nothing in its type says that a conversion would misread it."""
+    """``X`` unchanged, unless its type shows that a conversion would misread it."""
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X: masked arrays are not supported; fill the masked entries first")
     table = tabular(X)
@@ -266,7 +266,7 @@ def _without_quotes(validate: Any, X: Any) -> Any:
 
 
 def _not_finite(X: Any, *, missing: bool) -> str:
-    """What is wrong and what to do, without a value.
+    """Message about non-finite values and the remedy, without a value.
 
     Of a table it names the column, which is up to the rows. Of an array it is a constant.
     """
@@ -394,9 +394,9 @@ class Owners(NamedTuple):
         return found
 
     def averaged(self, n_rows: int) -> Owners:
-        """Rows that count by their shares, rounded down to single precision, and no persons.
+        """Rows with weights that are shares of a person, rounded down to single precision.
 
-        Of a person the first rows take part: all others weigh nothing.
+        The first rows of a person take part; the others have weight 0.
         """
         found = self.shares(n_rows)
         single = found.astype(np.float32)

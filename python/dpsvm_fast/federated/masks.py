@@ -124,7 +124,7 @@ CHECK_BYTES = 16
 
 
 def create_shares(secret: bytes, threshold: int, num: int) -> list[bytes]:
-    """Split a secret so that any ``threshold`` of ``num`` shares give it back, and fewer nothing.
+    """Split a secret: any ``threshold`` of ``num`` shares restore it, fewer reveal nothing.
 
     Parameters
     ----------

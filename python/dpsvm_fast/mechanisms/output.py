@@ -506,8 +506,8 @@ class OutputPerturbation(WeightsPlan):
         Losses are multiplied by ``weights``, which are at most 1 for all rows of a person. Batches
         of projected SGD are of ``persons``.
 
-        Regularised towards weights released before where there are some ``near``: their half
-        squared distance times lambda is the penalty of 0 and a linear term.
+        With ``near``, regularised towards weights released before: half the squared distance to
+        them times lambda is the usual penalty plus a linear term.
         """
         options: dict[str, Any] = {
             "data_norm": self.data_norm,
