@@ -157,7 +157,7 @@ def _shares(
 def _ratios(
     part: Any, whole: Any, noise_part: Any, noise_whole: Any, shared: Any
 ) -> tuple[Array, Array, Array]:
-    """The ratio, and all p at which ``part - p whole`` is as near 0 as its deviation allows.
+    """The ratio, and all p at which ``part - p whole`` is within its deviation of 0.
 
     That is ``whole p (1 - p)`` from sampling, the rest from noise of the given variances: Wilson's
     interval where there is no noise. Noise may bring all three out of [0, 1].
@@ -545,7 +545,7 @@ class EvaluationPlan(Plan):
         }
 
     def _placed(self, rows: Any, source: Any) -> tuple[Array | None, Any]:
-        """Edges between cells of scores, and what their counts are multiplied by."""
+        """Edges between cells of scores, and the matrices that multiply their counts."""
         if self.coarse is None or self.trial is None:
             return None, None
         counts = rows.counts(coarse_cells(rows.scores), self.coarse.size)
@@ -622,7 +622,7 @@ def rising(sums: Array) -> Array:
 
 
 def score_sums(weight: Fraction, negatives: Array, positives: Array) -> NDArray[np.int64]:
-    """What counts of scores are multiplied by, for either outcome, in units of 2**-10.
+    """Matrices that multiply counts of scores, for either outcome, in units of 2**-10.
 
     Rows of the matrices are sums of a cell and, with falling weights, of those below it; the last
     row is roughly the contribution of a score to the area under the curve.
@@ -670,7 +670,7 @@ def fitted_counts(noisy: Array, sums: NDArray[np.int64]) -> tuple[Array, Array]:
 
 
 class EvaluatedRows:
-    """Rows and what a model says of each of them. Private, all of it.
+    """Rows and the predictions of a model for each. All private.
 
     Parameters
     ----------
@@ -715,7 +715,7 @@ class EvaluatedRows:
         return int(self.codes.size if self._persons is None else self._persons.max() + 1)
 
     def read(self) -> None:
-        """Ask the model about all rows, and forget who they belong to but for a number."""
+        """Apply the model to all rows; keep only a number for each owner."""
         found, ids = [], []
         for X, y, *groups in self._batches():
             if len(y):
@@ -852,7 +852,7 @@ class PrivateEvaluation(PrivateEstimator):
         )
 
     def judged(self, X: Any, y: Any) -> dict[str, NDArray[Any]]:
-        """What the tables count about some rows, each by itself."""
+        """Entries of the tables for some rows, each by itself."""
         asked = {table for name in self.asked for table in TABLES[name]}
         labels = np.asarray(label_values(y))
         said = np.asarray(self.model.predict(X))
@@ -898,7 +898,7 @@ class PrivateEvaluation(PrivateEstimator):
         return {"scores": scores, "outcomes": outcomes.astype(np.int64)}
 
     def _occasion(self) -> Occasion:
-        """What the statement says about these rows, beside the plan."""
+        """Facts about these rows that the statement adds to the plan."""
         names = [one.name for one in fields(self) if one.name != "ledger"]
         return occasion_of(self, names, labels="given")
 

@@ -283,7 +283,7 @@ def _described(leaf: Step) -> PipelineStep:
 
 
 def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
-    """Name what learned without privacy, for the caller of ``total_privacy``."""
+    """Warn the caller of ``total_privacy`` of steps that learned without privacy."""
     leaks = ", ".join(step.title for step in steps if step.learned)
     if leaks:
         warnings.warn(
@@ -516,7 +516,7 @@ def takes(step: Any) -> tuple[str, ...]:
 
 
 def _owned(step: Any, facts: Facts) -> Facts:
-    """What a step knows of persons and weights: transformers are not told of weights."""
+    """Facts about persons and weights for a step; transformers get no weights."""
     if facts.unit == "person" and "groups" not in takes(step):
         raise InvalidParameterError(
             f"groups: {type(step).__name__} with these parameters protects rows only"
@@ -526,7 +526,7 @@ def _owned(step: Any, facts: Facts) -> Facts:
 
 
 def _widened(event: PrivacyEvent) -> PrivacyEvent:
-    """The event with a little less noise, where rounding has a say in how much there is."""
+    """The event with slightly less noise, if rounding affects its amount."""
     less = {
         name: mul_down(getattr(event, name), 1.0 - MARGIN)
         for name in ("sigma", "noise_multiplier")

@@ -137,7 +137,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         return self
 
     def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:
-        """The plan of one noisy sum, for which all of the budget is."""
+        """The plan of one noisy sum with the whole budget."""
         budget: dict[str, float] = {"epsilon": self.epsilon}
         if self.delta > 0.0:
             budget = {"mu": gaussian_parameter(self.epsilon, self.delta)}
@@ -613,7 +613,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
         """Return the rows that have these coordinates along the components.
 
-        What lies across the components, and beyond ``data_norm``, is gone.
+        The part orthogonal to the components, or beyond ``data_norm``, is lost.
 
         Parameters
         ----------
@@ -1046,7 +1046,7 @@ class Running(NamedTuple):
 def running_before(
     scaler: PrivateStandardScaler, asked: dict[str, Any], n_periods: int | None
 ) -> Running:
-    """Return what a call with these parameters goes on from, if it may."""
+    """Return the state that a call with these parameters continues from, if it may."""
     before: Running | None = vars(scaler).get("_running")
     if before is None:
         if "privacy_" in vars(scaler):

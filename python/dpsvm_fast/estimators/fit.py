@@ -247,7 +247,7 @@ class PrivateEstimator(Released):
         """Post-processing: what is published of the numbers that a run of the plan released."""
 
     def _occasion(self) -> Occasion:
-        """What the statement says about this fit, beside its plan."""
+        """Facts about this fit that the statement adds to its plan."""
         limited = getattr(self, "max_iter", None) is not None
         uncovered = ("max_iter",) if limited else ()
         return occasion_of(self, tests_of(type(self)), uncovered=uncovered)

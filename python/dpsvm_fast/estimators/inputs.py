@@ -383,7 +383,7 @@ class Owners(NamedTuple):
         return _canonical(X[order]), codes[order]
 
     def shares(self, n_rows: int) -> NDArray[np.float64]:
-        """What each row is of its person, at most 1 for all its rows."""
+        """Share of each row in its person, at most 1 for all rows of a person."""
         persons, weights = self.persons, self.weights
         found = weights.copy() if weights.size else np.ones(n_rows)
         if persons.size:
@@ -548,7 +548,7 @@ FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
 
 
 def feature_facts(probe: Any) -> dict[str, Any]:
-    """Return what validation has written onto a copy of an estimator about its features."""
+    """Return the feature attributes that validation set on a copy of an estimator."""
     return {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
 
 
@@ -845,7 +845,7 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
 
 
 def checked_bounds(value: Any) -> Bounds:
-    """Two arrays of at most one dimension that go together; of bounds by name with the names."""
+    """Two arrays of at most one dimension and equal length; for bounds by name, with the names."""
     if isinstance(value, NamedBounds):
         return value
     if isinstance(value, Mapping):
@@ -892,7 +892,7 @@ def checked_bounds(value: Any) -> Bounds:
 def broadcast_bounds(
     bounds: Bounds | None, n_features: int | None, names: Any = None
 ) -> Bounds | None:
-    """Bounds as arrays of shape (n_features,), where that number is known; by names if they are."""
+    """Bounds as arrays of shape (n_features,), if it is known, matched by name if named."""
     if bounds is None or n_features is None:
         return bounds
     if isinstance(bounds, NamedBounds):

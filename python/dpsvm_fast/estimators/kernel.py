@@ -259,7 +259,7 @@ class PrivateKernelSVC(PipelineClassifier):
         return PublicMap(unit=False, data_norm=self.data_norm_)
 
     def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
-        """What was released besides the weights, and the choices that follow from it."""
+        """Other released numbers, and the choices that follow from them."""
         choice, features = released.choice, released.features
         assert choice is not None
         return super()._attributes(plan, released) | {
@@ -274,7 +274,7 @@ class PrivateKernelSVC(PipelineClassifier):
     def _statement(
         self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
     ) -> PrivacyStatement:
-        """What this fit promises about the path that was taken."""
+        """Statement of this fit for the path that it took."""
         if released.features is not None:
             seed = released.features.seed
             occasion |= {"occasion": replace(occasion["occasion"], feature_seed=seed)}

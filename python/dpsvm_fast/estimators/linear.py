@@ -136,7 +136,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         return _loss(self._trainer(), self.delta, 2, margin)
 
     def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
-        """What was released besides the weights, and the choices that follow from it."""
+        """Other released numbers, and the choices that follow from them."""
         training = released.training
         rule, solver = training.rule, training.solver
         lam = rule.regularization if rule is not None else getattr(solver, "regularization", None)
@@ -189,7 +189,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     def _statement(
         self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
     ) -> PrivacyStatement:
-        """What this fit promises about the path that was taken."""
+        """Statement of this fit for the path that it took."""
         return plan.statement(released.training, **occasion)
 
 

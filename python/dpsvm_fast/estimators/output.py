@@ -263,7 +263,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         )
 
     def _run(self, facts: Facts) -> ProjectedSGD:
-        """Projected SGD; over one row where their number is not known yet."""
+        """Projected SGD; over one row if the number of rows is not known yet."""
         return filled(
             ProjectedSGD,
             self,

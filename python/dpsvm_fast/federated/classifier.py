@@ -165,7 +165,7 @@ Array = NDArray[np.float64]
 
 
 def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tuple[Array, int]:
-    """The sum of contributions in their own unit, and the number of records behind it.
+    """The sum of contributions in their own unit, and its number of records.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
 
 
 def mean_of(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tuple[Array, int]:
-    """Average of what parties contributed, by their weights: divided once; and their records."""
+    """Weighted average of the contributions, divided once, and the number of records."""
     total, n_records = checked_sum(spec, plan, result)
     return total / float(n_records if n_records else result.survivors), n_records
 

@@ -43,7 +43,7 @@ __all__ = ["make_client_app", "make_server_app", "run_secure_round", "run_traini
 
 
 def require(*modules: str) -> None:
-    """Say what to install where an optional dependency is missing."""
+    """Raise an error that says what to install if an optional dependency is missing."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(
@@ -88,7 +88,7 @@ def _wrapped(data: bytes) -> RecordDict:
 
 
 def _unwrapped(message: Message) -> bytes:
-    """Return the bytes in a message of Flower; none where it carries something else."""
+    """Return the bytes in a message of Flower; empty if it carries something else."""
     if not message.has_content():
         return b""
     data = message.content.config_records.get(RECORD, {}).get("message")

@@ -303,7 +303,7 @@ class SecureSum(Protocol):
 
 @dataclass(frozen=True)
 class TrustedSum:
-    """Sum by a curator who sees every vector and is trusted with it.
+    """Sum by a trusted curator, who sees every vector.
 
     Parameters
     ----------

@@ -152,7 +152,7 @@ def _vectors(
     results: Mapping[str, SumResult],
     n_threads: int,
 ) -> Iterator[NDArray[np.int64]]:
-    """Vectors of the parties that are left, some parties at a time."""
+    """Vectors of the remaining parties, some parties at a time."""
     public = public_state(spec, results)
     numbers = spec.round(round_name).length + max(spec.max_records, 1) * spec.n_features
     step = max(1, BLOCK // numbers)

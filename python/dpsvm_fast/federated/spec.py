@@ -214,7 +214,7 @@ class FederatedSpec(PartyCounts):
         return DpdrSpec(**settings)
 
     def __post_init__(self) -> None:
-        """Check everything, put numbers for words, and find noise and room for it."""
+        """Check everything, replace "auto" by numbers, and find the noise and a grid for it."""
         super().__post_init__()
         settled = vars(self)
         for name, test in param.tests_of(type(self)).items():
@@ -264,7 +264,7 @@ class FederatedSpec(PartyCounts):
         self._settle_sizes()
 
     def _settle_sizes(self) -> None:
-        r"""Put numbers for ``regularization="auto"`` and ``radius="auto"``, by public rules.
+        r"""Replace ``regularization="auto"`` and ``radius="auto"`` by numbers, with public rules.
 
         .. math:: \Lambda = \frac{2 G L m \kappa_t^2}{c\, n U} \sqrt{U / h}
 
@@ -486,7 +486,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
     objective_epsilon: Annotated[float | None, param.or_word(None, _own_epsilon)] = None
 
     def _settle(self) -> None:
-        """Refuse what has no proof, or no room; find what is left to noise in objectives."""
+        """Refuse settings without proof or budget; find what is left for noise in objectives."""
         if self.n_components > self.n_features:
             raise InvalidParameterError.of(
                 "n_components", got=self.n_components, accepted="at most the number of features"
@@ -634,7 +634,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
 
 @lru_cache(maxsize=64)
 def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
-    """Composition, remembered: with many classes it takes a good part of a second."""
+    """Cached composition: with many classes it takes a good part of a second."""
     return composed_delta(events, epsilon)
 
 

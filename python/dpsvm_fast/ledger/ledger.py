@@ -64,7 +64,7 @@ _held: list[PrivacyLedger] = []
 
 
 def _before_fork() -> None:
-    """Hold every ledger and move it to a file, so that parent and child share one budget."""
+    """Lock every ledger and move it to a file, so that parent and child share one budget."""
     _fork_lock.acquire()
     for ledger in list(_all):
         ledger._lock.acquire()
@@ -84,7 +84,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Make new locks: the owners of the old ones do not exist here."""
+    """Create new locks: the owners of the old ones do not exist in this process."""
     global _fork_lock
     while _held:
         _held.pop()._lock = threading.RLock()
@@ -700,7 +700,7 @@ class PrivacyLedger:
 
     @contextmanager
     def _up_to_date(self) -> Iterator[Session | None]:
-        """Hold the file, with every spend of every process in ``_records``; needs the lock."""
+        """Lock the file and load all spends of all processes into ``_records``; needs the lock."""
         if self._store is None:
             if os.getpid() != self._process:
                 raise LedgerError(
@@ -755,7 +755,7 @@ class PrivacyLedger:
         return self._store
 
     def _admitted(self, charges: Charges) -> Compositions:
-        """Return what touches their periods with the events; raises if any exceeds the budget."""
+        """Return the compositions with the events added; raise if any exceeds the budget."""
         check_arithmetic()
         names = [name for _, periods in charges for name in periods]
         everywhere = not all(periods for _, periods in charges)
@@ -818,7 +818,7 @@ def _reopened(
 
 
 def with_more(known: Compositions, more: Mapping[str, list[PrivacyEvent]]) -> Compositions:
-    """Return compositions with more events; periods that were charged alike share one."""
+    """Return compositions with more events; periods with equal charges share one."""
     found: Compositions = {}
     made: dict[tuple[int, Events], AnyComposition] = {}
     for name, events in more.items():

@@ -135,7 +135,7 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
 
 
 def _check_step(step: Step, adjacency: str) -> None:
-    """Refuse what the search decides for all, set otherwise in one estimator."""
+    """Refuse a parameter that the search sets, if one estimator sets it otherwise."""
     name = type(step.estimator).__name__
     if isinstance(step.estimator, PrivateGridSearch):
         raise TypeError(f"estimator: got {name}, expected one that fits once, or a DeclaredTrainer")
@@ -209,8 +209,8 @@ def learned_in(candidates: list[Any]) -> tuple[str, ...]:
 class SearchRows:
     """Rows and labels of a search, checked as far as they can be before candidates see them.
 
-    Where every candidate begins with an estimator of this library, X has to be what all of those
-    take. Other first steps, and functions, may take anything with rows.
+    If every candidate begins with an estimator of this library, X must suit all of them. Other
+    first steps, and functions, may take anything with rows.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def _first_step(candidate: Any) -> Any:
 
 
 def _encodes(step: Any) -> bool:
-    """Whether it makes numbers of the cells of a table."""
+    """Whether it turns cells of a table into numbers."""
     return _is_ours(step) and not get_tags(step).input_tags.two_d_array
 
 
@@ -648,7 +648,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         )
 
     def _attributes(self, plan: SearchPlan, released: Chosen) -> dict[str, Any]:
-        """The released model, its parameters, and what it knows about rows and labels."""
+        """The released model, its parameters, and its attributes about rows and labels."""
         best, index = released.estimator, released.index
         names = ("classes_", "n_features_in_", "feature_names_in_")
         found = {name: getattr(best, name) for name in names if hasattr(best, name)}
@@ -666,7 +666,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         return "param_grid"
 
     def _occasion(self) -> Occasion:
-        """What the statement says about this search, beside its plan."""
+        """Facts about this search that the statement adds to its plan."""
         leaves = [leaf for candidate in self.candidates for leaf in leaf_steps(candidate, "")]
         steps = [leaf.estimator for leaf in leaves]
         assumed = {
@@ -692,8 +692,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     ) -> SelectionStatement:
         """What the search promises; the released model carries it in place of its own promise.
 
-        Its own would be about one fit and leave out the search. The state for a continuation is
-        dropped, too: a continuation would account for that fit alone.
+        Its own would cover one fit and not the search. The state for a continuation is dropped too:
+        a continuation would account for that fit only.
         """
         budgets = plan.budgets
         statement = SelectionStatement(
@@ -746,7 +746,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         return self.best_estimator_
 
     def __sklearn_tags__(self) -> Any:
-        """What the estimator takes; no accuracy is promised on small data: noise may drown it."""
+        """Tags of the estimator; on small data, noise may dominate the model."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
@@ -767,7 +767,7 @@ def _minimises(step: Any) -> bool:
 
 @dataclass(frozen=True)
 class Declared:
-    """The plan of a DeclaredTrainer: what one call of its function is said to cost."""
+    """The plan of a DeclaredTrainer: the declared cost of one call."""
 
     events: tuple[PrivacyEvent, ...]
 
@@ -921,7 +921,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return Declared(tuple(events))
 
     def _arguments(self, *, budget: bool) -> dict[str, Any]:
-        """Keyword arguments of a call: what it does to them must not reach the next one."""
+        """Keyword arguments of a call, copied so that it cannot change those of the next."""
         parameters = copy.deepcopy(dict(self.parameters or {}))
         named = {name: getattr(self, name) for name in ("epsilon", "delta", "adjacency")}
         return named | parameters if budget else parameters

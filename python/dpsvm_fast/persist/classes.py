@@ -502,7 +502,7 @@ class SavedClass:
     rows: Callable[[Any, Facts], Any] | None = None
 
     def refit(self, model: Any, facts: dict[str, Any]) -> None:
-        """Fit on the rows that stand for all, and give arrays the types that they had."""
+        """Fit on representative rows, and restore the types of arrays."""
         if self.rows is None:
             return
         model.fit(self.rows(model, facts))
@@ -898,7 +898,7 @@ def statement_from(where: str, record: object) -> Any:
 
 
 def check_holds(where: str, statement: Statement) -> None:
-    """Recompute what the certificate promises; of one that is not private, what its noise gives.
+    """Recompute the guarantee of the certificate; if it is not private, that of its noise.
 
     Raises
     ------
@@ -956,7 +956,7 @@ def check_promise(where: str, mechanism: str, model: Any, statement: Statement) 
 
 
 def _check_search(where: str, mechanism: str, model: Any, statement: SelectionStatement) -> None:
-    """The search itself promises what it was given; a model out of it was given less."""
+    """Check the budget of a search, or of a model that a search released with a part of it."""
     names = ("epsilon", "delta")
     if mechanism == "search":
         for name in (*names, "strategy"):

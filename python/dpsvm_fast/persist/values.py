@@ -331,7 +331,7 @@ def _same(stated: object, computed: str) -> bool:
 
 
 def _no_json(text: str, error: json.JSONDecodeError) -> str:
-    """What is wrong with the text, as far as one can tell."""
+    """Describe why the text is not JSON."""
     if not text.lstrip().startswith("{"):
         return "is not JSON; expected a file that save_model wrote"
     if not text.rstrip().endswith("}") or error.pos >= len(text.rstrip()):
