@@ -418,7 +418,7 @@ def plan_noise(
     rows_per_person: int | None = None,
     unit: str = "row",
 ) -> NoisePlan:
-    """Return the noise that ``fit`` will add, from public facts alone.
+    """Return the noise that ``fit`` will add, from public facts only.
 
     Parameters
     ----------

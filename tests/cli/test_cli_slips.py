@@ -95,7 +95,7 @@ class TestPlanOfASchema:
         words = (*PLAN, "--schema", "people.toml", "--features", "4")
         cli(*words)
         sentence = cli.sentence(*words[:-1], "2")
-        assert "--features: got 2, expected 4, as people.toml says" in sentence
+        assert "--features: got 2, expected 4 as in people.toml" in sentence
 
     def test_what_it_leaves_open_is_asked_for(self, folder: Path, cli: Cli) -> None:
         (folder / "pixels.toml").write_text("all_other_columns = { bounds = [0, 16] }\n")

@@ -184,7 +184,7 @@ class Statement(Record):
 
     @property
     def private(self) -> bool:
-        """Whether the guarantee holds, that is, whether no reason is against it."""
+        """Whether the guarantee holds: there is no reason against it."""
         return not self.not_private_reasons
 
     def _repr_html_(self) -> str:

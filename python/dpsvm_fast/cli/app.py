@@ -24,11 +24,11 @@ PROGRAM = "dpsvm-fast"
 
 # What each command does, by the path of whoever answers for the data.
 COMMANDS = {
-    "To try it": {"demo": "train on real digits at five values of epsilon"},
-    "Before any data is read": {
+    "Try it": {"demo": "train on real digits at five values of epsilon"},
+    "Before any data are read": {
         "plan": "show the noise that a budget costs",
         "schema": "check a schema, and that a file fits it",
-        "budget": "make a budget file, or show what is spent",
+        "budget": "create a budget file, or show what is spent",
     },
     "Train": {
         "fit": "train a private model on the rows of a file",
@@ -208,7 +208,7 @@ class App(Group):
 
 @contextmanager
 def _told_apart() -> Iterator[None]:
-    """An interrupt and a reader that left, before click ends the program because of them."""
+    """Handle an interrupt, and a reader that left, before click ends the program."""
     try:
         yield
     except KeyboardInterrupt:

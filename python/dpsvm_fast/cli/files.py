@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """A file that gets its name once it is complete.
+    """A file that is renamed into place once it is complete.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def reserved(
 
 
 def _same(path: Path, other: Path) -> bool:
-    """Whether both names are those of one file that exists."""
+    """Whether both names refer to one existing file."""
     try:
         return path.samefile(other)
     except OSError:

@@ -173,7 +173,7 @@ def _declared(path: Path | None) -> tuple[dict[str, int | None], bool]:
 
 
 def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
-    """The number that was given, which is the declared one where there is one.
+    """The given number, which must equal the declared one if there is one.
 
     Raises
     ------
@@ -187,13 +187,13 @@ def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
         raise CommandError(f"--{name} is missing{open_in}; give --{name} N{hint}")
     if None not in (given, declared) and given != declared:
         raise CommandError(
-            f"--{name}: got {given}, expected {declared}, as {schema} says, or left out"
+            f"--{name}: got {given}, expected {declared} as in {schema}; leave it out"
         )
     return given or declared or 0
 
 
 def _check_settings(options: dict[str, Any]) -> None:
-    """Choose the model, and refuse options that it has no use for."""
+    """Choose the model, and refuse options that it does not use."""
     kernel = options["kernel"]
     model = options["model"] = options["model"] or (LINEAR if kernel is None else KERNEL)
     if kernel is not None and model != KERNEL:
@@ -201,13 +201,13 @@ def _check_settings(options: dict[str, Any]) -> None:
     for name, default in (("C", None), ("data_norm", 1.0)):
         if model in (LINEAR, KERNEL) and options[name] != default:
             raise CommandError(
-                f"--{name.replace('_', '-')}: got {options[name]!r}, expected it left out with "
-                f"--model {model}, which chooses it"
+                f"--{name.replace('_', '-')}: got {options[name]!r}; leave it out: --model {model} "
+                "chooses it"
             )
 
 
 def _planned(epsilon: float, options: dict[str, Any]) -> NoisePlan:
-    """The plan of the estimator that a fit would make of these options."""
+    """The plan of the estimator that a fit would build from these options."""
     from dpsvm_fast.planning import plan_noise
 
     own: dict[str, Any] = {}

@@ -152,7 +152,7 @@ def _public_map(
         Two are, or the schema has another number of features than an image has pixels.
     """
     if splines is not None and image is not None:
-        raise CommandError("--splines and --image: expected one of them")
+        raise CommandError("--splines and --image: expected only one of them")
     if image is not None:
         if math.prod(image) != schema.n_features:
             raise CommandError(
@@ -265,10 +265,10 @@ table_options = together(
 )
 # What may be spent, and where that is written down.
 budget_options = together(
-    option("--epsilon", Real(0.0), "Epsilon of all that is released.", metavar="E"),
+    option("--epsilon", Real(0.0), "Total epsilon of this command.", metavar="E"),
     delta_option(default=1e-6),
     adjacency_option(),
-    option("--budget", FILE, "Budget file to charge; make one with 'budget create'."),
+    option("--budget", FILE, "Budget file to charge; create one with 'budget create'."),
     option(
         "--periods",
         "Periods of the rows, comma-separated; only they are charged.",
@@ -370,7 +370,7 @@ class Room:
         return n_bytes * copies <= self.left
 
     def part(self, n_features: int) -> int:
-        """Rows of a part with which half of the room is left to what is kept."""
+        """Rows per part that leave half of the memory for kept rows."""
         fitting = self.left // (2 * PART_COPIES * NUMBER * n_features)
         return int(min(MOST_ROWS_OF_PART, max(1, fitting)))
 
@@ -413,7 +413,7 @@ class TrainingRows:
 
 
 def _largest_size(table: Any) -> float | None:
-    """Bytes that decoded rows take at most; None where nobody knows."""
+    """Largest size of decoded rows in bytes; None if unknown."""
     n_rows = table.n_rows
     label = np.array(table.schema.classes or ()).itemsize
     if n_rows is None:
@@ -429,7 +429,7 @@ def _largest_size(table: Any) -> float | None:
 
 
 def _usual_size(table: Any) -> float:
-    """Bytes that decoded rows take where numbers have a few digits."""
+    """Usual size of decoded rows in bytes, for numbers of a few digits."""
     if table.n_rows is not None:
         return float(table.n_rows * table.n_features * NUMBER)
     size = table.n_bytes_total * (USUAL_COMPRESSION if is_compressed(table.path) else 1)
@@ -498,7 +498,7 @@ def _resident_size() -> int:
 
 
 class AskedLedger(PrivacyLedger):
-    """A ledger that knows whether this process has asked it for anything."""
+    """A ledger that knows whether this process has tried to spend."""
 
     asked = False
 
@@ -511,7 +511,7 @@ class AskedLedger(PrivacyLedger):
 
 
 class Spending:
-    """The (epsilon, delta) of one command, and where it is written down.
+    """The (epsilon, delta) of one command, and the ledger that records it.
 
     Parameters
     ----------
@@ -566,7 +566,7 @@ class Spending:
     def check(
         self, estimator: Any, *, n_classes: int, sparse: bool, weighted: bool = False
     ) -> None:
-        """Refuse a fit that the budget has no room for, before any data are read.
+        """Refuse a fit that would exceed the budget, before any data are read.
 
         Raises
         ------
@@ -647,7 +647,7 @@ class Spending:
         return f"the budget{where} is spent ({amount}){end}"
 
     def told(self, screen: Screen) -> dict[str, Any] | None:
-        """Say what is left in the budget file, and return it for ``--json``."""
+        """Report what is left in the budget file, and return it for ``--json``."""
         if self.path is None:
             return None
         (epsilon, delta), left = (self.ledger.epsilon, self.ledger.delta), self.ledger.remaining()
@@ -697,7 +697,7 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def _rounded_down(value: float, least: float) -> float:
-    """Three digits, so that it can be typed; 0 where nobody can do anything with so little."""
+    """Round down to three digits, to be typed; 0 if it is too small to use."""
     if value < least:
         return 0.0
     digits = 2 - math.floor(math.log10(value))
@@ -796,7 +796,7 @@ class Task:
         return sparse.vstack([X for X, _ in parts], "csr"), np.concatenate([y for _, y in parts])
 
     def finish(self, model: Any, statement: Any, **more: Any) -> None:
-        """Write the fitted model and say what there is to say, ``more`` among it.
+        """Write the fitted model and report the result, with ``more``.
 
         Raises
         ------
@@ -845,7 +845,7 @@ class Task:
         return right / total
 
     def _report(self, name: str, statement: Any, scored: float | None, more: Any) -> None:
-        """Say what was promised, what is where, and what can be done next."""
+        """Report the guarantee, the files, and the next commands."""
         screen, options = self.screen, self.options
         output, data = options["output"], options["data"]
         private = "private" if statement.private else "NOT PRIVATE"
@@ -1214,7 +1214,7 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _unknown(name: str, model: str, known: Sequence[str]) -> str:
-    """What to write instead of a name that is none."""
+    """Suggest names in place of an unknown one."""
     # Capitals make a difference: C, c.
     alike = {one.lower(): one for one in known}
     near = [alike[one] for one in difflib.get_close_matches(name.lower(), alike, n=1)]
@@ -1310,6 +1310,6 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
 
 
 def _label(model: Any, text: str | None) -> Any:
-    """The class that is written like this; the text itself where there is none."""
+    """The class with this text; the text itself if there is none."""
     labels = getattr(model, "classes_", np.empty(0)).tolist()
     return next((label for label in labels if str(label) == text), text)

@@ -89,8 +89,8 @@ def checked_rows(estimator: Any, X: Any) -> Any:
 def checked_outputs(estimator: Any, X: Any) -> Any:
     """Validated ``X`` with a column for each feature of a fitted ``estimator``, but no names.
 
-    For what comes out of a transformer that changes entries one by one: an array, whatever the
-    rows were that the names of the features came from.
+    For the output of a transformer that changes entries one by one: an array, whatever type of rows
+    the feature names came from.
     """
     X = _refused_by_type(X)
     rows = _without_quotes(lambda: check_array(_array_of(X), input_name="X", **FORM), X)
@@ -101,12 +101,12 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
 
 
 def check_room(n_learned: int, n_kept: int = 0) -> None:
-    """Raise now, before anything is spent, what would be raised in the middle of a fit.
+    """Raise a lack of memory now, before anything is spent, rather than during the fit.
 
     Parameters
     ----------
     n_learned : int
-        Numbers that a fit learns. Memory for a few copies of them is asked for and given back.
+        Numbers that a fit learns. Memory for a few copies is allocated and freed.
     n_kept : int, default=0
         Numbers that it keeps once, such as one for each row and class.
 
@@ -204,7 +204,7 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _refused_by_type(X: Any) -> Any:
-    """``X`` as it came, once nothing in its type says that a conversion would misread it."""
+    """``X`` unchanged, unless its type shows that a conversion would misread it."""
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X: masked arrays are not supported; fill the masked entries first")
     table = tabular(X)
@@ -266,7 +266,7 @@ def _without_quotes(validate: Any, X: Any) -> Any:
 
 
 def _not_finite(X: Any, *, missing: bool) -> str:
-    """What is wrong and what to do, without a value.
+    """Message about non-finite values and the remedy, without a value.
 
     Of a table it names the column, which is up to the rows. Of an array it is a constant.
     """
@@ -383,7 +383,7 @@ class Owners(NamedTuple):
         return _canonical(X[order]), codes[order]
 
     def shares(self, n_rows: int) -> NDArray[np.float64]:
-        """What each row is of its person, at most 1 for all its rows."""
+        """Share of each row in its person, at most 1 for all rows of a person."""
         persons, weights = self.persons, self.weights
         found = weights.copy() if weights.size else np.ones(n_rows)
         if persons.size:
@@ -394,9 +394,9 @@ class Owners(NamedTuple):
         return found
 
     def averaged(self, n_rows: int) -> Owners:
-        """Rows that count by their shares, rounded down to single precision, and no persons.
+        """Rows with weights that are shares of a person, rounded down to single precision.
 
-        Of a person the first rows take part: all others weigh nothing.
+        The first rows of a person take part; the others have weight 0.
         """
         found = self.shares(n_rows)
         single = found.astype(np.float32)
@@ -576,7 +576,7 @@ def class_factors(weights: dict[Any, float], classes: NDArray[Any]) -> NDArray[n
         ) from None
     factors[places] = list(weights.values())
     if not factors.any():
-        raise InvalidParameterError("class_weight: expected a weight other than 0")
+        raise InvalidParameterError("class_weight: expected at least one weight above 0")
     return np.asarray(factors / factors.max())
 
 
@@ -585,7 +585,7 @@ FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
 
 
 def feature_facts(probe: Any) -> dict[str, Any]:
-    """Return what validation has written onto a copy of an estimator about its features."""
+    """Return the feature attributes that validation set on a copy of an estimator."""
     return {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
 
 
@@ -885,7 +885,7 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
 
 
 def checked_bounds(value: Any) -> Bounds:
-    """Two arrays of at most one dimension that go together; of bounds by name with the names."""
+    """Two arrays of at most one dimension and equal length; for bounds by name, with the names."""
     if isinstance(value, NamedBounds):
         return value
     if isinstance(value, Mapping):

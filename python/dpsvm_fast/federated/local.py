@@ -217,7 +217,7 @@ class Records:
             yield self.X[self.rows(i)]
 
     def mapped(self, f: Callable[[Any, int], Array], n_threads: int) -> Records:
-        """With each row mapped: ``f`` must be a function of the row alone, to the last bit."""
+        """Map each row; the output of ``f`` must depend on that row only, to the last bit."""
         return Records(np.ascontiguousarray(f(self.X, n_threads)), self.codes, self.offsets)
 
     @classmethod
@@ -345,7 +345,7 @@ def _values(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
-    """What each party contributes before it is encoded. Private, unless it has noise already."""
+    """Contribution of each party before encoding. Private, unless it has noise already."""
     if plan.name == "gram":
         for rows in records.of_each():
             yield packed(moments(spec, rows, n_threads) * spec.data_norm**2, ROOT_TWO)
@@ -421,7 +421,7 @@ def projection(spec: FederatedSpec, components: Array) -> Projection:
 
 
 def packed(matrix: Array, factor: float) -> Array:
-    """Diagonal of a symmetric matrix, then what is above it, times ``factor``."""
+    """Diagonal of a symmetric matrix, then the upper triangle times ``factor``."""
     above = np.triu_indices(matrix.shape[0], 1)
     return np.concatenate([np.diagonal(matrix), factor * matrix[above]])
 
@@ -538,7 +538,7 @@ def local_update(
 def checked_public(
     public: NDArray[np.float64] | None, spec: FederatedSpec, round_name: str
 ) -> NDArray[np.float64] | None:
-    """The components of earlier rounds, where a round takes some.
+    """The components of earlier rounds, if a round takes any.
 
     Raises
     ------

@@ -507,7 +507,7 @@ class SavedClass:
     rows: Callable[[Any, Facts], Any] | None = None
 
     def refit(self, model: Any, facts: dict[str, Any]) -> None:
-        """Fit on the rows that stand for all, and give arrays the types that they had."""
+        """Fit on representative rows, and restore the types of arrays."""
         if self.rows is None:
             return
         model.fit_transform(self.rows(model, facts))
@@ -855,7 +855,7 @@ def statement_from(where: str, record: object) -> Any:
 
 
 def check_holds(where: str, statement: Statement) -> None:
-    """Recompute what the certificate promises; of one that is not private, what its noise gives.
+    """Recompute the guarantee of the certificate; if it is not private, that of its noise.
 
     Raises
     ------

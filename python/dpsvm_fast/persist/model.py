@@ -140,7 +140,7 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
 
 
 def _saved_class(model: Any, where: str) -> SavedClass:
-    """The table's entry, of the class itself and of no parent."""
+    """The table's entry for the class itself, not for a parent."""
     name = type(model).__name__
     saved = saved_classes().get(name)
     if saved is None or saved.kind is not type(model):
@@ -441,7 +441,7 @@ def _refit(saved: SavedClass, model: Any, facts: dict[str, Any], where: str) -> 
 def _best_from(
     record: dict[str, Any], where: str, reading: Reading, statement: Any, facts: dict[str, Any]
 ) -> Any:
-    """The model that a search released: with the search's promise, rows and labels."""
+    """The model that a search released, with the statement, features and labels of the search."""
     best = model_from(record["best_estimator"], f"{where}.best_estimator", reading)
     inner = [found for at, found in reading.statements if at.startswith(f"{where}.best_estimator")]
     if any(isinstance(found, type(statement)) and found != statement for found in inner):

@@ -134,7 +134,9 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
     if labels.tolist() != values or not (labels[1:] > labels[:-1]).all():
         raise ModelFormatError(f"{where}: expected sorted labels without repetitions")
     if labels.size < 2 or (expected is float and not (labels == np.floor(labels)).all()):
-        raise ModelFormatError(f"{where}: expected two labels or more, floats whole ones")
+        raise ModelFormatError(
+            f"{where}: expected at least two labels; float labels must be whole numbers"
+        )
     return labels
 
 
@@ -313,7 +315,7 @@ def _same(stated: object, computed: str) -> bool:
 
 
 def _no_json(text: str, error: json.JSONDecodeError) -> str:
-    """What is wrong with the text, as far as one can tell."""
+    """Describe why the text is not JSON."""
     if not text.lstrip().startswith("{"):
         return "is not JSON; expected a file that save_model wrote"
     if not text.rstrip().endswith("}") or error.pos >= len(text.rstrip()):

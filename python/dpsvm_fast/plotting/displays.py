@@ -69,7 +69,7 @@ Array = NDArray[np.float64]
 class BoundaryDisplay(PlaneDisplay):
     """Predicted class at every point of the plane of two features.
 
-    Made of predictions on a grid between public bounds. It knows no row of the data.
+    It uses predictions on a grid between public bounds, and no rows.
 
     Parameters
     ----------
@@ -430,7 +430,7 @@ def _ellipse(centre: Array, precision: Array, level: float) -> Array:
 
 
 class AuditDisplay(Display):
-    """Statistic of an audit on both data sets, with cut, claim and bound.
+    """Statistic of an audit on both data sets, with threshold, claim and bound.
 
     One data set is filled, the other an outline, so the plot works without colours.
 
@@ -721,7 +721,7 @@ def _private(estimator: Any) -> list[Any]:
 
 
 def _shares(estimator: Any) -> list[float]:
-    """What part of an epsilon each private step gets; by basic composition they add up to 1."""
+    """Share of epsilon of each private step; by basic composition they add up to 1."""
     steps = _private(estimator)
     known = all(hasattr(step, "delta") and hasattr(step, "random_state") for step in steps)
     # A Pipeline without a classifier has no score, which would be found out after its fit.
@@ -1050,7 +1050,7 @@ class NoisePlanDisplay(Display):
             raise InvalidParameterError.of(
                 "plans",
                 got="plans without n_samples",
-                accepted="plans with it: it decides the noise",
+                accepted="plans with n_samples, which decides the noise",
             )
         matplotlib_module("figure")
         return self._drawn(ax, kind)
@@ -1134,7 +1134,7 @@ class NoisePlanDisplay(Display):
 
 
 def _budget_shares(plan: NoisePlan) -> dict[str, float]:
-    """Part of the budget of each release; what is not planned apart is the training's."""
+    """Share of the budget of each release; the training gets the rest."""
     centre, whitening, training = RELEASES
     shares = {}
     if plan.centre is not None:

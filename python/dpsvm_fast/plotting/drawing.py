@@ -73,7 +73,7 @@ class ClassStyle:
 
 
 def class_style(c: int) -> ClassStyle:
-    """The style of class number ``c``; black is left to what is no class."""
+    """The style of class number ``c``; black is reserved for other things."""
     return ClassStyle(
         colour=COLOURS[c % (len(COLOURS) - 1)],
         hatch=HATCHES[c % len(HATCHES)],

@@ -274,7 +274,7 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
     if not isinstance(document, Mapping) or document.get("format") != MODEL:
         raise InvalidParameterError("model: expected a file that save_model wrote")
     if set(CONTENTS) - set(document) or not isinstance(document["model"], Mapping):
-        raise InvalidParameterError("model: expected all that save_model writes")
+        raise InvalidParameterError("model: fields that save_model writes are missing")
     digest = hashlib.sha256(canonical({name: document[name] for name in CONTENTS})).hexdigest()
     if document.get("sha256") != digest:
         raise InvalidParameterError("model: the file was changed after save_model wrote it")
