@@ -5,7 +5,8 @@
 //! order in which the records came.
 
 use crate::error::{Error, Result};
-use crate::rows::view::{Row, RowBuffer, Rows, SparseRows};
+use crate::rows::sparse::SparseRows;
+use crate::rows::view::{Row, RowBuffer, Rows};
 use crate::runtime::interrupt::{Interrupt, Never};
 use crate::runtime::memory::{append_sparing, copied, counted, reserve, with_capacity};
 use crate::runtime::threads::each_block;
@@ -112,11 +113,7 @@ impl<'a> Store<'a> {
         let store = if dense {
             Self::Dense { value, columns }
         } else {
-            Self::Sparse(SparseRows {
-                value,
-                index,
-                start,
-            })
+            Self::Sparse(SparseRows::new(value, index, start))
         };
         Ok((store, order))
     }

@@ -118,34 +118,6 @@ pub struct Row<'a> {
     pub value: &'a [f32],
 }
 
-/// Non-zero entries of rows.
-#[derive(Debug, Clone)]
-pub struct SparseRows {
-    /// Entries, row after row.
-    pub value: Vec<f32>,
-    /// Their columns, strictly increasing within a row.
-    pub index: Vec<u32>,
-    /// Start of each row, and the end.
-    pub start: Vec<usize>,
-}
-
-impl SparseRows {
-    /// One of the rows.
-    #[inline(always)]
-    pub fn row(&self, i: usize) -> Row<'_> {
-        let range = self.start[i]..self.start[i + 1];
-        Row {
-            index: &self.index[range.clone()],
-            value: &self.value[range],
-        }
-    }
-
-    /// Numbers of entries.
-    pub fn lengths(&self) -> impl ExactSizeIterator<Item = usize> {
-        self.start.windows(2).map(|ends| ends[1] - ends[0])
-    }
-}
-
 impl<'a> Row<'a> {
     /// Columns with their entries.
     #[inline(always)]
@@ -197,7 +169,7 @@ impl<'a> Rows<'a> {
     /// [`Rows::new`], which the interrupt can end while it looks at indices.
     ///
     /// # Errors
-    /// As for [`Rows::new`]; [`Error::Interrupted`].
+    /// As for [`Rows::new`]; [`crate::Error::Interrupted`].
     pub fn watched(
         values: Values<'a>,
         layout: Layout<'a>,
