@@ -14,6 +14,7 @@ use crate::loss::smooth::SmoothLoss;
 use crate::records::lift::LiftRoom;
 use crate::records::persons::{Products, shortening};
 use crate::records::store::{LEAST_DISTANCE, ROW_GRID, RecordRows, Records};
+use crate::rows::clip::sum_of_squares;
 use crate::rows::sparse::{Blocks, SparseRows, longest};
 use crate::rows::view::Row;
 use crate::runtime::memory::{reserve, resize};
@@ -240,7 +241,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
     #[inline(always)]
     fn person(&mut self) -> Result<()> {
         let (person, bound, unit) = (&self.scratch.person, self.rule.clip.bound, self.sum.unit());
-        let factor = shortening(squares(person), person.len(), bound) / unit;
+        let factor = shortening(sum_of_squares(person, 1.0), person.len(), bound) / unit;
         let total = self.sum.room(bound)?;
         if factor > 0.0 {
             for (total, x) in total.iter_mut().zip(person) {
@@ -437,19 +438,6 @@ fn add_leaf<S: Simd, T: Precision>(
             total[class * stride + stride - 1] += (sum * s + magic) - magic;
         }
     }
-}
-
-/// The sum of the squares, in an order that depends on their number alone.
-#[inline(always)]
-fn squares(values: &[f64]) -> f64 {
-    let mut lanes = [0.0_f64; 16];
-    let (chunks, rest) = values.as_chunks::<16>();
-    for chunk in chunks {
-        for lane in 0..16 {
-            lanes[lane] += chunk[lane] * chunk[lane];
-        }
-    }
-    lanes.iter().sum::<f64>() + rest.iter().map(|x| x * x).sum::<f64>()
 }
 
 /// More than what rounding takes from a sum of [`LEAF`] products.
@@ -888,8 +876,8 @@ impl<T: Precision> SparsePass<'_, T> {
         } = &mut *self.scratch;
         let (main, rest) = person.split_at_mut(stored);
         let (shifted, constant) = rest.split_at_mut(layout.padded_classes());
-        let q_square = squares(shifted);
-        let (mut square, mut terms, mut lost) = (squares(constant), 0.0, 0.0);
+        let q_square = sum_of_squares(shifted, 1.0);
+        let (mut square, mut terms, mut lost) = (sum_of_squares(constant, 1.0), 0.0, 0.0);
         let centre = self.records.centre.as_ref().map(|centre| &*centre.point);
         for j in &*touched {
             let j = *j as usize;
@@ -901,7 +889,7 @@ impl<T: Precision> SparsePass<'_, T> {
                     terms += x * x;
                 }
             } else {
-                square += squares(line);
+                square += sum_of_squares(line, 1.0);
             }
         }
         if let Some(point) = centre {

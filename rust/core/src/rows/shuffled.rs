@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::rows::sparse::SparseRows;
 use crate::rows::view::{Row, RowBuffer, Rows};
-use crate::runtime::interrupt::{Interrupt, Never};
+use crate::runtime::interrupt::{Interrupt, Never, poll};
 use crate::runtime::memory::{append_sparing, copied, counted, reserve, with_capacity};
 use crate::runtime::threads::each_block;
 use crate::simd::{Kernel, Simd, dispatch};
@@ -291,20 +291,4 @@ fn check_finite(rows: &Rows<'_>, order: &[u32], interrupt: &dyn Interrupt) -> Re
         rows.append(*i as usize, false, &mut buffer)?;
     }
     Ok(())
-}
-
-/// Rows between two looks at the interrupt: below a millisecond for rows of a thousand entries.
-const POLL_ROWS: usize = 256;
-
-/// Looks at the interrupt now and then.
-///
-/// # Errors
-/// [`Error::Interrupted`].
-#[inline(always)]
-pub fn poll(at: usize, interrupt: &dyn Interrupt) -> Result<()> {
-    if at.is_multiple_of(POLL_ROWS) {
-        interrupt.check()
-    } else {
-        Ok(())
-    }
 }

@@ -1,9 +1,8 @@
 //! Non-zero entries of rows, and the same entries column after column.
 
 use crate::error::{Error, Result};
-use crate::rows::shuffled::poll;
 use crate::rows::view::Row;
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::{collected, zeros};
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -12,7 +12,7 @@
 
 use crate::error::{Result, require};
 use crate::rows::clip::{Scale, towards_zero};
-use crate::runtime::interrupt::{Interrupt, Never};
+use crate::runtime::interrupt::{Interrupt, Never, poll};
 use crate::runtime::memory::grow;
 
 /// Stored values of X: single or double precision.
@@ -387,9 +387,6 @@ pub(crate) fn compact(out: &mut RowBuffer, first: usize) {
     out.index.truncate(start + kept);
 }
 
-/// Rows whose indices are looked at before the interrupt is.
-const ROWS_BETWEEN_LOOKS: usize = 1 << 12;
-
 fn check_csr<I: Copy + TryInto<usize>>(
     columns: &[I],
     starts: &[I],
@@ -405,9 +402,7 @@ fn check_csr<I: Copy + TryInto<usize>>(
     let spanned = value(starts[0]) == 0 && value(starts[n_rows]) == stored;
     whole(spanned, "indptr does not span the stored entries")?;
     for (i, pair) in starts.windows(2).enumerate() {
-        if i % ROWS_BETWEEN_LOOKS == 0 {
-            interrupt.check()?;
-        }
+        poll(i, interrupt)?;
         let (from, to) = (value(pair[0]), value(pair[1]));
         whole(from <= to && to <= stored, "indptr decreases")?;
         let row = &columns[from..to];

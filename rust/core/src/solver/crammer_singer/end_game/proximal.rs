@@ -16,8 +16,7 @@
 
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
-use crate::rows::shuffled::poll;
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::{append, copied, mapped, with_capacity, zeros};
 use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
