@@ -101,12 +101,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
-        // Enough blocks for all threads.
-        let share = if threads > 1 {
-            n.div_ceil(4 * threads)
-        } else {
-            n
-        };
+        let share = n.div_ceil(threads);
         let each = (BLOCK_NUMBERS / scores).min(BLOCK_ROWS).min(share).max(1);
         let each = each.next_multiple_of(LEAF);
         rows.blocks(n, self.records.columns, each, self.interrupt)
