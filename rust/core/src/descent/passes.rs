@@ -7,14 +7,16 @@ use crate::descent::exact_sum::{ExactSum, ROUNDING};
 use crate::descent::gradients::{Lanes, Members, one_by_one, single};
 use crate::descent::leaves::LEAF;
 use crate::error::Result;
-use crate::layout::lines::Lines;
+use crate::layout::lines::{Lines, SPARE, weighted_sum};
 use crate::layout::weights::{WeightLayout, typed};
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
 use crate::records::lift::LiftRoom;
 use crate::records::persons::{Products, shortening};
 use crate::records::store::{LEAST_DISTANCE, ROW_GRID, RecordRows, Records};
-use crate::rows::view::{Row, SparseRows};
+use crate::rows::clip::sum_of_squares;
+use crate::rows::sparse::{Blocks, SparseRows, longest};
+use crate::rows::view::Row;
 use crate::runtime::memory::{reserve, resize};
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
@@ -94,6 +96,13 @@ pub struct LeafScratch<T> {
     /// Columns that it touches, and whether a column is one.
     touched: Vec<u32>,
     seen: Vec<bool>,
+    /// Coefficients of the rows of a block, the sum of one column, and what all add to the sums behind
+    /// those of columns.
+    block: Vec<f64>,
+    line: Vec<f64>,
+    ends: Vec<f64>,
+    /// Bound on what they add to one sum.
+    booked: f64,
 }
 
 impl<T: Precision> LeafScratch<T> {
@@ -232,7 +241,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
     #[inline(always)]
     fn person(&mut self) -> Result<()> {
         let (person, bound, unit) = (&self.scratch.person, self.rule.clip.bound, self.sum.unit());
-        let factor = shortening(squares(person), person.len(), bound) / unit;
+        let factor = shortening(sum_of_squares(person, 1.0), person.len(), bound) / unit;
         let total = self.sum.room(bound)?;
         if factor > 0.0 {
             for (total, x) in total.iter_mut().zip(person) {
@@ -431,19 +440,6 @@ fn add_leaf<S: Simd, T: Precision>(
     }
 }
 
-/// The sum of the squares, in an order that depends on their number alone.
-#[inline(always)]
-fn squares(values: &[f64]) -> f64 {
-    let mut lanes = [0.0_f64; 16];
-    let (chunks, rest) = values.as_chunks::<16>();
-    for chunk in chunks {
-        for lane in 0..16 {
-            lanes[lane] += chunk[lane] * chunk[lane];
-        }
-    }
-    lanes.iter().sum::<f64>() + rest.iter().map(|x| x * x).sum::<f64>()
-}
-
 /// More than what rounding takes from a sum of [`LEAF`] products.
 const SUM_SLACK: f64 = 1.0 + 1e-12;
 
@@ -468,6 +464,8 @@ pub struct SparsePass<'p, T> {
     pub persons: &'p [u32],
     /// Inner products of their rows, where there are any.
     pub products: Option<&'p Products>,
+    /// Blocks of the records, where places are whole ones of these.
+    pub blocks: Option<&'p Blocks>,
     /// Public numbers.
     pub rule: Rule,
     /// Layout of the weights and of the sum.
@@ -504,12 +502,26 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
             self.scratch.touched.clear();
             reserve(&mut self.scratch.touched, self.records.columns)?;
         }
-        let mut leaf = Vec::with_capacity(LEAF);
+        if let Some(blocks) = self.blocks {
+            let k = self.rule.loss.scores;
+            self.scratch.block.clear();
+            resize(&mut self.scratch.block, blocks.rows * k + SPARE)?;
+            resize(&mut self.scratch.line, k)?;
+            self.scratch.ends.clear();
+            resize(&mut self.scratch.ends, 2 * k)?;
+        }
+        let (mut leaf, mut open) = (Vec::with_capacity(LEAF), None);
         let mut firsts = self.places.clone().step_by(LEAF);
         let mut groups = Groups::new(self.records, self.persons);
         // One call: its kernels are compiled into it.
         loop {
-            let (members, parts) = match firsts.next() {
+            let first = firsts.next();
+            let block = first.zip(self.blocks).map(|(i, blocks)| i / blocks.rows);
+            if block != open {
+                self.close(simd, open)?;
+                open = block;
+            }
+            let (members, parts) = match first {
                 Some(first) => {
                     let places = first..end.min(first + LEAF);
                     leaf.clear();
@@ -561,10 +573,74 @@ impl<T: Precision> SparsePass<'_, T> {
                 }
             }
         }
-        let booked = self.book(records.clone().map(|i| (i, row(i))))?;
+        let size = self.size(records.clone().map(|i| (i, row(i))));
+        let most = self.sum.largest();
+        if parts.is_empty()
+            && let Some(blocks) = self.blocks
+            && self.scratch.booked + size <= most
+        {
+            self.scratch.booked += size;
+            for (at, i) in records.enumerate() {
+                self.keep(at, i, i % blocks.rows);
+            }
+            return Ok(());
+        }
+        let booked = size <= most;
+        if booked {
+            self.sum.room(size)?;
+        }
         for (at, i) in records.enumerate() {
             self.contribute(simd, at, i, row(i), booked)?;
         }
+        Ok(())
+    }
+
+    /// Keeps the coefficients of a record, for the sums of its block.
+    #[inline(always)]
+    fn keep(&mut self, at: usize, i: usize, place: usize) {
+        let k = self.rule.loss.scores;
+        self.coefficients(at, i);
+        let scratch = &mut *self.scratch;
+        let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
+        scratch.block[place * k..][..k].copy_from_slice(&q[..k]);
+        let (shifted, constant) = scratch.ends.split_at_mut(k);
+        for class in 0..k {
+            if self.records.centre.is_some() {
+                shifted[class] += q[class] * ROW_GRID;
+            }
+            constant[class] += p[class] * self.rule.clip.intercept;
+        }
+    }
+
+    /// Adds what the rows of a block contribute, column after column: each sum is met once.
+    #[inline(always)]
+    fn close<S: Simd>(&mut self, simd: S, block: Option<usize>) -> Result<()> {
+        let (Some(blocks), Some(block)) = (self.blocks, block) else {
+            return Ok(());
+        };
+        let (k, by_column) = (self.rule.loss.scores, &blocks.by_column[block]);
+        let LeafScratch {
+            block,
+            line,
+            ends,
+            booked,
+            ..
+        } = &mut *self.scratch;
+        let total = self.sum.room(std::mem::take(booked))?;
+        let (main, rest) = total.split_at_mut(self.layout.stored());
+        for (column, sums) in main.chunks_exact_mut(k).enumerate() {
+            let Row { index, value } = match by_column.lengths().len() {
+                lines if column < lines => by_column.row(column),
+                _ => break,
+            };
+            if !index.is_empty() {
+                weighted_sum(simd, (index, value), block, line);
+                sums.iter_mut().zip(&*line).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        rest.iter_mut().zip(&*ends).for_each(|(sum, x)| *sum += x);
+        block.fill(0.0);
+        ends.fill(0.0);
         Ok(())
     }
 
@@ -650,10 +726,10 @@ impl<T: Precision> SparsePass<'_, T> {
         Ok(())
     }
 
-    /// Makes room for the contributions of a leaf at once: what one class adds to one column is far
-    /// less than the sum of the longest contributions. False where together they have none.
+    /// Bound on what a leaf adds to one sum: one class adds to one column far less than the longest
+    /// contributions together.
     #[inline(always)]
-    fn book<'r>(&mut self, rows: impl Iterator<Item = (usize, Row<'r>)>) -> Result<bool> {
+    fn size<'r>(&self, rows: impl Iterator<Item = (usize, Row<'r>)>) -> f64 {
         // Loops, as closures that are folded are compiled for the baseline.
         let (mut reach, mut count) = ([0.0; LEAF], 0);
         for ((i, row), factor) in rows.zip(&self.scratch.factor) {
@@ -668,11 +744,7 @@ impl<T: Precision> SparsePass<'_, T> {
             }
             size = size.max(terms * SUM_SLACK);
         }
-        let booked = size <= self.sum.largest();
-        if booked {
-            self.sum.room(size)?;
-        }
-        Ok(booked)
+        size
     }
 
     /// The largest absolute value that a coefficient of 1 adds to one entry of the sums.
@@ -680,10 +752,8 @@ impl<T: Precision> SparsePass<'_, T> {
     /// Beside a centre the sum of `q` takes as much room as the finest entry of a row would.
     #[inline(always)]
     fn reach(&self, i: usize, row: Row<'_>) -> f64 {
-        // The bits of numbers without sign are in their order.
-        let all = row.value.iter();
-        let bits = all.fold(0, |bits, x| bits.max(x.to_bits() & !(1 << 31)));
-        let longest = f64::from(f32::from_bits(bits));
+        let known = self.blocks.and_then(|blocks| blocks.longest.get(i));
+        let longest = f64::from(known.copied().unwrap_or_else(|| longest(row)));
         let longest = self
             .stretch(i)
             .map_or(longest, |stretch| stretch * longest.max(ROW_GRID));
@@ -699,6 +769,38 @@ impl<T: Precision> SparsePass<'_, T> {
         row: Row<'_>,
         booked: bool,
     ) -> Result<()> {
+        let (k, rule) = (self.rule.loss.scores, self.rule);
+        let stretch = self.stretch(i);
+        let largest = self.coefficients(at, i);
+        if largest == 0.0 {
+            return Ok(());
+        }
+        let tallest = rule.clip.intercept.max(1.0);
+        // Without a centre no entry of `q x` is larger than the norm of the contribution.
+        let size = match stretch {
+            _ if booked => 0.0,
+            Some(_) => largest * tallest,
+            None => rule.clip.bound.min(largest * tallest),
+        };
+        let total = self.sum.room(size)?;
+        let (main, rest) = total.split_at_mut(self.layout.stored());
+        let scratch = &mut *self.scratch;
+        let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
+        let wide = typed(row, &mut scratch.wide)?;
+        self.layout.update(simd, wide, main, q);
+        let (shifted, constant) = rest.split_at_mut(k);
+        for class in 0..k {
+            if stretch.is_some() {
+                shifted[class] += q[class] * ROW_GRID;
+            }
+            constant[class] += p[class] * rule.clip.intercept;
+        }
+        Ok(())
+    }
+
+    /// Makes `q` and `p` of a record; returns the largest magnitude of one.
+    #[inline(always)]
+    fn coefficients(&mut self, at: usize, i: usize) -> f64 {
         let (k, rule) = (self.rule.loss.scores, self.rule);
         let stretch = self.stretch(i);
         let scratch = &mut *self.scratch;
@@ -726,27 +828,7 @@ impl<T: Precision> SparsePass<'_, T> {
             };
             largest = largest.max(q[class].abs()).max(p[class].abs());
         }
-        if largest == 0.0 {
-            return Ok(());
-        }
-        // Without a centre no entry of `q x` is larger than the norm of the contribution.
-        let size = match stretch {
-            _ if booked => 0.0,
-            Some(_) => largest * tallest,
-            None => rule.clip.bound.min(largest * tallest),
-        };
-        let total = self.sum.room(size)?;
-        let (main, rest) = total.split_at_mut(self.layout.stored());
-        let wide = typed(row, &mut scratch.wide)?;
-        self.layout.update(simd, wide, main, q);
-        let (shifted, constant) = rest.split_at_mut(k);
-        for class in 0..k {
-            if stretch.is_some() {
-                shifted[class] += q[class] * ROW_GRID;
-            }
-            constant[class] += p[class] * rule.clip.intercept;
-        }
-        Ok(())
+        largest
     }
 
     /// Adds the contribution of a record to that of its person.
@@ -794,8 +876,8 @@ impl<T: Precision> SparsePass<'_, T> {
         } = &mut *self.scratch;
         let (main, rest) = person.split_at_mut(stored);
         let (shifted, constant) = rest.split_at_mut(layout.padded_classes());
-        let q_square = squares(shifted);
-        let (mut square, mut terms, mut lost) = (squares(constant), 0.0, 0.0);
+        let q_square = sum_of_squares(shifted, 1.0);
+        let (mut square, mut terms, mut lost) = (sum_of_squares(constant, 1.0), 0.0, 0.0);
         let centre = self.records.centre.as_ref().map(|centre| &*centre.point);
         for j in &*touched {
             let j = *j as usize;
@@ -807,7 +889,7 @@ impl<T: Precision> SparsePass<'_, T> {
                     terms += x * x;
                 }
             } else {
-                square += squares(line);
+                square += sum_of_squares(line, 1.0);
             }
         }
         if let Some(point) = centre {

@@ -8,6 +8,7 @@ mod chacha;
 pub mod coins;
 pub mod discrete_gaussian;
 pub mod discrete_laplace;
+mod first_look;
 pub mod gamma_ball;
 pub mod gaussian;
 pub mod grid_gaussian;

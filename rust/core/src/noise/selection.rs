@@ -13,7 +13,7 @@
 use crate::error::{Error, Result, require};
 use crate::noise::Task;
 use crate::noise::coins::{below, bernoulli_exp};
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::with_capacity;
 
 /// Significant bits that a rate may have: with differences of 32 bits all products are exact.
@@ -24,9 +24,6 @@ const MOST_DIFFERENCE: u64 = 1 << 32;
 
 /// Products of rates from here on with differences could overflow.
 const MOST_RATE: f64 = 1e290;
-
-/// Candidates tried between two looks at the interrupt.
-const POLL: u64 = 1 << 12;
 
 /// Scores and rate, checked.
 struct Scores<'s> {
@@ -77,11 +74,9 @@ pub fn exponential_choice(
     let mut stream = task.stream(0);
     let count = scores.scores.len() as u64;
     // One candidate at least is always taken: `count` tries on average at most.
-    let mut tries = 0_u64;
+    let mut tries = 0_usize;
     loop {
-        if tries.is_multiple_of(POLL) {
-            interrupt.check()?;
-        }
+        poll(tries, interrupt)?;
         tries = tries.wrapping_add(1);
         let i = below(&mut stream, count) as usize;
         if bernoulli_exp(&mut stream, scores.exponent(i)) {
@@ -107,9 +102,7 @@ pub fn permute_and_flip(
     order.extend(0..count);
     let mut last = 0;
     for visited in 0..count {
-        if (visited as u64).is_multiple_of(POLL) {
-            interrupt.check()?;
-        }
+        poll(visited, interrupt)?;
         // The order is shuffled only as far as it is visited.
         let pick = visited + below(&mut stream, (count - visited) as u64) as usize;
         order.swap(visited, pick);

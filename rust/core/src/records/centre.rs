@@ -12,7 +12,8 @@ use crate::records::store::{
     Centre, LEAST_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records, waves,
 };
 use crate::rows::clip::towards_zero;
-use crate::rows::view::{Row, SparseRows};
+use crate::rows::sparse::SparseRows;
+use crate::rows::view::Row;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};

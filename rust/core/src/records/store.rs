@@ -12,7 +12,8 @@ use crate::records::lift::LiftedRows;
 use crate::records::map::{MapPart, Prepared, RowMap};
 use crate::records::persons::Owners;
 use crate::rows::labels::check_labels;
-use crate::rows::view::{RowBuffer, Rows, SparseRows};
+use crate::rows::sparse::SparseRows;
+use crate::rows::view::{RowBuffer, Rows};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append_sparing, collected, mapped, reserve, with_capacity};
 use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
@@ -279,10 +280,6 @@ impl Source<'_, '_> {
         all.value.shrink_to_fit();
         all.index.shrink_to_fit();
         let RowBuffer { value, index } = all;
-        Ok(RecordRows::Sparse(SparseRows {
-            value,
-            index,
-            start,
-        }))
+        Ok(RecordRows::Sparse(SparseRows::new(value, index, start)))
     }
 }

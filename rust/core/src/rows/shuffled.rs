@@ -5,8 +5,9 @@
 //! order in which the records came.
 
 use crate::error::{Error, Result};
-use crate::rows::view::{Row, RowBuffer, Rows, SparseRows};
-use crate::runtime::interrupt::{Interrupt, Never};
+use crate::rows::sparse::SparseRows;
+use crate::rows::view::{Row, RowBuffer, Rows};
+use crate::runtime::interrupt::{Interrupt, Never, poll};
 use crate::runtime::memory::{append_sparing, copied, counted, reserve, with_capacity};
 use crate::runtime::threads::each_block;
 use crate::simd::{Kernel, Simd, dispatch};
@@ -112,11 +113,7 @@ impl<'a> Store<'a> {
         let store = if dense {
             Self::Dense { value, columns }
         } else {
-            Self::Sparse(SparseRows {
-                value,
-                index,
-                start,
-            })
+            Self::Sparse(SparseRows::new(value, index, start))
         };
         Ok((store, order))
     }
@@ -294,20 +291,4 @@ fn check_finite(rows: &Rows<'_>, order: &[u32], interrupt: &dyn Interrupt) -> Re
         rows.append(*i as usize, false, &mut buffer)?;
     }
     Ok(())
-}
-
-/// Rows between two looks at the interrupt: below a millisecond for rows of a thousand entries.
-const POLL_ROWS: usize = 256;
-
-/// Looks at the interrupt now and then.
-///
-/// # Errors
-/// [`Error::Interrupted`].
-#[inline(always)]
-pub fn poll(at: usize, interrupt: &dyn Interrupt) -> Result<()> {
-    if at.is_multiple_of(POLL_ROWS) {
-        interrupt.check()
-    } else {
-        Ok(())
-    }
 }

@@ -12,7 +12,7 @@
 
 use crate::error::{Result, require};
 use crate::rows::clip::{Scale, towards_zero};
-use crate::runtime::interrupt::{Interrupt, Never};
+use crate::runtime::interrupt::{Interrupt, Never, poll};
 use crate::runtime::memory::grow;
 
 /// Stored values of X: single or double precision.
@@ -118,34 +118,6 @@ pub struct Row<'a> {
     pub value: &'a [f32],
 }
 
-/// Non-zero entries of rows.
-#[derive(Debug, Clone)]
-pub struct SparseRows {
-    /// Entries, row after row.
-    pub value: Vec<f32>,
-    /// Their columns, strictly increasing within a row.
-    pub index: Vec<u32>,
-    /// Start of each row, and the end.
-    pub start: Vec<usize>,
-}
-
-impl SparseRows {
-    /// One of the rows.
-    #[inline(always)]
-    pub fn row(&self, i: usize) -> Row<'_> {
-        let range = self.start[i]..self.start[i + 1];
-        Row {
-            index: &self.index[range.clone()],
-            value: &self.value[range],
-        }
-    }
-
-    /// Numbers of entries.
-    pub fn lengths(&self) -> impl ExactSizeIterator<Item = usize> {
-        self.start.windows(2).map(|ends| ends[1] - ends[0])
-    }
-}
-
 impl<'a> Row<'a> {
     /// Columns with their entries.
     #[inline(always)]
@@ -197,7 +169,7 @@ impl<'a> Rows<'a> {
     /// [`Rows::new`], which the interrupt can end while it looks at indices.
     ///
     /// # Errors
-    /// As for [`Rows::new`]; [`Error::Interrupted`].
+    /// As for [`Rows::new`]; [`crate::Error::Interrupted`].
     pub fn watched(
         values: Values<'a>,
         layout: Layout<'a>,
@@ -415,9 +387,6 @@ pub(crate) fn compact(out: &mut RowBuffer, first: usize) {
     out.index.truncate(start + kept);
 }
 
-/// Rows whose indices are looked at before the interrupt is.
-const ROWS_BETWEEN_LOOKS: usize = 1 << 12;
-
 fn check_csr<I: Copy + TryInto<usize>>(
     columns: &[I],
     starts: &[I],
@@ -433,9 +402,7 @@ fn check_csr<I: Copy + TryInto<usize>>(
     let spanned = value(starts[0]) == 0 && value(starts[n_rows]) == stored;
     whole(spanned, "indptr does not span the stored entries")?;
     for (i, pair) in starts.windows(2).enumerate() {
-        if i % ROWS_BETWEEN_LOOKS == 0 {
-            interrupt.check()?;
-        }
+        poll(i, interrupt)?;
         let (from, to) = (value(pair[0]), value(pair[1]));
         whole(from <= to && to <= stored, "indptr decreases")?;
         let row = &columns[from..to];

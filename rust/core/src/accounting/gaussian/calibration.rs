@@ -175,7 +175,7 @@ fn tail_quantile_above(delta: f64) -> f64 {
 /// value, and above it by a relative 1e-14 at most.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 ///
 /// # Example
 /// ```
@@ -209,7 +209,7 @@ pub fn sigma(epsilon: f64, delta: f64) -> Result<f64> {
 /// itself a small difference, that is away from the `sigma` at which it becomes 0).
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 pub fn epsilon(delta: f64, sigma: f64) -> Result<f64> {
     check_delta(delta)?;
     check_positive("sigma", sigma)?;

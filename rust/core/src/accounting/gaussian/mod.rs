@@ -282,7 +282,7 @@ fn check(epsilon: f64, sigma: f64) -> Result<()> {
 /// relative 1e-13 at most, or by a few of the smallest doubles; for larger ones it may be looser.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 ///
 /// # Example
 /// ```
@@ -310,7 +310,7 @@ pub fn delta(epsilon: f64, sigma: f64) -> Result<f64> {
 /// A number in `[-f64::MAX, 0]`, never below the true logarithm unless that is below `-f64::MAX`.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 pub fn log_delta(epsilon: f64, sigma: f64) -> Result<f64> {
     check(epsilon, sigma)?;
     let Some(point) = CurvePoint::at(epsilon.abs(), sigma) else {

@@ -235,7 +235,7 @@ fn check(law: Law, epsilon: f64, sigma: f64, jacobian: Jacobian) -> Result<()> {
 /// A number in `[-f64::MAX, 0]`, such that `(epsilon, exp of it)` is guaranteed.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range; [`crate::Error::Interrupted`].
 pub fn log_delta(
     law: Law,
     relation: Relation,
@@ -261,7 +261,7 @@ pub fn log_delta(
 /// `delta` there.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range; [`crate::Error::Interrupted`].
 #[expect(
     clippy::too_many_arguments,
     reason = "a range in the place of one epsilon"
@@ -288,7 +288,7 @@ pub fn profile(
 /// Smallest proven `delta` at `epsilon`, rounded up: `exp` of [`log_delta`], never 0.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range; [`crate::Error::Interrupted`].
 ///
 /// # Example
 /// ```

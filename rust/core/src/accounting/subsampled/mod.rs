@@ -20,7 +20,7 @@ use crate::accounting::subsampled::law::Atoms;
 use crate::accounting::subsampled::mixed::{Answer, Composition};
 use crate::accounting::subsampled::pair::{Pair, ULP};
 use crate::accounting::subsampled::plan::Question;
-use crate::accounting::{check_delta, check_not_negative, check_positive, gaussian};
+use crate::accounting::{check_not_negative, check_positive};
 use crate::error::{Result, require};
 use crate::runtime::interrupt::Interrupt;
 
@@ -91,47 +91,15 @@ impl Subsampled {
 /// (`n_steps == 1`) and the whole batch (`sampling_rate == 1`) come from closed forms.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range; [`crate::Error::Interrupted`].
 pub fn delta(
     steps: Subsampled,
     epsilon: f64,
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
-    Ok(delta_on(false, steps, epsilon, replace_one, interrupt)?.value)
-}
-
-/// [`delta`], or with `coarse` on the grid of a search: several times as fast, and never less.
-fn delta_on(
-    coarse: bool,
-    steps: Subsampled,
-    epsilon: f64,
-    replace_one: bool,
-    interrupt: &dyn Interrupt,
-) -> Result<Answer> {
-    steps.check()?;
-    check_not_negative("epsilon", epsilon)?;
-    let Subsampled {
-        noise_multiplier: noise,
-        sampling_rate: rate,
-        n_steps,
-    } = steps;
-    if rate == 1.0 {
-        return Ok(gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one))?.into());
-    }
-    // Without its sampling a step is Gaussian and tells more; a record that never joins is safe.
-    let most = gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one))?.min(steps.joined());
-    if noise < LEAST_NOISE {
-        return Ok(most.into());
-    }
-    if n_steps == 1 {
-        let bound = single::delta(noise, rate, replace_one, epsilon)?;
-        return Ok(bound.min(most).into());
-    }
-    let mut composed = composition(steps, replace_one);
-    composed.coarse = coarse;
-    let found = composed.answer(Question::Epsilon(epsilon), interrupt)?;
-    Ok(found.or(joined::delta(steps, epsilon, replace_one)?.min(most)))
+    let question = Question::Epsilon(epsilon);
+    Ok(answer(false, steps, question, replace_one, interrupt)?.value)
 }
 
 /// Least epsilon at `delta` of Poisson-subsampled Gaussian steps, rounded up.
@@ -144,46 +112,53 @@ fn delta_on(
 /// An upper bound on the least epsilon >= 0; infinity when no guarantee was found.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 pub fn epsilon(
     steps: Subsampled,
     target: f64,
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
-    Ok(epsilon_on(false, steps, target, replace_one, interrupt)?.value)
+    let question = Question::Delta(target);
+    Ok(answer(false, steps, question, replace_one, interrupt)?.value)
 }
 
-/// [`epsilon`], or with `coarse` on the grid of a search, as [`delta_on`].
-fn epsilon_on(
+/// [`delta`] or [`epsilon`]; with `coarse` on the grid of a search: several times as fast, and never
+/// less.
+fn answer(
     coarse: bool,
     steps: Subsampled,
-    target: f64,
+    question: Question,
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<Answer> {
     steps.check()?;
-    check_delta(target)?;
-    if steps.sampling_rate == 1.0 {
-        return Ok(gaussian::epsilon(target, steps.whole_batch_sigma(replace_one))?.into());
+    question.check()?;
+    let (noise, rate) = (steps.noise_multiplier, steps.sampling_rate);
+    let whole = || question.gaussian(steps.whole_batch_sigma(replace_one));
+    if rate == 1.0 {
+        return Ok(whole()?.into());
     }
-    if steps.joined() <= target {
-        return Ok(0.0.into());
-    }
-    let most = gaussian::epsilon(target, steps.whole_batch_sigma(replace_one))?;
-    if steps.noise_multiplier < LEAST_NOISE {
+    // Without its sampling a step is Gaussian and tells more; a record that never joins is safe.
+    let most = match question {
+        Question::Delta(target) if steps.joined() <= target => return Ok(0.0.into()),
+        Question::Delta(_) => whole()?,
+        Question::Epsilon(_) => whole()?.min(steps.joined()),
+    };
+    if noise < LEAST_NOISE {
         return Ok(most.into());
     }
     if steps.n_steps == 1 {
-        let (noise, rate) = (steps.noise_multiplier, steps.sampling_rate);
-        let bound = single::epsilon(noise, rate, replace_one, target)?;
+        let bound = question.of(|e| single::delta(noise, rate, replace_one, e))?;
         return Ok(bound.min(most).into());
     }
-    let by_joins = joined::epsilon(steps, target, replace_one)?;
+    let by_joins = match question {
+        Question::Epsilon(epsilon) => joined::delta(steps, epsilon, replace_one)?,
+        Question::Delta(target) => joined::epsilon(steps, target, replace_one)?,
+    };
     let mut composed = composition(steps, replace_one);
     composed.coarse = coarse;
-    let by_grid = composed.answer(Question::Delta(target), interrupt)?;
-    Ok(by_grid.or(by_joins.min(most)))
+    Ok(composed.answer(question, interrupt)?.or(by_joins.min(most)))
 }
 
 fn composition(steps: Subsampled, replace_one: bool) -> Composition {
@@ -302,7 +277,7 @@ impl LossDistribution {
     /// Composes `events`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the argument outside its range.
+    /// [`crate::Error::InvalidArgument`] naming the argument outside its range.
     pub fn new(events: &Events, replace_one: bool) -> Result<Self> {
         events.check()?;
         let sigma = events.gaussian_sigma(replace_one);
@@ -328,39 +303,30 @@ impl LossDistribution {
     /// Upper bound on `delta` at `epsilon`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when `epsilon` is negative or not finite.
+    /// [`crate::Error::InvalidArgument`] when `epsilon` is negative or not finite.
     pub fn delta(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        check_not_negative("epsilon", epsilon)?;
-        match &self.kind {
-            Kind::Gaussian(None) => Ok(0.0),
-            Kind::Gaussian(Some(sigma)) => gaussian::delta(epsilon, *sigma),
-            Kind::Step(steps, replace_one) => delta(*steps, epsilon, *replace_one, interrupt),
-            Kind::Concentrated(rho) => Ok(profile::zcdp_delta(*rho, epsilon).min(1.0)),
-            Kind::Exact(law) => Ok(law.delta(epsilon)),
-            Kind::Mixed(composition) => Ok(composition
-                .answer(Question::Epsilon(epsilon), interrupt)?
-                .value),
-        }
+        self.answer(Question::Epsilon(epsilon), interrupt)
     }
 
     /// Upper bound on the least epsilon >= 0 at `delta`; infinity when there is none.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when `target` is outside `[f64::MIN_POSITIVE, 1)`.
+    /// [`crate::Error::InvalidArgument`] when `target` is outside `[f64::MIN_POSITIVE, 1)`.
     pub fn epsilon(&self, target: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        check_delta(target)?;
+        self.answer(Question::Delta(target), interrupt)
+    }
+
+    fn answer(&self, question: Question, interrupt: &dyn Interrupt) -> Result<f64> {
+        question.check()?;
         match &self.kind {
             Kind::Gaussian(None) => Ok(0.0),
-            Kind::Gaussian(Some(sigma)) => gaussian::epsilon(target, *sigma),
-            Kind::Step(steps, replace_one) => epsilon(*steps, target, *replace_one, interrupt),
-            Kind::Concentrated(rho) => Ok(calibrate::least(
-                |e| Ok(profile::zcdp_delta(*rho, e)),
-                target,
-            )?),
-            Kind::Exact(law) => calibrate::least(|e| Ok(law.delta(e)), target),
-            Kind::Mixed(composition) => Ok(composition
-                .answer(Question::Delta(target), interrupt)?
-                .value),
+            Kind::Gaussian(Some(sigma)) => question.gaussian(*sigma),
+            Kind::Step(steps, replace_one) => {
+                Ok(answer(false, *steps, question, *replace_one, interrupt)?.value)
+            }
+            Kind::Concentrated(rho) => question.of(|e| Ok(profile::zcdp_delta(*rho, e).min(1.0))),
+            Kind::Exact(law) => question.of(|e| Ok(law.delta(e))),
+            Kind::Mixed(composition) => Ok(composition.answer(question, interrupt)?.value),
         }
     }
 }
