@@ -576,7 +576,7 @@ def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening
     needed = 1
     if mechanism.whiten is not True:
         # More than any data set has, where no number of rows is enough.
-        needed = bisect.bisect_left(range(2**53), 1, lo=1, key=moments.worthwhile)
+        needed = bisect.bisect_left(range(2**53), 1, lo=1, key=mechanism.worth_whitening)
     together = joined_parameter(*(each.mu for each in mechanism.whitenings))
     return Whitening(
         mu_share=_share(together, mechanism),

@@ -186,9 +186,20 @@ def test_whitening_equalises_what_is_above_the_noise() -> None:
 
 
 def test_whitening_needs_rows_and_budget() -> None:
-    assert moments_release(n_features=20, mu=0.3).worthwhile(1000.0)
-    assert not moments_release(n_features=50, mu=0.3).worthwhile(1000.0)
-    assert not moments_release(n_features=20, mu=0.03).worthwhile(1000.0)
+    assert moments_release(n_features=20, mu=0.3).precise(1000.0)
+    assert not moments_release(n_features=50, mu=0.3).precise(1000.0)
+    assert not moments_release(n_features=20, mu=0.03).precise(1000.0)
+
+
+@either
+def test_whitening_needs_a_signal_of_every_class_in_every_direction(adjacency: str) -> None:
+    for n_classes, n_features in ((10, 20), (10, 40), (30, 20)):
+        loss = Loss(name="softmax_margin", n_classes=n_classes, margin=0.0)
+        mechanism = pipeline(adjacency=adjacency, n_features=n_features, loss=loss)
+        relation = 1.0 if adjacency == "add_remove" else 2.0
+        needed = relation * 2.0 * n_classes * n_features / mechanism.mu
+        assert mechanism.training(1.001 * needed).whitened
+        assert not mechanism.training(0.999 * needed).whitened
 
 
 @pytest.mark.proof("auto_pipeline", "Budget and paths")

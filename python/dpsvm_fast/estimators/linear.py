@@ -225,9 +225,9 @@ class PrivateLinearSVC(PipelineClassifier):
        budget;
     2. release the mean and the number of the rows with noise (7 % of the squared Gaussian
        parameter); centre rows and scale them to norm 1 again;
-    3. if their noisy number is large enough for their dimension, release the second moments of the
-       rows with noise (10 %); whiten rows and scale them to norm 1 again. With more than 2 K and at
-       most 20 features, K the number of classes, whiten once more before that (5 %);
+    3. if their noisy number is large enough for their dimension and their K classes, release the
+       second moments of the rows with noise (10 %); whiten rows and scale them to norm 1 again.
+       With more than 2 K and at most 20 features, whiten once more before that (5 %);
     4. train the weights of all classes with the rest of the budget, by default by full-batch
        descent on clipped gradients with noise in every step; release the mean of the last iterates.
        The last 2 % of the steps do not move the weights: they calibrate ``predict_proba``.
@@ -263,7 +263,8 @@ class PrivateLinearSVC(PipelineClassifier):
     whiten : "auto" or bool, default="auto"
         Whether to whiten. "auto" decides by the noisy number of rows; without whitening training
         gets its budget, except with ``mechanism="objective"``, where it is lost: pass False there
-        if rows are known to be fewer than half the squared number of features.
+        if rows are known to be fewer than half the squared number of features, or their number
+        times mu than two for each class and feature.
     margin : "auto" or float >= 0, default="auto"
         Margin of the loss. "auto" is 0 for "gradient", which makes the loss a likelihood
         with ``predict_proba``; 1 makes it the smoothed Crammer-Singer hinge, as accurate for many

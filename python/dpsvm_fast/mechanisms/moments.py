@@ -530,7 +530,7 @@ class NoisyMoments(SecondMoments):
         """Ridge on every eigenvalue: a part of the typical spectral norm of the noise."""
         return RIDGE * self.spectral_noise
 
-    def worthwhile(self, count: float) -> bool:
+    def precise(self, count: float) -> bool:
         """Return whether the noise would be small beside the moments of so many rows."""
         enough = count >= ROWS_A_SQUARE * self.n_features**2
         return enough and self.spectral_noise <= LARGEST_NOISE * count

@@ -423,6 +423,9 @@ CENTRE_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10
 # Of the squared Gaussian parameter, for numbers of rows of each class; and what they count for at
 # least, in deviations of their noise.
 CLASS_SHARE, LEAST_COUNT = 0.02, 3.0
+# Whitening needs so many rows times mu for each class and feature. It makes directions that tell
+# little as large as others, and with less signal most of what they bring is the noise of training.
+WHITENED_SIGNAL = 2.0
 # Of the solvers, as in the estimators of their own.
 OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
 # Releases of weights with noise on them: later minimisers see the noise of earlier ones, and
@@ -667,7 +670,7 @@ class PrivateLinear(LinearPlan):
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
         """Whether to whiten, all noisy sums before the training, and what is left for it."""
         moments, sums = self.whitening, self._first
-        wanted = self.whiten is True or (moments is not None and moments.worthwhile(count or 0.0))
+        wanted = self.whiten is True or self.worth_whitening(count or 0.0)
         whitened = moments is not None and wanted
         mu = 0.0 if self.pure else self._rest.mu
         if whitened:
@@ -675,6 +678,14 @@ class PrivateLinear(LinearPlan):
         events = [each.event for each in self.whitenings]
         unspent = [event.mu for event in events if isinstance(event, GaussianEvent)]
         return whitened, sums, joined_parameter(mu, *unspent) if unspent else mu
+
+    def worth_whitening(self, count: float) -> bool:
+        """Return whether so many rows, released or public, gain by whitening."""
+        if not self.whitenings:
+            return False
+        signal = count * self.mu / RELATION_FACTOR[self.adjacency]
+        needed = WHITENED_SIGNAL * self.loss.n_classes * self.n_features
+        return signal >= needed and self.whitenings[-1].precise(count)
 
     def _training(
         self,
