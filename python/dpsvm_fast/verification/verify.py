@@ -393,7 +393,7 @@ class Comparison:
     def _search(self, s: SelectionStatement, leaf: Mapping[str, Any]) -> None:
         """Compare a search with its parameters; a winner had less budget than the search."""
         given = leaf["parameters"]
-        names = ("epsilon", "delta", "adjacency", "strategy")
+        names: tuple[str, ...] = ("epsilon", "delta", "adjacency", "strategy")
         if leaf["class"] != "PrivateGridSearch":
             names = ("adjacency",)
             for name in ("epsilon", "delta"):
