@@ -119,26 +119,32 @@ def streams(seed: int) -> dict[str, tuple[list[Week], Array, Array] | None]:
 
 
 def draw(found: dict[str, dict[str, list[float]]], path: Path) -> None:
-    """Accuracy over time, a panel for each stream."""
+    """Accuracy over time, a panel for each stream; weekly values are means of five weeks."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 3, figsize=(9.6, 5.4), sharex=True, layout="constrained")
+    size = {"figsize": (9.6, 5.6), "layout": "constrained"}
+    figure, axes = plt.subplots(2, 3, sharex=True, sharey=True, **size)
     *panels, last = axes.flat
-    styles = ("0.6", "C1", "C0", "C2", "k")
+    styles = (("0.5", ":"), ("C1", "--"), ("C0", "-"), ("C2", "-."), ("k", "-"))
     for ax, (name, of) in zip(panels, found.items(), strict=False):
-        for (method, values), colour in zip(of.items(), styles, strict=True):
+        for (method, values), (colour, line) in zip(of.items(), styles, strict=True):
             step = N_WEEKS // len(values)
-            ax.plot(range(step, N_WEEKS + 1, step), values, color=colour, label=method, lw=1.1)
-        ax.set_title(name, fontsize=10)
+            weeks, shown = np.arange(step, N_WEEKS + 1, step), np.array(values)
+            if step == 1:
+                weeks, shown = weeks[2:-2], np.convolve(shown, np.full(5, 0.2), "valid")
+            ax.plot(weeks, shown, line, color=colour, label=method, lw=1.8)
+        ax.set_title(name, loc="left")
+        ax.tick_params(labelbottom=ax is not panels[0] and ax is not panels[1])
         ax.grid(alpha=0.3)
     last.axis("off")
     last.legend(*panels[0].get_legend_handles_labels(), loc="center", frameon=False)
-    figure.supxlabel("week", fontsize=10)
-    figure.supylabel("accuracy on the week's other rows", fontsize=10)
-    figure.savefig(path, dpi=100)
+    figure.supxlabel("week")
+    figure.supylabel("accuracy on held-out rows, mean of 5 weeks")
+    axes[0, 0].set_ylim(0.0, 1.0)
+    figure.savefig(path, dpi=110)
 
 
 def main(figure: str = "", n_seeds: int = 3) -> None:

@@ -244,8 +244,10 @@ def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
         [[line, *cells] for line, cells in lines if any(cells)],
     )
     if any(plan.decision is not None and plan.decision.drowned for plan in plans):
-        screen.say("Drowned: noise exceeds the largest lead that so few rows allow. Use a larger")
-        screen.say('epsilon or more rows. "Not drowned" promises no accuracy.')
+        screen.say(
+            "Noise dominates where it exceeds the largest lead that so few rows allow: use a"
+        )
+        screen.say('larger epsilon or more rows. "no" does not promise accuracy.')
     if first.decision is None:
         screen.say("The plan depends on the number of rows: give --samples.")
 
@@ -264,7 +266,7 @@ ROWS = (
     ("lead that survives with 95 %", "decision", "lead"),
     ("largest lead that the rows allow", "decision", "largest_lead"),
     ("ratio of the two", "decision", "room"),
-    ("drowned", "decision", "drowned"),
+    ("noise dominates", "decision", "drowned"),
 )
 
 
