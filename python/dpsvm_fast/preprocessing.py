@@ -1060,7 +1060,7 @@ def running_before(
         raise InvalidParameterError.of("n_periods", got=n_periods, accepted=f"{before.n_periods}")
     if before.n_done == before.n_periods:
         raise InvalidParameterError(
-            f"n_periods: all {before.n_periods} releases are made; use a new scaler"
+            f"n_periods: all {before.n_periods} releases have been made; use a new scaler"
         )
     for name, value in asked.items():
         if not np.array_equal(value, before.parameters[name]):

@@ -367,7 +367,7 @@ def _any(value: Any) -> Any:
 def _only(name: str, accepted: tuple[Any, ...], value: Any) -> Any:
     """One of some values that are plain and safe; no others are saved."""
     if not any(type(value) is type(known) and value == known for known in accepted):
-        raise InvalidParameterError(f"{name}: expected one of {accepted} in a model that is saved")
+        raise InvalidParameterError(f"{name}: expected one of {accepted} in a saved model")
     return value
 
 
