@@ -1052,7 +1052,7 @@ def running_before(
         if "privacy_" in vars(scaler):
             raise InvalidParameterError(
                 "n_periods: this scaler was fitted by fit, or loaded, and cannot be continued; "
-                "expected one fitted by fit_periods, or not fitted"
+                "use one fitted by fit_periods, or a new one"
             )
         n_periods = check.check_integer("n_periods", n_periods, 1, MOST_PERIODS)
         return Running(n_periods, asked, np.empty((0, 0)))
