@@ -356,7 +356,7 @@ FACTS = (
     ("lead that survives with 95 %", "decision.lead"),
     ("largest lead that the rows allow", "decision.largest_lead"),
     ("ratio of the two", "decision.room"),
-    ("drowned", "decision.drowned"),
+    ("noise dominates", "decision.drowned"),
 )
 
 
@@ -385,8 +385,8 @@ def described(*plans: NoisePlan) -> tuple[str, list[list[str]], list[str]]:
     if any(plan.decision is not None and plan.decision.is_bound for plan in plans):
         notes.append("Noise of weights and scores is at most this; usually less with more rows.")
     if any(plan.decision is not None and plan.decision.drowned for plan in plans):
-        notes.append("Drowned: noise exceeds the largest lead that so few rows allow. Use a larger")
-        notes.append('epsilon or more rows. "Not drowned" promises no accuracy.')
+        notes.append("Noise dominates where it exceeds the largest lead that so few rows allow.")
+        notes.append('Use a larger epsilon or more rows. "no" does not promise accuracy.')
     if first.decision is None:
         notes.append("The plan depends on the number of rows: give --samples.")
     return title, rows, notes

@@ -1052,7 +1052,7 @@ def running_before(
         if "privacy_" in vars(scaler):
             raise InvalidParameterError(
                 "n_periods: this scaler was fitted by fit, or loaded, and cannot be continued; "
-                "expected one fitted by fit_periods, or not fitted"
+                "use one fitted by fit_periods, or a new one"
             )
         n_periods = check.check_integer("n_periods", n_periods, 1, MOST_PERIODS)
         return Running(n_periods, asked, np.empty((0, 0)))
@@ -1060,7 +1060,7 @@ def running_before(
         raise InvalidParameterError.of("n_periods", got=n_periods, accepted=f"{before.n_periods}")
     if before.n_done == before.n_periods:
         raise InvalidParameterError(
-            f"n_periods: all {before.n_periods} releases are made; use a new scaler"
+            f"n_periods: all {before.n_periods} releases have been made; use a new scaler"
         )
     for name, value in asked.items():
         if not np.array_equal(value, before.parameters[name]):

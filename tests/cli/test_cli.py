@@ -116,7 +116,7 @@ class TestPlan:
 
     @either
     def test_few_rows_are_called_hopeless_and_many_are_not(self, cli: Cli, mechanism: str) -> None:
-        assert "drowned  " in planned(cli, "--samples=1", mechanism=mechanism)
+        assert "noise dominates  " in planned(cli, "--samples=1", mechanism=mechanism)
         assert "Use a larger" in planned(cli, "--samples=1", mechanism=mechanism)
         shown = planned(cli, "--samples=100000", mechanism=mechanism)
         assert "about 100000 rows" in shown

@@ -47,7 +47,7 @@ def test_lead_is_that_of_the_plans_in_order() -> None:
     assert display.ax_.get_title(loc="left").endswith("1,347 rows, 64 features, 10 classes")
 
 
-def test_where_noise_drowns_decisions_is_hatched() -> None:
+def test_where_noise_dominates_decisions_is_hatched() -> None:
     display = NoisePlanDisplay.from_plans(plans())
     assert [plan.decision.drowned for plan in display.plans] == [True, False, False]
     assert display.drowned_ is not None

@@ -129,9 +129,9 @@ def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | N
     if before is None:
         if "privacy_" in vars(estimator):
             raise InvalidParameterError(
-                "accountant: this model cannot be continued: its fit released the last iterate "
-                "alone, or it comes from load_model or a search; expected one fitted with "
-                "accountant='composition', in this process or unpickled"
+                "accountant: this model cannot be continued: its fit released only the last "
+                "iterate, or it comes from load_model or a search; fit one with "
+                "accountant='composition' in this process, or unpickle one"
             )
         return None
     for name, value in parameters.items():

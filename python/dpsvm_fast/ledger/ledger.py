@@ -550,7 +550,7 @@ class PrivacyLedger:
             if all(other.within(own) for other in totals):
                 return dp_accounting_event(events)
         raise InvalidParameterError(
-            "periods: no single period has the largest spends of all; export each, "
+            "periods: no single period has the largest spends; export each with "
             "ledger.for_periods(name).to_dp_accounting()"
         )
 

@@ -968,7 +968,7 @@ class NoisePlanDisplay(Display):
     largest_ : matplotlib Line2D or None
         The largest lead; None for plans without a number of rows. ``kind="lead"`` only.
     drowned_ : matplotlib PolyCollection or None
-        Where the noise drowns decisions; None where it does not. ``kind="lead"`` only.
+        Where noise dominates every decision; None if it does not. ``kind="lead"`` only.
     bars_ : list of matplotlib BarContainer
         One for each release. ``kind="budget"`` only.
 
