@@ -15,7 +15,7 @@ use crate::records::lift::LiftRoom;
 use crate::records::persons::{Products, shortening};
 use crate::records::store::{LEAST_DISTANCE, ROW_GRID, RecordRows, Records};
 use crate::rows::clip::sum_of_squares;
-use crate::rows::sparse::{Blocks, SparseRows, longest};
+use crate::rows::sparse::{Blocks, SparseRows};
 use crate::rows::view::Row;
 use crate::runtime::memory::{reserve, resize};
 use crate::simd::{Kernel, Simd};
@@ -513,6 +513,7 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
         let (mut leaf, mut open) = (Vec::with_capacity(LEAF), None);
         let mut firsts = self.places.clone().step_by(LEAF);
         let mut groups = Groups::new(self.records, self.persons);
+        let longest = rows.longest()?;
         // One call: its kernels are compiled into it.
         loop {
             let first = firsts.next();
@@ -531,7 +532,7 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
                 None if groups.advance() => (&groups.members[..], &groups.parts[..]),
                 None => break,
             };
-            self.group(simd, members, parts, rows)?;
+            self.group(simd, members, parts, (rows, longest))?;
         }
         Ok(())
     }
@@ -545,7 +546,7 @@ impl<T: Precision> SparsePass<'_, T> {
         simd: S,
         members: &[u32],
         parts: &[PersonPart],
-        rows: &SparseRows,
+        (rows, longest): (&SparseRows, &[f32]),
     ) -> Result<()> {
         let row = |i: usize| rows.row(i);
         let records = members.iter().map(|i| *i as usize);
@@ -573,7 +574,7 @@ impl<T: Precision> SparsePass<'_, T> {
                 }
             }
         }
-        let size = self.size(records.clone().map(|i| (i, row(i))));
+        let size = self.size(records.clone(), longest);
         let most = self.sum.largest();
         if parts.is_empty()
             && let Some(blocks) = self.blocks
@@ -729,11 +730,11 @@ impl<T: Precision> SparsePass<'_, T> {
     /// Bound on what a leaf adds to one sum: one class adds to one column far less than the longest
     /// contributions together.
     #[inline(always)]
-    fn size<'r>(&self, rows: impl Iterator<Item = (usize, Row<'r>)>) -> f64 {
+    fn size(&self, records: impl Iterator<Item = usize>, longest: &[f32]) -> f64 {
         // Loops, as closures that are folded are compiled for the baseline.
         let (mut reach, mut count) = ([0.0; LEAF], 0);
-        for ((i, row), factor) in rows.zip(&self.scratch.factor) {
-            reach[count] = factor * self.reach(i, row);
+        for (i, factor) in records.zip(&self.scratch.factor) {
+            reach[count] = factor * self.reach(i, longest[i]);
             count += 1;
         }
         let mut size = 0.0_f64;
@@ -751,9 +752,8 @@ impl<T: Precision> SparsePass<'_, T> {
     ///
     /// Beside a centre the sum of `q` takes as much room as the finest entry of a row would.
     #[inline(always)]
-    fn reach(&self, i: usize, row: Row<'_>) -> f64 {
-        let known = self.blocks.and_then(|blocks| blocks.longest.get(i));
-        let longest = f64::from(known.copied().unwrap_or_else(|| longest(row)));
+    fn reach(&self, i: usize, longest: f32) -> f64 {
+        let longest = f64::from(longest);
         let longest = self
             .stretch(i)
             .map_or(longest, |stretch| stretch * longest.max(ROW_GRID));
@@ -786,8 +786,14 @@ impl<T: Precision> SparsePass<'_, T> {
         let (main, rest) = total.split_at_mut(self.layout.stored());
         let scratch = &mut *self.scratch;
         let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
-        let wide = typed(row, &mut scratch.wide)?;
-        self.layout.update(simd, wide, main, q);
+        if let [q] = q {
+            for (j, x) in row.index.iter().zip(row.value) {
+                main[*j as usize] += q * f64::from(*x);
+            }
+        } else {
+            let wide = typed(row, &mut scratch.wide)?;
+            self.layout.update(simd, wide, main, q);
+        }
         let (shifted, constant) = rest.split_at_mut(k);
         for class in 0..k {
             if stretch.is_some() {

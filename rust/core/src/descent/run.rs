@@ -97,7 +97,8 @@ impl Run<'_> {
             return Ok(None);
         };
         let (n, scores) = (self.records.singles(), self.settings.loss.scores);
-        if !self.batches.full() || steps.end < 2 || n == 0 {
+        // One score is as fast along rows.
+        if !self.batches.full() || steps.end < 2 || n == 0 || scores == 1 {
             return Ok(None);
         }
         let threads = self.pool.map_or(1, ThreadPool::current_num_threads);

@@ -17,6 +17,7 @@ pub struct SparseRows {
     /// Start of each row, and the end.
     pub start: Vec<usize>,
     blocks: OnceLock<Option<Blocks>>,
+    longest: OnceLock<Vec<f32>>,
 }
 
 /// Rows in blocks, each column after column.
@@ -26,8 +27,6 @@ pub(crate) struct Blocks {
     pub rows: usize,
     /// The blocks: a line is a column, an index a row of the block.
     pub by_column: Vec<SparseRows>,
-    /// The largest magnitude in each row.
-    pub longest: Vec<f32>,
 }
 
 /// Entries for each column of a block, on average, from which columns are worth it.
@@ -41,6 +40,7 @@ impl SparseRows {
             index,
             start,
             blocks: OnceLock::new(),
+            longest: OnceLock::new(),
         }
     }
 
@@ -57,6 +57,19 @@ impl SparseRows {
     /// Numbers of entries.
     pub fn lengths(&self) -> impl ExactSizeIterator<Item = usize> {
         self.start.windows(2).map(|ends| ends[1] - ends[0])
+    }
+
+    /// The largest magnitude in each row, looked for once.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn longest(&self) -> Result<&[f32]> {
+        if let Some(known) = self.longest.get() {
+            return Ok(known);
+        }
+        let rows = 0..self.lengths().len();
+        let made = collected(rows.map(|i| longest(self.row(i))))?;
+        Ok(self.longest.get_or_init(|| made))
     }
 
     /// The entries of some rows, column after column: a line for each column, rows counted from the
@@ -120,19 +133,13 @@ impl SparseRows {
         Ok(Blocks {
             rows,
             by_column: (0..n).step_by(rows).map(block).collect::<Result<_>>()?,
-            longest: collected((0..n).map(|i| longest(self.row(i))))?,
         })
     }
 }
 
 /// The largest magnitude of an entry.
-#[inline(always)]
-pub(crate) fn longest(row: Row<'_>) -> f32 {
-    // The bits of numbers without sign are in their order. A loop, as closures that are folded are
-    // compiled for the baseline.
-    let mut bits = 0;
-    for x in row.value {
-        bits = bits.max(x.to_bits() & !(1 << 31));
-    }
-    f32::from_bits(bits)
+fn longest(row: Row<'_>) -> f32 {
+    row.value
+        .iter()
+        .fold(0.0, |longest, x| longest.max(x.abs()))
 }
