@@ -115,13 +115,15 @@ def test_only_approved_tags_are_published_and_only_that_job_may_write() -> None:
         assert not any("permissions" in workflow(name)["jobs"][job] for job in others)
 
 
-def test_wheels_are_built_by_one_named_compiler_and_made_reproducible() -> None:
+def test_wheels_are_built_by_named_tools_and_made_reproducible() -> None:
     for job in ("build", "build-free-threaded"):
         own = [step for owner, step in steps("wheels.yml") if owner == job]
         (build,) = [step for step in own if "maturin-action" in step.get("uses", "")]
         assert build["with"]["rust-toolchain"] == "${{ env.RUST }}"
+        assert build["with"]["maturin-version"] == "${{ env.MATURIN }}"
         assert any("reproducible_wheel.py" in step.get("run", "") for step in own)
-    assert re.fullmatch(r"1\.\d+\.\d+", workflow("wheels.yml")["env"]["RUST"])
+    for name in ("RUST", "MATURIN"):
+        assert re.fullmatch(r"v?1\.\d+\.\d+", workflow("wheels.yml")["env"][name])
 
 
 @pytest.mark.parametrize("name", NAMES)
