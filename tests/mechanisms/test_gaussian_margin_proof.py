@@ -203,6 +203,7 @@ def claim(epsilon: float, numbers: dict[str, float], sigma: float, replace_one: 
     return at if epsilon >= 0.0 else 1.0 - math.exp(epsilon) * (1.0 - at)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_the_constrained_minimiser_keeps_the_claim(replace_one: bool) -> None:
     ratios, faces = [], []
