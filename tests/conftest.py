@@ -42,7 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run a part of what is marked ``sampled`` by day, and all of it by night.
 
     Of the product of a test's parameters so much that every value of each parameter occurs as often
-    as the mark says, by default once. The same cases every day, in any order of the tests.
+    as the mark says, by default once; or one case of so many. The same cases every day, in any
+    order of the tests.
     """
     by_name = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
     seen: Counter[tuple[Any, ...]] = Counter()
@@ -50,8 +51,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mark = item.get_closest_marker("sampled")
         if mark is None or any(item.get_closest_marker(name) for name in ("slow", "nightly")):
             continue
+        test = item.nodeid.partition("[")[0]
+        if "every" in mark.kwargs:
+            seen[test,] += 1
+            if seen[test,] % mark.kwargs["every"] != 1:
+                item.add_marker("nightly")
+            continue
         values = [
-            (item.nodeid.partition("[")[0], name, value if isinstance(value, str) else repr(value))
+            (test, name, value if isinstance(value, str) else repr(value))
             for name, value in item.callspec.params.items()  # type: ignore[attr-defined]
         ]
         if all(seen[value] >= mark.kwargs.get("times", 1) for value in values):

@@ -52,7 +52,7 @@ def test_sigma_matches_reference_and_is_never_below(point: dict[str, str]) -> No
 @pytest.mark.parametrize("point", reference("delta"))
 def test_delta_matches_reference(point: dict[str, str]) -> None:
     # Decimal arguments are rounded to doubles before the call, so both sides need a tolerance
-    # here; that the value is never low is tested on exact arguments in test_gaussian_properties.py.
+    # here; that the value is never low is tested on exact arguments in test_gaussian.py.
     epsilon, sigma = float(point["epsilon"]), float(point["sigma_over_delta"])
     with mp.workdps(40):
         delta = exact(point["delta"])

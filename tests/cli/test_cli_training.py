@@ -504,7 +504,9 @@ class TestInterrupts:
             assert not list((folder / "temp").iterdir())
 
     @pytest.mark.skipif(os.name == "nt", reason="sends signals")
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize(
+        "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
+    )
     def test_a_process_in_training(self, folder: Path, number: signal.Signals) -> None:
         """Ends at once, says that the budget is spent, and leaves no rows on the disk."""
         rng = np.random.default_rng(0)

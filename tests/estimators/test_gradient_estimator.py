@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -155,19 +154,3 @@ def test_weights_that_leave_the_floats_are_not_released(clusters: TrainingSet) -
         estimator.fit(*clusters)
     assert fitted_names(estimator) == []
     assert len(ledger.history) == 1
-
-
-def test_a_pickle_holds_no_row_and_no_clean_sum(clusters: TrainingSet) -> None:
-    X, y = clusters
-    estimator = model(epsilon=0.01).fit(X, y)
-    blob = pickle.dumps(estimator)
-    assert b"Records" not in blob
-    assert b"NoiseSource" not in blob
-    clipped = X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
-    for row in (*X, *clipped, *clipped.astype(np.float32)):
-        assert not any(value.tobytes()[-4:] in blob for value in row if value != 0.0)
-    twin_of_it = pickle.loads(blob)
-    np.testing.assert_array_equal(twin_of_it.coef_, estimator.coef_)
-    # Continued, the two draw different noise: nothing of a source came along.
-    first, second = (e.partial_fit(X, y).coef_ for e in (estimator, twin_of_it))
-    assert (first != second).all()

@@ -114,6 +114,7 @@ EVENTS += [
 DELTAS = (1e-100, 1e-30, 1e-10, 1e-5, 0.1, 0.9)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("i", range(len(EVENTS)))
 def test_no_accountant_gives_up_or_goes_below_zero(i: int) -> None:
     """Negative epsilons, zeros that nothing pays for, and failures at small delta or large loss."""

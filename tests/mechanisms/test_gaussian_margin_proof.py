@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +14,9 @@ from scipy.special import ndtr
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_delta
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin
+from oracles.plans import plan_of
 
 pytestmark = pytest.mark.proof("gaussian_margin")
 
@@ -198,6 +203,7 @@ def claim(epsilon: float, numbers: dict[str, float], sigma: float, replace_one: 
     return at if epsilon >= 0.0 else 1.0 - math.exp(epsilon) * (1.0 - at)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_the_constrained_minimiser_keeps_the_claim(replace_one: bool) -> None:
     ratios, faces = [], []
@@ -355,3 +361,48 @@ def test_targets_of_one_class_cost_no_more_than_two_classes() -> None:
         same_class = n * middle + n * (n - 1) * near
         two_classes = far + 3 * (n - 1) * middle + (n - 1) * (n - 2) * near
         assert same_class <= two_classes * (1 + 1e-12)
+
+
+def test_traces_round_nothing_away_from_the_noise() -> None:
+    """The linear term stays on the noise's grid: subtracting the traces gives the noise itself."""
+    margins = partial(plan_of, GaussianMargin, loss="softmax_margin", smoothing=0.4, tol=1e-8)
+    plain, traced = (margins(trace_weight=weight) for weight in (0.0, 1 / 3))
+    noise, term = (m.draw_linear(_core.NoiseSource(5), n_threads=1) for m in (plain, traced))
+    grid = traced.solver.inside.grid
+    assert grid is not None
+    weight = round(1 / 3 / grid) * grid
+    assert 0.0 < abs(weight - 1 / 3) <= 0.5 * grid
+    moved = [0, 4, 7]
+    exact = [[Fraction(float(x)) + Fraction(weight) for x in row[moved]] for row in noise]
+    assert [[Fraction(float(x)) for x in row[moved]] for row in term] == exact
+    # Without the grid the low bits would be lost, another distance than the one declared.
+    plainly = [[Fraction(float(x) + 1 / 3) for x in row[moved]] for row in noise]
+    wanted = [[Fraction(float(x)) + Fraction(1 / 3) for x in row[moved]] for row in noise]
+    assert plainly != wanted
+    with pytest.raises(InvalidParameterError, match="trace_weight"):
+        margins(trace_weight=1e9)
+
+
+@pytest.mark.parametrize(("K", "M"), [(2, 1), (3, 1), (2, 3), (4, 2)])
+@pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])
+def test_the_code_has_the_constants_of_the_page(loss: str, K: int, M: int) -> None:
+    assert CONSTANT == 0.5
+    scores, smoothing, rho = (K - 1) * M + 1, 0.4, 1.3
+    found = plan_of(
+        GaussianMargin, delta=0.0, adjacency="replace_one", loss=loss, smoothing=smoothing,
+        n_classes=K, n_ellipsoids=M, n_features=2, data_norm=7.0,
+    )  # fmt: skip
+    table = found.score_loss
+    unit = rho / smoothing
+    if loss == "softmax_margin":
+        lipschitz, price = math.sqrt(2.0), (scores - 1) * math.log1p(unit / scores)
+    else:
+        lipschitz = math.sqrt(scores * (scores - 1))
+        price = math.log1p(unit * scores / 2) + (scores - 2) * math.log1p(unit / 2)
+    assert (table.n_scores, table.temperature) == (scores, smoothing)
+    assert table.lipschitz == pytest.approx(lipschitz, rel=1e-12)
+    assert table.jacobian(unit) == pytest.approx(price, rel=1e-12)
+    assert found.solver.row_norm == 1.0
+    assert found.solver.shape == (K * M, 6)
+    if found.anchors is not None:
+        assert found.anchors.sum.sensitivity == pytest.approx(2.0 * math.sqrt(1.25), rel=1e-12)

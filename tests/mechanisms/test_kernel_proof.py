@@ -46,6 +46,7 @@ def test_pairs_of_features_have_norm_one_and_single_ones_do_not() -> None:
 
 
 @pytest.mark.sampled
+@pytest.mark.sampled
 @pytest.mark.parametrize("d", [8, 60])
 @pytest.mark.parametrize("length", [0.5, 1.5])
 def test_public_centres_are_means_over_public_sets(d: int, length: float) -> None:

@@ -55,6 +55,7 @@ def test_gaussian_releases_prove_almost_the_claim_and_never_more(
     assert epsilon_of_separation(separation_bound(shrunk, other), DELTA) > EPSILON
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_gamma_releases_prove_much_of_the_claim_and_never_more(adjacency: str) -> None:
     """Counts beyond thresholds, with no assumption on the law; one feature, two weights."""
@@ -66,6 +67,7 @@ def test_gamma_releases_prove_much_of_the_claim_and_never_more(adjacency: str) -
     assert 0.75 <= proved <= 1.0
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_whole_fits_prove_much_of_the_claim_and_never_more(adjacency: str) -> None:
     """Nothing but fits and the published coefficients, noise from the operating system.

@@ -196,6 +196,7 @@ def test_every_regularisation_agrees_with_the_twin(kernel: str, regularization: 
     agrees(case(kernel, 3, regularization=regularization, linear=None))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("regularization", [1e-4, 1.0])
 @pytest.mark.parametrize("change", [separable, unbalanced, repeated])
 @pytest.mark.parametrize(

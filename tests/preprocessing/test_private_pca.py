@@ -135,21 +135,3 @@ def test_threads_and_other_rows_change_no_bit() -> None:
     products = _core.row_products(unit, matrix, 2)
     np.testing.assert_allclose(products, unit @ matrix, rtol=0.0, atol=1e-14)
     assert np.array_equal(_core.row_products(unit[41:42], matrix, 1), products[41:42])
-
-
-def test_eigenvectors_of_the_compiled_module() -> None:
-    matrix = RNG.normal(size=(40, 40))
-    matrix = matrix + matrix.T
-    values, vectors = _core.symmetric_eigen(matrix, 40)
-    assert np.allclose(values, np.linalg.eigvalsh(matrix)[::-1], atol=1e-12)
-    assert np.allclose(vectors.T * values @ vectors, matrix, atol=1e-12)
-    few, first = _core.symmetric_eigen(matrix, 3)
-    assert np.array_equal(few, values[:3])
-    assert np.array_equal(first, vectors[:3])
-    for wrong, k in ((matrix[:3], 1), (matrix, 0), (matrix, 41), (matrix * np.nan, 1)):
-        with pytest.raises(ValueError, match=r"matrix|n_components"):
-            _core.symmetric_eigen(wrong, k)
-    with pytest.raises(ValueError, match="symmetric"):
-        _core.symmetric_eigen(np.arange(4.0).reshape(2, 2), 1)
-    with pytest.raises(ValueError, match="matrix: got 3 rows, expected 2"):
-        _core.row_products(np.ones((2, 2)), np.ones((3, 1)), 1)

@@ -169,6 +169,7 @@ TIGHT: list[tuple[list[PrivacyEvent], float]] = [
 ]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(("events", "delta"), TIGHT, ids=["zcdp", "sum", "sampled", "response"])
 def test_claims_as_low_as_the_accountant_makes_them_are_confirmed(
     events: list[PrivacyEvent], delta: float
@@ -261,6 +262,7 @@ SEVERAL_SCORES: list[list[PrivacyEvent]] = [
 ]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("events", SEVERAL_SCORES, ids=str)
 def test_tight_claims_of_several_scores_beside_others_take_little(
     events: list[PrivacyEvent], monkeypatch: pytest.MonkeyPatch
