@@ -86,11 +86,18 @@ def defaults(command: click.Command, words: list[str]) -> dict[str, Any]:
         if isinstance(param, click.Option)
     }
     found = _project(words, options)
-    prefix = "_".join(("DPSVM_FAST", *words)).upper().replace("-", "_")
-    for name in options:
-        value = os.environ.get(f"{prefix}_{name.upper().replace('-', '_')}")
-        if value is not None:
-            found[name] = value
+    prefix, *variables = (
+        "_".join(("DPSVM_FAST", *words, name)).upper().replace("-", "_") for name in ("", *options)
+    )
+    named = dict(zip(variables, options, strict=True))
+    for variable in os.environ:
+        if variable in named:
+            found[named[variable]] = os.environ[variable]
+        elif variable.startswith(prefix):
+            # A typing error must not disable a setting.
+            near = difflib.get_close_matches(variable, variables, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise CommandError(f"{variable}: the command has no such option{hint}")
     return {
         str(options[name].name): [value]
         if options[name].multiple and not isinstance(value, list)
