@@ -362,9 +362,8 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
     ledger, above = estimator.ledger, stacklevel + 1
     strict = ledger is not None and ledger.strict
     if getattr(estimator, "classes", ()) is None:
-        leak = "reads the label set from y and releases it without noise; pass the public label set"
-        told = f"classes=None {leak} as classes="
-        refuse_or_warn(ledger, "classes", told, PrivacyLeakWarning, stacklevel=above)
+        leak = "None reads the label set from y and releases it without noise; pass the public one"
+        refuse_or_warn(ledger, "classes", leak, PrivacyLeakWarning, stacklevel=above)
     if estimator.random_state is not None:
         refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=above)
     if strict and _is_limited(estimator):
@@ -409,10 +408,7 @@ LEARNED = (
     "PrivatePipeline would refuse"
 )
 
-SEEDED = (
-    "random_state is a seed: anyone who knows it can remove the noise; use None for a private "
-    "release"
-)
+SEEDED = "a seed lets whoever knows it remove the noise; use None for a private release"
 
 
 def refuse_or_warn(
@@ -438,10 +434,8 @@ def refuse_or_warn(
         Number of frames up to the caller to warn.
     """
     if ledger is not None and ledger.strict:
-        raise InvalidParameterError(
-            f"{parameter}: {sentence.removeprefix(parameter).lstrip(' =')}{STRICT}"
-        )
-    told = sentence + ("" if ledger is None else CHARGED)
+        raise InvalidParameterError(f"{parameter}: {sentence}{STRICT}")
+    told = f"{parameter}: {sentence}" + ("" if ledger is None else CHARGED)
     warnings.warn(told, category, stacklevel=stacklevel)
 
 
