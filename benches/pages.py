@@ -17,6 +17,7 @@ from benches import (
     readme_tables,
     report,
     tables,
+    weeks,
 )
 from benches.readme_tables import Summaries
 from benches.tables import Row
@@ -69,6 +70,7 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         "class-weights-table": Table(readme_tables.class_weights, "class_weights"),
     },
     "docs/auditing.md": {"one-run-table": Table(one_run_audits.page, one_run_audits.NAME)},
+    weeks.PAGE: {"weeks-table": Table(weeks.page, weeks.NAME)},
     "docs/guarantees.md": {"audit-table": Table(audit_page.audits, "audit")},
 }
 # The page of the tables of ``report``.

@@ -1,22 +1,28 @@
 """Fifty-two weekly models under one budget, on streams that stay and streams that drift.
 
 Every week brings new rows; half of them train, the others test. Rows of one week share no budget
-with those of another (``PrivacyLedger(periods=...)``). ``python -m benches.weeks [PNG]`` prints
-mean accuracies and draws them over time, with DPSVM_DATA set for the real rows.
+with those of another (``PrivacyLedger(periods=...)``). ``python -m benches.weeks``, with DPSVM_DATA
+set for the real rows, stores mean accuracies in ``benches/results/weeks.csv``, draws them over time
+in ``docs/images/weeks.png`` and fills the table of docs/budget.md; ``--out FOLDER`` leaves the page
+as it is and puts both files there.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benches import tables
+from benches.machine import description
+from benches.papers.cells import grid
 from benches.papers.data import load
-from dpsvm_fast import GradientPerturbationSVC, PrivacyLedger, PrivateLinearSVC
+from dpsvm_fast import GradientPerturbationSVC, PrivacyLedger, PrivateLinearSVC, _core
 from dpsvm_fast.accounting import gaussian_epsilon, gaussian_sigma
 
 EPSILON, DELTA, N_WEEKS = 1.0, 1e-5, 52
@@ -29,13 +35,25 @@ JITTER = 0.15
 
 Array = NDArray[Any]
 Week = tuple[Array, Array]
-METHODS = (
-    "first week alone",
-    "all rows so far, ε/√52",
-    "every week",
-    "partial_fit",
-    "mean of weekly scores",
-)
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, NAME, PAGE = ROOT / "benches" / "results", "weeks", "docs/budget.md"
+# By the name in the figure, the head in the table.
+METHODS = {
+    "first week alone": "one fit, on the first week",
+    "all weeks at once": "one fit, on all weeks, afterwards",
+    "all rows so far, ε/√52": "52 fits on all rows so far, each with ε/√52",
+    "every week": "each week's fit, with its own ε",
+    "partial_fit": "`partial_fit`",
+    "mean of weekly scores": "mean of weekly scores",
+}
+STYLES = {
+    "first week alone": ("0.5", ":"),
+    "all weeks at once": ("C4", ":"),
+    "all rows so far, ε/√52": ("C1", "--"),
+    "every week": ("C0", "-"),
+    "partial_fit": ("C2", "-."),
+    "mean of weekly scores": ("k", "-"),
+}
 
 
 def drifting(angle: Any, seed: int) -> tuple[list[Week], Array, Array]:
@@ -79,6 +97,7 @@ def accuracies(weeks: list[Week], low: Array, high: Array) -> dict[str, list[flo
     other = PrivacyLedger(EPSILON, DELTA, periods=WEEKS)
     going = GradientPerturbationSVC(EPSILON, **common)
     first = None
+    once = PrivateLinearSVC(EPSILON, bounds=(low, high), **common).fit(*halves(weeks))
     found: dict[str, list[float]] = {method: [] for method in METHODS}
     totals = np.zeros(0)
     models: list[Any] = []
@@ -91,6 +110,7 @@ def accuracies(weeks: list[Week], low: Array, high: Array) -> dict[str, list[flo
         first = first or model
         totals = sum(DECAY**age * scores(m, X_test) for age, m in enumerate(reversed(models[-8:])))
         found["first week alone"].append(first.score(X_test, y_test))
+        found["all weeks at once"].append(once.score(X_test, y_test))
         found["every week"].append(model.score(X_test, y_test))
         found["mean of weekly scores"].append(float(np.mean(classes[totals.argmax(1)] == y_test)))
         unit = (2.0 * X - low - high) / (high - low) / np.sqrt(X.shape[1])
@@ -98,13 +118,18 @@ def accuracies(weeks: list[Week], low: Array, high: Array) -> dict[str, list[flo
         going.partial_fit(unit[:half], y[:half])
         found["partial_fit"].append(going.score(unit[half:], y_test))
         if week % EVERY == EVERY - 1:
-            so_far = [[part[: len(part) // 2] for part in pair] for pair in weeks[: week + 1]]
             every = PrivateLinearSVC(share, bounds=(low, high), **common)
-            every.fit(*(np.concatenate(part) for part in zip(*so_far, strict=True)))
+            every.fit(*halves(weeks[: week + 1]))
             found["all rows so far, ε/√52"].append(every.score(X_test, y_test))
     for spent in (ledger, other):
         assert spent.total()[0] <= EPSILON * (1.0 + 1e-9)
     return found
+
+
+def halves(weeks: Sequence[Week]) -> tuple[Array, Array]:
+    """The training rows of all these weeks."""
+    X, y = zip(*((X[: len(y) // 2], y[: len(y) // 2]) for X, y in weeks), strict=True)
+    return np.concatenate(X), np.concatenate(y)
 
 
 def streams(seed: int) -> dict[str, tuple[list[Week], Array, Array] | None]:
@@ -119,30 +144,49 @@ def streams(seed: int) -> dict[str, tuple[list[Week], Array, Array] | None]:
 
 
 def draw(found: dict[str, dict[str, list[float]]], path: Path) -> None:
-    """Accuracy over time, a panel for each stream."""
+    """Accuracy over time, a panel for each stream; weekly values are means of five weeks."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 3, figsize=(9.6, 5.4), sharex=True, layout="constrained")
+    size = {"figsize": (9.6, 5.6), "layout": "constrained"}
+    figure, axes = plt.subplots(2, 3, sharex=True, sharey=True, **size)
     *panels, last = axes.flat
-    styles = ("0.6", "C1", "C0", "C2", "k")
     for ax, (name, of) in zip(panels, found.items(), strict=False):
-        for (method, values), colour in zip(of.items(), styles, strict=True):
+        for method, values in of.items():
             step = N_WEEKS // len(values)
-            ax.plot(range(step, N_WEEKS + 1, step), values, color=colour, label=method, lw=1.1)
-        ax.set_title(name, fontsize=10)
+            weeks, shown = np.arange(step, N_WEEKS + 1, step), np.array(values)
+            if step == 1:
+                weeks, shown = weeks[2:-2], np.convolve(shown, np.full(5, 0.2), "valid")
+            colour, line = STYLES[method]
+            ax.plot(weeks, shown, line, color=colour, label=method, lw=1.8)
+        ax.set_title(name, loc="left")
+        ax.tick_params(labelbottom=ax is not panels[0] and ax is not panels[1])
         ax.grid(alpha=0.3)
     last.axis("off")
     last.legend(*panels[0].get_legend_handles_labels(), loc="center", frameon=False)
-    figure.supxlabel("week", fontsize=10)
-    figure.supylabel("accuracy on the week's other rows", fontsize=10)
-    figure.savefig(path, dpi=100)
+    figure.supxlabel("week")
+    figure.supylabel("accuracy on held-out rows, mean of 5 weeks")
+    axes[0, 0].set_ylim(0.0, 1.0)
+    figure.savefig(path, dpi=110)
 
 
-def main(figure: str = "", n_seeds: int = 3) -> None:
-    """Print the table and draw the figure of the first seed."""
+def page(found: Mapping[str, Sequence[tables.Row]]) -> str:
+    """The table of docs/budget.md."""
+    lines: dict[str, dict[str, str]] = {}
+    for row in found[NAME]:
+        cells = lines.setdefault(row["stream"], {})
+        cells[row["method"]] = f"{float(row['accuracy']):.3f}"
+    rows = ((stream, *map(cells.__getitem__, METHODS)) for stream, cells in lines.items())
+    return grid(("Stream", *METHODS.values()), rows)
+
+
+def main(arguments: Sequence[str] | None = None, n_seeds: int = 3) -> int:
+    """Store the table, draw the figure of the first seed, fill the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--out", type=Path, help="folder of both files; the page stays")
+    out = parser.parse_args(arguments).out
     warnings.simplefilter("ignore")
     shown: dict[str, dict[str, list[float]]] = {}
     means: dict[str, list[list[float]]] = {}
@@ -152,12 +196,23 @@ def main(figure: str = "", n_seeds: int = 3) -> None:
                 found = accuracies(*stream)
                 shown.setdefault(name, found)
                 means.setdefault(name, []).append([float(np.mean(of)) for of in found.values()])
-    print(f"| stream | {' | '.join(METHODS)} |\n|{'---|' * (len(METHODS) + 1)}")
-    for name, runs in means.items():
-        print(f"| {name} | {' | '.join(f'{mean:.3f}' for mean in np.mean(runs, axis=0))} |")
-    if figure:
-        draw(shown, Path(figure))
+    rows = [
+        {"stream": name, "method": method, "runs": len(runs), "accuracy": float(mean)}
+        for name, runs in means.items()
+        for method, mean in zip(METHODS, np.mean(runs, axis=0), strict=True)
+    ]
+    stored = tables.as_rows(rows)
+    facts = description(_core.build_info(), _core.build_info()["default_threads"])
+    tables.write((out or RESULTS) / f"{NAME}.csv", stored, facts)
+    print(page({NAME: stored}))
+    draw(shown, (out or ROOT / "docs" / "images") / f"{NAME}.png")
+    if out is None:
+        # It imports this module.
+        from benches import pages
+
+        pages.fill(PAGE, RESULTS, ROOT)
+    return 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2])
+    raise SystemExit(main())

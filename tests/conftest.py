@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,36 @@ settings.load_profile(os.environ.get("DPSVM_HYPOTHESIS", "fast"))
 def tries(n: int) -> settings:
     """Give a test this many examples, more under a profile with more: a number that pages state."""
     return settings(max_examples=max(n, settings().max_examples))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run a part of what is marked ``sampled`` by day, and all of it by night.
+
+    Of the product of a test's parameters so much that every value of each parameter occurs as often
+    as the mark says, by default once; or one case of so many. The same cases every day, in any
+    order of the tests.
+    """
+    by_name = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for item in by_name:
+        mark = item.get_closest_marker("sampled")
+        if mark is None or any(item.get_closest_marker(name) for name in ("slow", "nightly")):
+            continue
+        test = item.nodeid.partition("[")[0]
+        if "every" in mark.kwargs:
+            seen[test,] += 1
+            if seen[test,] % mark.kwargs["every"] != 1:
+                item.add_marker("nightly")
+            continue
+        values = [
+            (test, name, value if isinstance(value, str) else repr(value))
+            for name, value in item.callspec.params.items()  # type: ignore[attr-defined]
+        ]
+        if all(seen[value] >= mark.kwargs.get("times", 1) for value in values):
+            item.add_marker("nightly")
+        else:
+            seen.update(values)
 
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]

@@ -92,11 +92,13 @@ def read(
 
 
 def exact(plan: EvaluationPlan, rows: EvaluatedRows, bounds: Any, *placed: Any) -> tuple[Any, ...]:
-    """What noise is added to: coarse cells, cells by outcome, and the weighted tables."""
+    """What noise is added to: the weighted tables, before them coarse cells, cells by outcome."""
+    tables = np.concatenate([plan._exact(name, rows, *placed) for name in plan.tables])
+    if plan.coarse is None:
+        return (tables,)
     coarse = rows.counts(coarse_cells(rows.scores), plan.coarse.size)
     trial = rows.score_counts(bounds[1:-1]).ravel()
-    tables = [plan._exact(name, rows, *placed) for name in plan.tables]
-    return coarse, trial, np.concatenate(tables)
+    return coarse, trial, tables
 
 
 def rows_of(n: int, classes: int, rng: np.random.Generator) -> tuple[Any, Any]:
@@ -116,14 +118,14 @@ def test_weights_have_a_norm_of_nearly_one() -> None:
 
 
 def largest_moves(plan: EvaluationPlan, pairs: Any) -> tuple[float, ...]:
-    """Largest distances of coarse cells, cells and weighted tables, over pairs of neighbours."""
+    """Largest distances of what noise is added to, over pairs of neighbours."""
     rng = np.random.default_rng(3)
-    found = [0.0, 0.0, 0.0]
+    found = [0.0 for _ in plan.sums]
     for left, right in pairs:
         scale = 10.0 ** rng.integers(-3, 3)
         bounds, edges = (np.sort(scale * rng.normal(size=k)) for k in (TRIAL_CELLS + 1, CELLS - 1))
         shares = np.sort(rng.random((2, CELLS - 1)) ** rng.uniform(0.1, 10.0, (2, 1)))
-        sums = score_sums(plan.weights["scores"], *shares)
+        sums = score_sums(plan.weights.get("scores", Fraction(1)), *shares)
         both = (exact(plan, rows, bounds, edges, sums) for rows in (left, right))
         for k, (a, b) in enumerate(zip(*both, strict=True)):
             found[k] = max(found[k], float(np.linalg.norm(a - b)))
@@ -176,6 +178,22 @@ def test_neighbours_move_the_sum_by_at_most_the_sensitivity(
     mu = math.hypot(*(move / one.scale for move, one in zip(moved, plan.sums, strict=True)))
     assert gaussian_delta(plan.epsilon, 1.0 / mu) <= plan.delta
     assert mu > 0.9 * gaussian_parameter(plan.epsilon, plan.delta)
+
+
+@pytest.mark.proof("evaluation", "Cells")
+@pytest.mark.proof("evaluation", "Persons")
+@pytest.mark.parametrize("persons", [False, True])
+@pytest.mark.parametrize("metric", TABLES)
+def test_neighbours_move_a_single_metric_by_at_most_the_sensitivity(
+    metric: str, persons: bool
+) -> None:
+    for adjacency in RELATIONS:
+        plan, pairs = neighbours(2, adjacency, persons=persons, metrics=[metric], largest_loss=2.0)
+        moved = largest_moves(plan, pairs)
+        assert all(move <= one.sensitivity for move, one in zip(moved, plan.sums, strict=True))
+        mu = math.hypot(*(move / one.scale for move, one in zip(moved, plan.sums, strict=True)))
+        assert gaussian_delta(plan.epsilon, 1.0 / mu) <= plan.delta
+        assert mu > 0.7 * gaussian_parameter(plan.epsilon, plan.delta)
 
 
 @pytest.mark.proof("evaluation", "Cells")
@@ -276,11 +294,16 @@ def test_bad_persons_and_a_ledger_of_rows_cost_nothing(groups: Any) -> None:
     assert ledger.history == ()
 
 
-def right_guesses(n_runs: int) -> tuple[float, float]:
+def right_guesses(n_runs: int, *, persons: bool = False) -> tuple[float, float]:
     """Share of right guesses of the neighbour by the likelihood, and what mu allows."""
     X, y = sample(40, np.random.default_rng(0))
-    plan, larger = read(Scored(), X, y, epsilon=6.0, n_threads=1)
-    _, smaller = read(Scored(), X[1:], y[1:], epsilon=6.0, n_threads=1)
+    # One row of one person more, or seven rows of one person that are alike.
+    own, others = np.zeros(7 if persons else 1, dtype=int), np.arange(1, 40)
+    together = np.concatenate([own, others])
+    (plan, larger), (_, smaller) = (
+        read(Scored(), X[i], y[i], *([i] if persons else []), epsilon=6.0, n_threads=1)
+        for i in (together, others)
+    )
     worlds, seen, right = (smaller, larger), [], 0
     release, place, split = NoisySum.release, EvaluationPlan._placed, cell_edges
     placed: list[Any] = []
@@ -321,9 +344,10 @@ def right_guesses(n_runs: int) -> tuple[float, float]:
 
 
 @pytest.mark.proof("evaluation", "Composition")
-def test_the_best_guesser_gains_what_was_paid_and_no_more() -> None:
-    """Whoever knows all but the presence of one row, and weighs both releases by their density."""
-    share, allowed = right_guesses(1500)
+@pytest.mark.parametrize("persons", [False, True])
+def test_the_best_guesser_gains_what_was_paid_and_no_more(persons: bool) -> None:
+    """Whoever knows all but one row, or one person, and weighs both releases by their density."""
+    share, allowed = right_guesses(1500, persons=persons)
     # Three standard deviations of the share.
     assert allowed - 0.055 < share < allowed + 0.04
 
@@ -531,6 +555,66 @@ def test_intervals_cover(n: int, epsilon: float, prior: float, gap: float, perso
     assert min(shares.values()) >= 0.95, shares
 
 
+def of_three(n: int, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Scores of three classes, and labels."""
+    y = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    return rng.normal(size=(n, 3)) + 1.5 * np.eye(3)[y], y
+
+
+def shares_above(ordered: NDArray[Any], cuts: NDArray[Any]) -> NDArray[Any]:
+    """Share of the values that are at least each of the cuts."""
+    return 1.0 - np.searchsorted(ordered, cuts) / ordered.size
+
+
+@pytest.mark.slow
+@pytest.mark.statistical
+@pytest.mark.proof("evaluation", "Intervals")
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+def test_intervals_cover_with_three_classes() -> None:
+    """As above; the truth is measured on a million rows."""
+    rng, n, n_runs = np.random.default_rng(0), 2000, 1000
+    X, y = of_three(1_000_000, rng)
+    chances = Scored(range(3)).predict_proba(X)
+    said, middle = chances.argmax(axis=1), chances[:, 1]
+    cells = confusion_matrix(y, said) / y.size
+    losses = np.minimum(-np.log(chances[np.arange(y.size), y]), 5.0)
+    right, sides = np.diagonal(cells), (cells.sum(axis=1), cells.sum(axis=0))
+    truth: dict[str, Any] = {
+        "accuracy": right.sum(),
+        "balanced_accuracy": (right / sides[0]).mean(),
+        "auc": roc_auc_score(y == 1, middle),
+        "log_loss": losses.mean(),
+        "confusion_matrix": n * cells,
+        "recall": dict(enumerate(right / sides[0])),
+        "precision": dict(enumerate(right / sides[1])),
+    }
+    positive, negative = (np.sort(middle[chosen]) for chosen in (y == 1, y != 1))
+    covered: dict[str, list[Any]] = {}
+    for seed in range(n_runs):
+        rows = of_three(n, rng)
+        found = evaluate(Scored(range(3)), *rows, epsilon=1.0, positive=1, random_state=seed)
+        pairs = []
+        for name, true in truth.items():
+            own = getattr(found, name)
+            many = (
+                [(own[k], t) for k, t in true.items()] if isinstance(true, dict) else [(own, true)]
+            )
+            pairs += [(f"{name} {i}", one, t) for i, (one, t) in enumerate(many)]
+        at = found.roc.thresholds
+        pairs.append(("tpr", found.roc.true_positive_rate, shares_above(positive, at)))
+        pairs.append(("fpr", found.roc.false_positive_rate, shares_above(negative, at)))
+        curve = found.calibration
+        inside = [
+            shares_above(own, curve.low) * own.size - shares_above(own, curve.high) * own.size
+            for own in (positive, negative)
+        ]
+        pairs.append(("calibration", curve.observed, inside[0] / np.maximum(sum(inside), 1.0)))
+        for name, own, p in pairs:
+            covered.setdefault(name, []).append(np.mean((own.low <= p) & (p <= own.high)))
+    shares = {name: np.mean(hits) for name, hits in covered.items()}
+    assert min(shares.values()) >= 0.95, shares
+
+
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @pytest.mark.proof("evaluation", "Intervals")
 def test_intervals_without_the_noise_would_not_cover() -> None:
@@ -655,7 +739,8 @@ def test_a_private_model_on_the_rows_it_was_trained_on() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 4)), rng.integers(0, 3, 300)
     ledger = PrivacyLedger(2.0, 1e-5)
-    model = dp.PrivateLinearSVC(1.0, 1e-6, classes=range(3), ledger=ledger).fit(X, y)
+    svc = dp.PrivateLinearSVC(1.0, 1e-6, bounds=(-3, 3), classes=range(3), ledger=ledger)
+    model = svc.fit(X, y)
     spent = ledger.total()[0]
     found = evaluate(model, X, y, epsilon=0.5, ledger=ledger)
     assert ledger.total()[0] > spent

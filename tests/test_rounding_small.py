@@ -18,6 +18,8 @@ import pytest
 
 from dpsvm_fast import rounding
 
+pytestmark = pytest.mark.proof("output_perturbation", "Inexact minimiser")
+
 BITS, LOWEST, HIGHEST = 3, -3, 1
 # Zero, subnormal numbers, five binades. All are doubles, so that doubles stand for them.
 POSITIVE = sorted(
@@ -127,13 +129,11 @@ def wrong(module: SimpleNamespace) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 def test_every_result_of_small_numbers_is_the_nearest_bound() -> None:
     assert len(NUMBERS) > 40
     assert wrong(small_module()) == []
 
 
-@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 def test_results_to_nearest_are_seen() -> None:
     """Negative control: a module that never steps to the next number."""
     stuck = small_module(nextafter=lambda x, towards: x, hypot=lambda a, b: math.inf)

@@ -12,5 +12,8 @@ cargo deny --version >/dev/null 2>&1 || {
 }
 cargo deny --locked check
 "$bin/python" tools/notices.py --check
-# Editable: this package itself is not judged.
-"$bin/python" -m pip_audit --local --skip-editable
+# Strict: a package that cannot be looked up is a failure, and not "no known faults".
+installed="$(mktemp)"
+trap 'rm -f "$installed"' EXIT
+"$bin/python" -m pip list --local --exclude dpsvm-fast --format=freeze >"$installed"
+"$bin/python" -m pip_audit --strict --no-deps --disable-pip --requirement "$installed"

@@ -48,7 +48,7 @@ for name in $tests; do
     mkdir -p "$folder/$(dirname "$found")"
     cp "$found" "$folder/$found"
 done
-cp -R tests/conftest.py tests/oracles tests/stored "$folder/tests"
+cp -R tests/conftest.py tests/oracles tests/stored tests/twins "$folder/tests"
 cp docs/tutorial.md "$folder/docs"
 cp tools/follow_tutorial.py "$folder/tools"
 cp pyproject.toml "$folder" # for its settings of pytest

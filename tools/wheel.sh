@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds stable-ABI wheels into dist/; checks their contents, and that they use nothing outside that
-# ABI. One source and one compiler give the same bytes in every folder.
+# ABI. One source, compiler, maturin and Zig give the same bytes in every folder.
 # Usage: wheel.sh [PLATFORM...]; a platform is one of the names below or "all"; none named: this
 # machine's, on Linux for glibc 2.17 and newer. BIN names the folder of the Python tools (.venv/bin).
 set -euo pipefail

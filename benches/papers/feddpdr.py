@@ -144,7 +144,7 @@ def one_ledger(task: Task, k: int, epsilon: float) -> tuple[Any, ...]:
     classes = range(task.n_classes)
     return (
         PrivatePCA(k, first, DELTA, ledger=ledger),
-        PrivateLinearSVC(rest, DELTA, classes=classes, ledger=ledger),
+        PrivateLinearSVC(rest, DELTA, bounds="unit_norm", classes=classes, ledger=ledger),
     )
 
 

@@ -4,7 +4,11 @@ A Python test says which page it tests, and which part of the page's list it bel
 
     @pytest.mark.proof("output_perturbation", "Noise and grid")
 
-A Rust test says the same in a comment: ``// Proof: output_perturbation, "Noise and grid"``.
+Where all tests of a file do, the file says so once: ``pytestmark = pytest.mark.proof(...)``, or a
+list with that mark. A Rust test says the same in a comment::
+
+    // Proof: output_perturbation, "Noise and grid"
+
 The site lists the tests on the page; `python docs/_site/proof_tests.py PAGE` prints the list.
 """
 
@@ -41,10 +45,17 @@ def _python_tests() -> list[tuple[str, str, str]]:
         source = file.read_text(encoding="utf-8")
         if "mark.proof(" not in source:
             continue
-        for node in ast.walk(ast.parse(source)):
-            if not isinstance(node, ast.FunctionDef):
+        tree = ast.parse(source)
+        of_all = [
+            mark
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+            for mark in (node.value.elts if isinstance(node.value, ast.List) else [node.value])
+        ]
+        for node in ast.walk(tree):
+            if not (isinstance(node, ast.FunctionDef) and node.name.startswith("test_")):
                 continue
-            for mark in node.decorator_list:
+            for mark in (*of_all, *node.decorator_list):
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.proof":
                     page, part = [*map(ast.literal_eval, mark.args), ""][:2]
                     found.append((page, part, f"{file.relative_to(ROOT).as_posix()}::{node.name}"))

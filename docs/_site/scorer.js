@@ -5,9 +5,12 @@ var Scorer = {
     score: ([page, title, anchor, descr, score]) => {
         const later = /^(proofs\/|repository\/|library_design|packages|papers|results|published_bugs|extending|notation)/;
         if (later.test(page)) return score - 40;
-        const query = new URLSearchParams(window.location.search).get("q") || "";
-        if (!anchor && title.toLowerCase().startsWith(query.trim().toLowerCase())) return score + 20;
-        if (/^(reference\/|genindex|py-modindex|api)/.test(page)) return score - 20;
+        const query = (new URLSearchParams(window.location.search).get("q") || "").trim().toLowerCase();
+        // A page's own title, or that of a section, which follows its page's.
+        const heading = title.toLowerCase().split(" > ").pop();
+        const reference = /^(reference\/|genindex|py-modindex|api)/.test(page);
+        if (heading.startsWith(query) && !(reference && anchor)) return score + (anchor ? 15 : 20);
+        if (reference) return score - 20;
         return score;
     },
     objNameMatch: 11,

@@ -24,7 +24,7 @@ PAGE = DOCS / "plots.md"
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n!\[[^\]]*\]\((?P<file>[^)]+)\))?", re.M | re.S
 )
-LARGEST = 60_000
+LARGEST = 100_000
 
 
 def drawn(page: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def drawn(page: str) -> dict[str, Any]:
 
 def save(figure: Any, file: Path) -> None:
     """A small picture: two hundred and fifty-six colours are enough for lines and flat grounds."""
-    figure.savefig(file, dpi=100)
+    figure.savefig(file, dpi=150)
     with Image.open(file) as picture:
         small = picture.convert("RGB").quantize(256)
     small.save(file, optimize=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -30,12 +31,17 @@ def main() -> None:
     for epsilon, marker in ((1.0, "o"), (0.5, "s"), (0.1, "^")):
         event = GaussianEvent(gaussian_sigma(epsilon, DELTA), 1.0, "add_remove")
         found = [composed_epsilon([event], DELTA, group_size=m) for m in ROWS]
-        ax.loglog(ROWS, found, marker=marker, markersize=4, label=f"fit with epsilon = {epsilon:g}")
-    ax.set(xlabel="rows of one person", ylabel="epsilon of that person")
+        (line,) = ax.loglog(ROWS, found, marker=marker, markersize=5, linewidth=2)
+        end: dict[str, Any] = {"textcoords": "offset points", "xytext": (16, -4)}
+        end |= {"color": line.get_color(), "annotation_clip": False}
+        ax.annotate(rf"fit with $\epsilon$ = {epsilon:g}", (ROWS[-1], found[-1]), **end)
+    ax.axhspan(10.0, 200.0, color="#000000", alpha=0.07, linewidth=0)
+    ax.text(1.0, 120.0, r"$\epsilon$ above 10: little protection", va="top")
+    ax.set(xlabel="rows of one person", ylabel=r"$\epsilon$ of that person", ylim=(0.08, 200.0))
     ax.set_xticks(ROWS, [str(m) for m in ROWS], minor=False)
+    ax.set_yticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
     ax.minorticks_off()
     ax.grid(alpha=0.3)
-    ax.legend(frameon=False)
     save(figure, Path(__file__).with_suffix(".png"))
 
 

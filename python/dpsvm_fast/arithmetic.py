@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 def in_usual_arithmetic(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function rounding to nearest, with subnormal numbers; the thread's own mode comes back.
+    """Run a function with rounding to nearest and subnormal numbers; restore the thread's mode.
 
     A call of ``fesetround``, or a library compiled with ``-ffast-math``, changes the mode of the
     thread that makes or loads it. The caller of the function is two frames above it.

@@ -123,7 +123,7 @@ class PartitionError(RuntimeError):
         self.partition, self.reason, self.spent = partition, reason, spent
 
     def __reduce__(self) -> tuple[type[PartitionError], tuple[int, str, bool]]:
-        """Made again from what it was made of: errors cross processes."""
+        """Rebuild from the constructor's arguments, so that errors cross processes."""
         return type(self), (self.partition, self.reason, self.spent)
 
 
@@ -164,12 +164,12 @@ class SecureSumAborted(RuntimeError):
 class InconsistentSumError(RuntimeError):
     """A secure sum is not a valid sum of contributions; nothing was released.
 
-    Parties with another version of the protocol, or a sum that lost one of them, look like this.
+    Parties with another version of the protocol, or a sum without one of them, cause this error.
     """
 
 
 class PartyRefusedError(ValueError):
     """A party refuses, because its records or the request are not as agreed.
 
-    The texts are constants: they may be sent to the server, and say nothing about the records.
+    The messages are constants: they may be sent to the server and reveal nothing about the records.
     """

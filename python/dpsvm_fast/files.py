@@ -79,7 +79,7 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a file; a pipe that nobody writes to would never open."""
+    """Open a file without blocking on a pipe that nobody writes to."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -106,7 +106,7 @@ def checked_key(key: object) -> bytes | None:
 
 
 def _sentence(verb: str, path: Path, error: OSError) -> OSError:
-    """The same error with a text for people: what could not be done, why, what would help."""
+    """The same error with a sentence: what failed, why, and the remedy."""
     reason = (error.strerror or type(error).__name__).lower()
     remedy = ""
     if isinstance(error, PermissionError):

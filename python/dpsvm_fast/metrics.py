@@ -80,9 +80,8 @@ class Estimate(NamedTuple):
     value : float or ndarray
         The estimate.
     low, high : float or ndarray
-        Ends of an interval that covers the truth about the population of the rows with a
-        probability of at least 95 %, each by itself. It counts both the noise and that the rows are
-        a sample.
+        Ends of an interval that covers the population value with a probability of at least 95 %,
+        each by itself. The interval counts noise and sampling.
 
     Examples
     --------
@@ -158,7 +157,7 @@ def _shares(
 def _ratios(
     part: Any, whole: Any, noise_part: Any, noise_whole: Any, shared: Any
 ) -> tuple[Array, Array, Array]:
-    """The ratio, and all p at which ``part - p whole`` is as near 0 as its deviation allows.
+    """The ratio, and all p at which ``part - p whole`` is within its deviation of 0.
 
     That is ``whole p (1 - p)`` from sampling, the rest from noise of the given variances: Wilson's
     interval where there is no noise. Noise may bring all three out of [0, 1].
@@ -185,8 +184,8 @@ def _estimate(value: Any, low: Any, high: Any) -> Estimate:
 class Evaluation:
     """Result of a private evaluation; all metrics follow from its noisy numbers.
 
-    A metric that was not requested raises ``AttributeError``. ``str`` gives a table and what was
-    promised; ``privacy_.to_json()`` the certificate, which `verify` checks.
+    A metric that was not requested raises ``AttributeError``. ``str`` returns a table and the
+    guarantee; ``privacy_.to_json()`` returns the certificate, which `verify` checks.
 
     Parameters
     ----------
@@ -546,7 +545,7 @@ class EvaluationPlan(Plan):
         }
 
     def _placed(self, rows: Any, source: Any) -> tuple[Array | None, Any]:
-        """Edges between cells of scores, and what their counts are multiplied by."""
+        """Edges between cells of scores, and the matrices that multiply their counts."""
         if self.coarse is None or self.trial is None:
             return None, None
         counts = rows.counts(coarse_cells(rows.scores), self.coarse.size)
@@ -623,7 +622,7 @@ def rising(sums: Array) -> Array:
 
 
 def score_sums(weight: Fraction, negatives: Array, positives: Array) -> NDArray[np.int64]:
-    """What counts of scores are multiplied by, for either outcome, in units of 2**-10.
+    """Matrices that multiply counts of scores, for either outcome, in units of 2**-10.
 
     Rows of the matrices are sums of a cell and, with falling weights, of those below it; the last
     row is roughly the contribution of a score to the area under the curve.
@@ -671,7 +670,7 @@ def fitted_counts(noisy: Array, sums: NDArray[np.int64]) -> tuple[Array, Array]:
 
 
 class EvaluatedRows:
-    """Rows and what a model says of each of them. Private, all of it.
+    """Rows and the predictions of a model for each. All private.
 
     Parameters
     ----------
@@ -716,14 +715,14 @@ class EvaluatedRows:
         return int(self.codes.size if self._persons is None else self._persons.max() + 1)
 
     def read(self) -> None:
-        """Ask the model about all rows, and forget who they belong to but for a number."""
+        """Apply the model to all rows; keep only a number for each owner."""
         found, ids = [], []
         for X, y, *groups in self._batches():
             if len(y):
                 found.append(self._asker.judged(X, y))
                 ids += [checked_groups(one, len(y)) for one in groups]
         if not found:
-            raise ValueError("X: got no rows, expected one or more")
+            raise ValueError("X: got no rows, expected at least one")
         for name in found[0]:
             setattr(self, name, np.concatenate([one[name] for one in found]))
         if self._grouped:
@@ -765,7 +764,7 @@ def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        raise TypeError(f"{name}: expected None or a list of names, one or more")
+        raise TypeError(f"{name}: expected None or a list of at least one name")
     for one in value:
         check.check_option(name, one, tuple(TABLES))
     return tuple(dict.fromkeys(value))
@@ -853,7 +852,7 @@ class PrivateEvaluation(PrivateEstimator):
         )
 
     def judged(self, X: Any, y: Any) -> dict[str, NDArray[Any]]:
-        """What the tables count about some rows, each by itself."""
+        """Entries of the tables for some rows, each by itself."""
         asked = {table for name in self.asked for table in TABLES[name]}
         labels = np.asarray(label_values(y))
         said = np.asarray(self.model.predict(X))
@@ -899,7 +898,7 @@ class PrivateEvaluation(PrivateEstimator):
         return {"scores": scores, "outcomes": outcomes.astype(np.int64)}
 
     def _occasion(self) -> Occasion:
-        """What the statement says about these rows, beside the plan."""
+        """Facts about these rows that the statement adds to the plan."""
         names = [one.name for one in fields(self) if one.name != "ledger"]
         return occasion_of(self, names, labels="given")
 
@@ -945,8 +944,8 @@ def evaluate(
         Labels, each one of ``model.classes_``.
     groups : array-like of shape (n_samples,), optional
         The person that each row belongs to: ints, strings or bools. Whole persons are then
-        protected, and each counts once, with the mean of its rows: metrics are those of a random
-        row of a random person. Ids are private, and forgotten.
+        protected, and each counts once, by the mean of its rows: metrics are those of a random row
+        of a random person. Ids are private and not kept.
     epsilon : float, default=1.0
         Epsilon of all metrics together, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
@@ -961,15 +960,15 @@ def evaluate(
     largest_loss : float, default=5.0
         Bound of one term of the log-loss, from 0.5 to 40. Noise grows with it.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
+        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public. With groups persons take the place of rows.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the numbers are reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget of these rows: asked before they are read, charged before noise is drawn.
+        Budget of these rows, checked before they are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads of the noise; None is all cores that this process may use. Never changes the result.
+        Threads of the noise; None uses all cores of this process. Never changes the result.
 
     Returns
     -------
@@ -994,7 +993,7 @@ def evaluate(
     the last bit, as estimators of this library do. Proof: docs/proofs/evaluation.md. Not covered:
     running time, and errors that the model raises because of a row.
 
-    Rows of a training set may be used again: the budgets of both releases add up.
+    Rows of a training set may be used: the budgets of both releases add up.
 
     Examples
     --------

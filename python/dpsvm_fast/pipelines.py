@@ -69,16 +69,16 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     Parameters
     ----------
     pipeline : Pipeline, FeatureUnion, ColumnTransformer, estimator, or list of them
-        Fitted; a list stands for estimators that were fitted on the same private rows, one after
-        the other or side by side.
+        Fitted; a list holds estimators that were fitted on the same private rows, one after another
+        or in parallel.
     delta : float in [0, 1), optional
-        At which delta epsilon is asked for. None: the sum of the steps' deltas, rounded up.
+        Delta at which epsilon is computed. None: the sum of the steps' deltas, rounded up.
 
     Returns
     -------
     PipelineStatement
         The steps' statements, with epsilon and delta of their composition by the accountant of the
-        ledger. Printing it gives prose; ``verify`` recomputes it without the steps.
+        ledger. ``print`` shows it as text; ``verify`` recomputes it without the steps.
 
     Raises
     ------
@@ -108,7 +108,8 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     that is listed twice is counted twice. Proof: docs/proofs/private_scaling.md, section
     "Pipelines".
 
-    Searches over hyper-parameters fit many pipelines on the same rows; this is about one of them.
+    A search over hyper-parameters fits many pipelines on the same rows; this statement covers one
+    of them.
 
     Examples
     --------
@@ -151,9 +152,9 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
 class PrivatePipeline(Pipeline):
     """A scikit-learn Pipeline of private and public steps only.
 
-    scikit-learn does not tell an estimator that it is a step of a Pipeline. So the statement of one
-    step covers the fit of that step alone. This Pipeline checks its steps before it fits any of
-    them, and has one statement for all of them together.
+    scikit-learn does not tell an estimator that it is a step of a Pipeline, so the statement of a
+    step covers that step only. This Pipeline checks all steps before it fits any, and has one
+    statement for all.
 
     Parameters
     ----------
@@ -162,14 +163,14 @@ class PrivatePipeline(Pipeline):
     transform_input : list of str or None, default=None
         As for scikit-learn's Pipeline.
     memory : str, joblib.Memory or None, default=None
-        As for scikit-learn's Pipeline. What is stored there are rows: it is as private as they are.
+        As for scikit-learn's Pipeline. It stores rows: keep it as private as the rows.
     verbose : bool, default=False
         As for scikit-learn's Pipeline.
 
     Attributes
     ----------
     privacy_ : PipelineStatement
-        What all steps promise together: `total_privacy` of this pipeline.
+        Guarantee of all steps together: `total_privacy` of this pipeline.
 
     Notes
     -----
@@ -282,7 +283,7 @@ def _described(leaf: Step) -> PipelineStep:
 
 
 def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
-    """Name what learned without privacy, for the caller of ``total_privacy``."""
+    """Warn the caller of ``total_privacy`` of steps that learned without privacy."""
     leaks = ", ".join(step.title for step in steps if step.learned)
     if leaks:
         warnings.warn(
@@ -515,7 +516,7 @@ def takes(step: Any) -> tuple[str, ...]:
 
 
 def _owned(step: Any, facts: Facts) -> Facts:
-    """What a step knows of persons and weights: transformers are not told of weights."""
+    """Facts about persons and weights for a step; transformers get no weights."""
     if facts.unit == "person" and "groups" not in takes(step):
         raise InvalidParameterError(
             f"groups: {type(step).__name__} with these parameters protects rows only"
@@ -525,7 +526,7 @@ def _owned(step: Any, facts: Facts) -> Facts:
 
 
 def _widened(event: PrivacyEvent) -> PrivacyEvent:
-    """The event with a little less noise, where rounding has a say in how much there is."""
+    """The event with slightly less noise, if rounding affects its amount."""
     less = {
         name: mul_down(getattr(event, name), 1.0 - MARGIN)
         for name in ("sigma", "noise_multiplier")

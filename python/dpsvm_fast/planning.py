@@ -6,7 +6,6 @@ import bisect
 import copy
 import dataclasses
 import math
-import re
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -26,9 +25,6 @@ from dpsvm_fast.mechanisms.noise import MOST_FEATURES, joined_parameter
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import loss_at_zero
 from dpsvm_fast.mechanisms.pipeline import (
-    COMPONENTS_A_FEATURE,
-    ROWS_A_FEATURE,
-    SMALLEST_SIGNAL,
     DescentRule,
     PrivateKernel,
     PrivateLinear,
@@ -105,8 +101,6 @@ class KernelFeatures:
 
     Attributes
     ----------
-    asked : str
-        The parameter ``kernel``.
     kernel : {"rbf", "laplacian", "linear"}
     signal : float
         The rule's q.
@@ -116,7 +110,6 @@ class KernelFeatures:
         None for "linear".
     """
 
-    asked: str
     kernel: str
     signal: float
     gamma: float | None
@@ -179,15 +172,12 @@ class OutputNoise:
     Attributes
     ----------
     C : float
-    automatic : bool
-        Whether C is.
     sensitivity : float
     deviation : float
         Standard deviation of the noise on every weight.
     """
 
     C: float
-    automatic: bool
     sensitivity: float
     deviation: float
 
@@ -305,179 +295,111 @@ class NoisePlan:
         return record
 
     def __str__(self) -> str:
-        """Prose, one line a fact."""
-        return "\n".join(describe(self))
+        """One line a fact."""
+        title, rows, notes = described(self)
+        width = max(len(words) for words, _ in rows)
+        return "\n".join([title, *(f"{words:<{width}}  {cell}" for words, cell in rows), *notes])
 
     def _repr_html_(self) -> str:
         """A table in notebooks."""
-        title, *lines = describe(self)
-        cells = (re.split(r" {2,}", line.strip(), maxsplit=1) for line in lines)
-        rows = (("", *one) if len(one) == 1 else one for one in cells)
+        title, rows, notes = described(self)
         inside = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+            for row in (*rows, *([note] for note in notes))
         )
         return f"<table><caption>{escape(title)}</caption>{inside}</table>"
 
+    @property
+    def whitens(self) -> bool | str | None:
+        """Whether rows are whitened, or why not; None if unknown, or if an estimator never does."""
+        if self.whitening is not None:
+            return self.whitening.whitened
+        if self.estimator not in [kind.__name__ for kind in PIPELINES]:
+            return None
+        if self.delta == 0.0:
+            return "no: it needs delta > 0"
+        many = self.n_features > MOST_FEATURES
+        return f"no: only up to {MOST_FEATURES} features" if many else "no: switched off"
 
-# A plan in words, one line a fact.
+
+# What is said of a plan, one line a fact: the words, and where the number is.
+FACTS = (
+    ("epsilon of a person with N rows", "epsilon_of_person"),
+    ("weights", "n_weights"),
+    ("share of mu^2 for the centre", "centre.mu_share"),
+    ("epsilon of the centre", "centre.epsilon"),
+    ("noise of a sum over the rows", "centre.sum_deviation"),
+    ("noise of the number of rows", "centre.count_deviation"),
+    ("length of the noise in the mean", "centre.mean_length"),
+    ("rows are whitened", "whitens"),
+    ("rows that whitening needs", "whitening.n_rows_needed"),
+    ("share of mu^2 if whitened", "whitening.mu_share"),
+    ("kernel", "kernel.kernel"),
+    ("signal q of its rule", "kernel.signal"),
+    ("gamma", "kernel.gamma"),
+    ("frequencies", "kernel.n_frequencies"),
+    ("share of mu^2 for training", "descent.mu_share"),
+    ("steps", "descent.n_steps"),
+    ("learning rate", "descent.learning_rate"),
+    ("lambda", "descent.regularization"),
+    ("bound of a row's gradient", "descent.clip_norm"),
+    ("noise of a step", "descent.step_deviation"),
+    ("lambda", "objective.regularization"),
+    ("part of it for privacy", "objective.extra_regularization"),
+    ("noise inside the objective", "objective.linear_deviation"),
+    ("noise for the tolerance", "objective.output_deviation"),
+    ("C", "objective.C"),
+    ("C", "output.C"),
+    ("sensitivity", "output.sensitivity"),
+    ("noise of a weight", "decision.weight_deviation"),
+    ("noise of a score", "decision.score_deviation"),
+    ("lead that survives with 95 %", "decision.lead"),
+    ("largest lead that the rows allow", "decision.largest_lead"),
+    ("ratio of the two", "decision.room"),
+    ("noise dominates", "decision.drowned"),
+)
 
 
-OWN_TITLES = {
-    "ObjectivePerturbationSVC": "Objective perturbation",
-    "OutputPerturbationSVC": "Output perturbation",
-}
+def described(*plans: NoisePlan) -> tuple[str, list[list[str]], list[str]]:
+    """Return what plans say that differ in epsilon alone.
 
-
-def describe(plan: NoisePlan) -> list[str]:
-    """The plan, line by line."""
-    name = OWN_TITLES.get(plan.estimator, f"Private pipeline ({plan.estimator})")
-    budget = "" if plan.mu is None else f", mu = {plan.mu:.6g}"
-    constant = "" if plan.n_weights == plan.n_scores * (plan.n_columns or 0) else " + 1"
-    weights = (
-        f"  weights        {plan.n_scores} score{'s'[: plan.n_scores - 1]} x "
-        f"({plan.n_columns} features{constant}) = {plan.n_weights}"
+    Returns
+    -------
+    title : str
+    rows : list of lists
+        Words, and a cell a plan; rows that are empty are left out.
+    notes : list of str
+    """
+    first = plans[0]
+    about = "" if first.n_samples is None else f", about {first.n_samples} {first.unit}s"
+    persons = ", whole persons" * (first.unit == "person")
+    title = (
+        f"{first.estimator}, loss {first.loss}: {first.n_features} features, {first.n_classes} "
+        f"classes{about}; delta = {first.delta:g} ({first.adjacency}{persons})"
     )
-    lines = [
-        f"{name}, loss {plan.loss}, epsilon = {plan.epsilon:g}, delta = {plan.delta:g} "
-        f"({plan.adjacency}{', whole persons' * (plan.unit == 'person')}){budget}"
-    ]
-    if plan.epsilon_of_person is not None:
-        lines.append(
-            f"  one person     with up to {plan.rows_per_person} rows: epsilon = "
-            f"{plan.epsilon_of_person:.6g} at the same delta"
-        )
-    lifted = plan.estimator == "PrivateKernelSVC"
-    lines += [] if lifted else [weights]
-    lines += _centre_lines(plan.centre) if plan.centre is not None else []
-    lines += _whitening_lines(plan) if plan.estimator not in OWN_TITLES else []
-    if plan.kernel is not None:
-        lines += [*_kernel_lines(plan.kernel, pure=plan.delta == 0.0), weights]
-    if plan.decision is None:
-        what = "kernel and training depend" if lifted else "training       depends"
-        return [*lines, f"  {what} on the number of rows: give --samples"]
-    lines += _descent_lines(plan.descent) if plan.descent is not None else []
-    lines += _objective_lines(plan.objective) if plan.objective is not None else []
-    if plan.output is None:
-        lines.append(
-            f"  one weight     standard deviation at most {plan.decision.weight_deviation:.6g}; "
-            "usually less the more rows there are"
-        )
-    else:
-        lines += _output_lines(plan.output)
-    return lines + _decision_lines(plan.decision, plan.n_samples, plan.unit)
+    rows = [["epsilon", *(f"{plan.epsilon:g}" for plan in plans)]]
+    for words, path in FACTS:
+        cells = [_cell(plan, path) for plan in plans]
+        rows += [[words, *cells]] * any(cells)
+    notes = []
+    if any(plan.decision is not None and plan.decision.is_bound for plan in plans):
+        notes.append("Noise of weights and scores is at most this; usually less with more rows.")
+    if any(plan.decision is not None and plan.decision.drowned for plan in plans):
+        notes.append("Noise dominates where it exceeds the largest lead that so few rows allow.")
+        notes.append('Use a larger epsilon or more rows. "no" does not promise accuracy.')
+    if first.decision is None:
+        notes.append("The plan depends on the number of rows: give --samples.")
+    return title, rows, notes
 
 
-def _percent(share: float) -> str:
-    """A share of the budget."""
-    return f"{100.0 * share:.3g} %"
-
-
-def _centre_lines(centre: CentreNoise) -> list[str]:
-    """Noise in the mean and in the number of rows."""
-    share = "" if centre.mu_share is None else f"{_percent(centre.mu_share)} of mu^2"
-    share = share or f"epsilon = {centre.epsilon:g}"
-    noise = f"standard deviation {centre.sum_deviation:.6g} on each sum over the rows"
-    lines = [f"  centre         {share}: {noise}"]
-    if centre.count_deviation is not None:
-        lines.append(f"                 and {centre.count_deviation:.6g} on their number")
-    if centre.mean_length is not None:
-        length = f"length {centre.mean_length:.4g}"
-        lines.append(f"                 noise in the mean of rows of norm 1: {length}")
-    return lines
-
-
-def _whitening_lines(plan: NoisePlan) -> list[str]:
-    """Whether rows are whitened, as the noisy number of them decides; or why none would be."""
-    whitening = plan.whitening
-    if whitening is None:
-        why = "it needs delta > 0" if plan.delta == 0.0 else "switched off"
-        if plan.delta > 0.0 and plan.n_features > MOST_FEATURES:
-            why = f"only up to {MOST_FEATURES} features are"
-        return [] if plan.n_samples is None else [f"  whitening      no: {why}"]
-    how = f"in {whitening.n_releases} releases " if whitening.n_releases > 1 else ""
-    share = f"{how}for {_percent(whitening.mu_share)} of mu^2"
-    if whitening.whitened is None:
-        return [f"  whitening      from {whitening.n_rows_needed} rows on, {share}"]
-    found, place = (f"yes, {share}", "at least") if whitening.whitened else NOT_WHITENED
-    return [
-        f"  whitening      {found}: the noisy number, about {plan.n_samples}, is {place} "
-        f"{whitening.n_rows_needed}"
-    ]
-
-
-NOT_WHITENED = ("no, nothing spent", "below")
-
-
-def _kernel_lines(features: KernelFeatures, *, pure: bool) -> list[str]:
-    """What the rule chooses for so many rows; a fit asks it about the noisy number."""
-    line = f"  kernel         {features.kernel}: q = {features.signal:.4g}"
-    if features.gamma is not None and features.n_frequencies is not None:
-        n = features.n_frequencies
-        return [f"{line}, gamma = {features.gamma:.4g}, {n} frequencies, {2 * n} features"]
-    if features.asked == "auto":
-        line += (
-            f"; a kernel needs q >= {SMALLEST_SIGNAL:g}, and rows that are whitened "
-            f"or\n                 {ROWS_A_FEATURE:g} times as many as features"
-        )
-        if pure:
-            line += f"; with delta = 0 also {COMPONENTS_A_FEATURE:g} frequencies a feature"
-    return [line]
-
-
-def _descent_lines(descent: DescentNoise) -> list[str]:
-    """The descent and its noise."""
-    return [
-        f"  training       {_percent(descent.mu_share)} of mu^2: {descent.n_steps} steps over all "
-        f"rows, gradients clipped to norm {descent.clip_norm:.6g}",
-        f"  lambda         {descent.regularization:.6g} (c = {descent.c:.4g}), step "
-        f"{descent.learning_rate:.6g} on the sum of gradients",
-        f"  noise          standard deviation {descent.step_deviation:.6g} on each number of the "
-        "sum of a step",
-    ]
-
-
-def _objective_lines(noise: ObjectiveNoise) -> list[str]:
-    """What determines the noise in the objective."""
-    origin = "automatic" if noise.C is None else "1 / C"
-    if noise.C is not None and noise.extra_regularization > 0.0:
-        origin = f"1 / C = {1.0 / noise.C:.6g}, the rest for privacy"
-    return [
-        f"  lambda         {noise.regularization:.6g} ({origin})",
-        f"  noise          standard deviation {noise.linear_deviation:.6g} on each component of "
-        "the linear term",
-        f"                 and {noise.output_deviation:.3g} on each weight for the tolerance of "
-        "the solver",
-    ]
-
-
-def _output_lines(noise: OutputNoise) -> list[str]:
-    """What determines the noise on the weights."""
-    return [
-        f"  C              {noise.C:.6g} ({'automatic' if noise.automatic else 'given'})",
-        f"  sensitivity    {noise.sensitivity:.6g}",
-        f"  noise          standard deviation {noise.deviation:.6g} on each weight",
-    ]
-
-
-def _decision_lines(decision: Decision, n_samples: int | None, unit: str) -> list[str]:
-    """What noise of this size means."""
-    at_most, at_least = ("at most ", "at least ") if decision.is_bound else ("", "")
-    asked = f"the loss asks for a margin of {decision.margin:g}"
-    if not decision.margin:
-        asked = f"the loss has temperature {decision.temperature:g}, no margin"
-    lines = [
-        f"  one score      standard deviation {at_most}{decision.score_deviation:.4g} for a row of "
-        f"norm {decision.data_norm:g}; {asked}",
-        f"  a decision     a lead of {decision.lead:.4g} of one class over another survives the "
-        "noise",
-        f"                 with probability {at_least}95 %",
-    ]
-    if decision.largest_lead is not None:
-        largest = f"{decision.largest_lead:.4g}"
-        lines.append(f"  the most       that {n_samples} {unit}s can lead by: {largest}")
-    if decision.drowned:
-        lines.append(f"With so few {unit}s noise dominates every decision: use a larger epsilon.")
-    return lines
+def _cell(plan: NoisePlan, path: str) -> str:
+    """What a plan has in a row; empty where it has no such part."""
+    value: Any = plan
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
 # The z with 95 % of a standard normal variable above -z.
@@ -496,7 +418,7 @@ def plan_noise(
     rows_per_person: int | None = None,
     unit: str = "row",
 ) -> NoisePlan:
-    """Return the noise that ``fit`` will add, from public facts alone.
+    """Return the noise that ``fit`` will add, from public facts only.
 
     Parameters
     ----------
@@ -573,7 +495,7 @@ def plan_noise(
     return NoisePlan(
         **shared,
         **_columns(mechanism.score_loss, n_features, mechanism.n_weights),
-        **_solver(mechanism, n_samples, automatic=estimator.C == "auto"),
+        **_solver(mechanism, n_samples),
     )
 
 
@@ -672,7 +594,6 @@ def _kernel(mechanism: PrivateKernel, n_samples: int) -> tuple[KernelFeatures, i
     features = filled(
         KernelFeatures,
         choice,
-        asked=mechanism.kernel,
         n_frequencies=mechanism.n_components if lifted else None,
     )
     return features, 2 * mechanism.n_components if lifted else mechanism.n_features
@@ -683,7 +604,7 @@ def _training(training: Training, mechanism: PrivateLinear, n_samples: int) -> d
     rule = training.rule
     if rule is None:
         assert training.solver is not None
-        return _solver(training.solver, n_samples, automatic=True, is_bound=True)
+        return _solver(training.solver, n_samples, is_bound=True)
     descent = filled(
         DescentNoise,
         rule,
@@ -716,7 +637,7 @@ def _norm_of_descent(rule: DescentRule, n_samples: int) -> float:
 
 
 def _solver(
-    mechanism: Solver, n_samples: int | None, *, automatic: bool, is_bound: bool | None = None
+    mechanism: Solver, n_samples: int | None, *, is_bound: bool | None = None
 ) -> dict[str, Any]:
     """Noise inside the objective, or on trained weights."""
     inside = isinstance(mechanism, ObjectivePerturbation)
@@ -732,7 +653,6 @@ def _solver(
         noise = filled(
             OutputNoise,
             mechanism,
-            automatic=automatic,
             deviation=mechanism.weight_noise.deviation,
         )
         return {"output": noise, "decision": decision}

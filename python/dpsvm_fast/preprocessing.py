@@ -114,7 +114,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         y : ignored
         groups : array-like of shape (n_samples,), optional
             The person that each row belongs to: ints, strings or bools. Whole persons are then
-            protected. Ids are private, and forgotten.
+            protected. Ids are private and not kept.
 
         Returns
         -------
@@ -137,7 +137,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         return self
 
     def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:
-        """The plan of one noisy sum, for which all of the budget is."""
+        """The plan of one noisy sum with the whole budget."""
         budget: dict[str, float] = {"epsilon": self.epsilon}
         if self.delta > 0.0:
             budget = {"mu": gaussian_parameter(self.epsilon, self.delta)}
@@ -187,15 +187,15 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     dense_output : bool, default=False
         Whether ``transform`` may make sparse rows dense; otherwise it refuses them.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
+        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before noise is drawn.
+        Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
 
@@ -320,14 +320,14 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
         and in ``transform``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer, or one row exchanged for another.
+        Neighbouring data sets: one row added or removed, or one row replaced by another.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before noise is drawn.
+        Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
 
@@ -465,8 +465,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         Public bound of the norm of rows minus the centre; longer ones are scaled down to it,
         silently, in ``fit`` and in ``transform``.
     centre : array-like of shape (n_features,) or None, default=None
-        Public point that the rows are taken relative to; None for the origin. The released mean of
-        a ``PrivateCenter`` will do, the mean of private rows will not.
+        Public point that is subtracted from the rows; None for the origin. Use, for example, the
+        released mean of a ``PrivateCenter``, never the mean of private rows.
     whiten : bool, default=False
         Whether coordinates are scaled towards equal second moments, by factors of at most 1:
 
@@ -476,14 +476,14 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         for the noisy eigenvalues :math:`\lambda_1 \ge \dots \ge \lambda_k`. Rows stay within
         ``data_norm``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer, or one row exchanged for another.
+        Neighbouring data sets: one row added or removed, or one row replaced by another.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before noise is drawn.
+        Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
 
@@ -613,7 +613,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
         """Return the rows that have these coordinates along the components.
 
-        What lies across the components, and beyond ``data_norm``, is gone.
+        The part orthogonal to the components, or beyond ``data_norm``, is lost.
 
         Parameters
         ----------
@@ -714,10 +714,9 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     Notes
     -----
-    Guarantees: every row is mapped by itself, by public numbers, so what is private after this
-    transformer was as private before it; ``total_privacy`` counts it as free. Proof:
-    docs/proofs/private_scaling.md, section "Pipelines". Mapped rows have norm at most
-    ``sqrt(n_features)``.
+    Guarantees: each row is mapped by itself with public numbers, so this step costs no privacy and
+    ``total_privacy`` counts it as free. Proof: docs/proofs/private_scaling.md, section "Pipelines".
+    Mapped rows have norm at most ``sqrt(n_features)``.
 
     Sparse rows stay sparse with ``low = 0`` or ``low = -high``; other bounds move zeros and are
     refused for them.
@@ -810,15 +809,15 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         Whether to divide by the noisy standard deviations. Without, all of the budget is for the
         means.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
+        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before noise is drawn.
+        Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
 
@@ -1047,13 +1046,13 @@ class Running(NamedTuple):
 def running_before(
     scaler: PrivateStandardScaler, asked: dict[str, Any], n_periods: int | None
 ) -> Running:
-    """Return what a call with these parameters goes on from, if it may."""
+    """Return the state that a call with these parameters continues from, if it may."""
     before: Running | None = vars(scaler).get("_running")
     if before is None:
         if "privacy_" in vars(scaler):
             raise InvalidParameterError(
                 "n_periods: this scaler was fitted by fit, or loaded, and cannot be continued; "
-                "expected one fitted by fit_periods, or not fitted"
+                "use one fitted by fit_periods, or a new one"
             )
         n_periods = check.check_integer("n_periods", n_periods, 1, MOST_PERIODS)
         return Running(n_periods, asked, np.empty((0, 0)))
@@ -1061,7 +1060,7 @@ def running_before(
         raise InvalidParameterError.of("n_periods", got=n_periods, accepted=f"{before.n_periods}")
     if before.n_done == before.n_periods:
         raise InvalidParameterError(
-            f"n_periods: all {before.n_periods} releases are made; use a new scaler"
+            f"n_periods: all {before.n_periods} releases have been made; use a new scaler"
         )
     for name, value in asked.items():
         if not np.array_equal(value, before.parameters[name]):
@@ -1357,7 +1356,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     n_orientations : int, default=8
         Number K of directions, at most 4096.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
 
     Attributes
     ----------
@@ -1488,7 +1487,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Seed of the frequencies, 0 <= random_state < 2**64; None draws one. It is public, as it
         draws no noise, and kept in ``seed_``.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
 
     Attributes
     ----------

@@ -184,8 +184,8 @@ def check_random_state(value: object, name: str = "random_state") -> int | None:
     accepted = f"None or an integer in 0..{MAX_SEED}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise TypeError(
-            f"{name}: got {_described(value)}, expected {accepted}; noise comes from a "
-            "cryptographic generator of this library and no other"
+            f"{name}: got {_described(value)}, expected {accepted}; noise comes only from this "
+            "library's cryptographic generator"
         )
     return check_integer(name, value, 0, MAX_SEED)
 

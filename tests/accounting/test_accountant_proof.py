@@ -9,6 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr, roots_legendre
 
+pytestmark = pytest.mark.proof("accountant", "The statements as numbers")
+
 Array = NDArray[np.float64]
 
 
@@ -30,7 +32,6 @@ def dots(p: Array, q: Array, step: float) -> tuple[Array, Array]:
     return new_p, new_p * np.exp(-(first + np.arange(len(new_p))) * step)
 
 
-@pytest.mark.proof("accountant", "The statements as numbers")
 @pytest.mark.parametrize("step", [0.01, 0.3, 2.0])
 def test_connected_dots_dominate_and_touch(step: float) -> None:
     rng = np.random.default_rng(1)
@@ -47,7 +48,6 @@ def test_connected_dots_dominate_and_touch(step: float) -> None:
     assert np.any(curve(x, p, p / nearest) < curve(x, p, q) - 1e-6)
 
 
-@pytest.mark.proof("accountant", "The statements as numbers")
 def test_products_of_pairs_dominate_adaptive_steps() -> None:
     rng = np.random.default_rng(2)
     x = np.exp(np.linspace(-4.0, 4.0, 201))
@@ -87,7 +87,6 @@ def gaussian_delta(epsilon: Array, mu: float) -> Array:
     return np.asarray(gain - np.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu))
 
 
-@pytest.mark.proof("accountant", "The statements as numbers")
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
 def test_concentrated_events_with_another_between_are_one(epsilon: float) -> None:
     mu, pure = 0.8, 0.6
@@ -120,7 +119,6 @@ def gauss(n: int, left: float, width: float, z: float, q: float) -> float:
     return float((density * rise * weights).sum() * width / 2)
 
 
-@pytest.mark.proof("accountant", "The statements as numbers")
 @pytest.mark.parametrize(("n", "share"), [(6, 0.5), (3, 0.01)])
 def test_quadrature_of_a_cell_is_within_its_bound(n: int, share: float) -> None:
     worst = 0.0

@@ -79,6 +79,7 @@ def test_a_tiny_spend_does_not_block_the_next(relation: str) -> None:
     assert alone * (1.0 - 1e-6) <= ledger.total()[0] <= alone * 1.001
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rate", "n_steps"),
     [
@@ -163,6 +164,7 @@ KINDS_OF_MANY: list[Callable[[float], PrivacyEvent]] = [
 ]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("kind", KINDS_OF_MANY)
 def test_events_of_many_sizes_end(kind: Callable[[float], PrivacyEvent]) -> None:
     ledger = PrivacyLedger(1.0, 1e-5)

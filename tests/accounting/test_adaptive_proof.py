@@ -22,6 +22,8 @@ from dpsvm_fast.accounting.adaptive import AdaptiveComposition, boundary, pure_o
 from dpsvm_fast.accounting.adaptive import pure_mu as library_pure_mu
 from dpsvm_fast.certificates import ApproximateEvent, GaussianEvent, PrivacyEvent, PureEvent
 
+pytestmark = pytest.mark.proof("adaptive_composition", "Statements as numbers")
+
 Array = NDArray[np.float64]
 
 EPSILON = 1.0
@@ -62,7 +64,6 @@ def pure_of(mu: float) -> float:
 # --------------------------------------------------------------------- what is simulated by what
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0])
 def test_randomised_response_is_a_function_of_a_gaussian_release(epsilon: float) -> None:
     at = np.linspace(-8.0, 8.0, 3201)
@@ -76,7 +77,6 @@ def test_randomised_response_is_a_function_of_a_gaussian_release(epsilon: float)
     assert float(gaussian_delta(0.0, 0.999 * mu)) < 2.0 * high - 1.0
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_a_sampled_sum_is_a_function_of_the_sum_of_all() -> None:
     at = np.linspace(-6.0, 6.0, 121)
     y = np.linspace(-40.0, 41.0, 20_001)
@@ -96,7 +96,6 @@ def test_a_sampled_sum_is_a_function_of_the_sum_of_all() -> None:
             assert np.all(values <= gaussian_delta(at, mu) + 1e-6)
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_concentrated_is_not_gaussian() -> None:
     """Negative control: rho = mu^2/2 of randomised response would be too small a mu."""
     epsilon = 1.0
@@ -150,7 +149,6 @@ def at_start(value: Array) -> float:
     return float(np.interp(0.0, LOSSES, value))
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_no_choice_of_sizes_exceeds_one_gaussian_release() -> None:
     mu = largest_mu(EPSILON, DELTA)
     best = at_start(np.array(gaussian_values(mu)[-1]))
@@ -180,18 +178,15 @@ def with_leaks(*, fixed: bool) -> float:
     return at_start(value)
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_a_fixed_share_of_delta_is_enough_for_leaks() -> None:
     assert with_leaks(fixed=True) <= DELTA * (1.0 + SLACK)
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_a_share_of_delta_chosen_on_the_way_is_refuted() -> None:
     """Negative control: totals that always fit the budget, and yet 1.5 times its delta."""
     assert with_leaks(fixed=False) > 1.5 * DELTA
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_basic_and_gaussian_totals_may_take_turns() -> None:
     """Paths whose pure epsilons add up to epsilon give nothing, and may go on for ever."""
     mu = largest_mu(EPSILON, DELTA)
@@ -210,7 +205,6 @@ def test_basic_and_gaussian_totals_may_take_turns() -> None:
     assert at_start(value) <= DELTA * (1.0 + SLACK)
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_a_leaking_release_is_dominated_by_its_pair() -> None:
     rng = np.random.default_rng(3)
     epsilon, delta = 0.5, 0.05
@@ -271,14 +265,12 @@ def crossing(boundary: Array, times: Array) -> float:
 TIMES = np.geomspace(0.01, 4.0, 120)
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_no_path_crosses_the_boundary_more_often_than_stated() -> None:
     delta = 1e-3
     found = crossing(mixture_boundary(TIMES, delta, 0.3), TIMES)
     assert 0.1 * delta < found <= delta
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_what_is_right_at_one_time_is_not_right_at_a_chosen_one() -> None:
     """Negative control: the level of each time by itself, whoever stops where it is crossed."""
     delta = 1e-3
@@ -286,7 +278,6 @@ def test_what_is_right_at_one_time_is_not_right_at_a_chosen_one() -> None:
     assert crossing(pointwise, TIMES) > 3.0 * delta
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_steps_chosen_by_what_was_seen_do_not_help_to_cross() -> None:
     """The best strategy in choosing times, by dynamic programming."""
     delta, units, s = 1e-2, 12, 0.3
@@ -305,7 +296,6 @@ def test_steps_chosen_by_what_was_seen_do_not_help_to_cross() -> None:
     assert float(np.interp(0.0, w, values[-1])) <= delta
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2])
 @pytest.mark.parametrize("prior", [1e-3, 0.3, 5.0])
 def test_the_odometer_s_boundary_is_that_of_the_page(delta: float, prior: float) -> None:
@@ -315,7 +305,6 @@ def test_the_odometer_s_boundary_is_that_of_the_page(delta: float, prior: float)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 0.5, 1.9999, 2.0, 7.0, 300.0])
 def test_the_ledger_s_size_of_a_pure_release_is_that_of_the_page(epsilon: float) -> None:
     found = mpmath.mpf(library_pure_mu(epsilon))
@@ -329,7 +318,6 @@ def test_the_ledger_s_size_of_a_pure_release_is_that_of_the_page(epsilon: float)
     assert pure_of_mu(float(found)) <= epsilon * (1.0 + 1e-10)
 
 
-@pytest.mark.proof("adaptive_composition", "Statements as numbers")
 def test_the_filter_of_a_ledger_has_the_limits_of_the_page() -> None:
     """An opponent fills either limit, in every order, and never gets beyond one of them."""
     rng = np.random.default_rng(8)

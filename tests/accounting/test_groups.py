@@ -30,6 +30,7 @@ from dpsvm_fast.accounting import (
     gaussian_sigma,
 )
 from dpsvm_fast.accounting.groups import path_points, step_points
+from dpsvm_fast.accounting.objective import group_points
 from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
@@ -176,6 +177,7 @@ def test_one_sampled_step_is_that_of_its_mixtures(
         assert truth * (1.0 - 1e-7) <= found <= truth * 1.001 + 1e-15
 
 
+@pytest.mark.sampled
 @sampled
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(("z", "q", "m"), SETTINGS)
@@ -401,6 +403,38 @@ def test_minimisers_of_objectives_cost_no_more(relation: str, kappa: float) -> N
     assert closest > 0.4
 
 
+@pytest.mark.proof("accountant", "Groups of records: noise in an objective")
+def test_records_together_cost_their_jacobians_and_the_mean_of_their_losses() -> None:
+    """Of one score all is known in closed form: V is a normal number, cut off at 0."""
+    for size, sigma, kappa in ((2, 9.0, 0.4), (10, 33.0, 2.0), (50, 70.0, 0.01)):
+        event = ObjectiveEvent("huber", 1, sigma, kappa, None, "add_remove")
+        x, g = group_points(event, size, 1e-17) or pytest.fail("no points")
+        t = size / sigma
+        e = x - size * math.log1p(kappa / 4.0)
+        d = e / t - t / 2.0
+        exact = -np.expm1(-t * (norm.pdf(d) - d * norm.sf(d)))
+        assert np.abs(e[0]) < 1e-9
+        seen = exact > 1e-12
+        assert (exact[seen] <= g[seen] * (1.0 + 1e-9)).all()
+        assert (g[seen] <= exact[seen] * 1.001 + 1e-14).all()
+
+
+@pytest.mark.proof("accountant", "Groups of records: noise in an objective")
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_many_records_of_one_score_a_class_are_told_a_number(relation: str) -> None:
+    """At least the price in Gaussian noise of gradients of the largest length, and not far off."""
+    for law, n, square in (("huber", 4, 4.0), ("weston_watkins", 3, 6.0)):
+        length = math.sqrt(square) * (2.0 if relation == "replace_one" else 1.0)
+        event = ObjectiveEvent(law, n, 4.0 * length, 0.05, None, relation)
+        before = 0.0
+        for size in (5, 40):
+            found = composed_epsilon([event], 1e-5, group_size=size)
+            least = gaussian_epsilon(1e-5, event.sigma / (size * length))
+            assert least <= found <= 1.25 * least
+            assert before < found
+            before = found
+
+
 @pytest.mark.proof("accountant", "Groups of records")
 def test_more_records_cost_more_and_mixtures_are_composed() -> None:
     for relation in RELATIONS:
@@ -446,7 +480,7 @@ def test_plans_tell_the_price_of_a_person() -> None:
     estimator = OutputPerturbationSVC(1.0, 1e-5, data_norm=1.0, classes=[0, 1])
     plan = plan_noise(estimator, 4, rows_per_person=10)
     assert plan.epsilon_of_person == pytest.approx(14.42927, rel=1e-5)
-    assert "with up to 10 rows: epsilon = 14.4293" in str(plan)
+    assert "epsilon of a person with N rows  14.4293\n" in str(plan)
     assert plan_noise(estimator, 4).epsilon_of_person is None
     with pytest.raises(InvalidParameterError) as caught:
         plan_noise(estimator, 4, rows_per_person=0)

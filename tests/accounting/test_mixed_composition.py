@@ -67,6 +67,7 @@ def events_of(losses: Losses, adjacency: str) -> list[PrivacyEvent]:
     return events
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize(("losses", "epsilon"), MIXTURES, ids=str)
@@ -131,6 +132,7 @@ def test_zcdp_among_gaussian_events_is_at_most_what_rho_says_of_both() -> None:
     assert together < by_rho * (1.0 - 1e-3)
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("kappa", [None, 0.2])
 def test_an_objective_event_beside_sampled_steps(kappa: float | None) -> None:

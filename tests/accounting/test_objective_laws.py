@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from dpsvm_fast import _core
 from oracles import objective_law as twin
 
+pytestmark = pytest.mark.proof("objective_perturbation", "Laws as numbers")
+
 # One-sided normal deviate of a false alarm of 1e-6.
 DEVIATE = 4.76
 # The search for the supremum in the twin of one curved score is on a grid: it is low by up to 2e-5.
@@ -43,7 +45,6 @@ def points(seed: int, n: int) -> list[tuple[float, float, float]]:
     return list(zip(e.tolist(), t.tolist(), c0.tolist(), strict=True))
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_classes", [2, 3, 5, 10, 100])
 def test_softmax_agrees_with_the_twin(n_classes: int) -> None:
     for e, t, c0 in points(n_classes, 8):
@@ -53,7 +54,6 @@ def test_softmax_agrees_with_the_twin(n_classes: int) -> None:
         assert expected * (1.0 - 1e-10) <= found <= expected * (1.0 + 1e-6)
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_replaced_softmax_agrees_with_the_twin(n_classes: int) -> None:
     for e, t, c0 in points(20 + n_classes, 6):
@@ -64,7 +64,6 @@ def test_replaced_softmax_agrees_with_the_twin(n_classes: int) -> None:
         assert found <= expected * (1.0 + 1e-6) or expected > 0.1
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("law", ["huber", "logistic"])
 def test_one_score_agrees_with_the_twin(law: str) -> None:
     for e, t, c0 in points(40, 15):
@@ -76,7 +75,6 @@ def test_one_score_agrees_with_the_twin(law: str) -> None:
             assert expected * (1.0 - 1e-10) <= found <= expected * (1.0 + 1e-6)
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 def test_one_curved_score_agrees_with_the_twin() -> None:
     rng = np.random.default_rng(50)
     for e, t, _ in points(50, 15):
@@ -94,7 +92,6 @@ def c4(kappa: float) -> float:
     return math.log1p(0.25 * kappa)
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_scores", [2, 3, 10])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_a_sum_of_plain_scores_agrees_with_the_twin(n_scores: int, replace_one: bool) -> None:
@@ -111,7 +108,6 @@ def test_a_sum_of_plain_scores_agrees_with_the_twin(n_scores: int, replace_one: 
             assert found <= min(1.0, high * (1.0 + 1e-3) + 1e-13)
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_scores", [2, 3])
 def test_a_sum_of_curved_scores_agrees_with_the_twin(n_scores: int) -> None:
     for e, t, _ in points(70 + n_scores, 5):
@@ -122,7 +118,6 @@ def test_a_sum_of_curved_scores_agrees_with_the_twin(n_scores: int) -> None:
         assert low * (1.0 - CURVED_TOL) - 1e-13 <= found <= min(1.0, high * 1.001 + 1e-13)
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_pairwise_losses_agree_with_the_twin(n_classes: int, replace_one: bool) -> None:
@@ -147,7 +142,6 @@ KAPPAS = {
 }
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize(("law", "n"), [("huber", 1), ("huber", 3), ("weston_watkins", 3)])
 def test_a_curvature_without_a_joint_law_is_its_jacobian(law: str, n: int) -> None:
     for e, t, _ in points(90, 4):
@@ -199,7 +193,6 @@ laws = st.sampled_from(CLOSED)
 SLACK = 1.0 + 1e-9
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @settings(max_examples=25)
 @given(
     laws,
@@ -223,7 +216,6 @@ def test_delta_falls_with_epsilon_and_noise_and_grows_with_the_jacobian(
         assert delta_of(*more, epsilon, sigma, jacobian=c0, **same) * SLACK >= base
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("law", [("logistic", 1), ("softmax", 2), ("logistic", 3)])
 @pytest.mark.parametrize(("epsilon", "kappa"), [(0.0, 4.0), (0.3, 4.0), (0.6, 1.0)])
 def test_delta_falls_with_the_noise_at_a_fixed_curvature(
@@ -238,7 +230,6 @@ def test_delta_falls_with_the_noise_at_a_fixed_curvature(
         assert more_noise <= less_noise * (1.0 if law[1] < 3 else 1.0 + 1e-4)
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("law", [("softmax", 3), ("softmax", 8), ("logistic", 1), ("logistic", 3)])
 def test_delta_grows_with_the_curvature(law: tuple[str, int]) -> None:
     for replace_one in (False, True):
@@ -251,7 +242,6 @@ def test_delta_grows_with_the_curvature(law: tuple[str, int]) -> None:
             assert more >= less * (1.0 - 1e-3)
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @settings(max_examples=20)
 @given(laws, st.floats(0.1, 8.0), st.floats(-9.0, -1.0), st.booleans())
 def test_sigma_is_the_smallest_that_meets_its_delta(
@@ -264,7 +254,6 @@ def test_sigma_is_the_smallest_that_meets_its_delta(
     assert delta_of(*law, epsilon, sigma * (1.0 - 1e-3), **price) > delta
 
 
-@pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("law", [("softmax", 3), ("logistic", 1), ("logistic", 3), ("huber", 1)])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_sigma_of_a_curvature_meets_its_delta(law: tuple[str, int], replace_one: bool) -> None:

@@ -90,6 +90,7 @@ def random_pair(rng: np.random.Generator) -> tuple[Array, Array, NDArray[np.intp
 
 
 @pytest.mark.proof("private_selection", "The accountant")
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_the_bound_holds_for_every_small_pair(law: StoppingLaw) -> None:
     rng = np.random.default_rng(20261121)

@@ -93,6 +93,7 @@ def test_one_step_is_exact(point: dict[str, Any]) -> None:
             assert exact * (1.0 - 1e-14) <= got <= exact * (1.0 + 1e-6) + least
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("point", points("calibration"), ids=point_id)
@@ -109,6 +110,7 @@ def test_calibration(point: dict[str, Any], adjacency: str) -> None:
     assert composed_delta(point["epsilon"], losses) >= point["delta"] * 0.95
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize(

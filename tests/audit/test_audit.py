@@ -50,6 +50,7 @@ def audited(name: str, adjacency: str, epsilon: float, n_trials: int) -> AuditRe
     return audit(row.make(row.factor * epsilon, adjacency), n_trials=n_trials, part=row.part)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize(("name", "adjacency"), relations(FAST))
 def test_most_of_the_claim_is_proved_and_never_more(
@@ -60,6 +61,7 @@ def test_most_of_the_claim_is_proved_and_never_more(
     assert report.certified >= (0.0 if loose(name) else SHARE * report.epsilon)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize(("name", "adjacency"), relations(QUICK))
 def test_fits_one_by_one_prove_no_more_than_the_claim(
@@ -109,6 +111,7 @@ FEW = [case for case in WRONG if case[1] in FAST + QUICK and "sampled" not in ca
 
 
 # By day where the power is greatest.
+@pytest.mark.sampled
 @pytest.mark.parametrize("epsilon", [4.0, pytest.param(1.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("change", "name", "adjacency"), FEW)
 def test_a_wrong_build_is_caught(

@@ -378,8 +378,8 @@ class TestDisplay:
         assert filled.get_fill()
         assert not outline.get_fill()
         assert np.asarray(display.threshold_.get_xdata())[0] == report.threshold
-        title = display.ax_.get_title()
-        assert "claimed: epsilon 4" in title
+        title = display.ax_.get_title(loc="left")
+        assert r"claimed: $\epsilon$ = 4" in title
         assert f"{report.certified:.3g}" in title
         assert AuditDisplay.from_report(report, ax=display.ax_).ax_ is display.ax_
         pyplot.close("all")

@@ -242,7 +242,9 @@ def test_weekly_models_keep_one_budget_and_follow_a_stream(monkeypatch: pytest.M
     monkeypatch.setattr(weeks, "EPSILON", 50.0)
     stream, low, high = weeks.drifting(lambda time: np.pi * time, 0)
     found = weeks.accuracies([stream[0], stream[1], stream[26], stream[51]], low, high)
-    assert [len(of) for of in found.values()] == [4, 1, 4, 4, 4]
+    assert {method: len(of) for method, of in found.items()} == dict.fromkeys(weeks.METHODS, 4) | {
+        "all rows so far, ε/√52": 1
+    }
     # After half a turn the classes are opposite; a model of the week knows.
     assert found["first week alone"][3] < 0.3 < 0.7 < found["every week"][3]
     assert found["mean of weekly scores"][3] > found["first week alone"][3]

@@ -56,7 +56,7 @@ def test_the_bound_of_the_rows_comes_first(kind: tuple[str, str]) -> None:
 
 
 def test_a_label_set_that_was_read_makes_the_release_not_private() -> None:
-    with pytest.warns(match="classes=None"):
+    with pytest.warns(match="classes: None"):
         made = fitted("output", "add_remove", classes=None).privacy_
     assert any("read from the training labels" in text for text in made.assumed_public)
     assert not made.private

@@ -122,6 +122,10 @@ def test_defaults_from_outside(
     assert "epsilon = 5" in cli("fit", "rows.csv", "-o", "m.json")
     # Those of one command are not those of another.
     assert cli("verify", "m.json", "-q") == ""
+    monkeypatch.setenv("DPSVM_FAST_FIT_EPSILLON", "5")
+    told = cli.told("fit", "rows.csv", "-o", "m.json")
+    assert "DPSVM_FAST_FIT_EPSILLON" in told
+    assert "DPSVM_FAST_FIT_EPSILON?" in told
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ SCHEMA = 'target = "y"\nclasses = ["a", "b"]\n[columns]\nx = { bounds = [0, 1] }
 LONG = ("audit", "bench", "demo")
 COMMANDS = ("fit", "tune", "predict", "plan", "budget", "statement", "verify", *LONG, "fitt", "")
 OPTIONS = words_of(
-    "--epsilon --delta --schema --target --budget --model --mechanism --kernel --grid --grid-file "
+    "--epsilon --delta --schema --target --budget --model --mechanism --kernel --grid "
     "--strategy --max-memory --format --seed --threads --adjacency --samples --features --classes "
     "--C --data-norm -o --output --certificate --test-data --force --json --scores --plot --key "
     "--write-schema --probabilities --help --version create show"

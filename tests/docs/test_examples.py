@@ -14,6 +14,7 @@ from sklearn.datasets import load_breast_cancer
 from oracles.scripts import module_of
 
 ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOK = ROOT / "examples" / "mixed_table.ipynb"
 
 
 def example(name: str) -> ModuleType:
@@ -42,7 +43,7 @@ def test_the_readme_names_every_example() -> None:
         "text",
         "tuning",
     ]
-    for script in scripts:
+    for script in (*scripts, NOTEBOOK):
         assert f"(examples/{script.name})" in readme
 
 
@@ -218,3 +219,23 @@ def test_larger_than_memory(capsys: pytest.CaptureFixture[str]) -> None:
     assert number(r"accuracy: (\S+)", shown) > 0.95
     assert number(r"epsilon spent: (\S+)", shown) <= 1.0
     assert "no cluster" in shown or "same model on a cluster: True" in shown
+
+
+def test_the_notebook_of_a_mixed_table(tmp_path: Path) -> None:
+    """In a kernel of its own, cell by cell; at most twelve lines from the schema to the graph."""
+    for name in ("pandas", "onnxruntime", "onnx", "ipykernel"):
+        pytest.importorskip(name)
+    nbclient, nbformat = (pytest.importorskip(name) for name in ("nbclient", "nbformat"))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+    (steps,) = (cell.source.splitlines() for cell in code if "to_onnx(" in cell.source)
+    assert len([line for line in steps if line]) <= 12
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(
+        notebook, timeout=300, kernel_name="python3", resources=resources
+    ).execute()
+    shown = [output.text for cell in code for output in cell.outputs if "text" in output]
+    assert number(r"accuracy +(\S+)", shown[0]) > 0.6
+    assert shown[1:] == ["True True\n", "True\n"]
+    assert {file.name for file in tmp_path.iterdir()} == {"model.json", "model.onnx"}

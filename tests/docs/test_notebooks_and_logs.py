@@ -57,6 +57,7 @@ def test_names_cannot_write_html() -> None:
 def test_logs_have_public_facts_alone(caplog: pytest.LogCaptureFixture) -> None:
     """Two data sets of one shape, however different their values are: the same words."""
     told = []
+    svc = dp.PrivateLinearSVC(1.0, bounds=(-3, 3), classes=[0, 1])
     for scale, seed in ((1.0, 0), (1e-3, 1)):
         caplog.clear()
         rng = np.random.default_rng(seed)
@@ -64,7 +65,7 @@ def test_logs_have_public_facts_alone(caplog: pytest.LogCaptureFixture) -> None:
         labels = np.zeros(len(rows), dtype=int) if seed else rng.integers(0, 2, len(rows))
         ledger = dp.PrivacyLedger(10.0, 1e-3)
         with caplog.at_level(logging.INFO, logger="dpsvm_fast"):
-            dp.PrivateLinearSVC(1.0, classes=[0, 1], ledger=ledger).fit(rows, labels)
+            svc.set_params(ledger=ledger).fit(rows, labels)
             dp.PrivateStandardScaler(1.0, bounds=(-3, 3)).fit(rows)
         told.append([record.getMessage() for record in caplog.records])
     assert told[0] == told[1]
@@ -90,8 +91,10 @@ def test_logs_say_what_is_not_private(caplog: pytest.LogCaptureFixture) -> None:
 
 
 WATCHED: dict[str, Any] = {
-    "linear": dp.PrivateLinearSVC(1.0, classes=range(3)),
-    "kernel": dp.PrivateKernelSVC(1.0, classes=range(3), kernel="rbf", n_components=20),
+    "linear": dp.PrivateLinearSVC(1.0, classes=range(3), bounds=(-3, 3)),
+    "kernel": dp.PrivateKernelSVC(
+        1.0, classes=range(3), bounds=(-3, 3), kernel="rbf", n_components=20
+    ),
     "full batches": dp.GradientPerturbationSVC(1.0, classes=range(3), n_steps=90),
     "sampled": dp.GradientPerturbationSVC(
         1.0, classes=range(3), optimizer="adam", sampling_rate=0.1, n_steps=101

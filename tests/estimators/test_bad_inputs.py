@@ -17,7 +17,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from dpsvm_fast import InvalidParameterError, PrivacyLeakWarning
+from dpsvm_fast import InvalidParameterError, PrivacyLeakWarning, PrivacyLedger
 from oracles.input_catalogue import covers
 from oracles.odd_inputs import X, Y, every_estimator, frame, model, with_value
 from oracles.odd_rows import ACCEPTED, REFUSED, Case, secrets
@@ -74,6 +74,7 @@ def pairs(cases: dict[str, Case], subjects: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.sampled(times=3)
 @covers(85, *(number for case in REFUSED.values() for number in case.numbers))
 @pytest.mark.parametrize(("subject", "name"), pairs(REFUSED, MAIN))
 def test_refused_data_cost_nothing(subject: str, name: str) -> None:
@@ -109,6 +110,7 @@ def out_of_reach(subject: str, rows: Any) -> str:
     return "^X: got 100000 features, expected" if wide else ""
 
 
+@pytest.mark.sampled(times=2)
 @covers(*(number for case in ACCEPTED.values() for number in case.numbers))
 @pytest.mark.parametrize(("subject", "name"), pairs(ACCEPTED, SUBJECTS))
 def test_accepted_data_give_a_noisy_result(subject: str, name: str) -> None:
@@ -267,6 +269,11 @@ BAD_WEIGHTS: dict[str, Any] = {
     "NaN": np.where(Y == 1, np.nan, 1.0),
     "zeros": np.zeros(12),
     "words": ["heavy"] * 12,
+    "digits": ["1"] * 12,
+    "dates": np.arange(12).astype("datetime64[D]"),
+    "complex": np.ones(12, dtype=complex),
+    "masked": np.ma.masked_equal(np.where(Y == 1, 2.0, 1.0), 2.0),
+    "missing": pd.array([None, *[1.0] * 11], dtype="Float64"),
 }
 
 
@@ -282,6 +289,36 @@ def test_bad_weights_of_rows_are_refused(subject: str) -> None:
         assert getattr(caught.value, "parameter", "sample_weight") == "sample_weight"
     assert spent(fitting) == 0
     assert fitted_names(fitting) == []
+
+
+BAD_GROUPS: dict[str, Any] = {
+    "length": np.arange(3),
+    "NaN": np.where(Y == 1, np.nan, 1.0),
+    "None": [None] * 12,
+    "tuples": [(1, 2)] * 12,
+    "several kinds": ["4711", *range(11)],
+    "masked": np.ma.masked_equal(np.arange(12), 3),
+}
+
+
+@covers(33)
+@every_subject
+def test_bad_groups_are_refused(subject: str) -> None:
+    whose = {"ledger": PrivacyLedger(1e4, 0.5, unit="person", strict=False)}
+    if SUBJECTS[subject].settings.get("adjacency") == "replace_one":
+        whose["ledger"] = PrivacyLedger(1e4, 0.5, "replace_one", unit="person", strict=False)
+    private = SUBJECTS[subject].private
+    fitting = made(subject, **whose if private else {})
+    for groups in BAD_GROUPS.values():
+        if not private:
+            # Public maps learn nothing from rows, whoever owns them.
+            with pytest.raises(TypeError, match="groups"):
+                fitting.fit(X, Y, groups=groups)
+            continue
+        error = assert_refused(lambda: fitting.fit(X, Y, groups=groups), fitting, "^groups: ")  # noqa: B023
+        assert isinstance(error, InvalidParameterError)
+        assert error.parameter == "groups"
+        assert "4711" not in chained_text(error)
 
 
 @covers(80)

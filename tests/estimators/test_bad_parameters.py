@@ -96,6 +96,7 @@ def test_tiny_budgets_drown_the_model(estimator: str, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [1e-320, 1e-12, pytest.param(1e-6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("delta", [1e-6, 1e-290, 0.999])
 # A delta of almost 1 is warned of.
+@pytest.mark.sampled(times=2)
 @pytest.mark.filterwarnings("ignore:delta=")
 def test_tiny_budgets_are_refused_or_give_finite_noise(
     subject: str, epsilon: float, delta: float

@@ -46,6 +46,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled
 @every_estimator
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("low_memory", [False, True])

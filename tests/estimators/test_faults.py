@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 
 from dpsvm_fast import PrivacyLedger, _core
 from dpsvm_fast.exceptions import CertificationError
@@ -133,6 +134,7 @@ INTERRUPTS = [
 ]
 
 
+@pytest.mark.sampled
 @POSIX
 @every_estimator
 @pytest.mark.parametrize(("error", "csr", "low_memory"), INTERRUPTS)
@@ -224,9 +226,12 @@ def test_a_ledger_shared_by_fits_at_once_is_never_overdrawn(estimator: str) -> N
     X, y = small()
     ledger = PrivacyLedger(epsilon=5.0, delta=0.0)
 
-    def fit(_: int) -> bool:
+    shared = model(estimator, noise="gamma", delta=0.0, epsilon=1.0, ledger=ledger)
+
+    def fit(number: int) -> bool:
+        # Half of them fit the very same object.
         try:
-            model(estimator, noise="gamma", delta=0.0, epsilon=1.0, ledger=ledger).fit(X, y)
+            (shared if number % 2 else clone(shared)).fit(X, y)
         except BudgetExceededError:
             return False
         return True

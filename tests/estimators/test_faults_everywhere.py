@@ -63,6 +63,7 @@ SIGNALS = [("SIGTERM", fit) for fit in LONG] + [
 ]
 
 
+@pytest.mark.sampled(every=2)
 @POSIX
 @pytest.mark.parametrize(("which", "fit"), SIGNALS)
 def test_a_signal_ends_a_long_fit(fit: str, which: str, request: Any) -> None:

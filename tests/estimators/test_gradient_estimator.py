@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import normalize
 
 from dpsvm_fast import (
     GradientPerturbationSVC,
@@ -53,20 +50,6 @@ def test_every_loss_learns_and_its_certificate_holds(
     statement = estimator.privacy_
     assert (statement.epsilon, statement.delta, statement.loss) == (30.0, 1e-6, loss)
     assert verify(statement).ok
-
-
-@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
-def test_two_classes_give_one_row(loss: str, clusters: TrainingSet) -> None:
-    X, y = clusters
-    labels = np.array(["no", "yes"])[(y > 0).astype(int)]
-    estimator = model(loss=loss, classes=["no", "yes"], epsilon=100.0).fit(X, labels)
-    assert estimator.coef_.shape == (1, 5)
-    assert estimator.intercept_.shape == (1,)
-    scores = estimator.decision_function(X)
-    assert scores.shape == (90,)
-    np.testing.assert_array_equal(estimator.predict(X) == "yes", scores > 0)
-    assert estimator.score(X, labels) > 0.9
-    assert estimator.privacy_.parts[0].shape == (2 if loss in ("m3", "huber_ww") else 1, 6)
 
 
 @seeded
@@ -164,38 +147,6 @@ def test_more_rows_than_the_last_iterate_may_have_cost_nothing(clusters: Trainin
     model(max_samples=5).fit(*clusters)
 
 
-LEARNT: list[tuple[dict[str, Any], float]] = [
-    ({"epsilon": 8.0}, 0.92),
-    ({"epsilon": 8.0, "optimizer": "adam", "noise_correction": True}, 0.90),
-    ({"epsilon": 8.0, "loss": "huber", "momentum": 0.9, "nesterov": True}, 0.90),
-    ({"epsilon": 1.0}, 0.83),
-    ({"epsilon": 1.0, "max_samples": 1400}, 0.83),
-    ({"epsilon": 8.0, "optimizer": "sgd"}, 0.91),
-    ({"epsilon": 8.0, "optimizer": "adam"}, 0.91),
-    ({"epsilon": 8.0, "loss": "m3"}, 0.92),
-    ({"epsilon": 8.0, "adjacency": "replace_one", "schedule": "linear"}, 0.90),
-]
-
-
-@pytest.mark.parametrize(
-    ("settings", "least"),
-    [*LEARNT[:3], *(pytest.param(*one, marks=slow) for one in LEARNT[3:])],
-)
-def test_digits(settings: dict[str, Any], least: float) -> None:
-    """Test accuracy of one split, with room of several standard errors for the noise."""
-    X, y = load_digits(return_X_y=True)
-    X = normalize(X)
-    train = np.arange(y.size) % 4 > 0
-    estimator = model(classes=range(10), **settings).fit(X[train], y[train])
-    assert estimator.score(X[~train], y[~train]) > least
-
-
-def test_without_an_intercept(clusters: TrainingSet) -> None:
-    estimator = model(fit_intercept=False).fit(*clusters)
-    np.testing.assert_array_equal(estimator.intercept_, np.zeros(3))
-    assert estimator.privacy_.parts[0].shape == (3, 5)
-
-
 def test_weights_that_leave_the_floats_are_not_released(clusters: TrainingSet) -> None:
     ledger = PrivacyLedger(epsilon=2.0, delta=1e-5)
     estimator = model(ledger=ledger, learning_rate=1e90, C=1.0, n_steps=50)
@@ -203,19 +154,3 @@ def test_weights_that_leave_the_floats_are_not_released(clusters: TrainingSet) -
         estimator.fit(*clusters)
     assert fitted_names(estimator) == []
     assert len(ledger.history) == 1
-
-
-def test_a_pickle_holds_no_row_and_no_clean_sum(clusters: TrainingSet) -> None:
-    X, y = clusters
-    estimator = model(epsilon=0.01).fit(X, y)
-    blob = pickle.dumps(estimator)
-    assert b"Records" not in blob
-    assert b"NoiseSource" not in blob
-    clipped = X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
-    for row in (*X, *clipped, *clipped.astype(np.float32)):
-        assert not any(value.tobytes()[-4:] in blob for value in row if value != 0.0)
-    twin_of_it = pickle.loads(blob)
-    np.testing.assert_array_equal(twin_of_it.coef_, estimator.coef_)
-    # Continued, the two draw different noise: nothing of a source came along.
-    first, second = (e.partial_fit(X, y).coef_ for e in (estimator, twin_of_it))
-    assert (first != second).all()

@@ -151,14 +151,6 @@ def test_calls_with_a_seed_draw_different_noise() -> None:
     assert not estimator.privacy_.private
 
 
-def test_runs_that_are_alike_are_described_once(clusters: TrainingSet) -> None:
-    estimator = model(adjacency="replace_one").partial_fit(*clusters).partial_fit(*clusters)
-    text = " ".join(str(estimator.privacy_).split())
-    assert text.count("training: 20 steps") == 1
-    assert "2 times training: 20 steps" in text
-    assert "noisy sums for" not in text
-
-
 def test_fit_begins_anew(clusters: TrainingSet) -> None:
     estimator = model().partial_fit(*clusters).partial_fit(*clusters)
     assert len(estimator.privacy_.parts) == 2
@@ -169,15 +161,18 @@ def test_fit_begins_anew(clusters: TrainingSet) -> None:
     assert len(estimator.partial_fit(*clusters).privacy_.parts) == 2
 
 
+@pytest.mark.parametrize("late", [False, True])
 def test_a_failure_leaves_what_was_released_and_the_budget_spent(
-    clusters: TrainingSet, monkeypatch: Patch
+    late: bool, clusters: TrainingSet, monkeypatch: Patch
 ) -> None:
     ledger = PrivacyLedger(epsilon=10.0, delta=1e-4)
     estimator = model(ledger=ledger).partial_fit(*clusters)
-    before = released(estimator)
+    before, descend = released(estimator), ArrayRows.descend
 
-    def fail(*_: Any) -> None:
+    def fail(*given: Any) -> None:
         # Steps that were taken before the failure must not count as the model's.
+        if late:
+            descend(*given)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -190,22 +185,6 @@ def test_a_failure_leaves_what_was_released_and_the_budget_spent(
     assert len(ledger.history) == 3
     # Nothing of the failed call was released.
     assert len(estimator.privacy_.parts) == 2
-
-
-def test_an_interrupted_run_does_not_move_the_model(
-    clusters: TrainingSet, monkeypatch: Patch
-) -> None:
-    estimator = model().partial_fit(*clusters)
-    before, descend = released(estimator), ArrayRows.descend
-
-    def late(*args: Any) -> None:
-        descend(*args)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ArrayRows, "descend", late)
-    with pytest.raises(KeyboardInterrupt):
-        estimator.partial_fit(*clusters)
-    assert same(released(estimator), before)
 
 
 def test_an_exhausted_budget_ends_it(clusters: TrainingSet) -> None:

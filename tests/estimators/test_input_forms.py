@@ -96,6 +96,7 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any], share: float = 
             np.testing.assert_allclose(value, expected[name], atol=allowed, err_msg=name)
 
 
+@pytest.mark.sampled(times=3)
 @seeded
 @covers(*(number for numbers, _ in FORMS.values() for number in numbers))
 @every_subject
@@ -165,6 +166,7 @@ SPARSE_FORMS: dict[str, tuple[int, Callable[[sparse.csr_matrix], Any]]] = {
 }
 
 
+@pytest.mark.sampled(times=3)
 @seeded
 @covers(*(number for number, _ in SPARSE_FORMS.values()))
 @every_dense_or_sparse

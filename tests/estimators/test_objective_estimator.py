@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import normalize
 
 from dpsvm_fast import (
     CertificationError,
@@ -31,6 +29,7 @@ def model(**changes: Any) -> ObjectivePerturbationSVC:
     return ObjectivePerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.parametrize("loss", SMOOTH_LOSSES)
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
@@ -47,22 +46,6 @@ def test_every_loss_learns_and_its_certificate_holds(
     assert (statement.epsilon, statement.loss) == (100.0, loss)
     assert statement.delta == (1e-6 if noise == "gaussian" else 0.0)
     assert sum(e.epsilon for e in statement.events if hasattr(e, "epsilon")) <= 100.0
-
-
-@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
-def test_two_classes_give_one_row(loss: str, clusters: TrainingSet) -> None:
-    X, y = clusters
-    estimator = model(loss=loss, classes=["no", "yes"], epsilon=100.0)
-    labels = np.array(["no", "yes"])[(y > 0).astype(int)]
-    estimator.fit(X, labels)
-    assert estimator.coef_.shape == (1, 5)
-    assert estimator.intercept_.shape == (1,)
-    scores = estimator.decision_function(X)
-    assert scores.shape == (90,)
-    np.testing.assert_array_equal(estimator.predict(X) == "yes", scores > 0)
-    assert estimator.score(X, labels) > 0.9
-    rows = estimator.privacy_.noise.shape[0]
-    assert rows == (2 if loss in ("m3", "huber_ww") else 1)
 
 
 @pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
@@ -122,21 +105,6 @@ def test_with_a_huge_budget_it_is_logistic_regression(
     assert 6.0 * noise < 0.2 * np.abs(plain.coef_).max()
 
 
-def test_digits() -> None:
-    """Test accuracy of one split, with room of several standard errors for the noise."""
-    X, y = load_digits(return_X_y=True)
-    X = normalize(X)
-    train = np.arange(y.size) % 4 > 0
-    for settings, least in (
-        ({"epsilon": 8.0}, 0.88),
-        ({"epsilon": 1.0}, 0.70),
-        ({"epsilon": 8.0, "loss": "huber"}, 0.80),
-        ({"epsilon": 8.0, "adjacency": "replace_one"}, 0.82),
-    ):
-        estimator = model(classes=range(10), **settings).fit(X[train], y[train])
-        assert estimator.score(X[~train], y[~train]) > least, settings
-
-
 def test_probabilities_exist_only_for_likelihoods(clusters: TrainingSet) -> None:
     X, y = clusters
     for settings, available in (
@@ -180,13 +148,6 @@ def test_probabilities(settings: dict[str, Any], n_classes: int, clusters: Train
     np.testing.assert_array_equal(estimator.set_params(loss="huber").predict_proba(X), found)
     for rows in (np.full((2, 5), 1e308), np.full((2, 5), -1e308)):
         np.testing.assert_allclose(estimator.predict_proba(rows).sum(axis=1), 1.0, rtol=1e-12)
-
-
-def test_without_an_intercept(clusters: TrainingSet) -> None:
-    estimator = model(fit_intercept=False).fit(*clusters)
-    np.testing.assert_array_equal(estimator.intercept_, np.zeros(3))
-    assert estimator.privacy_.noise.shape == (3, 5)
-    assert estimator.privacy_.objective.row_norm == 1.0
 
 
 def test_a_longer_constant_feature_is_part_of_the_row(clusters: TrainingSet) -> None:

@@ -140,27 +140,6 @@ def test_what_is_published(kind: str) -> None:
 
 
 @seeded
-@each_kind
-def test_every_release_moves_with_the_noise_and_with_nothing_else(kind: str) -> None:
-    X, y = data_for(kind)
-    settings = KINDS[kind]
-    first, again, other = (model(**settings, random_state=s).fit(X, y) for s in (1, 1, 2))
-    threads = model(**settings | {"n_threads": 3}, random_state=1).fit(X, y)
-    assert first.features_ == again.features_ == threads.features_
-    for name in ("coef_", "intercept_", "centre_", "whitening_", "n_samples_"):
-        here = getattr(first, name)
-        if here is None:
-            continue
-        assert np.array_equal(here, getattr(again, name))
-        assert np.array_equal(here, getattr(threads, name))
-        assert np.mean(here != getattr(other, name)) > 0.9
-    if first.features_ is not None:
-        assert other.features_ is not None
-        assert first.features_.seed != other.features_.seed
-    assert not first.privacy_.private
-
-
-@seeded
 @pytest.mark.parametrize("changes", [{"epsilon": 0.5}, {"kernel": "linear"}])
 @pytest.mark.parametrize("whiten", ["auto", True])
 @each_relation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dpsvm_fast.mechanisms.noise import (
     share_of,
 )
 from dpsvm_fast.mechanisms.pipeline import WEIGHT_RELEASES, DescentRule, PrivateLinear
+from oracles.plans import plan_of
 from twins import noisy_descent as twin
 
 ALPHA = 1e-6
@@ -34,41 +36,10 @@ either = pytest.mark.parametrize("adjacency", RELATIONS)
 Array = NDArray[np.float64]
 
 
-def mean_release(**changes: Any) -> NoisyMean:
-    settings: dict[str, Any] = {"n_features": 6, "adjacency": "add_remove", "noise_grid": "exact"}
-    return NoisyMean(**(settings | {"mu": 0.3} | changes))
-
-
-def moments_release(**changes: Any) -> NoisyMoments:
-    settings: dict[str, Any] = {"n_features": 6, "adjacency": "add_remove", "noise_grid": "exact"}
-    return NoisyMoments(**(settings | {"mu": 0.3} | changes))
-
-
-def rule(**changes: Any) -> DescentRule:
-    settings: dict[str, Any] = {
-        "loss": SOFTMAX,
-        "n_features": 20,
-        "fit_intercept": True,
-        "adjacency": "add_remove",
-        "noise_grid": "exact",
-        "mu": 0.25,
-        "count": 1000.0,
-    }
-    return DescentRule(**(settings | changes))
-
-
-def pipeline(**changes: Any) -> PrivateLinear:
-    settings: dict[str, Any] = {
-        "epsilon": 1.0,
-        "delta": 1e-5,
-        "adjacency": "add_remove",
-        "trainer": "gradient",
-        "noise_grid": "exact",
-        "loss": SOFTMAX,
-        "n_features": 12,
-        "fit_intercept": True,
-    }
-    return PrivateLinear(**(settings | changes))
+mean_release = partial(NoisyMean, n_features=6, mu=0.3)
+moments_release = partial(NoisyMoments, n_features=6, mu=0.3)
+rule = partial(plan_of, DescentRule, loss=SOFTMAX, n_features=20, mu=0.25, count=1000.0)
+pipeline = partial(plan_of, PrivateLinear, loss=SOFTMAX, delta=1e-5, n_features=12)
 
 
 def unit_rows(n_rows: int, n_features: int, seed: int = 0) -> Array:

@@ -18,7 +18,10 @@ from dpsvm_fast import PrivacyStatement
 from oracles.odd_inputs import ESTIMATORS, every_estimator
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
-pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning"),
+    pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it"),
+]
 
 ALPHA = 1e-6
 # Why each may be released: noisy weights, or public facts.
@@ -52,7 +55,6 @@ def arrays_in(value: Any, path: str, found: dict[str, NDArray[Any]]) -> None:
         arrays_in(vars(value), path, found)
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 def test_only_listed_attributes_are_set(clusters: TrainingSet, noise: str, estimator: str) -> None:
@@ -61,7 +63,6 @@ def test_only_listed_attributes_are_set(clusters: TrainingSet, noise: str, estim
     assert set(vars(model)) - parameters <= set(RELEASED)
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 def test_statement_does_not_depend_on_the_data(clusters: TrainingSet, estimator: str) -> None:
     X, y = clusters
@@ -71,7 +72,6 @@ def test_statement_does_not_depend_on_the_data(clusters: TrainingSet, estimator:
     assert here.to_json() == there.to_json()
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
@@ -87,7 +87,6 @@ def test_every_array_moves_with_the_noise(
         assert (found[0][name] != found[1][name]).all()
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @every_estimator
 def test_pickle_holds_no_plain_weights(clusters: TrainingSet, estimator: str) -> None:
     """With a huge budget the weights are nearly plain; their bytes must not sit in a noisy fit."""
@@ -100,7 +99,6 @@ def test_pickle_holds_no_plain_weights(clusters: TrainingSet, estimator: str) ->
         assert not any(value.tobytes()[4:] in blob for value in row if value != 0.0)
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.statistical
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -120,7 +118,6 @@ def test_with_zero_rows_the_release_is_the_noise(noise_grid: str, adjacency: str
         assert not low <= ((weights / (wrong * sigma)) ** 2).sum() <= high
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.statistical
 def test_with_zero_rows_the_gamma_release_is_the_noise() -> None:
     """Radius of p weights: Gamma(p, total / epsilon); its law is sharp for many weights."""

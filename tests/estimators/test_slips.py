@@ -13,15 +13,17 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import VotingClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from dpsvm_fast import PrivacyLedger, PrivateLinearSVC, PrivatePipeline
+from dpsvm_fast import PrivacyLedger, PrivateKernelSVC, PrivateLinearSVC, PrivatePipeline
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, TableError
 from dpsvm_fast.model_selection import PrivateGridSearch
+from dpsvm_fast.persist import load_model, save_model
 
 SCHEMA = TableSchema.from_dict(
     {"target": "y", "classes": ["a", "b"], "columns": {"x": {"bounds": [0, 1]}}}
@@ -38,6 +40,7 @@ PEOPLE = pd.DataFrame(
     {"age": [31.0, 52.0] * 20, "hours": [40.0, 38.0] * 20, "work": ["a", "b"] * 20}
 )
 NUMBERS = PEOPLE[["age", "hours"]]
+WORDS = ["to be", "or not"] * 20
 GAPS = NUMBERS.assign(age=[None, 52.0] * 20)
 
 
@@ -61,6 +64,16 @@ MISTAKES: dict[str, tuple[Callable[[PrivacyLedger], Any], type[Exception], str |
         lambda b: piped(StandardScaler(), b).fit(X, Y),
         InvalidParameterError,
         "steps",
+    ),
+    "scaling by the rows in a plain Pipeline": (
+        lambda b: make_pipeline(StandardScaler(), svc(ledger=b, bounds=None)).fit(X, Y),
+        InvalidParameterError,
+        "bounds",
+    ),
+    "weights of words by the rows": (
+        lambda b: make_pipeline(TfidfVectorizer(), svc(ledger=b, bounds=None)).fit(WORDS, Y),
+        InvalidParameterError,
+        "bounds",
     ),
     "means for gaps": (
         lambda b: piped(SimpleImputer(), b).fit(GAPS, Y),
@@ -140,10 +153,29 @@ def test_other_clones_are_fitted() -> None:
         assert len(ledger.history) > before
 
 
+@pytest.mark.parametrize("kind", [PrivateLinearSVC, PrivateKernelSVC])
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+def test_directions_are_chosen_on_purpose(kind: Any, tmp_path: Path) -> None:
+    """No bounds are missing, and every number is that of None."""
+    model = kind(classes=["a", "b"], bounds="unit_norm", ledger=PrivacyLedger(4.0, 1e-5))
+    assert model.fit(X, Y).privacy_.private
+    assert model.bounds_ is None
+    save_model(model, tmp_path / "model.json")
+    assert load_model(tmp_path / "model.json").bounds == "unit_norm"
+    same, other = (
+        kind(classes=["a", "b"], bounds=bounds, random_state=1).fit(X, Y)
+        for bounds in (None, "unit_norm")
+    )
+    assert same.coef_.tobytes() == other.coef_.tobytes()
+    with pytest.raises(TypeError, match="None or 'unit_norm' or a tuple"):
+        kind(bounds="unit").fit(X, Y)
+
+
 def test_a_table_without_bounds_is_warned_about() -> None:
     with pytest.warns(UserWarning, match="bounds"):
         svc(bounds=None).fit(NUMBERS, Y)
     # Directions of rows, as of embeddings; what has bounds; a sparse table.
+    svc(bounds="unit_norm").fit(NUMBERS, Y)
     svc(bounds=None).fit(NUMBERS.to_numpy(), Y)
     svc(bounds=(0, 100)).fit(NUMBERS, Y)
     svc(bounds=None).fit(NUMBERS.astype(pd.SparseDtype(float, 0.0)), Y)

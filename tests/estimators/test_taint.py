@@ -190,12 +190,14 @@ def check_refusal(kind: str, spoil: Spoil) -> None:
         assert "secret 1" not in text
 
 
+@pytest.mark.sampled(times=2)
 @every_class
 @pytest.mark.parametrize("spoiled", SPOILED)
 def test_a_refusal_of_rows_does_not_quote_them(kind: str, spoiled: str) -> None:
     check_refusal(kind, SPOILED[spoiled])
 
 
+@pytest.mark.sampled(times=2)
 @every_class
 @pytest.mark.parametrize("spoiled", SPOILED_LABELS)
 def test_a_refusal_of_labels_does_not_quote_them(kind: str, spoiled: str) -> None:

@@ -445,7 +445,7 @@ def test_the_certificate_of_a_real_training_holds_and_adds_up(unit: str) -> None
     parties = [(rng.normal(size=(20, 4)) / 4.0, np.arange(20) % 3) for _ in range(8)]
     model = simulate(spec, parties)
     for trust in ("trusted_curator", "secure_sum"):
-        statement = statement_of(spec, trust, "operating_system", ())
+        statement = statement_of(spec, trust, "operating_system")
         outcome = verify(statement)
         assert outcome, outcome
         assert outcome.epsilon == pytest.approx(1.0, rel=1e-6)

@@ -16,13 +16,11 @@ from dpsvm_fast.federated import (
     FederatedSpec,
     InconsistentSumError,
     PartyRefusedError,
-    PartyState,
     SumResult,
     local_update,
     public_state,
     simulate,
 )
-from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.verification import verify
 from oracles.parties import NoNoise, Party, digits_of, reduction
 
@@ -182,24 +180,6 @@ def test_public_numbers_are_looked_at() -> None:
             local_update(X, y, spec, "model", public=public)
     with pytest.raises(PartyRefusedError, match="public"):
         local_update(X, y, spec, "gram", public=V)
-
-
-def test_a_second_question_under_the_same_name_gets_no_answer() -> None:
-    spec = reduction()
-    X, y = np.eye(6), np.array([0, 1, 0, 1, 0, 1])
-    state = PartyState()
-    ledger = PrivacyLedger(1.0, 1e-6, "replace_one")
-    local_update(X, y, spec, "gram", state=state, ledger=ledger)
-    first = local_update(X, y, spec, "model", public=np.eye(6)[:2], state=state, ledger=ledger)
-    again = local_update(X, y, spec, "model", public=np.eye(6)[:2], state=state, ledger=ledger)
-    assert (first.vector == again.vector).all()
-    with pytest.raises(PartyRefusedError, match="other public numbers"):
-        local_update(X, y, spec, "model", public=np.eye(6)[2:4], state=state, ledger=ledger)
-    state.mark_sent("gram")
-    stored = PartyState.from_bytes(state.to_bytes())
-    with pytest.raises(PartyRefusedError, match="already answered"):
-        local_update(X, y, spec, "gram", state=stored, ledger=ledger)
-    assert ledger.total()[0] <= 1.0
 
 
 def test_sums_that_cannot_be_are_refused() -> None:

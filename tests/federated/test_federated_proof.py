@@ -29,10 +29,11 @@ from oracles.federated_laws import (
     theta_error,
 )
 
+pytestmark = pytest.mark.proof("federated", "Laws of noise, distances")
+
 # The sum of discrete Gaussians
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 @pytest.mark.parametrize("sigma", [0.35, 0.5, 0.8, 1.0, 2.0])
 @pytest.mark.parametrize("parties", [2, 3, 5, 8])
 def test_sums_stay_within_the_factors_of_the_merges(sigma: float, parties: int) -> None:
@@ -45,7 +46,6 @@ def test_sums_stay_within_the_factors_of_the_merges(sigma: float, parties: int) 
     assert ratio[near].max() <= merge_exponent(sigma, parties) + 1e-9
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_the_first_merge_is_the_narrow_one() -> None:
     """Control: with sigma^2 in place of k/(k + 1) sigma^2 the factors are too small."""
     sigma = 0.5
@@ -58,7 +58,6 @@ def test_the_first_merge_is_the_narrow_one() -> None:
     assert distance > 0.2 * merge_exponent(sigma, 3)
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 @pytest.mark.parametrize("s", [0.3, 0.5, 1.0, 3.0])
 def test_theta_is_constant_up_to_its_error(s: float) -> None:
     x = np.linspace(0, 1, 101)[:, None]
@@ -82,7 +81,6 @@ def rounded_at_random(deviation: float, r: float, half_width: int) -> Array:
     return np.asarray((density / total) @ kernel)
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 @pytest.mark.parametrize(("big", "r"), [(1.0, 0.4), (1.0, 0.5), (2.0, 0.6), (3.0, 1.0)])
 def test_random_rounding_of_a_narrower_gaussian_gives_the_discrete_one(
     big: float, r: float
@@ -94,14 +92,12 @@ def test_random_rounding_of_a_narrower_gaussian_gives_the_discrete_one(
     assert 0.5 * np.abs(made - wanted).sum() <= smoothing_exponent(r) + 1e-8
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_random_rounding_that_keeps_the_variance_gives_another_law() -> None:
     """Control: r^2 has to be taken from the continuous Gaussian."""
     made = rounded_at_random(2.0, 0.6, 30)
     assert 0.5 * np.abs(made - discrete_gaussian(2.0, 30)).sum() > 5 * smoothing_exponent(0.6)
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_random_rounding_commutes_with_whole_shifts_only() -> None:
     def kernel(x: float, half_width: int = 20) -> Array:
         z = np.arange(-half_width, half_width + 1.0)
@@ -118,7 +114,6 @@ def test_random_rounding_commutes_with_whole_shifts_only() -> None:
 # The whole claim: parties' noise, whole shifts, exact profiles
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 @pytest.mark.parametrize("sigma", [1.0, 1.5, 2.0, 4.0])
 @pytest.mark.parametrize("h", [1, 2, 3, 5])
 @pytest.mark.parametrize("r", [0.6, 0.9])
@@ -138,7 +133,6 @@ def excess(shift: tuple[int, int], epsilon: float, sigma: float, h: int, r: floa
     return hockey_stick(p, q, epsilon) - claimed(epsilon, math.hypot(*shift), sigma, h, r, 2)
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_climbing_over_shifts_and_epsilons_in_the_plane() -> None:
     rng = np.random.default_rng(3)
     for sigma, h in ((1.0, 2), (1.5, 1), (1.0, 3)):
@@ -156,7 +150,6 @@ def test_climbing_over_shifts_and_epsilons_in_the_plane() -> None:
         assert best <= 1e-13
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_without_the_r_term_the_claim_fails() -> None:
     """Control: a discrete Gaussian is NOT dominated by the continuous one of its own parameter."""
     worst = -math.inf
@@ -170,7 +163,6 @@ def test_without_the_r_term_the_claim_fails() -> None:
     assert worst > 1.001
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_sums_of_rounded_gaussians_have_no_such_claim() -> None:
     """Control: rounding each party's continuous noise leaves a narrower sum."""
     z = np.arange(-40, 41.0)
@@ -181,7 +173,6 @@ def test_sums_of_rounded_gaussians_have_no_such_claim() -> None:
     assert hockey_stick(p, q, 1.0) > 1.5 * gaussian_delta(1.0, 1 / (tiny * math.sqrt(8)))
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 4.0, 16.0])
 def test_the_tail_that_could_leave_the_range(sigma: float) -> None:
     width = int(12 * sigma) + 2
@@ -191,7 +182,6 @@ def test_the_tail_that_could_leave_the_range(sigma: float) -> None:
         assert law[np.abs(z) >= m].sum() <= 2 * math.exp(-(m**2) / (2 * sigma**2)) + 1e-15
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_noise_for_all_honest_parties_is_too_little_after_drop_outs() -> None:
     """Control: h counted without the drop-outs, in exact laws."""
     users, survivors, h = 6, 4, 4
@@ -206,7 +196,6 @@ def test_noise_for_all_honest_parties_is_too_little_after_drop_outs() -> None:
         assert (worst <= 1e-13) is bound_holds
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_a_single_vector_keeps_its_own_noise() -> None:
     """If the secure sum failed: h = 1, and neither more nor less."""
     sigma, r = 4.0, 0.9
@@ -221,7 +210,6 @@ def test_a_single_vector_keeps_its_own_noise() -> None:
 # Distances
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_a_law_nearby_costs_one_and_e_to_the_epsilon_distances() -> None:
     epsilon, tau = 0.7, 0.01
     x = math.exp(epsilon)
@@ -237,7 +225,6 @@ def test_a_law_nearby_costs_one_and_e_to_the_epsilon_distances() -> None:
     assert found > 1.4 * x * tau  # control: e^epsilon tau alone, or tau alone, is too little
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_two_rounds_chosen_adaptively() -> None:
     """The second shift depends on the first release; both rounds are discrete Gaussian sums."""
     sigma, h, r = 1.0, 2, 0.8
@@ -261,7 +248,6 @@ def test_two_rounds_chosen_adaptively() -> None:
     assert hockey_stick(joint[0], joint[1], 1.0) > one_round * 0.5
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 def test_distances_of_rounds_add() -> None:
     p, moved = np.array([0.5, 0.5]), np.array([0.45, 0.55])
     single = 0.5 * np.abs(p - moved).sum()
@@ -269,7 +255,6 @@ def test_distances_of_rounds_add() -> None:
     assert single < double <= 2 * single
 
 
-@pytest.mark.proof("federated", "Laws of noise, distances")
 @pytest.mark.parametrize("sigma", [0.6, 1.0, 3.0])
 @pytest.mark.parametrize("order", [1.1, 2.0, 5.0, 20.0])
 def test_renyi_divergences_of_a_single_vector(sigma: float, order: float) -> None:

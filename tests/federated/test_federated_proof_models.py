@@ -15,6 +15,8 @@ import pytest
 
 from oracles.federated_laws import Array, hockey_stick
 
+pytestmark = pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
+
 # Rounding to the grid
 
 
@@ -37,7 +39,6 @@ def farthest(
     return best
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 @pytest.mark.parametrize(("p", "parties"), [(1, 1), (4, 1), (9, 1), (4, 3), (1, 5)])
 def test_rounding_costs_the_root_of_p_for_each_party_touched(p: int, parties: int) -> None:
     rng = np.random.default_rng(p + 10 * parties)
@@ -51,7 +52,6 @@ def test_rounding_costs_the_root_of_p_for_each_party_touched(p: int, parties: in
     assert np.linalg.norm(reached.sum(axis=0)) == parties * math.sqrt(p)
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_half_of_the_root_is_not_enough() -> None:
     """Controls: one half step, no step, one party's step for a group in three."""
     p, tiny = 9, 1e-6
@@ -60,7 +60,6 @@ def test_half_of_the_root_is_not_enough() -> None:
     assert np.linalg.norm(3 * step) > math.sqrt(p) + 6 * tiny * math.sqrt(p)
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_arithmetic_before_the_rounding_is_within_its_allowance() -> None:
     """n (c f)/g with c = min(1, R/|f|) in doubles, against the same in rationals."""
     rng = np.random.default_rng(5)
@@ -127,7 +126,6 @@ def climb_one_record(n: int, lam: float, radius: float, seed: int) -> float:
     return best
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 @pytest.mark.parametrize("n", [1, 3, 12])
 @pytest.mark.parametrize("lam", [0.05, 2.0])
 def test_one_record_moves_a_weighted_model_by_no_more_whatever_the_size(n: int, lam: float) -> None:
@@ -137,7 +135,6 @@ def test_one_record_moves_a_weighted_model_by_no_more_whatever_the_size(n: int, 
         assert found <= 2 * n * radius
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_the_bound_is_reached_at_every_size() -> None:
     """Huber's hinge is linear near 0: n f = (1/Lam) sum y x exactly, for parties of any size."""
     lam = 4.0
@@ -149,7 +146,6 @@ def test_the_bound_is_reached_at_every_size() -> None:
         assert moved == pytest.approx(2 / lam, rel=1e-12)
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_without_weights_the_smallest_party_decides() -> None:
     """Control: a bound from the mean or largest size is exceeded by the smallest party."""
     lam, sizes = 4.0, (2, 50)
@@ -158,7 +154,6 @@ def test_without_weights_the_smallest_party_decides() -> None:
     assert max(moves) > 2 / (np.mean(sizes) * lam)
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_scaling_every_model_to_the_sphere_is_not_a_projection() -> None:
     """Control: R f/|f| (as printed in the paper) moves nearly 2R where f moves a little."""
     lam, radius = 1.0, 1.0
@@ -172,7 +167,6 @@ def test_scaling_every_model_to_the_sphere_is_not_a_projection() -> None:
     assert sphere > 2 / lam
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_projections_on_balls_and_products_of_balls_do_not_expand() -> None:
     rng = np.random.default_rng(0)
     for _ in range(400):
@@ -184,7 +178,6 @@ def test_projections_on_balls_and_products_of_balls_do_not_expand() -> None:
         assert max(np.linalg.norm(joint), np.linalg.norm(classes)) <= np.linalg.norm(a - b)
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_a_whole_party_moves_the_sum_by_the_diameter() -> None:
     """2 R n is reached, and hiding only one record's move would not hide a party."""
     lam, radius, n = 0.01, 1.0, 50
@@ -195,7 +188,6 @@ def test_a_whole_party_moves_the_sum_by_the_diameter() -> None:
     assert moved > 2 * radius
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_natural_radius() -> None:
     rng = np.random.default_rng(4)
     for lam in (0.01, 0.3, 5.0):
@@ -215,7 +207,6 @@ def honest_survivors(users: int, honest: Fraction, needed: int) -> int:
     return needed - (users - math.ceil(honest * users))
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 @pytest.mark.parametrize("users", [2, 3, 5, 7])
 def test_least_number_of_honest_noises_over_all_sets(users: int) -> None:
     everyone = range(users)
@@ -233,7 +224,6 @@ def test_least_number_of_honest_noises_over_all_sets(users: int) -> None:
             assert least < without_drop_outs or dropped == 0
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_the_declared_fraction_is_a_decimal_number() -> None:
     """Control: the float nearest to 0.07 is above it, and the ceiling then counts one too many."""
     assert math.ceil(Fraction(str(0.07)) * 100) == 7
@@ -250,7 +240,6 @@ def told(views: Iterable[set[int]], victim: int, users: int) -> float:
     return float(math.sqrt(max(0.0, column @ np.linalg.pinv(rows @ rows.T) @ column)))
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_two_sums_of_the_same_noised_vectors_uncover_a_party() -> None:
     users, everyone = 6, set(range(6))
     once = told([everyone], 0, users)
@@ -265,7 +254,6 @@ def test_two_sums_of_the_same_noised_vectors_uncover_a_party() -> None:
             assert told([everyone, everyone - set(dropped)], 0, users) > once
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_fresh_noise_makes_two_releases_that_compose() -> None:
     """Both sums of six, with new noise: mu^2 adds; with the old noise a changed set costs more."""
     fresh = math.sqrt(1 / 6 + 1 / 5)
@@ -274,13 +262,11 @@ def test_fresh_noise_makes_two_releases_that_compose() -> None:
     assert fresh > told([everyone], 0, users)
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_parts_of_a_graph_that_fell_apart_are_sums_of_their_own() -> None:
     """Control: h honest survivors in two components are not h noises."""
     assert told([{0, 1}, {2, 3, 4, 5}], 0, 6) > told([set(range(6))], 0, 6)
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_shares_below_the_threshold_tell_nothing_and_the_threshold_tells_all() -> None:
     """All polynomials of degree 2 over a small field: pairs of shares fit every secret equally."""
     prime, points = 7, (1, 2, 3, 4)
@@ -302,7 +288,6 @@ def symmetric_coordinates(a: Array) -> Array:
     return np.asarray(a[i, j] * np.where(i == j, 1, math.sqrt(2)))
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_second_moments_of_a_record_and_of_a_party() -> None:
     rng = np.random.default_rng(8)
     worst = 0.0
@@ -323,7 +308,6 @@ def test_second_moments_of_a_record_and_of_a_party() -> None:
     assert np.linalg.norm(off[np.triu_indices(2)]) < np.linalg.norm(off)  # without the root of 2
 
 
-@pytest.mark.proof("federated", "What a unit moves, rounding, survivors, several sums")
 def test_models_of_disjoint_parties_cost_the_dearest_one() -> None:
     """Randomised answers of two parties: joint law under a change in one of them."""
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dpsvm_fast import PrivacyLedger
 from dpsvm_fast.federated import (
     FederatedSpec,
-    PartyState,
     local,
     local_update,
     simulate,
@@ -106,17 +105,14 @@ def test_a_party_shows_nothing_but_what_has_noise(name: str, answers: Answers) -
     components = np.eye(3)[:2]
 
     def run(data: Any, kept: list[Any]) -> None:
-        state, ledger = (
-            PartyState(),
-            PrivacyLedger(10.0, 1e-4, "replace_one", unit=spec.unit),
-        )
+        ledger = PrivacyLedger(10.0, 1e-4, "replace_one", unit=spec.unit)
         for plan in spec.rounds:
             public = components if len(spec.rounds) == 2 and plan.name == "model" else None
             X, y = data[1]
-            made = local_update(X, y, spec, plan.name, public=public, state=state, ledger=ledger)
+            made = local_update(X, y, spec, plan.name, public=public, ledger=ledger)
             kept.append(made.vector)
             kept.append(made)
-        kept += [state, ledger, state.to_bytes()]
+        kept.append(ledger)
         answers.run_is_over()
 
     assert compared(run, parties(0), parties(1)) == []

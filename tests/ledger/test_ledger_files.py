@@ -66,14 +66,6 @@ def test_a_deleted_store_is_never_a_new_budget(ledger: PrivacyLedger, path: Path
     assert "PrivacyLedger" in repr(ledger)
 
 
-def test_vanished_spends_are_noticed(ledger: PrivacyLedger, path: Path) -> None:
-    ledger.spend(TENTH)
-    assert len(ledger.history) == 1
-    executed(path, "DELETE FROM spends")
-    with pytest.raises(LedgerError, match="vanished"):
-        ledger.spend(TENTH)
-
-
 def test_a_lasting_ledger_is_continued(path: Path) -> None:
     PrivacyLedger(1.0, 0.0, path=path).spend(PureEvent(0.75, "add_remove"), "yesterday")
     again = PrivacyLedger(1.0, 0.0, path=path)

@@ -235,6 +235,7 @@ def descents_for_ever(n_threads: int) -> None:
     descent().run_batch(records(200, 2), _core.NoiseSource(1), 1_000_000, 50, n_threads)
 
 
+@pytest.mark.sampled
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals reach it only"

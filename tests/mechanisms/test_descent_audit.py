@@ -36,6 +36,7 @@ def audit(claim: float, runs: int, share: float, adjacency: str, grid: float | N
     assert proved_epsilon(runs // 4, wrong, adjacency, STEPS, grid=grid) > claim
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("adjacency", FACTOR)
 @pytest.mark.parametrize(("claim", "runs", "share"), FAST)

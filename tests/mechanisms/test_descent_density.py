@@ -41,6 +41,7 @@ def test_one_step_is_accounted_exactly_and_never_below(
         assert exact * (1 - 1e-10) <= stated <= exact * (1 + 1e-6)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @RELATIONS
 @pytest.mark.parametrize("rate", RATES)
@@ -85,6 +86,7 @@ def test_other_records_never_help_the_attacker(others: list[float], replace_one:
     assert alone == pytest.approx(step_delta(0.3, z, rate, 1.0, replace_one), rel=1e-7)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("accountant", "The accountant")
 @RELATIONS
 @pytest.mark.parametrize(("rate", "sigma"), [(0.1, 0.8), (0.4, 1.5), (1.0, 2.0)])

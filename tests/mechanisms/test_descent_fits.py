@@ -135,12 +135,14 @@ def sharper(samples: Array) -> Array:
     return np.asarray(samples.mean() + (samples - samples.mean()) / math.sqrt(2.0))
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("adjacency", FACTOR)
 def test_whole_fits_never_prove_more_than_the_claim(adjacency: str) -> None:
     """Expected are 2.2 of 4; a fifth of the claim is missed with a probability below ALPHA."""
     assert 0.2 * EPSILON <= proved(*releases(adjacency, 500)) <= EPSILON
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("adjacency", FACTOR)
 def test_last_iterates_have_the_stated_noise_and_never_prove_more_than_the_claim(
     adjacency: str,

@@ -63,6 +63,7 @@ def weights(records: Any, n_threads: int = 1, seed: int = 9, **options: Any) -> 
     return np.asarray(descent.weights())
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("centred", [False, True])

@@ -103,6 +103,7 @@ def base(loss: str, n_classes: int, sigma: float, precision: str = "f32") -> dic
     return kernel(loss, n_classes) | plain | noise
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)

@@ -150,18 +150,6 @@ def test_inner_products_estimate_the_kernel(
         assert abs(estimate - kernel_of(kernel, gamma / 4.0, x, z)) > bound
 
 
-def test_blocks_are_orthogonal_and_lengths_are_not_all_one() -> None:
-    for d in (5, 2 * MOST_ROTATED):
-        fitted = RandomFourierFeatures(2 * d, random_state=0).fit(np.zeros((1, d)))
-        first = fitted.random_weights_[:d]
-        lengths = np.linalg.norm(first, axis=1)
-        products = (first / lengths[:, None]) @ (first / lengths[:, None]).T
-        assert np.allclose(products, np.eye(d), atol=1e-12)
-        assert np.unique(lengths).size == d
-    loose = RandomFourierFeatures(10, orthogonal=False, random_state=0).fit(np.zeros((1, 5)))
-    assert not np.allclose(np.triu(loose.random_weights_ @ loose.random_weights_.T, 1), 0.0)
-
-
 def test_structure_follows_from_public_facts() -> None:
     assert structure_of("rbf", MOST_ROTATED, orthogonal=True) == "orthogonal"
     assert structure_of("rbf", MOST_ROTATED + 1, orthogonal=True) == "fast"

@@ -18,6 +18,8 @@ from scipy.special import ndtr
 
 from dpsvm_fast import _core
 
+pytestmark = pytest.mark.proof("gaussian_margin")
+
 Array = NDArray[np.float64]
 Records = list[tuple[float, int]]
 
@@ -94,7 +96,6 @@ SETTINGS: list[tuple[Records, float, float]] = [
 ]
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize(("common", "lam", "sigma"), SETTINGS)
 def test_minimisers_over_the_orthant_keep_the_claim(
     common: Records, lam: float, sigma: float
@@ -108,14 +109,12 @@ def test_minimisers_over_the_orthant_keep_the_claim(
         assert (found > claims(lam, 3.0 * sigma, replace_one=False) + error).any()
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_exchanged_records_keep_the_claim() -> None:
     found, error = profiles([(1.0, 0)], [(1.0, 2)], 4.0, 4.0)
     assert (found <= claims(4.0, 4.0, replace_one=True) + error).all()
     assert (found > claims(4.0, 14.0, replace_one=True) + error).any()
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_much_of_the_law_lies_on_the_boundary() -> None:
     """What a density alone would miss."""
     inside = float(face((0, 1, 2), [(1.0, 0)], 1.0, 2.0).sum())

@@ -8,13 +8,13 @@ used. Minimisers over the cone are in test_gaussian_margin_proof.py.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin
 from oracles.objective_density import Pair, sampled_deltas
+from oracles.plans import plan_of
 from twins.gaussian_margin import lifted_rows
 
 # Student's t with 7 degrees of freedom at 1e-6, one-sided: 8 repetitions of each integral.
@@ -22,26 +22,11 @@ LOWER = 14.25
 EPSILON, DELTA = 1.0, 1e-2
 
 
-def plan(loss: str, adjacency: str, **changes: Any) -> GaussianMargin:
-    settings: dict[str, Any] = {
-        "epsilon": EPSILON,
-        "delta": DELTA,
-        "adjacency": adjacency,
-        "noise": "gaussian",
-        "noise_grid": "exact",
-        "loss": loss,
-        "smoothing": 0.4,
-        "margin": 0.6,
-        "n_classes": 2,
-        "n_ellipsoids": 1,
-        "n_features": 1,
-        "data_norm": 1.0,
-        "trace_weight": 0.0,
-        "C": None,
-        "extra_regularization": None,
-        "tol": 1e-5,
-    }
-    return GaussianMargin(**(settings | changes))
+def plan(loss: str, adjacency: str) -> GaussianMargin:
+    sizes = {"n_features": 1, "smoothing": 0.4, "margin": 0.6}
+    return plan_of(
+        GaussianMargin, loss=loss, adjacency=adjacency, epsilon=EPSILON, delta=DELTA, **sizes
+    )
 
 
 def neighbours(found: GaussianMargin) -> list[Pair]:
@@ -81,6 +66,7 @@ def lower_ends(found: GaussianMargin, factor: float) -> list[float]:
     return ends
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.statistical
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,29 +20,17 @@ from dpsvm_fast.mechanisms.gaussian_margin import (
     n_coordinates,
     nearest_ellipsoids,
 )
-from oracles.plans import promised
+from oracles.plans import plan_of, promised
 
-
-def plan(**changes: Any) -> GaussianMargin:
-    settings: dict[str, Any] = {
-        "epsilon": 2.0,
-        "delta": 1e-6,
-        "adjacency": "add_remove",
-        "noise": "gaussian",
-        "noise_grid": "exact",
-        "loss": "softmax_margin",
-        "smoothing": 0.4,
-        "margin": 0.6,
-        "n_classes": 4,
-        "n_ellipsoids": 1,
-        "n_features": 3,
-        "data_norm": 1.0,
-        "trace_weight": 0.0,
-        "C": None,
-        "extra_regularization": None,
-        "tol": 1e-5,
-    }
-    return GaussianMargin(**(settings | changes))
+plan = partial(
+    plan_of,
+    GaussianMargin,
+    epsilon=2.0,
+    loss="softmax_margin",
+    smoothing=0.4,
+    margin=0.6,
+    n_classes=4,
+)
 
 
 @lru_cache
@@ -144,16 +132,7 @@ def test_lies_are_found(lie: str) -> None:
 # -- Anchors -------------------------------------------------------------------------------------
 
 
-def anchors(**changes: Any) -> NoisyAnchors:
-    settings: dict[str, Any] = {
-        "n_classes": 2,
-        "n_ellipsoids": 3,
-        "n_features": 4,
-        "adjacency": "add_remove",
-        "noise_grid": "exact",
-        "mu": 1.0,
-    }
-    return NoisyAnchors(**(settings | changes))
+anchors = partial(NoisyAnchors, n_classes=2, mu=1.0, n_ellipsoids=3, n_features=4)
 
 
 def unit_rows(rng: np.random.Generator, n: int, dtype: type) -> NDArray[Any]:

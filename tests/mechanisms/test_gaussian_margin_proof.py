@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +14,11 @@ from scipy.special import ndtr
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import gaussian_delta
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin
+from oracles.plans import plan_of
+
+pytestmark = pytest.mark.proof("gaussian_margin")
 
 Array = NDArray[np.float64]
 
@@ -42,7 +49,6 @@ def nearest_psd(coordinates: Array, size: int) -> Array:
 # -- Lifted rows ---------------------------------------------------------------------------------
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize("bound", [0.3, 1.0, 20.0])
 def test_lifted_rows_have_norm_at_most_one(bound: float) -> None:
     rng = np.random.default_rng(1)
@@ -73,7 +79,6 @@ def pairwise_gradient(slopes: Array, own: int) -> Array:
     return gradient
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize("n_scores", [2, 3, 5, 9])
 def test_pairwise_constants_are_attained_and_not_exceeded(n_scores: int) -> None:
     rng = np.random.default_rng(n_scores)
@@ -93,7 +98,6 @@ def test_pairwise_constants_are_attained_and_not_exceeded(n_scores: int) -> None
         assert found[0] == pytest.approx(bound)
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_two_matrices_are_two_scores_and_not_one() -> None:
     """Softmax over two scores costs what one score costs for rows of norm sqrt 2."""
     for epsilon, sigma, kappa in itertools.product((0.3, 1.0), (1.0, 4.0), (0.1, 3.0)):
@@ -199,7 +203,7 @@ def claim(epsilon: float, numbers: dict[str, float], sigma: float, replace_one: 
     return at if epsilon >= 0.0 else 1.0 - math.exp(epsilon) * (1.0 - at)
 
 
-@pytest.mark.proof("gaussian_margin")
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_the_constrained_minimiser_keeps_the_claim(replace_one: bool) -> None:
     ratios, faces = [], []
@@ -218,7 +222,6 @@ def test_the_constrained_minimiser_keeps_the_claim(replace_one: bool) -> None:
     assert max(faces) > 0.1
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_a_claim_for_four_times_the_noise_is_exceeded() -> None:
     """Negative control: the integration sees a wrong scale, constraint and all."""
     rows, numbers, sigma = settings(3)
@@ -254,7 +257,6 @@ def minimised(hessian: Array, centre: Array, size: int, penalty: float | None) -
     return point
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_penalised_minimisers_tend_to_the_constrained_one() -> None:
     size = 3
     for seed in range(2):
@@ -281,7 +283,6 @@ def certified(slope: Array, dual: Array, point: Array, lam: float) -> float:
     return (length + math.sqrt(length**2 + 4.0 * lam * slack)) / (2.0 * lam)
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_certificates_are_true_and_can_be_tight() -> None:
     size = 3
     rng = np.random.default_rng(5)
@@ -305,7 +306,6 @@ def test_certificates_are_true_and_can_be_tight() -> None:
     assert certified(point, point, point, 1.0) == pytest.approx(2.0)
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_a_dual_matrix_that_is_not_semidefinite_proves_nothing() -> None:
     """Negative control: the slope itself as the dual, at a point that is not the minimiser."""
     point = svec(np.diag([2.0, 0.0, 0.0]))
@@ -314,7 +314,6 @@ def test_a_dual_matrix_that_is_not_semidefinite_proves_nothing() -> None:
     assert certified(slope, slope, point, 1.0) < float(np.linalg.norm(point - centre))
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_noise_rounded_to_a_grid_moves_the_constrained_minimiser_little() -> None:
     size = 3
     rng = np.random.default_rng(6)
@@ -339,7 +338,6 @@ def products_of_pairs(K: int, M: int, own: int, other: int) -> list[int]:
     ]
 
 
-@pytest.mark.proof("gaussian_margin")
 @pytest.mark.parametrize(("K", "M"), [(2, 1), (2, 2), (3, 1), (3, 2), (4, 3)])
 def test_pairs_of_extreme_points_are_counted_right(K: int, M: int) -> None:
     n = (K - 1) * M
@@ -357,10 +355,54 @@ def test_pairs_of_extreme_points_are_counted_right(K: int, M: int) -> None:
             assert count[0] == (n - 1) ** 2 - (K - 2) * M
 
 
-@pytest.mark.proof("gaussian_margin")
 def test_targets_of_one_class_cost_no_more_than_two_classes() -> None:
     for epsilon, t, n in itertools.product((0.0, 0.5, 2.0), (0.05, 0.5, 2.0), (2, 3, 8)):
         near, middle, far = (gaussian_delta(epsilon, 1.0 / (f * t)) for f in (2, 6**0.5, 8**0.5))
         same_class = n * middle + n * (n - 1) * near
         two_classes = far + 3 * (n - 1) * middle + (n - 1) * (n - 2) * near
         assert same_class <= two_classes * (1 + 1e-12)
+
+
+def test_traces_round_nothing_away_from_the_noise() -> None:
+    """The linear term stays on the noise's grid: subtracting the traces gives the noise itself."""
+    margins = partial(plan_of, GaussianMargin, loss="softmax_margin", smoothing=0.4, tol=1e-8)
+    plain, traced = (margins(trace_weight=weight) for weight in (0.0, 1 / 3))
+    noise, term = (m.draw_linear(_core.NoiseSource(5), n_threads=1) for m in (plain, traced))
+    grid = traced.solver.inside.grid
+    assert grid is not None
+    weight = round(1 / 3 / grid) * grid
+    assert 0.0 < abs(weight - 1 / 3) <= 0.5 * grid
+    moved = [0, 4, 7]
+    exact = [[Fraction(float(x)) + Fraction(weight) for x in row[moved]] for row in noise]
+    assert [[Fraction(float(x)) for x in row[moved]] for row in term] == exact
+    # Without the grid the low bits would be lost, another distance than the one declared.
+    plainly = [[Fraction(float(x) + 1 / 3) for x in row[moved]] for row in noise]
+    wanted = [[Fraction(float(x)) + Fraction(1 / 3) for x in row[moved]] for row in noise]
+    assert plainly != wanted
+    with pytest.raises(InvalidParameterError, match="trace_weight"):
+        margins(trace_weight=1e9)
+
+
+@pytest.mark.parametrize(("K", "M"), [(2, 1), (3, 1), (2, 3), (4, 2)])
+@pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])
+def test_the_code_has_the_constants_of_the_page(loss: str, K: int, M: int) -> None:
+    assert CONSTANT == 0.5
+    scores, smoothing, rho = (K - 1) * M + 1, 0.4, 1.3
+    found = plan_of(
+        GaussianMargin, delta=0.0, adjacency="replace_one", loss=loss, smoothing=smoothing,
+        n_classes=K, n_ellipsoids=M, n_features=2, data_norm=7.0,
+    )  # fmt: skip
+    table = found.score_loss
+    unit = rho / smoothing
+    if loss == "softmax_margin":
+        lipschitz, price = math.sqrt(2.0), (scores - 1) * math.log1p(unit / scores)
+    else:
+        lipschitz = math.sqrt(scores * (scores - 1))
+        price = math.log1p(unit * scores / 2) + (scores - 2) * math.log1p(unit / 2)
+    assert (table.n_scores, table.temperature) == (scores, smoothing)
+    assert table.lipschitz == pytest.approx(lipschitz, rel=1e-12)
+    assert table.jacobian(unit) == pytest.approx(price, rel=1e-12)
+    assert found.solver.row_norm == 1.0
+    assert found.solver.shape == (K * M, 6)
+    if found.anchors is not None:
+        assert found.anchors.sum.sensitivity == pytest.approx(2.0 * math.sqrt(1.25), rel=1e-12)

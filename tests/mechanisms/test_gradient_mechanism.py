@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,41 +18,22 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation, LastIterateSums
 from dpsvm_fast.verification import verify
-from oracles.plans import promised
+from oracles.plans import plan_of, promised
 from twins import gaussian as gaussian_twin
 
-BASE: dict[str, Any] = {
-    "epsilon": 1.0,
-    "delta": 1e-6,
-    "adjacency": "add_remove",
-    "noise_grid": "exact",
-    "loss": Loss(name="softmax_margin", n_classes=4),
-    "n_features": 50,
-    "data_norm": 2.0,
-    "intercept_scaling": 0.4,
-    "C": None,
-    "optimizer": "gd",
-    "n_steps": None,
-    "sampling_rate": None,
-    "expected_batch_size": None,
-    "max_grad_norm": None,
-    "learning_rate": None,
-    "schedule": "constant",
-    "momentum": 0.0,
-    "nesterov": False,
-    "betas": (0.9, 0.999),
-    "stabilizer": None,
-    "noise_correction": False,
-    "average": None,
-    "accountant": "auto",
-    "n_records": None,
-}
+SOFTMAX = Loss(name="softmax_margin", n_classes=4)
 LAST: dict[str, Any] = {"accountant": "last_iterate", "C": 0.05, "n_records": 200, "n_steps": 400}
 KT = math.hypot(1.0, 0.2)
 
 
-def mechanism(**changes: Any) -> GradientPerturbation:
-    return GradientPerturbation(**(BASE | changes))
+mechanism = partial(
+    plan_of,
+    GradientPerturbation,
+    loss=SOFTMAX,
+    n_features=50,
+    data_norm=2.0,
+    intercept_scaling=0.4,
+)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

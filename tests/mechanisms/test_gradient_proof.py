@@ -18,6 +18,8 @@ from scipy.special import ndtr
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.gradient import LastIterateSums
 
+pytestmark = pytest.mark.proof("gradient_perturbation", "The statements as numbers")
+
 Array = NDArray[np.float64]
 
 
@@ -38,7 +40,6 @@ def effective_steps(c: float, n_steps: int) -> float:
 # Last iterate
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 @pytest.mark.parametrize("c", [0.0, 0.3, 0.9, 0.999, 1.0])
 @pytest.mark.parametrize("n_steps", [1, 2, 5, 9])
 def test_the_best_shifts_give_the_closed_formula(c: float, n_steps: int) -> None:
@@ -72,7 +73,6 @@ def test_the_best_shifts_give_the_closed_formula(c: float, n_steps: int) -> None
     assert shifts @ shifts == pytest.approx(effective_steps(c, n_steps), rel=1e-12)
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 @pytest.mark.parametrize("c", [0.0, 0.5, 0.99, 1.0])
 @pytest.mark.parametrize("n_steps", [1, 3, 40, 1000])
 def test_a_linear_step_attains_the_bound(c: float, n_steps: int) -> None:
@@ -100,7 +100,6 @@ def lattice_law(n_steps: int, shift: float, c: float, sigma: int) -> Array:
     return np.asarray(law)
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 def test_iterates_on_the_lattice_keep_the_bound_and_others_do_not() -> None:
     sigma, shift, c, n_steps = 64, 64.0, 0.5, 3
     p, q = lattice_law(n_steps, shift, c, sigma), lattice_law(n_steps, 0.0, c, sigma)
@@ -120,7 +119,6 @@ def test_iterates_on_the_lattice_keep_the_bound_and_others_do_not() -> None:
         assert gaussian_delta(epsilon, leaking) > 1.05 * gaussian_delta(epsilon, mu)
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 def test_without_a_lattice_the_last_iterate_tells_all_noise() -> None:
     c = 1.0 - 0.37 / 7.0
     draws = np.arange(-300, 301)
@@ -135,7 +133,6 @@ def huber_slope(z: Array, h: float) -> Array:
     return np.asarray(np.clip((1 + h - z) / (2 * h), 0.0, 1.0))
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 @pytest.mark.parametrize("factor", [0.5, 1.0, 1.1])
 def test_gradient_steps_of_neighbours_contract_up_to_the_sensitivity(factor: float) -> None:
     rng = np.random.default_rng(5)
@@ -184,7 +181,6 @@ def mixture(centre: tuple[float, float], rate: float, y: tuple[Array, Array], z:
     return (1 - rate) * normal(0.0, 0.0) + rate * normal(*centre)
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 @pytest.mark.proof("accountant", "The statements as numbers")
 @pytest.mark.parametrize(("rate", "z"), [(0.05, 0.6), (0.3, 1.0), (0.9, 2.0)])
 def test_no_two_contributions_exceed_the_pair_of_opposite_ones(rate: float, z: float) -> None:
@@ -211,7 +207,6 @@ def test_no_two_contributions_exceed_the_pair_of_opposite_ones(rate: float, z: f
     assert exceeded
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 @pytest.mark.proof("accountant", "The statements as numbers")
 @pytest.mark.parametrize("direction", ["more", "fewer"])
 def test_shorter_contributions_tell_less(direction: str) -> None:
@@ -248,7 +243,6 @@ def rounding_up(total: float) -> float:
     return min(1.0, 2 * half * units + half * (1 + 2**-4)) if units else 1.0
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 @pytest.mark.parametrize("choose", [rounding_up, lambda _: 1.0 - 2**-24, lambda _: 2 / 3])
 def test_sums_of_leaves_stay_within_their_bound(choose: Callable[[float], float]) -> None:
     u = 2.0**-24
@@ -266,7 +260,6 @@ def test_sums_of_leaves_stay_within_their_bound(choose: Callable[[float], float]
         assert error > 0.3 * 64 * 65 / 2 * u
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 def test_the_factor_of_the_contribution_covers_three_leaves() -> None:
     u = 2.0**-24
 
@@ -278,7 +271,6 @@ def test_the_factor_of_the_contribution_covers_three_leaves() -> None:
     assert error(64) + split < 2.6e-4
 
 
-@pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 @pytest.mark.parametrize("n_records", [10, 10_000, 10_000_000])
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
 @pytest.mark.parametrize("epsilon", [0.1, 8.0])

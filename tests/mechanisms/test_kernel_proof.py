@@ -13,6 +13,8 @@ from dpsvm_fast.accounting import gaussian_delta
 from dpsvm_fast.mechanisms.pipeline import NoisyCount
 from dpsvm_fast.mechanisms.rows import FourierFeatures
 
+pytestmark = pytest.mark.proof("random_features")
+
 Array = NDArray[np.float64]
 
 
@@ -28,7 +30,6 @@ def on_sphere(rng: np.random.Generator, n: int, d: int) -> Array:
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-@pytest.mark.proof("random_features")
 def test_pairs_of_features_have_norm_one_and_single_ones_do_not() -> None:
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(500, 3))
@@ -44,7 +45,8 @@ def test_pairs_of_features_have_norm_one_and_single_ones_do_not() -> None:
     assert math.sqrt(2.0) * math.cos(0.0) == pytest.approx(math.sqrt(2.0))
 
 
-@pytest.mark.proof("random_features")
+@pytest.mark.sampled
+@pytest.mark.sampled
 @pytest.mark.parametrize("d", [8, 60])
 @pytest.mark.parametrize("length", [0.5, 1.5])
 def test_public_centres_are_means_over_public_sets(d: int, length: float) -> None:
@@ -61,7 +63,6 @@ def test_public_centres_are_means_over_public_sets(d: int, length: float) -> Non
             assert abs(values.mean() - mean) < error + length**4 / d**3
 
 
-@pytest.mark.proof("random_features")
 def test_centred_features_are_too_long_before_they_are_scaled() -> None:
     frequencies = np.array([[0.1], [0.2]])
     far = np.array([[31.0]])
@@ -85,7 +86,6 @@ def gaussian_delta_at(epsilon: float, mu: float) -> float:
     return float(upper - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu))
 
 
-@pytest.mark.proof("random_features")
 def test_two_laws_of_one_budget_are_not_one_profile() -> None:
     """Gaussian noise and randomised response, the same delta at epsilon 1, compose differently."""
     sigma, mu = 2.0, 0.7
@@ -106,7 +106,6 @@ def test_two_laws_of_one_budget_are_not_one_profile() -> None:
     assert max(r / g for r, g in zip(response, gaussian, strict=True)) > 1.05
 
 
-@pytest.mark.proof("random_features")
 def test_a_scale_from_the_records_tells_a_record() -> None:
     """The median distance of 0, 0 and x is that of x: nothing bounds what one record moves."""
     for x in (0.01, 1.0, 1e6):
@@ -115,7 +114,6 @@ def test_a_scale_from_the_records_tells_a_record() -> None:
         assert np.median(distances) == x
 
 
-@pytest.mark.proof("random_features")
 def test_the_code_has_the_numbers_of_the_page() -> None:
     count = NoisyCount(noise_grid="exact", mu=0.25).sum
     assert count.sensitivity == 1.0

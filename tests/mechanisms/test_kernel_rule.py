@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,28 +14,15 @@ from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.pipeline import NoisyCount, PrivateKernel, PrivateLinear
+from oracles.plans import plan_of
 
 RELATIONS = ("add_remove", "replace_one")
 LOSS = Loss(name="softmax_margin", n_classes=4, margin=0.0)
 HUBER = Loss(name="huber", n_classes=2, smoothing=0.5, margin=1.0)
 
 
-def settings(**changes: Any) -> dict[str, Any]:
-    shared: dict[str, Any] = {
-        "epsilon": 1.0,
-        "delta": 1e-5,
-        "adjacency": "add_remove",
-        "trainer": "gradient",
-        "noise_grid": "exact",
-        "loss": LOSS,
-        "n_features": 10,
-        "fit_intercept": True,
-    }
-    return shared | changes
-
-
-def plan(**changes: Any) -> PrivateKernel:
-    return PrivateKernel(**settings(**changes))
+BASE: dict[str, Any] = {"loss": LOSS, "delta": 1e-5, "n_features": 10}
+linear, plan = partial(plan_of, PrivateLinear, **BASE), partial(plan_of, PrivateKernel, **BASE)
 
 
 def pure(**changes: Any) -> PrivateKernel:
@@ -98,9 +86,9 @@ def test_a_named_kernel_is_taken_whatever_the_count() -> None:
 @pytest.mark.parametrize("whiten", ["auto", True, False])
 def test_a_linear_choice_is_the_linear_pipeline(count: float, whiten: Any) -> None:
     here = plan(kernel="linear", whiten=whiten).training(count)
-    there = PrivateLinear(**settings(whiten=whiten)).training(count)
+    there = linear(whiten=whiten).training(count)
     assert here == there
-    assert plan(kernel="linear").events == PrivateLinear(**settings()).events
+    assert plan(kernel="linear").events == linear().events
 
 
 @pytest.mark.proof("random_features", "The rule and its budget")
@@ -193,8 +181,8 @@ def test_gaussian_noise_in_the_objective_has_one_path() -> None:
         plan(**shape)
     mechanism = plan(**shape, kernel="rbf", n_components=20, whiten=False)
     assert mechanism.training(50.0).events == mechanism.training(1e6).events == mechanism.events
-    linear = PrivateLinear(**settings(**shape, whiten=False))
-    assert plan(**shape, kernel="linear", whiten=False).events == linear.events
+    plain = linear(**shape, whiten=False)
+    assert plan(**shape, kernel="linear", whiten=False).events == plain.events
 
 
 @pytest.mark.proof("random_features", "The rule and its budget")

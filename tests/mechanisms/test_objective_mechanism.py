@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.objective import INTERCEPT, ObjectivePerturbation
 from dpsvm_fast.verification import verify
 from dpsvm_fast.verification.objective import objective_delta
-from oracles.plans import promised
+from oracles.plans import plan_of, promised
 from twins import gaussian as gaussian_twin
 
 ALPHA = 1e-6
@@ -35,24 +36,17 @@ def loss(name: str, n_classes: int = 2, smoothing: float = 0.5, margin: float = 
     return Loss(name=name, n_classes=n_classes, smoothing=smoothing, margin=margin)
 
 
-BASE: dict[str, Any] = {
-    "epsilon": 1.0,
-    "delta": 1e-6,
-    "adjacency": "add_remove",
-    "noise": "gaussian",
-    "noise_grid": "exact",
-    "loss": loss("huber"),
-    "n_features": 50,
-    "data_norm": 2.0,
-    "intercept_scaling": 0.2,
-    "C": 0.02,
-    "extra_regularization": 0.0,
-    "tol": 1e-5,
-}
-
-
-def mechanism(**changes: Any) -> ObjectivePerturbation:
-    return ObjectivePerturbation(**(BASE | changes))
+mechanism = partial(
+    plan_of,
+    ObjectivePerturbation,
+    noise="gaussian",
+    loss=loss("huber"),
+    n_features=50,
+    data_norm=2.0,
+    intercept_scaling=0.2,
+    C=0.02,
+    extra_regularization=0.0,
+)
 
 
 @pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
@@ -303,6 +297,7 @@ def test_scales_stay_finite_at_the_edges(noise: str) -> None:
             assert (noise_drawn != 0.0).all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kappa", [0.5, 10.0, 1e3, 1e6])
 @pytest.mark.parametrize("sigma", [0.3, 10.0, 1e4])
 def test_verification_is_not_blind_to_extreme_curvature(kappa: float, sigma: float) -> None:

@@ -24,6 +24,7 @@ from oracles.worlds import Array, claimed_sigma, estimator, pair_of, worlds_of
 pytestmark = [
     pytest.mark.statistical,
     pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning"),
+    pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it"),
 ]
 
 N = 40_000
@@ -31,7 +32,7 @@ N_FITS = 1_000
 EPSILON, DELTA = 4.0, 1e-5
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
+@pytest.mark.sampled
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_gaussian_releases_prove_almost_the_claim_and_never_more(
@@ -54,7 +55,7 @@ def test_gaussian_releases_prove_almost_the_claim_and_never_more(
     assert epsilon_of_separation(separation_bound(shrunk, other), DELTA) > EPSILON
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_gamma_releases_prove_much_of_the_claim_and_never_more(adjacency: str) -> None:
     """Counts beyond thresholds, with no assumption on the law; one feature, two weights."""
@@ -66,7 +67,7 @@ def test_gamma_releases_prove_much_of_the_claim_and_never_more(adjacency: str) -
     assert 0.75 <= proved <= 1.0
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_whole_fits_prove_much_of_the_claim_and_never_more(adjacency: str) -> None:
     """Nothing but fits and the published coefficients, noise from the operating system.
@@ -91,7 +92,6 @@ def test_whole_fits_prove_much_of_the_claim_and_never_more(adjacency: str) -> No
     assert 0.4 * EPSILON <= proved <= EPSILON
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 def test_low_bits_are_the_same_in_both_worlds(noise: str) -> None:
     """A release is a multiple of the public grid, whatever the weights were."""
@@ -106,7 +106,6 @@ def test_low_bits_are_the_same_in_both_worlds(noise: str) -> None:
     assert all(((w / grid) % 1.0 != 0.0).any() for w in loose.releases(500))
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_the_bounds_hold_for_known_laws() -> None:
     """The auditor itself: normals at distance 1, and two-point laws with a known epsilon."""
     rng = np.random.default_rng(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,24 +49,7 @@ PAIRS = ("m3", "huber_ww", "margin_distance")
 STEEP_AT_ZERO = ("huber", "softplus", "m3", "huber_ww", "margin_distance")
 
 
-def mechanism(**changes: Any) -> OutputPerturbation:
-    settings: dict[str, Any] = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "adjacency": "add_remove",
-        "noise": "gaussian",
-        "noise_grid": "exact",
-        "loss": "huber",
-        "n_classes": 2,
-        "n_features": 3,
-        "data_norm": 1.0,
-        "intercept_scaling": 0.0,
-        "C": 0.1,
-        "tol": 1e-3,
-        "smoothing": 0.5,
-        "margin": 1.0,
-    }
-    return output_plan(**(settings | changes))
+mechanism = partial(output_plan, loss="huber", smoothing=0.5, C=0.1)
 
 
 def trained(plan: OutputPerturbation, X: Any, y: Array) -> Array:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,28 +31,20 @@ from twins import gaussian as gaussian_twin
 
 ALPHA = 1e-6
 
-BASE: dict[str, Any] = {
-    "epsilon": 1.0,
-    "delta": 1e-6,
-    "adjacency": "add_remove",
-    "noise": "gaussian",
-    "noise_grid": "exact",
-    "loss": "crammer_singer",
-    "n_classes": 4,
-    "n_features": 50,
-    "data_norm": 2.0,
-    "intercept_scaling": 0.4,
-    "C": 0.05,
-    "tol": 1e-3,
-}
-
 ONE_RUN = ProjectedSGD(
     n_samples=100, n_epochs=2, batch_size=10, radius=None, projection="joint", average="last"
 )
 
 
-def mechanism(**changes: Any) -> OutputPerturbation:
-    return output_plan(**(BASE | changes))
+mechanism = partial(
+    output_plan,
+    noise="gaussian",
+    n_classes=4,
+    n_features=50,
+    data_norm=2.0,
+    intercept_scaling=0.4,
+    C=0.05,
+)
 
 
 def released_noise(plan: OutputPerturbation, seed: int = 0) -> NDArray[np.float64]:

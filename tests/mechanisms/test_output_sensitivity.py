@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,26 +18,13 @@ from oracles.descent import output_plan
 from oracles.neighbours import tight_pair
 from oracles.solver import compiled
 
+pytestmark = pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
+
 ROUNDING = 1e-9
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
-def mechanism(**changes: Any) -> OutputPerturbation:
-    settings: dict[str, Any] = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "adjacency": "add_remove",
-        "noise": "gaussian",
-        "noise_grid": "exact",
-        "loss": "crammer_singer",
-        "n_classes": 2,
-        "n_features": 3,
-        "data_norm": 1.0,
-        "intercept_scaling": 0.0,
-        "C": 1e-3,
-        "tol": 1e-3,
-    }
-    return output_plan(**(settings | changes))
+mechanism = partial(output_plan, C=1e-3)
 
 
 def moved(plan: OutputPerturbation, first: Data, second: Data) -> float:
@@ -72,7 +60,6 @@ CASES = [
 ]
 
 
-@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 @pytest.mark.parametrize(("adjacency", "n_classes", "s"), CASES)
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e3])
 def test_constructed_neighbours_reach_the_sensitivity(
@@ -102,7 +89,6 @@ def test_constructed_neighbours_reach_the_sensitivity(
         assert not covered(distance, forgotten, plan.radius)
 
 
-@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 def test_an_opposite_row_moves_the_weights_twice_as_far() -> None:
     plan = mechanism(adjacency="replace_one", C=0.1)
     x, label = np.array([[0.0, 1.0, 0.0]]), np.array([0])
@@ -113,7 +99,6 @@ def test_an_opposite_row_moves_the_weights_twice_as_far() -> None:
     assert not covered(distance, once.exact_sensitivity, once.radius)
 
 
-@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 def test_longer_rows_move_the_weights_no_further() -> None:
     """Clipping: a record of norm 1e6 counts as one at the bound."""
     plan = mechanism(C=0.1)
@@ -136,7 +121,6 @@ def neighbours(draw: st.DrawFn) -> tuple[Data, tuple[NDArray[np.float64], int], 
     return (X, y), (x, int(rng.integers(0, n_classes))), n_classes
 
 
-@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 @given(
     drawn=neighbours(),
     adjacency=st.sampled_from(["add_remove", "replace_one"]),
@@ -158,7 +142,6 @@ def test_random_neighbours_never_exceed_the_sensitivity(
     assert covered(moved(plan, (X, y), other), plan.exact_sensitivity, plan.radius)
 
 
-@pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_what_reaches_the_noise_moves_within_the_stated_sensitivity(

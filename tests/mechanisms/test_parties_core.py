@@ -107,24 +107,6 @@ def test_weights_are_as_close_as_certified(distance: float) -> None:
         assert np.linalg.norm(gradient) <= tol * (1.0 + 1e-6) + 1e-6 * len(rows)
 
 
-@pytest.mark.proof("objective_perturbation", "Few rows of many entries")
-def test_results_do_not_depend_on_threads_or_on_other_parties() -> None:
-    X, y, offsets = parties((9, 30, 4, 0, 17), 90, 4)
-    options, numbers = smooth_options("huber", 4), smooth_numbers(5, 1e-5)
-    many = _core.solve_smooth_parties
-    first, _ = many(X, y, offsets, n_threads=1, **numbers, **options)
-    for n_threads in (2, 4):
-        again, _ = many(X, y, offsets, n_threads=n_threads, **numbers, **options)
-        assert np.array_equal(first, again)
-    for i in range(5):
-        own = slice(offsets[i], offsets[i + 1])
-        alone, _ = many(
-            X[own], y[own], np.array([0, own.stop - own.start]), n_threads=1,
-            **{name: values[i : i + 1] for name, values in numbers.items()}, **options,
-        )  # fmt: skip
-        assert np.array_equal(alone[0], first[i])
-
-
 @pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @pytest.mark.parametrize("sizes", [(40,), (3, 0, 60, 11)])
 def test_crammer_singer_parties_have_the_bits_of_single_fits(sizes: tuple[int, ...]) -> None:
@@ -223,6 +205,7 @@ def many_parties() -> tuple[Array, Array, Array]:
     return parties((25,) * 12_000, 60, 3)
 
 
+@pytest.mark.sampled
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals reach it only"

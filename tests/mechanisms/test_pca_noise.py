@@ -20,7 +20,7 @@ from dpsvm_fast import PrivatePCA
 from dpsvm_fast.mechanisms import noise as noisy_moments
 from dpsvm_fast.mechanisms.rows import PublicMap
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.proof("private_pca")]
 
 Array = NDArray[np.float64]
 ALPHA = 1e-6
@@ -50,7 +50,6 @@ def follows(values: Array, variance: float) -> bool:
     return bool(low <= float(values @ values) / variance <= high)
 
 
-@pytest.mark.proof("private_pca")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_the_diagonal_has_variance_sigma_squared_and_the_rest_half_of_it(
@@ -66,7 +65,6 @@ def test_the_diagonal_has_variance_sigma_squared_and_the_rest_half_of_it(
     assert not follows(above, 1.0)
 
 
-@pytest.mark.proof("private_pca")
 def test_noise_with_the_same_variance_everywhere_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control through the estimator."""
     monkeypatch.setattr(noisy_moments, "sqrt_down", lambda _: 1.0)
@@ -76,7 +74,6 @@ def test_noise_with_the_same_variance_everywhere_is_found(monkeypatch: pytest.Mo
     assert follows(above, 1.0)
 
 
-@pytest.mark.proof("private_pca")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_noise_is_that_of_the_budget(adjacency: str) -> None:
     """Sigma itself: the smallest for epsilon = 2 and the relation's sensitivity, by formula."""

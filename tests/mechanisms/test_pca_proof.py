@@ -12,6 +12,8 @@ from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
 from dpsvm_fast.mechanisms.moments import NoisyComponents
 from dpsvm_fast.mechanisms.rows import PublicMap
 
+pytestmark = pytest.mark.proof("private_pca")
+
 Array = NDArray[np.float64]
 
 
@@ -22,7 +24,6 @@ def moments(rows: Array) -> Array:
     return np.asarray(records.gram(1))
 
 
-@pytest.mark.proof("private_pca")
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_no_pair_of_rows_is_further_apart_than_the_bound(d: int) -> None:
     rng = np.random.default_rng(d)
@@ -43,7 +44,6 @@ def test_no_pair_of_rows_is_further_apart_than_the_bound(d: int) -> None:
     assert 0.99 * bound < largest <= bound
 
 
-@pytest.mark.proof("private_pca")
 def test_noise_for_one_record_more_does_not_do_for_one_exchanged() -> None:
     """Two orthogonal unit rows: the Gaussian mechanism's profile is attained at distance sqrt 2."""
     for epsilon, delta in ((0.5, 1e-5), (2.0, 1e-6)):
@@ -63,7 +63,6 @@ def covariance(diagonal: float, above: float, d: int) -> Array:
     return found.reshape(d * d, d * d)
 
 
-@pytest.mark.proof("private_pca")
 def test_symmetric_noise_is_the_same_in_every_basis() -> None:
     rng = np.random.default_rng(4)
     d = 4
@@ -76,7 +75,6 @@ def test_symmetric_noise_is_the_same_in_every_basis() -> None:
     assert np.abs(both @ plain @ both.T - plain).max() > 0.05
 
 
-@pytest.mark.proof("private_pca")
 def test_average_eigenvectors_mean_nothing() -> None:
     """Two halves of the same data may report opposite vectors; their projectors agree."""
     rng = np.random.default_rng(8)
@@ -88,7 +86,6 @@ def test_average_eigenvectors_mean_nothing() -> None:
     assert abs(float(np.linalg.eigh(projector)[1][0, -1])) > 0.99
 
 
-@pytest.mark.proof("private_pca")
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_the_code_has_the_sensitivity_of_the_page(noise_grid: str) -> None:
     for d in (2, 50):

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
@@ -52,7 +53,7 @@ from dpsvm_fast.verification import verify
 from oracles.noisy_descent import STEEP, clipped_sum, records_of
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:random_state is a seed"),
+    pytest.mark.filterwarnings("ignore:random_state. a seed"),
     pytest.mark.proof("persons", "One person, one vector"),
 ]
 
@@ -366,13 +367,25 @@ BAD_GROUPS: dict[str, Any] = {
     "missing": pd.Series(GROUPS, dtype="Int64").where(GROUPS > 5),
     "dates": GROUPS.astype("datetime64[D]"),
     "number": 3,
+    "text": "p" * 600,
+    "masked": np.ma.masked_equal(GROUPS, 3),
+    "NaN beside strings": ["a", *[math.nan] * 599],
+    "numbers beside strings": ["a", *GROUPS[1:].tolist()],
+    "bytes beside strings": [b"a", *["a"] * 599],
+    "floats beside integers": [1.0, *GROUPS[1:].tolist()],
+    "booleans beside integers": [True, *GROUPS[1:].tolist()],
+    "lost digits": GROUPS + 2.0**53,
+    "lost digits of single precision": (GROUPS + 2.0**24).astype(np.float32),
+    "infinite": np.where(GROUPS == 3, np.inf, GROUPS),
+    "missing categories": pd.Categorical([None, *["a"] * 599], categories=["a", "nobody"]),
+    "missing text": pd.Series([pd.NA, *["a"] * 599], dtype="string"),
 }
 
 
 @pytest.mark.parametrize("case", BAD_GROUPS)
 def test_bad_groups_are_refused_and_nothing_is_spent(case: str) -> None:
     ledger = PrivacyLedger(epsilon=3.0, delta=1e-3, unit="person")
-    model = PrivateLinearSVC(delta=1e-5, classes=range(3), ledger=ledger)
+    model = PrivateLinearSVC(delta=1e-5, bounds=(-3, 3), classes=range(3), ledger=ledger)
     with pytest.raises(InvalidParameterError) as caught:
         model.fit(X, Y, groups=BAD_GROUPS[case])
     assert caught.value.parameter == "groups"
@@ -396,6 +409,37 @@ def test_bad_groups_are_refused_and_nothing_is_spent(case: str) -> None:
 def test_ids_of_usual_kinds_are_one_data_set(ids: Any) -> None:
     fits = [clone(CLASSIFIERS["linear"]).fit(X, Y, groups=g) for g in (GROUPS, ids)]
     assert same(*fits)
+
+
+@pytest.mark.parametrize(
+    ("two", "third"),
+    [
+        ((2**63, 2**63 + 1), -1),
+        ((2**128, 2**128 + 1), 0),
+        ((np.uint64(2**53), np.uint64(2**53 + 1)), np.int64(0)),
+        (("a", "a\0"), "b"),
+        ((b"a", b"a\0"), b"b"),
+    ],
+    ids=["signs", "huge", "unsigned", "text", "bytes"],
+)
+def test_two_persons_are_two_whoever_else_is_there(two: tuple[Any, Any], third: Any) -> None:
+    """Where a third made them one, it would move what all three add."""
+
+    def number(ids: Any) -> int | None:
+        try:
+            return owners(ids, None, len(ids), 1.0).n_persons
+        except InvalidParameterError:
+            return None
+
+    for ids in (list(two), [*two, third]):
+        column = np.empty(len(ids), dtype=object)
+        column[:] = ids
+        for listed in (ids, tuple(ids), column):
+            assert number(listed) == number([*listed, two[0]]) == len(ids)
+
+
+def test_zero_is_one_id_whatever_its_sign() -> None:
+    assert owners(np.array([0.0, -0.0, 1.0]), None, 3, 1.0).n_persons == 2
 
 
 def last_of(**changes: Any) -> Any:
@@ -558,8 +602,9 @@ def test_statements_name_persons_and_hold(name: str, adjacency: str) -> None:
 def test_a_ledger_of_rows_refuses_persons() -> None:
     for unit, groups in (("row", GROUPS), ("person", None)):
         ledger = PrivacyLedger(epsilon=3.0, delta=1e-3, unit=unit)
+        svc = PrivateLinearSVC(delta=1e-5, bounds=(-3, 3), classes=range(3), ledger=ledger)
         with pytest.raises(InvalidParameterError):
-            PrivateLinearSVC(delta=1e-5, classes=range(3), ledger=ledger).fit(X, Y, groups=groups)
+            svc.fit(X, Y, groups=groups)
         assert ledger.history == ()
 
 
@@ -714,6 +759,34 @@ def test_pipelines_route_groups() -> None:
     by_hand = clone(TRANSFORMERS["scaler"]).fit(X, groups=GROUPS)
     expected = clone(CLASSIFIERS["linear"]).fit(by_hand.transform(X), Y, groups=GROUPS)
     assert same(fitted[-1], expected)
+
+
+def test_searches_and_validations_route_groups() -> None:
+    rows, labels, ids = np.repeat(X, 2, axis=0), np.repeat(Y, 2), np.repeat(np.arange(600), 2)
+    given = {"groups": ids, "sample_weight": np.linspace(0.5, 1.0, 1200)}
+    folds = GroupKFold(2)
+    linear = PrivateLinearSVC(20.0, 1e-5, classes=range(3))
+    search = PrivateGridSearch(linear, {"margin": [0.0, 1.0]}, epsilon=20.0, delta=1e-5)
+    asked = {"groups": True, "sample_weight": True}
+    with sklearn.config_context(enable_metadata_routing=True):
+        for model in (linear, search):
+            model.set_fit_request(**asked).set_score_request(sample_weight=False)
+            found = cross_validate(
+                model, rows, labels, cv=folds, params=given, return_estimator=True
+            )
+            assert [fit.privacy_.unit for fit in found["estimator"]] == ["person", "person"]
+        public = GridSearchCV(linear, {"margin": [0.0, 1.0]}, cv=folds).fit(rows, labels, **given)
+        assert public.best_estimator_.privacy_.unit == "person"
+        steps = make_pipeline(PublicScaler((-9, 9)), linear).fit(rows, labels, **given)
+        assert steps[-1].privacy_.unit == "person"
+    # Without routing the folds alone are told of persons: a ledger of persons refuses such fits.
+    by_rows = cross_validate(linear, rows, labels, cv=folds, groups=ids, return_estimator=True)
+    assert [fit.privacy_.unit for fit in by_rows["estimator"]] == ["row", "row"]
+    linear.set_params(ledger=PrivacyLedger(99.0, 1e-3, unit="person"))
+    with pytest.raises(InvalidParameterError) as caught:
+        cross_validate(linear, rows, labels, cv=folds, groups=ids, error_score="raise")
+    assert caught.value.parameter == "ledger"
+    assert linear.ledger.history == ()
 
 
 def test_audits_sample_the_model_with_its_weights_of_classes() -> None:

@@ -13,6 +13,8 @@ from scipy.special import ndtr
 
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_rows
 
+pytestmark = pytest.mark.proof("auto_pipeline", "The statements as numbers")
+
 Array = NDArray[np.float64]
 
 # Chance of a false alarm of one statistical test.
@@ -41,7 +43,6 @@ SIZES = (0.6, 0.8)
 TOTAL = 1.0
 
 
-@pytest.mark.proof("auto_pipeline", "The statements as numbers")
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.5, 1.0, 3.0])
 def test_sizes_that_depend_on_results_cost_no_more(epsilon: float) -> None:
     first, second = SIZES
@@ -57,7 +58,6 @@ def test_sizes_that_depend_on_results_cost_no_more(epsilon: float) -> None:
             assert two_steps(epsilon, first, stops) <= bound + 1e-9
 
 
-@pytest.mark.proof("auto_pipeline", "The statements as numbers")
 def test_a_mean_square_is_not_enough() -> None:
     """Negative control: all of the second budget where the first result was favourable."""
     first, second = SIZES
@@ -86,7 +86,6 @@ def losses_of_paths(n_paths: int, spend: Callable[[Array, Array], Array]) -> Arr
     return loss
 
 
-@pytest.mark.proof("auto_pipeline", "The statements as numbers")
 def test_the_loss_of_adaptive_steps_is_normal() -> None:
     def greedy(loss: Array, rest: Array) -> Array:
         return np.asarray(rest * np.where(loss > 0.2, 0.05, 0.6))
@@ -100,7 +99,6 @@ def test_the_loss_of_adaptive_steps_is_normal() -> None:
     assert stats.kstest(losses_of_paths(n_paths, greedy), shorter.cdf).pvalue < ALPHA
 
 
-@pytest.mark.proof("auto_pipeline", "The statements as numbers")
 def test_outer_products_of_neighbours_are_at_most_sqrt_2_apart() -> None:
     rng = np.random.default_rng(7)
     largest = 0.0
@@ -117,7 +115,6 @@ def test_outer_products_of_neighbours_are_at_most_sqrt_2_apart() -> None:
     assert np.linalg.norm(np.array([1.0, 0.0]) - np.array([-1.0, 0.0])) == 2.0
 
 
-@pytest.mark.proof("auto_pipeline", "The statements as numbers")
 def test_symmetric_noise_has_unit_variance_in_every_direction() -> None:
     rng = np.random.default_rng(9)
     d = 4
@@ -132,7 +129,6 @@ def test_symmetric_noise_has_unit_variance_in_every_direction() -> None:
         assert upper.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.proof("auto_pipeline", "The statements as numbers")
 @pytest.mark.parametrize("d", [1, 3, 17, 64, 130])
 def test_rows_for_solvers_do_not_depend_on_other_rows(d: int) -> None:
     rng = np.random.default_rng(d)

@@ -28,7 +28,7 @@ KINDS: dict[str, Any] = {
     "objective": dp.ObjectivePerturbationSVC(**THREE),
     "gradient": dp.GradientPerturbationSVC(n_steps=3, **THREE),
     "linear": dp.PrivateLinearSVC(bounds=(-0.5, 0.5), **THREE),
-    "kernel": dp.PrivateKernelSVC(n_components=5, **THREE),
+    "kernel": dp.PrivateKernelSVC(bounds=(-0.5, 0.5), n_components=5, **THREE),
     "ellipsoids": dp.PrivateGaussianMarginClassifier(**THREE),
     "centre": dp.PrivateCenter(),
     "whitener": dp.PrivateWhitener(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from dpsvm_fast.mechanisms.objective import (
     pure_epsilon,
     smallest_regularization,
 )
+from oracles.plans import plan_of
 
 Array = NDArray[np.float64]
 
@@ -77,6 +79,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
 @pytest.mark.parametrize("factor", [1, 2])
@@ -131,6 +134,7 @@ def test_the_change_of_variables_is_free_where_curvature_is_low(
         assert largest_rate(loss("huber", 2), epsilon, limit, factor) < 0.99 * epsilon / factor
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.parametrize("name", SMOOTH_LOSSES)
 @pytest.mark.parametrize("factor", [1, 2])
 @pytest.mark.parametrize("epsilon", [0.1, 3.0])
@@ -174,13 +178,16 @@ def test_the_smallest_regularisation_is_where_the_jacobian_takes_epsilon(
         assert table.jacobian(kappa * 1.00001) > epsilon
 
 
-def plan(**changes: object) -> ObjectivePerturbation:
-    settings: dict[str, object] = {
-        "epsilon": 0.5, "delta": 1e-6, "adjacency": "add_remove", "noise": "gamma",
-        "noise_grid": "exact", "loss": loss("huber", 2), "n_features": 20, "data_norm": 1.0,
-        "intercept_scaling": 0.2, "C": 1.0, "extra_regularization": None, "tol": 1e-5,
-    }  # fmt: skip
-    return ObjectivePerturbation(**(settings | changes))  # type: ignore[arg-type]
+plan = partial(
+    plan_of,
+    ObjectivePerturbation,
+    epsilon=0.5,
+    noise="gamma",
+    loss=loss("huber", 2),
+    n_features=20,
+    intercept_scaling=0.2,
+    C=1.0,
+)
 
 
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core
 from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
 
+pytestmark = pytest.mark.proof("private_scaling")
+
 Array = NDArray[Any]
 RELATIONS = ("add_remove", "replace_one")
 
@@ -51,7 +53,6 @@ def neighbours(draw: st.DrawFn) -> tuple[NoisyColumnMoments, Array, Array | None
     return plan, Z, np.array(draw(rows)) if adjacency == "replace_one" else None
 
 
-@pytest.mark.proof("private_scaling")
 @given(drawn=neighbours())
 def test_neighbours_never_exceed_the_sensitivity(
     drawn: tuple[NoisyColumnMoments, Array, Array | None],
@@ -81,7 +82,6 @@ def searched(plan: NoisyColumnMoments, seed: int) -> float:
     return best
 
 
-@pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("with_std", [True, False])
 @pytest.mark.parametrize("d", [1, 5])
@@ -91,7 +91,6 @@ def test_a_search_reaches_the_sensitivity(adjacency: str, with_std: bool, d: int
     assert 0.97 * plan.sum.sensitivity <= found <= plan.sum.sensitivity
 
 
-@pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("with_std", [True, False])
 @pytest.mark.parametrize("d", [1, 4, 1000])
@@ -108,7 +107,6 @@ def test_the_worst_records_are_known(adjacency: str, with_std: bool, d: int) -> 
     assert found <= plan.sum.sensitivity
 
 
-@pytest.mark.proof("private_scaling")
 def test_the_weight_of_the_count_is_the_fourth_root() -> None:
     for d in (1, 2, 16, 81, 4096, 10**6):
         weight = mechanism(d, "add_remove", with_std=True).count_weight

@@ -20,9 +20,11 @@ from dpsvm_fast.verification import verify
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import coupled, use_slow_core
 from oracles.descent import output_plan
-from oracles.plans import PlainRows
+from oracles.plans import PlainRows, plan_of
 from oracles.tampering import with_events
 from twins.smooth_erm import Problem
+
+pytestmark = pytest.mark.proof("output_perturbation", "Several releases")
 
 Array = NDArray[Any]
 EPSILON, DELTA = 2.0, 1e-5
@@ -31,16 +33,15 @@ RELATIONS = ("add_remove", "replace_one")
 
 
 def plan(adjacency: str) -> PrivateLinear:
-    return PrivateLinear(
+    return plan_of(
+        PrivateLinear,
         epsilon=EPSILON,
         delta=DELTA,
         adjacency=adjacency,
         trainer="output",
-        noise_grid="exact",
         # A far margin: all gradients keep their largest norm, so neighbours reach the bound.
         loss=Loss(name="margin_distance", n_classes=3, smoothing=1.0, margin=1000.0),
         n_features=D,
-        fit_intercept=True,
         whiten=False,
     )
 
@@ -68,7 +69,6 @@ def largest_spent(adjacency: str) -> tuple[Array, Array]:
     )
 
 
-@pytest.mark.proof("output_perturbation", "Several releases")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_releases_together_keep_the_budget(adjacency: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact sizes on neighbours: each within its event, nearly reached, all within epsilon."""
@@ -81,7 +81,6 @@ def test_releases_together_keep_the_budget(adjacency: str, monkeypatch: pytest.M
     assert epsilon_of_separation(float(np.linalg.norm(claimed)), DELTA) <= EPSILON * (1 + 1e-9)
 
 
-@pytest.mark.proof("output_perturbation", "Several releases")
 def test_an_undivided_budget_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: every release with all of what is left is far over epsilon."""
     use_slow_core(monkeypatch)
@@ -95,7 +94,6 @@ def test_an_undivided_budget_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None
     assert epsilon_of_separation(float(np.linalg.norm(sizes)), DELTA) > 1.5 * EPSILON
 
 
-@pytest.mark.proof("output_perturbation", "Several releases")
 def test_each_minimiser_is_that_of_the_proximal_objective(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -105,16 +103,11 @@ def test_each_minimiser_is_that_of_the_proximal_objective(
     mechanism = output_plan(
         epsilon=5.0,
         delta=DELTA,
-        adjacency="add_remove",
-        noise="gaussian",
-        noise_grid="exact",
         loss="margin_distance",
         n_classes=3,
         n_features=rows.shape[1],
-        data_norm=1.0,
         intercept_scaling=0.2,
         C=0.3,
-        tol=1e-3,
         smoothing=0.5,
     )
     minimisers: list[Array] = []
@@ -151,7 +144,6 @@ def test_each_minimiser_is_that_of_the_proximal_objective(
         before = released
 
 
-@pytest.mark.proof("output_perturbation", "Several releases")
 @pytest.mark.parametrize("estimator", [PrivateLinearSVC, PrivateKernelSVC])
 def test_certificates_count_the_releases(estimator: type) -> None:
     """One event more is one release more than the budget has."""

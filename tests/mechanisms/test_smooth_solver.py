@@ -196,6 +196,7 @@ def test_every_regularisation_agrees_with_the_twin(kernel: str, regularization: 
     agrees(case(kernel, 3, regularization=regularization, linear=None))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("regularization", [1e-4, 1.0])
 @pytest.mark.parametrize("change", [separable, unbalanced, repeated])
 @pytest.mark.parametrize(
@@ -251,6 +252,7 @@ def test_a_loose_certificate_is_true(kernel: str) -> None:
             assert norm <= bound <= tol
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 10), marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("regularization", [1e-2, 1e-4])
@@ -283,6 +285,7 @@ def test_the_checks_reject_another_problem() -> None:
         assert np.linalg.norm(weights - minimum) > AGREEMENT * (1.0 + np.linalg.norm(minimum))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 @pytest.mark.parametrize("kernel", ["softmax_margin", "huber", "m3", "huber_ww", "margin_distance"])
 def test_threads_do_not_change_a_bit(kernel: str, n_classes: int) -> None:

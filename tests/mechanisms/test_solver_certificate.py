@@ -19,6 +19,8 @@ from scipy import sparse
 from oracles.crammer_singer import certified_distance, minimiser, stored_rows
 from oracles.solver import compiled
 
+pytestmark = pytest.mark.proof("output_perturbation", "Inexact minimiser")
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -83,7 +85,7 @@ ROWS = {
 }
 
 
-@pytest.mark.proof("output_perturbation", "Inexact minimiser")
+@pytest.mark.sampled(times=3)
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("C", [1e-8, 1e-3, 0.3, 1e2, 1e6])
 @pytest.mark.parametrize("intercept_scaling", [0.0, 0.2])
@@ -93,7 +95,6 @@ def test_hand_made_rows(name: str, C: float, intercept_scaling: float) -> None:
     check(problem, 1e-3, csr=C < 1.0, single=C == 0.3, low_memory=C > 10.0)
 
 
-@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @pytest.mark.parametrize("n_classes", [2, 3, 4, 5, 8, 9, 16, 17, 33, 40])
 @pytest.mark.parametrize("csr", [False, True])
 def test_every_width_of_the_score_kernels(n_classes: int, csr: bool) -> None:
@@ -105,7 +106,6 @@ def test_every_width_of_the_score_kernels(n_classes: int, csr: bool) -> None:
     check(problem, 1e-3, csr=csr, single=False, low_memory=False)
 
 
-@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 def test_absent_classes_that_tie() -> None:
     """Sixteen equal scores: a threshold that rounding moves back and forth must not loop."""
     X = np.random.default_rng(5).normal(size=(3, 8))
@@ -135,7 +135,6 @@ def problems(draw: st.DrawFn) -> Problem:
     )
 
 
-@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @given(
     problem=problems(),
     tol=st.floats(-4.0, -1.0).map(lambda exponent: 10.0**exponent),
@@ -149,7 +148,6 @@ def test_distance_to_the_minimiser_is_within_the_radius(
     check(problem, tol, csr=csr, single=single, low_memory=low_memory)
 
 
-@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @given(problem=problems())
 def test_stored_rows_never_exceed_the_bound(problem: Problem) -> None:
     rows = stored_rows(problem.X, problem.data_norm, problem.intercept_scaling)
@@ -157,7 +155,6 @@ def test_stored_rows_never_exceed_the_bound(problem: Problem) -> None:
     assert (np.linalg.norm(rows, axis=1) <= bound * (1.0 + 1e-15)).all()
 
 
-@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @pytest.mark.parametrize("wrong", ["cost", "norm", "label", "intercept"])
 def test_another_problem_is_not_within_the_radius(wrong: str) -> None:
     """Negative controls: the comparison sees a problem that differs a little."""
@@ -182,7 +179,6 @@ def test_another_problem_is_not_within_the_radius(wrong: str) -> None:
     assert np.linalg.norm(weights - expected) > radius + accuracy
 
 
-@pytest.mark.proof("output_perturbation", "Inexact minimiser")
 def test_the_oracle_reaches_a_known_minimum() -> None:
     """One row, two classes, 2 C ||x||^2 <= 1: W* = C (e_y - e_k) x^T."""
     rows = np.array([[0.6, 0.8]])

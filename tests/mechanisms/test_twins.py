@@ -72,6 +72,7 @@ def slow(case: Problem) -> NDArray[np.float64]:
     return twin.solve(**case, tol=TWIN_TOL * scale)[0]
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.proof("output_perturbation", "Inexact minimiser")
 @pytest.mark.parametrize("case", PROBLEMS)
 @pytest.mark.parametrize("low_memory", [False, True])

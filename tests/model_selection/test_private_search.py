@@ -41,6 +41,7 @@ Array = NDArray[np.float64]
 STRATEGIES = ("partition", "random_stopping")
 SEEDED = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 QUICK = {"mean_runs": 2.0}
+PLAIN: dict[str, Any] = {"classes": [0, 1], "bounds": (-1, 1)}
 
 
 def data(n: int = 600, d: int = 6, n_classes: int = 2) -> tuple[Array, NDArray[np.int64]]:
@@ -69,9 +70,9 @@ CASES = [
         {"adjacency": "replace_one"},
     ),
     (GradientPerturbationSVC(classes=[0, 1]), {"margin": [0.0, 1.0]}, {}),
-    (PrivateLinearSVC(classes=[0, 1]), {"mechanism": ["gradient", "output"]}, {}),
-    (PrivateLinearSVC(classes=[0, 1], delta=0.0), {"margin": ["auto"]}, {"delta": 0.0}),
-    (PrivateKernelSVC(classes=[0, 1], kernel="rbf"), {"n_components": [10, 20]}, {}),
+    (PrivateLinearSVC(**PLAIN), {"mechanism": ["gradient", "output"]}, {}),
+    (PrivateLinearSVC(**PLAIN, delta=0.0), {"margin": ["auto"]}, {"delta": 0.0}),
+    (PrivateKernelSVC(**PLAIN, kernel="rbf"), {"n_components": [10, 20]}, {}),
     (PrivateGaussianMarginClassifier(classes=[0, 1], noise="gamma"), {"C": ["auto"]}, {}),
     (
         make_pipeline(
@@ -203,6 +204,7 @@ def test_what_is_released_carries_the_promise_of_the_search() -> None:
         made.best_estimator_.partial_fit(X, y)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @SEEDED

@@ -37,8 +37,9 @@ from dpsvm_fast.model_selection.strategies import (
 )
 from dpsvm_fast.noise import few_bits_down
 
+pytestmark = pytest.mark.proof("private_selection", "The search as a program")
+
 ALPHA = 1e-6
-Counts = NDArray[np.int64]
 
 
 @cache
@@ -57,7 +58,6 @@ def parts_of(y: Any, adjacency: str, n_candidates: int = 3) -> list[NDArray[np.i
     return assigned_parts(len(y), n_candidates, 0.25, sources, counted=adjacency == "replace_one")
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_every_record_is_in_exactly_one_part(adjacency: str) -> None:
     parts = parts_of(np.zeros(1000), adjacency)
@@ -65,7 +65,6 @@ def test_every_record_is_in_exactly_one_part(adjacency: str) -> None:
     assert len(parts) == 4
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_sizes_are_public_where_the_number_of_records_is() -> None:
     sizes = part_sizes(1003, 3, 0.25)
     assert sum(sizes) == 1003
@@ -75,7 +74,6 @@ def test_sizes_are_public_where_the_number_of_records_is() -> None:
     assert [part.size for part in found] == sizes
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_records_draw_their_parts_with_the_stated_probabilities() -> None:
     weights = part_weights(3, 0.25)
     assert [Fraction(int(w), int(weights.sum())) for w in weights] == [Fraction(1, 4)] * 4
@@ -86,7 +84,6 @@ def test_records_draw_their_parts_with_the_stated_probabilities() -> None:
     assert stats.chisquare([n * 0.27, n * 0.25, n * 0.25, n * 0.23]).pvalue < ALPHA
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_labels_and_order_have_no_say_in_the_parts() -> None:
     """Sorted labels: a stratified split would have the same number of ones in every part."""
     n, ones = 400, []
@@ -104,14 +101,12 @@ def test_labels_and_order_have_no_say_in_the_parts() -> None:
     assert stats.chi2.cdf(0.0, len(ones[0]) - 1) < ALPHA
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_two_searches_cut_differently() -> None:
     for adjacency in ("add_remove", "replace_one"):
         first, second = (parts_of(np.zeros(300), adjacency)[0] for _ in range(2))
         assert not np.array_equal(first, second)
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 @given(
     weights=st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=5),
     labels=st.lists(st.integers(0, 100), min_size=1, max_size=30),
@@ -137,7 +132,6 @@ def test_one_record_changes_scores_by_the_sensitivity_at_most(
     assert abs(counted.score(guesses, Part(None, other)) - whole) <= counted.sensitivity
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_weights_are_whole_numbers_in_the_ratio_asked_for() -> None:
     counted = Scoring("balanced_errors", {"b": 1.0, "a": 4.0})
     assert counted.classes is not None
@@ -163,7 +157,6 @@ def exact_choice(mechanism: str, scores: list[int], rate: float) -> list[float]:
     return found
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 @pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
 @pytest.mark.parametrize("monotonic", [True, False])
 def test_choices_have_the_stated_law(mechanism: str, monotonic: bool) -> None:
@@ -181,7 +174,6 @@ def test_choices_have_the_stated_law(mechanism: str, monotonic: bool) -> None:
     assert stats.chisquare(observed, draws * wrong).pvalue < ALPHA
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 @pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_no_neighbour_of_tiny_scores_beats_the_choice(mechanism: str, adjacency: str) -> None:
@@ -215,7 +207,6 @@ def exact_law(event: RandomStoppingEvent, largest: int) -> NDArray[np.float64]:
     return np.concatenate([[0.0], law])
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 @pytest.mark.parametrize(
     ("stopping", "mean"),
     [("geometric", 3.7), ("logarithmic", 3.7), ("poisson", 3.7), ("poisson", 0.4)],
@@ -297,7 +288,6 @@ def certified(first: Counter[Any], second: Counter[Any], n: int) -> float:
     return best
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 @pytest.mark.parametrize("refit", [0.0, 0.5])
 def test_counting_outcomes_of_a_partition_never_beats_its_epsilon(refit: float) -> None:
     n = 120
@@ -305,7 +295,6 @@ def test_counting_outcomes_of_a_partition_never_beats_its_epsilon(refit: float) 
     assert certified(first, second, n) <= 1.0
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_counting_outcomes_of_random_stopping_never_beats_its_epsilon() -> None:
     n = 100
     options = {"refit_fraction": 0.0, "mean_runs": 3.0}
@@ -313,7 +302,6 @@ def test_counting_outcomes_of_random_stopping_never_beats_its_epsilon() -> None:
     assert certified(first, second, n) <= 1.0
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_an_audit_catches_a_trainer_that_declares_too_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -325,7 +313,6 @@ def test_an_audit_catches_a_trainer_that_declares_too_little(
     assert certified(first, second, n) > 1.0
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_noise_of_a_choice_is_refused_for_bad_scores() -> None:
     for scores in ([], [[1, 2]], [1.5, 2.0], ["a"], [None], 3):
         with pytest.raises((TypeError, ValueError)):
@@ -337,7 +324,6 @@ def test_noise_of_a_choice_is_refused_for_bad_scores() -> None:
             noise.permute_and_flip([1, 2], epsilon, sensitivity)  # type: ignore[arg-type]
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_discrete_laplace_has_its_law() -> None:
     scale, n = 2.5, 40_000
     drawn = noise.discrete_laplace(n, scale)
@@ -355,7 +341,6 @@ def test_discrete_laplace_has_its_law() -> None:
             noise.discrete_laplace(3, bad)  # type: ignore[arg-type]
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 @given(x=st.fractions(min_value=Fraction(1, 10**9), max_value=10**6))
 def test_rates_have_few_bits_and_are_no_more_than_asked(x: Fraction) -> None:
     rate = Fraction(few_bits_down(x))
@@ -364,7 +349,6 @@ def test_rates_have_few_bits_and_are_no_more_than_asked(x: Fraction) -> None:
     assert rate.numerator.bit_length() <= 20
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_the_event_of_a_choice_is_no_less_than_its_rate() -> None:
     for adjacency, factor in (("add_remove", 1), ("replace_one", 2)):
         plan = budgets_of(adjacency)
@@ -378,14 +362,12 @@ def test_the_event_of_a_choice_is_no_less_than_its_rate() -> None:
         assert 0.9999 < composed_epsilon((chosen,), 0.0) <= 1.0
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_a_constant_model_knows_no_data() -> None:
     model = ConstantClassifier(["b", "a"]).fit(None)
     assert list(model.predict(np.zeros((2, 1)))) == ["b", "b"]
     assert ConstantClassifier([0, 1, 2]).decision_function(np.zeros((4, 1))).shape == (4, 3)
 
 
-@pytest.mark.proof("private_selection", "The search as a program")
 def test_gaussian_scores_cost_what_is_charged() -> None:
     """Noise rounded to whole numbers, added to a whole number: the law of a rounded release."""
     X, y = np.random.default_rng(0).normal(size=(300, 3)), np.arange(300) % 2

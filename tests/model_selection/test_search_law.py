@@ -157,14 +157,8 @@ def statistic(
 
 
 @pytest.mark.proof("private_selection", "The search as a program")
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("geometric", marks=pytest.mark.nightly),
-        pytest.param("logarithmic", marks=pytest.mark.nightly),
-        "poisson",
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["geometric", "logarithmic", "poisson"])
 def test_the_best_of_a_random_number_of_runs_has_the_law_of_the_page(kind: str) -> None:
     with planned_once():
         counts, rate = observed(kind)

@@ -36,6 +36,8 @@ from oracles.selection_laws import (
     upper_curve,
 )
 
+pytestmark = pytest.mark.proof("private_selection", "Statements as numbers")
+
 Law = Callable[[Array, float], Array]
 EXACT = 1e-12
 
@@ -62,7 +64,6 @@ def worst_loss(law: Law, rate: float, size: int, steps: tuple[int, ...]) -> floa
 LAWS = [exponential_law, permute_and_flip_law]
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -74,7 +75,6 @@ def test_one_more_record_costs_epsilon_at_the_full_rate(
     assert found >= 0.5 * epsilon
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -86,7 +86,6 @@ def test_a_replaced_record_costs_epsilon_at_half_the_rate(
     assert worst_loss(law, epsilon, size, (-1, 0, 1)) > 1.05 * epsilon
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @pytest.mark.parametrize("law", LAWS)
 def test_weighted_errors_are_divided_by_the_largest_weight(law: Law) -> None:
     epsilon, weights = 1.0, (0, 1, 3)
@@ -94,7 +93,6 @@ def test_weighted_errors_are_divided_by_the_largest_weight(law: Law) -> None:
     assert worst_loss(law, epsilon / 2, 2, weights) > 1.05 * epsilon
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_permute_and_flip_has_no_bounded_range() -> None:
     """Its losses spread over more than epsilon, so eps^2/8 of zCDP is not its due."""
 
@@ -107,7 +105,6 @@ def test_permute_and_flip_has_no_bounded_range() -> None:
     assert spread(permute_and_flip_law) > 1.05
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_permute_and_flip_adds_exponential_noise() -> None:
     z, rate = np.array([0.0, 1.0, 1.0, 3.0]), 0.7
     noise = np.linspace(0.0, 60.0, 600_001)
@@ -120,7 +117,6 @@ def test_permute_and_flip_adds_exponential_noise() -> None:
         assert wins.sum() * (noise[1] - noise[0]) == pytest.approx(law[i], abs=1e-4)
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_permute_and_flip_is_never_worse() -> None:
     for z in itertools.product(range(5), repeat=3):
         scores = np.array(z, dtype=float)
@@ -199,7 +195,6 @@ def worst_partition(assign: Assign, law: Law, adjacency: str, epsilon: float, ra
     )
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(
     ("adjacency", "assign", "rate"),
@@ -215,7 +210,6 @@ def test_a_partition_costs_its_dearest_part(
         assert worst_partition(dealt, law, adjacency, 0.9 * dearest, rate) > 1e-3
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_a_drawn_partition_has_the_mean_of_its_branches() -> None:
     epsilon = 0.3
     mean = sum(
@@ -226,19 +220,16 @@ def test_a_drawn_partition_has_the_mean_of_its_branches() -> None:
     assert 0.0 < found <= mean + EXACT
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_parts_by_position_cost_more_where_a_record_is_added() -> None:
     """Negative control: a record more moves all that come after it."""
     assert worst_partition(dealt, exponential_law, "add_remove", 1.1, 0.9) > 0.02
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_parts_label_by_label_cost_more_where_a_record_is_replaced() -> None:
     """Negative control: a stratified split."""
     assert worst_partition(stratified, exponential_law, "replace_one", 1.1, 0.45) > 0.02
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_a_refused_empty_part_tells_the_number_of_records() -> None:
     """Negative control: an error where a part is empty is an output without noise."""
 
@@ -293,7 +284,6 @@ def leak(delta: float, epsilon: float = 0.0) -> Callable[[Array], Array]:
     return lambda at: delta + (1.0 - delta) * response(epsilon)(at)
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_a_refit_chosen_by_what_was_released_costs_more_than_the_dearest_total() -> None:
     mu, epsilon, first = 0.3, 1.0, response(0.3)
     alone = after_gaussian(mu, epsilon, first)
@@ -352,7 +342,6 @@ def climb(stopping: Stopping, bound: Bound, seed: int, steps: int = 40) -> float
     return best
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @named
 def test_no_pair_exceeds_the_bound_of_the_best_of_runs(stopping: Stopping) -> None:
     assert max(climb(stopping, theorem, seed) for seed in range(6)) <= 1.0 + 1e-9
@@ -377,7 +366,6 @@ def threshold(gamma: float, profile: Callable[[Array], Array]) -> float:
     return float(brentq(gap, 0.0, 40.0)) if gap(0.0) < 0.0 else 0.0
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @named
 def test_no_pair_exceeds_the_short_bound(stopping: Stopping) -> None:
     assert max(climb(stopping, short, seed) for seed in range(6)) <= 1.0 + 1e-9
@@ -398,21 +386,18 @@ def half_mean(stopping: Stopping, p: Array, q: Array, epsilon: float) -> float:
     return 0.5 * theorem(stopping, p, q, epsilon)
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @named
 def test_a_winner_paid_for_as_one_run_is_refuted(stopping: Stopping) -> None:
     """Negative control."""
     assert max(climb(stopping, one_run, seed) for seed in range(6)) > 1.05
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @pytest.mark.parametrize("stopping", [STOPPINGS[0], STOPPINGS[2], STOPPINGS[4]])
 def test_a_bound_of_half_the_size_is_refuted(stopping: Stopping) -> None:
     """Negative control."""
     assert max(climb(stopping, half_mean, seed) for seed in range(6)) > 1.05
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @pytest.mark.parametrize("stopping", [STOPPINGS[1], STOPPINGS[3], STOPPINGS[5]])
 def test_the_ratio_of_densities_has_to_be_paid(stopping: Stopping) -> None:
     """Negative control: pairs of randomised responses with a profile of 0."""
@@ -422,7 +407,6 @@ def test_the_ratio_of_densities_has_to_be_paid(stopping: Stopping) -> None:
     assert true_delta(stopping, p, q, 1.0) > 1e-3
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @pytest.mark.parametrize("gamma", [0.5, 0.1, 0.001])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_a_pure_run_costs_the_stated_pure_epsilon_and_no_less(gamma: float, epsilon: float) -> None:
@@ -450,7 +434,6 @@ def renyi(p: Array, q: Array, order: float) -> float:
     return math.log(max(sums)) / (order - 1.0)
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @pytest.mark.parametrize("stopping", [s for s in STOPPINGS if s.kind != "poisson"])
 @pytest.mark.parametrize("order", [1.2, 3.0, 20.0])
 def test_a_divergence_bounds_the_ratio_of_densities(stopping: Stopping, order: float) -> None:
@@ -468,7 +451,6 @@ def test_a_divergence_bounds_the_ratio_of_densities(stopping: Stopping, order: f
     assert worst > 0.1
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @pytest.mark.parametrize("order", [1.3, 3.0, 8.0])
 def test_a_divergence_bounds_poisson_runs(order: float) -> None:
     rng, stopping = np.random.default_rng(7), STOPPINGS[5]
@@ -484,7 +466,6 @@ def test_a_divergence_bounds_poisson_runs(order: float) -> None:
             assert true_delta(stopping, p, q, epsilon) <= bound
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_what_the_other_law_gives_to_a_set() -> None:
     rng = np.random.default_rng(5)
     for _ in range(50):
@@ -495,7 +476,6 @@ def test_what_the_other_law_gives_to_a_set() -> None:
             assert np.all(sets @ other <= above + EXACT)
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_the_first_of_equal_runs_has_the_law_of_the_page() -> None:
     run = np.array([0.2, 0.5, 0.3])  # two outputs share the better score
     score = (0, 1, 1)
@@ -514,7 +494,6 @@ def test_the_first_of_equal_runs_has_the_law_of_the_page() -> None:
     np.testing.assert_allclose(law, expected, atol=EXACT)
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_telling_the_number_of_runs_costs_more() -> None:
     """Negative control: the best of K together with K."""
     gamma, high = 0.1, 1.0 / (1.0 + math.exp(-0.5))
@@ -529,7 +508,6 @@ def test_telling_the_number_of_runs_costs_more() -> None:
     assert true_delta(Stopping("geometric", gamma), p, q, epsilon) <= EXACT
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_a_fixed_number_of_runs_costs_more() -> None:
     """Negative control: the same number every time, as in a grid search."""
     high = 1.0 / (1.0 + math.exp(-0.5))
@@ -541,7 +519,6 @@ def test_a_fixed_number_of_runs_costs_more() -> None:
 REFERENCE = Path(__file__).parents[1] / "stored" / "private_selection.json"
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_gaussian_runs_cost_less_than_by_renyi_divergences() -> None:
     """The short bound against Papernot and Steinke's at stored reference values."""
     points = next(
@@ -581,7 +558,6 @@ def parameter(kind: str, mean: float) -> float:
     return float(brentq(lambda g: (1 / g - 1) / -math.log(g) - mean, 1e-9, 0.999))
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_laws_of_the_number_of_runs() -> None:
     """F against the sums that define it."""
     x = np.array([0.0, 0.3, 0.9, 1.0])
@@ -604,7 +580,6 @@ def test_laws_of_the_number_of_runs() -> None:
 # ---------------------------------------------------------------------------------- exact samplers
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_geometric_proposals_kept_with_probability_one_over_k_are_logarithmic() -> None:
     gamma = Fraction(3, 16)
     mass = [gamma * (1 - gamma) ** (k - 1) / k for k in range(1, 40)]
@@ -612,7 +587,6 @@ def test_geometric_proposals_kept_with_probability_one_over_k_are_logarithmic() 
     assert len(ratio) == 1
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_halves_and_thinning_make_poisson() -> None:
     """2^{-k-1} kept with probability 1/k! is Poisson(1/2); thinned by 2 lambda, Poisson(lambda)."""
     mass = [Fraction(1, 2 ** (k + 1) * math.factorial(k)) for k in range(30)]
@@ -631,7 +605,6 @@ def test_halves_and_thinning_make_poisson() -> None:
     np.testing.assert_allclose(thinned, expected, rtol=1e-12)
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_one_noisy_score_costs_epsilon_for_both_relations() -> None:
     """A count of errors moves by one, whether a record is added or replaced."""
     epsilon, k = 0.8, np.arange(-400, 401)
@@ -654,7 +627,6 @@ def gaussian_cells(mu: float, n: int) -> tuple[Array, Array]:
     return np.diff(ndtr(edges - mu)), np.diff(ndtr(edges))
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @named
 def test_no_order_of_gaussian_outputs_exceeds_the_accountant(stopping: Stopping) -> None:
     """The best order is sought: which values of a Gaussian release count as good scores."""
@@ -684,7 +656,6 @@ def test_no_order_of_gaussian_outputs_exceeds_the_accountant(stopping: Stopping)
     assert claim < stopping.mean * 40 * worst
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 @named
 @pytest.mark.parametrize("mu", [0.1, 1.0])
 def test_the_accountant_has_the_bound_of_the_page(stopping: Stopping, mu: float) -> None:
@@ -707,7 +678,6 @@ def test_the_accountant_has_the_bound_of_the_page(stopping: Stopping, mu: float)
         assert 0.9999 < found / min(by_kernel, by_ratio) < 1.5
 
 
-@pytest.mark.proof("private_selection", "Statements as numbers")
 def test_the_accountant_takes_the_dearest_branch_and_the_dearest_alternative() -> None:
     relation = "add_remove"
     refit = GaussianEvent(1.0 / 0.3, 1.0, relation)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast.accounting import gaussian_sigma
 from dpsvm_fast.mechanisms import gradient as mechanism
+from oracles.faults import BOTH, EXCHANGE, Fault, around, in_each, is_seen, put, scaled
 from oracles.noisy_checks import (
     DELTA,
     batches,
@@ -32,12 +34,14 @@ from oracles.noisy_descent import COMPILED, TWIN, Kind
 from oracles.sampled_law import step_delta, two_steps_delta
 from twins import noisy_descent as twin
 
-pytestmark = pytest.mark.statistical
+pytestmark = [
+    pytest.mark.statistical,
+    pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs"),
+]
 
 Array = NDArray[Any]
 Patch = pytest.MonkeyPatch
 N, STEPS = 5000, 4
-RELATIONS = ("add_remove", "replace_one")
 
 
 def plan(adjacency: str, rate: float = 1.0, n_steps: int = STEPS) -> mechanism.ClippedSums:
@@ -76,77 +80,41 @@ def sampled_law_holds(adjacency: str) -> bool:
     return True
 
 
-def scaled(name: str, factor: float) -> Callable[[Patch], None]:
-    """Mutant: a function of the mechanism's module returns ``factor`` times its value."""
-
-    def apply(patch: Patch) -> None:
-        original = getattr(mechanism, name)
-        patch.setattr(mechanism, name, lambda *a, **k: factor * original(*a, **k))
-
-    return apply
+def asked_about(change: Callable[[float, int, str], tuple[Any, ...]]) -> Fault:
+    """The accountant is asked about another rate, number of steps or relation than promised."""
+    return around(mechanism, "_noise_multiplier", lambda f, e, d, *about: f(e, d, *change(*about)))
 
 
-def forgotten_steps(patch: Patch) -> None:
-    patch.setattr(mechanism, "sqrt_up", lambda _: 1.0)
+GAUSSIAN, SAMPLED = (partial(scaled, mechanism, n) for n in ("gaussian_sigma", "_noise_multiplier"))
+CALIBRATION: dict[str, tuple[Fault, Callable[[str], bool], tuple[str, ...]]] = {
+    "sigma halved": (GAUSSIAN(0.5), epsilon_holds, BOTH),
+    "sigma / sqrt 2": (GAUSSIAN(0.5**0.5), epsilon_holds, BOTH),
+    "sigma sqrt 2": (GAUSSIAN(2.0**0.5), scale_holds, BOTH),
+    "sqrt(T) forgotten": (put(mechanism, "sqrt_up", lambda _: 1.0), epsilon_holds, BOTH),
+    "replacement without 2": (
+        put(mechanism.RELATION_FACTOR, "replace_one", 1), epsilon_holds, EXCHANGE,
+    ),
+    "sampled: sigma halved": (SAMPLED(0.5), sampled_law_holds, BOTH),
+    "sampled: 2 percent": (SAMPLED(0.98), sampled_law_holds, BOTH),
+    "sampled: replacement": (
+        asked_about(lambda q, n, _: (q, n, "add_remove")), sampled_law_holds, EXCHANGE,
+    ),
+    "sampled: one step of two": (
+        asked_about(lambda q, _, relation: (q, 1, relation)), sampled_law_holds, BOTH,
+    ),
+    # Amplification counted twice.
+    "sampled: rate squared": (
+        asked_about(lambda q, n, relation: (q * q, n, relation)), sampled_law_holds, BOTH,
+    ),
+}  # fmt: skip
 
 
-def forgotten_factor(patch: Patch) -> None:
-    patch.setitem(mechanism.RELATION_FACTOR, "replace_one", 1)
-
-
-def wrong_relation(patch: Patch) -> None:
-    """The accountant is asked about a record more or fewer, whatever was promised."""
-    original = mechanism._noise_multiplier
-    patch.setattr(
-        mechanism, "_noise_multiplier", lambda e, d, q, n, _: original(e, d, q, n, "add_remove")
-    )
-
-
-def one_sampled_step(patch: Patch) -> None:
-    """The accountant is asked about a single step."""
-    original = mechanism._noise_multiplier
-    patch.setattr(
-        mechanism, "_noise_multiplier", lambda e, d, q, _, relation: original(e, d, q, 1, relation)
-    )
-
-
-def rate_squared(patch: Patch) -> None:
-    """Mutant: amplification counted twice."""
-    original = mechanism._noise_multiplier
-    patch.setattr(
-        mechanism,
-        "_noise_multiplier",
-        lambda e, d, q, n, relation: original(e, d, q * q, n, relation),
-    )
-
-
-CALIBRATION = {
-    "sigma halved": (scaled("gaussian_sigma", 0.5), epsilon_holds, RELATIONS),
-    "sigma / sqrt 2": (scaled("gaussian_sigma", 0.5**0.5), epsilon_holds, RELATIONS),
-    "sigma sqrt 2": (scaled("gaussian_sigma", 2.0**0.5), scale_holds, RELATIONS),
-    "sqrt(T) forgotten": (forgotten_steps, epsilon_holds, RELATIONS),
-    "replacement without 2": (forgotten_factor, epsilon_holds, ("replace_one",)),
-    "sampled: sigma halved": (scaled("_noise_multiplier", 0.5), sampled_law_holds, RELATIONS),
-    "sampled: 2 percent": (scaled("_noise_multiplier", 0.98), sampled_law_holds, RELATIONS),
-    "sampled: replacement": (wrong_relation, sampled_law_holds, ("replace_one",)),
-    "sampled: one step of two": (one_sampled_step, sampled_law_holds, RELATIONS),
-    "sampled: rate squared": (rate_squared, sampled_law_holds, RELATIONS),
-}
-
-
-@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
-@pytest.mark.parametrize(
-    ("name", "adjacency"),
-    [(n, a) for n, (_, _, relations) in CALIBRATION.items() for a in relations],
-)
+@in_each(CALIBRATION)
 def test_a_wrong_calibration_is_rejected(name: str, adjacency: str, monkeypatch: Patch) -> None:
-    mutate, holds, _ = CALIBRATION[name]
-    assert holds(adjacency)
-    mutate(monkeypatch)
-    assert not holds(adjacency)
+    fault, holds, _ = CALIBRATION[name]
+    assert is_seen(fault, monkeypatch, holds, adjacency)
 
 
-@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 def test_a_clip_that_is_not_the_declared_one_is_rejected() -> None:
     """The descent is given twice the clip norm that the noise was calibrated to."""
     noise = plan("add_remove")
@@ -259,14 +227,6 @@ class HalfBatches(twin.Descent):
         return super()._with_noise(total, source, n_threads) if total.any() else total
 
 
-def moves(kind: Kind) -> bool:
-    return moves_within_bound(kind)
-
-
-def blind(kind: Kind) -> bool:
-    return noise_is_blind_to_the_data(kind)
-
-
 def independent(kind: Kind) -> bool:
     """Whether steps are noised independently of each other."""
     return steps_are_independent(step_noise(4, 3000, kind, sigma=1.0, grid=2.0**-20))
@@ -288,10 +248,10 @@ def poisson(kind: Kind) -> bool:
 
 
 STEP = {
-    "clip after the mean": (ClippedMean, moves),
-    "no clip": (NoClip, moves),
-    "clipped in layers": (PerScore, moves),
-    "divided by the batch": (OwnSize, blind),
+    "clip after the mean": (ClippedMean, moves_within_bound),
+    "no clip": (NoClip, moves_within_bound),
+    "clipped in layers": (PerScore, moves_within_bound),
+    "divided by the batch": (OwnSize, noise_is_blind_to_the_data),
     "noise reused over steps": (NoiseOnce, independent),
     "noise on the mean": (NoiseOnMean, deviation),
     "noisy parts averaged": (PartsAveraged, deviation),
@@ -311,7 +271,6 @@ def seeded(descent: type[twin.Descent]) -> Kind:
     return Kind(TWIN.records, build)
 
 
-@pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @pytest.mark.parametrize("name", STEP)
 def test_a_wrong_step_is_rejected(name: str) -> None:
     mutant, holds = STEP[name]

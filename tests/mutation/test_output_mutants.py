@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from dpsvm_fast import _core
+from dpsvm_fast import ObjectivePerturbationSVC, _core
 from dpsvm_fast.estimators import fit as estimators
 from dpsvm_fast.mechanisms import noise as noises
 from dpsvm_fast.mechanisms import output as mechanisms
@@ -24,9 +25,13 @@ from oracles.audit import (
     plausible_deviation,
     separation_bound,
 )
-from oracles.worlds import Worlds, claimed_sigma, estimator, worlds_of
+from oracles.faults import Fault, around, is_seen, put, scaled
+from oracles.worlds import claimed_sigma, estimator, worlds_of
 
-pytestmark = pytest.mark.statistical
+pytestmark = [
+    pytest.mark.statistical,
+    pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it"),
+]
 
 N = 6_000
 Patch = pytest.MonkeyPatch
@@ -66,49 +71,28 @@ def gamma_direction_holds(adjacency: str, source: Any = None) -> bool:
     return bool(stats.kstest(share, "beta", args=(0.5, 2.5)).statistic < bound)
 
 
-def scaled(name: str, factor: float) -> Callable[[Patch], None]:
-    """Mutant: a function that the scale is computed with returns ``factor`` times its value."""
-
-    def apply(patch: Patch) -> None:
-        original = getattr(noises, name)
-        patch.setattr(noises, name, lambda *a, **k: factor * original(*a, **k))
-
-    return apply
-
-
-def forgotten_factor(patch: Patch) -> None:
-    patch.setitem(mechanisms.RELATION_FACTOR, "replace_one", 1)
-
-
-def wrong_lipschitz(patch: Patch) -> None:
-    patch.setattr(mechanisms.Loss, "lipschitz", 1.0)
-
-
-def noise_of_the_budget_before(patch: Patch) -> None:
-    """The noise is calibrated to sensitivity 1 instead of the actual one, which is smaller."""
-    original = noises.gaussian_sigma
-    patch.setattr(noises, "gaussian_sigma", lambda e, d, *_: 0.1 * original(e, d))
+GAUSSIAN = partial(scaled, noises, "gaussian_sigma")
+ONE_RECORD = put(mechanisms.RELATION_FACTOR, "replace_one", 1)
+MUTANTS: dict[str, tuple[Fault, Check, str]] = {
+    "sigma / sqrt 2": (GAUSSIAN(0.5**0.5), gaussian_epsilon_holds, "add_remove"),
+    "sigma / 2": (GAUSSIAN(0.5), gaussian_epsilon_holds, "replace_one"),
+    "sigma sqrt 2": (GAUSSIAN(2.0**0.5), gaussian_deviation_holds, "add_remove"),
+    "replacement without 2": (ONE_RECORD, gaussian_epsilon_holds, "replace_one"),
+    "L = 1": (put(mechanisms.Loss, "lipschitz", 1.0), gaussian_epsilon_holds, "add_remove"),
+    # The noise is calibrated to sensitivity 1 instead of the actual one, which is smaller.
+    "sensitivity unused": (
+        around(noises, "gaussian_sigma", lambda right, e, d, *_: 0.1 * right(e, d)),
+        gaussian_deviation_holds, "add_remove",
+    ),
+    "beta doubled": (scaled(noises, "div_down", 2.0), gamma_epsilon_holds, "add_remove"),
+    "replacement without 2, gamma": (ONE_RECORD, gamma_epsilon_holds, "replace_one"),
+}  # fmt: skip
 
 
-MUTANTS = {
-    "sigma / sqrt 2": (scaled("gaussian_sigma", 0.5**0.5), gaussian_epsilon_holds, "add_remove"),
-    "sigma / 2": (scaled("gaussian_sigma", 0.5), gaussian_epsilon_holds, "replace_one"),
-    "sigma sqrt 2": (scaled("gaussian_sigma", 2.0**0.5), gaussian_deviation_holds, "add_remove"),
-    "replacement without 2": (forgotten_factor, gaussian_epsilon_holds, "replace_one"),
-    "L = 1": (wrong_lipschitz, gaussian_epsilon_holds, "add_remove"),
-    "sensitivity unused": (noise_of_the_budget_before, gaussian_deviation_holds, "add_remove"),
-    "beta doubled": (scaled("div_down", 2.0), gamma_epsilon_holds, "add_remove"),
-    "replacement without 2, gamma": (forgotten_factor, gamma_epsilon_holds, "replace_one"),
-}
-
-
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_scale_is_rejected(name: str, monkeypatch: Patch) -> None:
-    mutate, holds, adjacency = MUTANTS[name]
-    assert holds(adjacency)
-    mutate(monkeypatch)
-    assert not holds(adjacency)
+    fault, holds, adjacency = MUTANTS[name]
+    assert is_seen(fault, monkeypatch, holds, adjacency)
 
 
 class LaplacePerCoordinate:
@@ -121,57 +105,53 @@ class LaplacePerCoordinate:
         return self.rng.laplace(scale=1.0 / beta, size=size)
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_laplace_entries_are_rejected() -> None:
     assert gamma_direction_holds("add_remove")
     assert not gamma_direction_holds("add_remove", LaplacePerCoordinate())
 
 
-def separation_is_covered(worlds: Worlds) -> bool:
+def separation_is_covered(**settings: Any) -> bool:
     """Whether the certified weights of the worlds are as close as the plan claims."""
+    worlds = worlds_of("add_remove", **settings)
     distance = float(np.linalg.norm(worlds.first - worlds.second))
     return distance <= (worlds.plan.exact_sensitivity + 2.0 * worlds.plan.radius) * (1.0 + 1e-9)
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
-def test_missing_clipping_is_rejected(monkeypatch: Patch) -> None:
-    settings = {"data_norm": 0.5}  # the pair's rows have norm 1
-    assert separation_is_covered(worlds_of("add_remove", **settings))
-    original = _core.solve_crammer_singer
-    monkeypatch.setattr(
-        _core,
-        "solve_crammer_singer",
-        lambda *a, **k: original(*a, **(k | {"data_norm": 10.0})),
-    )
-    assert not separation_is_covered(worlds_of("add_remove", **settings))
+def unclipped(right: Any, *given: Any, **named: Any) -> Any:
+    return right(*given, **named | {"data_norm": 10.0})
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
-def test_a_constant_feature_left_out_of_the_norm_is_rejected(monkeypatch: Patch) -> None:
-    settings = {"fit_intercept": True, "intercept_scaling": 1.0}
-    assert separation_is_covered(worlds_of("add_remove", **settings))
-    monkeypatch.setattr(mechanisms, "hypot_up", lambda a, _: a)
-    assert not separation_is_covered(worlds_of("add_remove", **settings))
+DISTANCES: dict[str, tuple[Fault, dict[str, Any]]] = {
+    # The pair's rows have norm 1.
+    "missing clipping": (around(_core, "solve_crammer_singer", unclipped), {"data_norm": 0.5}),
+    "a constant feature left out of the norm": (
+        put(mechanisms, "hypot_up", lambda a, _: a),
+        {"fit_intercept": True, "intercept_scaling": 1.0},
+    ),
+}
 
 
-def fits_differ() -> bool:
+@pytest.mark.parametrize("name", DISTANCES)
+def test_a_longer_way_of_the_weights_is_seen(name: str, monkeypatch: Patch) -> None:
+    fault, settings = DISTANCES[name]
+    assert is_seen(fault, monkeypatch, lambda: separation_is_covered(**settings))
+
+
+def fits_differ(model: Any) -> bool:
     """Whether two fits of one estimator have different noise in every weight."""
     X, y = np.eye(3), np.array([0, 1, 0])
-    model = estimator("add_remove")
     first, second = (model.fit(X, y).coef_.copy() for _ in range(2))
     return bool((first != second).all())
 
 
-@pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
-def test_a_source_with_a_fixed_key_is_rejected(monkeypatch: Patch) -> None:
-    assert fits_differ()
-    original = _core.NoiseSource
-
+@pytest.mark.parametrize(
+    "model", [estimator("add_remove"), ObjectivePerturbationSVC(classes=[0, 1], n_threads=1)]
+)
+def test_a_source_with_a_fixed_key_is_rejected(model: Any, monkeypatch: Patch) -> None:
     class Fixed:
-        NoiseSource = staticmethod(lambda _: original(0))
+        NoiseSource = staticmethod(lambda _: _core.NoiseSource(0))
 
         def __getattr__(self, name: str) -> Any:
             return getattr(_core, name)
 
-    monkeypatch.setattr(estimators, "_core", Fixed())
-    assert not fits_differ()
+    assert is_seen(put(estimators, "_core", Fixed()), monkeypatch, fits_differ, model)

@@ -20,7 +20,7 @@ from scipy import stats
 from dpsvm_fast import _core
 from oracles.counted_draws import fits
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.proof("discrete_gaussian")]
 
 DATA = Path(__file__).parents[1] / "stored" / "discrete_gaussian.json"
 N_DRAWS = 1_000_000
@@ -40,7 +40,6 @@ def draws(sigma: int, seed: int) -> NDArray[np.int64]:
     return _core.NoiseSource(seed).discrete_gaussian(N_DRAWS, sigma, 2)
 
 
-@pytest.mark.proof("discrete_gaussian")
 @pytest.mark.parametrize("point", points(), ids=lambda point: point["sigma"])
 def test_discrete_gaussian_agrees_with_the_reference(point: dict[str, Any]) -> None:
     values = draws(int(point["sigma"]), 41)
@@ -57,7 +56,6 @@ def test_discrete_gaussian_agrees_with_the_reference(point: dict[str, Any]) -> N
     assert not fits(counts, twice)
 
 
-@pytest.mark.proof("discrete_gaussian")
 @pytest.mark.parametrize("point", points(), ids=lambda point: point["sigma"])
 def test_moments_agree_with_the_reference(point: dict[str, Any]) -> None:
     values = draws(int(point["sigma"]), 42).astype(float)
@@ -82,7 +80,6 @@ def binned_law(sigma: float, edges: Array) -> Array:
     return law
 
 
-@pytest.mark.proof("discrete_gaussian")
 @pytest.mark.parametrize("sigma", [1, 3, 16, 31, 32, 33, 1000, 4096, 10_007, 2**18])
 def test_discrete_gaussian_has_its_law_far_out(sigma: int) -> None:
     values = draws(sigma, 43)
@@ -96,7 +93,6 @@ def test_discrete_gaussian_has_its_law_far_out(sigma: int) -> None:
     assert not fits(counts, np.roll(binned_law(sigma, edges), 1))
 
 
-@pytest.mark.proof("discrete_gaussian")
 @pytest.mark.parametrize("sigma", [2**20, 2**24 + 1, 2**40 - 1])
 def test_residues_are_uniform_for_large_parameters(sigma: int) -> None:
     """Modulo 97 the law is uniform up to 1e-100, and so are halves of the cells of the sampler."""
@@ -106,7 +102,6 @@ def test_residues_are_uniform_for_large_parameters(sigma: int) -> None:
     assert not fits(np.bincount(skewed % 97, minlength=97), np.full(97, 1 / 97))
 
 
-@pytest.mark.proof("discrete_gaussian")
 @pytest.mark.parametrize("sigma", [2**30, 3**20])
 def test_large_parameters_are_normal(sigma: int) -> None:
     """A parameter this large is normal up to 1e-9, which a million draws cannot see."""
@@ -118,7 +113,6 @@ def test_large_parameters_are_normal(sigma: int) -> None:
     assert not fits(counts, np.diff(np.concatenate([[0.0], stats.norm.cdf(edges / 1.01), [1.0]])))
 
 
-@pytest.mark.proof("discrete_gaussian")
 def test_neighbours_are_independent() -> None:
     values = np.clip(draws(2, 46), -5, 5) + 5
     single = np.bincount(values, minlength=11)

@@ -157,21 +157,6 @@ def test_gamma_ball_of_one_entry_has_both_signs():
     assert signs == {-1.0, 1.0}
 
 
-@pytest.mark.parametrize("n_threads", [2, 4])
-def test_source_does_not_depend_on_threads(n_threads):
-    def draws(threads):
-        source = _core.NoiseSource(9)
-        return [
-            source.gaussian_on_grid(100_000, 3.7, 0.5, threads),
-            source.gaussian(300_000, 3.7, threads),
-            source.gamma_ball(300_000, 3.7, threads),
-            source.symmetric_gaussian(500, 3.7, threads),
-        ]
-
-    for one, more in zip(draws(1), draws(n_threads), strict=True):
-        assert np.array_equal(one, more)
-
-
 def test_source_says_whether_it_is_seeded():
     assert _core.NoiseSource(0).seeded
     assert not _core.NoiseSource().seeded

@@ -60,7 +60,15 @@ def summarise(d):
     return Summary.join(parts)
 
 
-@pytest.fixture(scope="module", params=N, ids=lambda d: f"d={d}")
+# By day a few dimensions, the smallest and a large one among them.
+BY_DAY = (1, 2, 10, 1000)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(d, marks=() if d in BY_DAY else pytest.mark.nightly) for d in N],
+    ids=lambda d: f"d={d}",
+)
 def sample(request):
     return request.param, summarise(request.param)
 

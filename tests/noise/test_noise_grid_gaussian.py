@@ -16,7 +16,7 @@ from scipy import special, stats
 
 from dpsvm_fast import _core
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.proof("grid_gaussian")]
 
 ALPHA = 1e-6
 N = 1_500_000
@@ -54,7 +54,6 @@ def chi_square_rejects(multiples, ratio):
     return statistic > stats.chi2.isf(ALPHA, len(cuts) - 1)
 
 
-@pytest.mark.proof("grid_gaussian")
 @pytest.mark.parametrize("ratio", [0.3, 0.5, 1.0, 3.0, 3.7, 50.0, 1000.25])
 def test_grid_gaussian_has_its_law(ratio):
     grid = 2.0**-10
@@ -65,7 +64,6 @@ def test_grid_gaussian_has_its_law(ratio):
     assert chi_square_rejects(multiples, ratio / 1.01)
 
 
-@pytest.mark.proof("grid_gaussian")
 def test_grid_gaussian_is_almost_always_zero_on_a_coarse_grid():
     """sigma/grid = 0.1: a draw differs from 0 with probability 2 Phi(-5)."""
     n = 5 * N
@@ -76,7 +74,6 @@ def test_grid_gaussian_is_almost_always_zero_on_a_coarse_grid():
     assert stats.binomtest(count, n, 2 * special.ndtr(-5.0 / 1.3)).pvalue < ALPHA
 
 
-@pytest.mark.proof("grid_gaussian")
 @pytest.mark.parametrize("exponent", [20, 33, 46])
 def test_grid_gaussian_on_a_fine_grid_is_normal(exponent):
     """Rounding to a grid of 2^-20 sigma moves no quantile by more than 1e-6: far below KS."""
@@ -90,7 +87,6 @@ def test_grid_gaussian_on_a_fine_grid_is_normal(exponent):
     assert abs(np.mean((1.01 * x) ** 2) - 1) * math.sqrt(N / 2) > z
 
 
-@pytest.mark.proof("grid_gaussian")
 def test_grid_gaussian_low_bits_are_uniform():
     """On a fine grid the last 10 bits of a multiple are uniform; dropping the last bit shows."""
     multiples = _core.NoiseSource(58).gaussian_on_grid(N, 2.0**40, 1.0, 2)
@@ -104,7 +100,6 @@ def test_grid_gaussian_low_bits_are_uniform():
     assert rejects(multiples & ~np.int64(1))
 
 
-@pytest.mark.proof("grid_gaussian")
 @pytest.mark.parametrize(
     ("n", "every"), [(10_000_000, 20), pytest.param(40_000_000, 41, marks=pytest.mark.nightly)]
 )
@@ -128,7 +123,6 @@ def test_grid_gaussian_shows_no_cells(n, every):
     assert rejects(sizes + moved / 32)
 
 
-@pytest.mark.proof("grid_gaussian")
 def test_grid_gaussian_has_its_tails():
     """Counts beyond 3.5 to 5.5 sigma, across the end of the cells at 4.03125 sigma."""
     ratio = 2.0**30
@@ -150,7 +144,6 @@ def test_grid_gaussian_has_its_tails():
     assert rejects(1 / 1.01)
 
 
-@pytest.mark.proof("grid_gaussian")
 def test_grid_gaussian_signs_and_sizes_are_independent():
     multiples = _core.NoiseSource(59).gaussian_on_grid(N, 2.0**30, 1.0, 2) / 2.0**30
     sign, size = np.sign(multiples), np.abs(multiples)

@@ -76,6 +76,11 @@ class Cli:
         return self(*(word for word in plan if word.split("=")[0] not in given), *options)
 
 
+def fact(words: str, shown: str) -> float:
+    """The number in a row of a plan."""
+    return number(rf"\n{re.escape(words)} +(\S+)\n", shown)
+
+
 def number(pattern: str, text: str) -> float:
     """The number where the group of ``pattern`` is."""
     found = re.search(pattern, text)

@@ -9,6 +9,7 @@ two runs must end in the same state to the last bit: whatever differs was releas
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -40,6 +41,12 @@ class Draw:
     noise: Array
     handed: list[Array]
     noisy: list[Array]
+
+    @property
+    def standard(self) -> Array:
+        """The numbers drawn, in units of their scale."""
+        assert self.grid is not None
+        return np.asarray(self.noise * (self.grid / self.scale))
 
 
 class Unadded:
@@ -121,6 +128,17 @@ class Coupling:
             moved = float(np.linalg.norm(here - there))
             found.append(moved / one.scale if one.law == "gaussian" else moved * one.scale)
         return np.array(found)
+
+    @property
+    def spent(self) -> float:
+        """What all draws together told of the difference, of Gaussian noise."""
+        return float(np.linalg.norm(self.sizes))
+
+    @property
+    def alike(self) -> bool:
+        """Whether both runs end in the same state: all that differs was hidden by noise."""
+        here, there = map(pickle.dumps, self.outcomes)
+        return here == there
 
 
 def coupled(run: Callable[[Any, Any], Any], first: Any, second: Any, seed: int = 0) -> Coupling:

@@ -11,16 +11,20 @@ from scipy import sparse
 from dpsvm_fast import _core
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.output import OutputPerturbation, ProjectedSGD
+from oracles.plans import plan_of
 from twins.projected_sgd import Descent
 from twins.smooth_erm import score_gradient
 
 Array = NDArray[Any]
 
 
-def output_plan(*, loss: str, n_classes: int, **settings: Any) -> OutputPerturbation:
+def output_plan(
+    *, loss: str = "crammer_singer", n_classes: int = 2, **settings: Any
+) -> OutputPerturbation:
     """A plan whose loss is given by its name, number of classes and what is said of it besides."""
-    spread = {name: settings.pop(name) for name in ("smoothing", "margin") if name in settings}
-    return OutputPerturbation(loss=Loss(name=loss, n_classes=n_classes, **spread), **settings)
+    about = {name: settings.pop(name) for name in ("smoothing", "margin") if name in settings}
+    table = Loss(name=loss, n_classes=n_classes, **about)
+    return plan_of(OutputPerturbation, loss=table, **{"tol": 1e-3} | settings)
 
 
 def mechanism(
@@ -34,22 +38,7 @@ def mechanism(
     **changes: Any,
 ) -> OutputPerturbation:
     """A release of projected SGD on ``n_samples`` rows of three features."""
-    settings: dict[str, Any] = {
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "adjacency": "replace_one",
-        "noise": "gaussian",
-        "noise_grid": "exact",
-        "loss": "huber",
-        "n_classes": 2,
-        "n_features": 3,
-        "data_norm": 1.0,
-        "intercept_scaling": 0.0,
-        "C": 0.1,
-        "tol": 1e-3,
-        "smoothing": 0.5,
-        "margin": 1.0,
-    }
+    huber = {"loss": "huber", "smoothing": 0.5, "C": 0.1, "adjacency": "replace_one"}
     run = ProjectedSGD(
         n_samples=n_samples,
         n_epochs=n_epochs,
@@ -58,7 +47,7 @@ def mechanism(
         projection=projection,
         average=average,
     )
-    return output_plan(**(settings | changes), sgd=run)
+    return output_plan(**huber | changes, sgd=run)
 
 
 def orders(plan: OutputPerturbation, seed: int) -> NDArray[np.uint32]:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.losses import Loss
-from oracles.objective_density import Pair
+from oracles.objective_density import Pair, gaussian_deltas
+from oracles.objective_pure import pure_epsilon
 
 Array = NDArray[np.float64]
 
@@ -168,3 +169,48 @@ def pushed(
         n_scores,
         regularization,
     )
+
+
+@dataclass(frozen=True)
+class World:
+    """A pair on which a claim is met, or nearly, and the budget.
+
+    Rows have exact norms of 1: a row at the bound is that long.
+    """
+
+    name: str
+    kappa: float
+    epsilon: float
+    delta: float = 0.0
+    adjacency: str = "add_remove"
+    target: float = 0.0
+    n_scores: int = 1
+    # In units of the smoothing: how far the place of full gradients is from W = 0.
+    depth: float = 20.0
+
+    @property
+    def kernel(self) -> tuple[str, float, float]:
+        name, smoothing, _ = kernel_of(self.name, self.kappa, 4.0, 0.0)
+        return name, smoothing, 1.0 + self.depth * smoothing
+
+    @property
+    def pair(self) -> Pair:
+        return pushed(
+            self.kernel,
+            4.0,
+            self.target,
+            replace_one=self.adjacency == "replace_one",
+            n_scores=self.n_scores,
+        )
+
+    def is_kept_by(self, regularization: float, scale: float) -> bool:
+        """Whether the exact densities of the pair keep the claim, under noise of this scale.
+
+        Up to the error of integration on a line, and the local search's rounding.
+        """
+        pair = replace(self.pair, regularization=regularization)
+        if not self.delta:
+            return pure_epsilon(pair, scale) <= self.epsilon * (1.0 + 1e-9)
+        n = 121 if pair.size == 1 else 341
+        found = gaussian_deltas(pair, scale, np.array([self.epsilon]), n)
+        return bool(found.max() <= self.delta * (1.0 + 5e-4))

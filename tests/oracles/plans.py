@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.certificates import Occasion, PrivacyStatement
 from dpsvm_fast.estimators.inputs import ArrayRows
+
+Plan = TypeVar("Plan")
+# What tests do not say of a plan; a mechanism takes of it what it knows.
+PLAIN: dict[str, Any] = {
+    "epsilon": 1.0, "delta": 1e-6, "adjacency": "add_remove", "noise_grid": "exact",
+    "n_features": 3, "fit_intercept": True, "data_norm": 1.0, "intercept_scaling": 0.0,
+    "trainer": "gradient", "n_classes": 2, "n_ellipsoids": 1, "trace_weight": 0.0,
+    "smoothing": 0.5, "margin": 1.0, "C": None, "extra_regularization": None, "tol": 1e-5,
+    "optimizer": "gd", "n_steps": None, "sampling_rate": None, "expected_batch_size": None,
+    "max_grad_norm": None, "learning_rate": None, "schedule": "constant", "momentum": 0.0,
+    "nesterov": False, "betas": (0.9, 0.999), "stabilizer": None, "noise_correction": False,
+    "average": None, "accountant": "auto", "n_records": None,
+}  # fmt: skip
+
+
+def plan_of(kind: type[Plan], **changes: Any) -> Plan:
+    """A plan of a mechanism; its noise is Gaussian unless delta is 0."""
+    names = {field.name for field in fields(kind) if field.init}  # type: ignore[arg-type]
+    settings = PLAIN | changes
+    settings.setdefault("noise", "gaussian" if settings["delta"] else "gamma")
+    return kind(**{name: settings[name] for name in settings if name in names | changes.keys()})
 
 
 class PlainRows(ArrayRows):

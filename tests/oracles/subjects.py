@@ -24,6 +24,7 @@ CLASSES = {"classes": range(3)}
 # With less, most of what follows from twelve rows is a public default.
 RICH = {"epsilon": 50.0}
 BOUNDS = {"bounds": (-3, 3)}
+DIRECTIONS = {"bounds": "unit_norm"}
 KERNEL = CLASSES | {"kernel": "rbf", "n_components": 20}
 
 
@@ -74,8 +75,8 @@ SUBJECTS: dict[str, Subject] = {
     ),
     "objective": Subject(dp.ObjectivePerturbationSVC, CLASSES),
     "gradient": Subject(dp.GradientPerturbationSVC, CLASSES | {"n_steps": 10}),
-    "linear": Subject(dp.PrivateLinearSVC, CLASSES),
-    "kernel": Subject(dp.PrivateKernelSVC, KERNEL, lacks=("data_norm",)),
+    "linear": Subject(dp.PrivateLinearSVC, CLASSES | DIRECTIONS),
+    "kernel": Subject(dp.PrivateKernelSVC, KERNEL | DIRECTIONS, lacks=("data_norm",)),
     "ellipsoids": Subject(
         dp.PrivateGaussianMarginClassifier, CLASSES, dense_only=True, most_features=1000
     ),

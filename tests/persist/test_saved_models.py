@@ -10,19 +10,28 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+    StandardScaler,
+)
 
 import dpsvm_fast as dp
 from dpsvm_fast import InvalidParameterError, PrivacyLedger
 from dpsvm_fast.data import TableSchema
+from dpsvm_fast.exceptions import ModelFormatError
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.persist import load_model, model_schema, read_model, save_certificate, save_model
 from dpsvm_fast.persist.classes import saved_classes
-from oracles.saved import COMPOSED, LABELS, ROWS, answers, fitted
+from oracles.saved import COMPOSED, LABELS, ROWS, answers, fitted, rewritten
 from oracles.subjects import SUBJECTS, every_recipe
 
 every_composition = pytest.mark.parametrize("kind", COMPOSED)
@@ -289,6 +298,50 @@ def test_a_private_pipeline_is_loaded_as_one(tmp_path: Path) -> None:
     result = dp.verify(certificate, model=tmp_path / "model.json")
     assert result.ok, result
     assert "steps, classes and certificate of every step" in result.matches
+
+
+def test_a_model_with_noisy_class_weights_goes_with_its_certificate(tmp_path: Path) -> None:
+    model = dp.PrivateLinearSVC(2.0, bounds=(0, 1), classes=range(3), class_weight="balanced")
+    save_model(model.fit(ROWS, LABELS), tmp_path / "model.json")
+    save_certificate(tmp_path / "model.json", tmp_path / "certificate.json")
+    result = dp.verify((tmp_path / "certificate.json").read_text(), model=tmp_path / "model.json")
+    assert result.ok, result
+
+
+def test_a_model_without_releases_before_its_weights_goes_with_its_certificate(
+    tmp_path: Path,
+) -> None:
+    model = dp.PrivateLinearSVC(2.0, bounds=(0, 1), classes=range(3), mechanism="output")
+    model.fit(sparse.csr_matrix(ROWS), LABELS)
+    save_model(model, tmp_path / "model.json")
+    result = dp.verify(model.privacy_, model=tmp_path / "model.json")
+    assert result.ok, result
+
+
+@pytest.mark.parametrize(
+    ("step", "change"),
+    [
+        (Normalizer(), {"norm": "l3"}),
+        (HashingVectorizer(), {"n_features": 0}),
+        (HashingVectorizer(), {"strip_accents": "all"}),
+        (HashingVectorizer(), {"encoding": "utf-16"}),
+        (SplineTransformer(knots=np.array([[0.0], [1.0]])), {"extrapolation": "far"}),
+        (OneHotEncoder(categories=[["a", "b"]]), {"handle_unknown": "guess"}),
+        (PolynomialFeatures(), {"degree": 10**9}),
+    ],
+    ids=str,
+)
+def test_odd_parameters_of_public_steps_are_refused(
+    tmp_path: Path, step: Any, change: dict[str, Any]
+) -> None:
+    rows = [["a"]] if isinstance(step, OneHotEncoder) else [[0.5], [0.7]]
+    if not isinstance(step, HashingVectorizer):
+        step = step.fit(rows)
+    save_model(step, tmp_path / "model.json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    document["model"]["parameters"] |= change
+    with pytest.raises(ModelFormatError):
+        load_model(rewritten(tmp_path / "model.json", document))
 
 
 def test_the_published_schema_knows_every_class() -> None:

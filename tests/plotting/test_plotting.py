@@ -126,6 +126,15 @@ class TestUtilityDisplay:
         assert display.ceiling_ is not None
         assert display.ceiling_.get_linestyle() == "--"
         assert list(display.ceiling_.get_ydata()) == [0.95, 0.95]
+        assert display.majority_ is None
+
+    def test_the_majority_is_a_line_near_the_curve_and_a_note_far_below_it(self) -> None:
+        near = self.display(majority_score=0.25).plot()
+        assert list(near.majority_.get_ydata()) == [0.25, 0.25]
+        far = self.display(scores=np.full((3, 2), 0.9), majority_score=0.1).plot()
+        assert far.majority_ is None
+        assert far.ax_.get_ylim()[0] > 0.8
+        assert any("0.10, below" in text.get_text() for text in far.ax_.texts)
 
     def test_from_estimator(self, clusters: TrainingSet) -> None:
         X, y = clusters
@@ -143,6 +152,8 @@ class TestUtilityDisplay:
         assert display.scores.shape == (3, 3)
         assert display.delta == 1e-5
         assert display.non_private_score == peer.fit(X, y).score(X[:40], y[:40])
+        frequent = np.bincount(y).argmax()
+        assert display.majority_score == np.mean(y[:40] == frequent)
         np.testing.assert_allclose(
             display.line_.get_ydata(), display.scores.mean(axis=1)[[1, 2, 0]]
         )
@@ -153,7 +164,8 @@ class TestUtilityDisplay:
             model(), X, y, X_test=X[:40], y_test=y[:40], epsilons=[1.0], n_repeats=2
         )
         kept = {name: value for name, value in vars(display).items() if name[-1] != "_"}
-        assert set(kept) == {"epsilons", "scores", "non_private_score", "delta"}
+        assert set(kept) == {"epsilons", "scores", "non_private_score", "majority_score", "delta"}
+        assert display.majority_score is display.non_private_score is None
         # As many numbers as fits, and each a multiple of one test row: nothing finer is shown.
         assert display.scores.shape == (1, 2)
         np.testing.assert_allclose(display.scores * 40, np.rint(display.scores * 40), atol=1e-9)

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 from dpsvm_fast import (
     PrivatePCA,
     _core,
     verify,
 )
-from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.rows import PublicMap
 
 Array = NDArray[np.float64]
@@ -65,23 +63,6 @@ def test_components_are_orthonormal_ordered_and_oriented() -> None:
     assert (largest > 0.0).all()
 
 
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("noise_grid", ["exact", "float"])
-@pytest.mark.parametrize("columns", [1, 6])
-def test_every_certificate_holds(adjacency: str, noise_grid: str, columns: int) -> None:
-    fitted = PrivatePCA(1, 2.0, 1e-5, adjacency=adjacency, noise_grid=noise_grid)
-    statement = fitted.fit(X[:, :columns]).privacy_
-    assert statement.private
-    assert verify(statement), str(verify(statement))
-    assert (statement.epsilon, statement.delta) == (2.0, 1e-5)
-    assert statement.theorem.endswith("docs/proofs/private_pca.md")
-    assert "outer products" in str(statement)
-    for field, factor in (("sigma", 0.9), ("relation_factor", 1.5), ("clip_norm", 0.5)):
-        record = statement.to_dict()
-        record["parts"][0][field] *= factor
-        assert not verify(record)
-
-
 @pytest.mark.proof("private_pca")
 def test_an_exchange_with_the_noise_of_one_record_more_is_not_certified() -> None:
     added = PrivatePCA(adjacency="add_remove").fit(X).privacy_.to_dict()
@@ -90,30 +71,6 @@ def test_an_exchange_with_the_noise_of_one_record_more_is_not_certified() -> Non
     assert ratio == pytest.approx(np.sqrt(2.0), rel=1e-5)
     exchanged["parts"], exchanged["events"] = added["parts"], added["events"]
     assert not verify(exchanged)
-
-
-def test_what_is_published() -> None:
-    fitted = PrivatePCA(2).fit(X)
-    own = set(vars(fitted)) - set(fitted.get_params())
-    assert own == {
-        "components_",
-        "eigenvalues_",
-        "explained_variance_ratio_",
-        "scales_",
-        "centre_",
-        "n_components_",
-        "data_norm_",
-        "n_features_in_",
-        "privacy_",
-    }
-    assert (fitted.n_components_, fitted.n_features_in_) == (2, 6)
-    assert (fitted.components_.shape, fitted.scales_.shape) == ((2, 6), (2,))
-    fitted.epsilon = -1.0
-    with pytest.raises(InvalidParameterError, match="epsilon"):
-        fitted.fit(X)
-    for method in (fitted.transform, fitted.inverse_transform):
-        with pytest.raises(NotFittedError):
-            method(X)
 
 
 def test_little_data_and_much_noise_stay_finite() -> None:
@@ -178,21 +135,3 @@ def test_threads_and_other_rows_change_no_bit() -> None:
     products = _core.row_products(unit, matrix, 2)
     np.testing.assert_allclose(products, unit @ matrix, rtol=0.0, atol=1e-14)
     assert np.array_equal(_core.row_products(unit[41:42], matrix, 1), products[41:42])
-
-
-def test_eigenvectors_of_the_compiled_module() -> None:
-    matrix = RNG.normal(size=(40, 40))
-    matrix = matrix + matrix.T
-    values, vectors = _core.symmetric_eigen(matrix, 40)
-    assert np.allclose(values, np.linalg.eigvalsh(matrix)[::-1], atol=1e-12)
-    assert np.allclose(vectors.T * values @ vectors, matrix, atol=1e-12)
-    few, first = _core.symmetric_eigen(matrix, 3)
-    assert np.array_equal(few, values[:3])
-    assert np.array_equal(first, vectors[:3])
-    for wrong, k in ((matrix[:3], 1), (matrix, 0), (matrix, 41), (matrix * np.nan, 1)):
-        with pytest.raises(ValueError, match=r"matrix|n_components"):
-            _core.symmetric_eigen(wrong, k)
-    with pytest.raises(ValueError, match="symmetric"):
-        _core.symmetric_eigen(np.arange(4.0).reshape(2, 2), 1)
-    with pytest.raises(ValueError, match="matrix: got 3 rows, expected 2"):
-        _core.row_products(np.ones((2, 2)), np.ones((3, 1)), 1)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse, stats
-from sklearn.exceptions import NotFittedError
 
 from dpsvm_fast import (
     PrivacyLedger,
@@ -29,36 +28,10 @@ X: NDArray[np.float64] = RNG.normal(size=(5000, D)) * np.geomspace(0.2, 2.0, D) 
 LOW, HIGH = np.full(D, -4.0), np.linspace(4.0, 9.0, D)
 BOUNDS = (LOW, HIGH)
 RELATIONS = ("add_remove", "replace_one")
-RELEASED = {"mean_", "scale_", "var_", "n_samples_seen_", "data_norm_", "bounds_"}
 
 
 def scaler(*budget: float, **options: Any) -> PrivateStandardScaler:
     return PrivateStandardScaler(*budget, **{"bounds": BOUNDS} | options)
-
-
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("with_std", [True, False])
-@pytest.mark.parametrize(
-    ("delta", "noise_grid"), [(1e-5, "exact"), (1e-5, "float"), (0.0, "exact")]
-)
-def test_every_certificate_holds(
-    adjacency: str, with_std: bool, delta: float, noise_grid: str
-) -> None:
-    options = {"adjacency": adjacency, "with_std": with_std, "noise_grid": noise_grid}
-    statement = scaler(2.0, delta, **options).fit(X).privacy_
-    assert statement.private
-    assert verify(statement), str(verify(statement))
-    assert (statement.epsilon, statement.delta) == (2.0, delta)
-    (part,) = statement.parts
-    assert part.name == ("moments" if with_std else "means")
-    assert part.distribution == ("gaussian" if delta else "gamma")
-    for field, factor in (
-        ("sigma" if delta else "beta", 0.9 if delta else 1.1),
-        ("clip_norm", 0.9),
-    ):
-        record = statement.to_dict()
-        record["parts"][0][field] *= factor
-        assert not verify(record), field
 
 
 @pytest.mark.parametrize("field", ["shape", "relation_factor", "name"])
@@ -69,18 +42,6 @@ def test_a_certificate_is_about_its_number_of_features(field: str) -> None:
     part[field] = {"shape": [14], "relation_factor": 1.5, "name": "means"}[field]
     part["n_numbers"] = math.prod(part["shape"])
     assert not verify(record)
-
-
-def test_what_is_published() -> None:
-    fitted = scaler().fit(X)
-    assert set(vars(fitted)) - set(fitted.get_params()) == RELEASED | {"n_features_in_", "privacy_"}
-    fitted.epsilon = -1.0
-    with pytest.raises(InvalidParameterError, match="epsilon"):
-        fitted.fit(X)
-    with pytest.raises(NotFittedError):
-        fitted.transform(X)
-    with pytest.raises(NotFittedError):
-        fitted.inverse_transform(X)
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)

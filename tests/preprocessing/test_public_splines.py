@@ -107,6 +107,7 @@ def test_hats_add_up_to_one(knots: list[float], values: list[float]) -> None:
     np.testing.assert_array_equal(splines.transform(clipped[:, None]).toarray(), found.toarray())
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_row_is_mapped_alone_to_the_last_bit(dtype: type) -> None:

@@ -128,8 +128,6 @@ TABLES: dict[str, Any] = {
         verbose_feature_names_out=False,
     ),
 }
-every_plain = pytest.mark.parametrize("kind", PLAIN)
-every_table = pytest.mark.parametrize("kind", TABLES)
 
 
 def fitted(step: Any, rows: Any) -> PrivatePipeline:

@@ -309,14 +309,3 @@ def test_a_seed_makes_the_whole_not_private() -> None:
     total = total_privacy([seeded, svc().fit(X, Y)])
     assert not total.private
     assert any(reason.startswith("'0' (PrivateCenter): ") for reason in total.not_private_reasons)
-
-
-def test_the_command_line_verifies_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("click")
-    path = tmp_path / "certificate.json"
-    total = total_privacy(make_pipeline(*private_steps()).fit(X, Y))
-    path.write_text(total.to_json(), encoding="utf-8")
-    assert main(["verify", str(path)]) == 0
-    assert "a pipeline of 5 steps" in capsys.readouterr().out
-    path.write_text(total.to_json().replace('"delta": 1e-06', '"delta": 1e-07'), encoding="utf-8")
-    assert main(["verify", str(path)]) != 0

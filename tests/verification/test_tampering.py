@@ -229,7 +229,7 @@ VERY_LONG = ("ellipsoids three", "ellipsoids several", "dpdr objective")
 
 def sampled(kind: Kind) -> int:
     """Of how many changes one is made in the default run."""
-    return 97 if kind[0] in LONG else 13
+    return 199 if kind[0] in LONG else 29
 
 
 @pytest.mark.parametrize("kind", [k for k in MAKERS if k[0] not in VERY_LONG], ids=" ".join)

@@ -169,6 +169,7 @@ TIGHT: list[tuple[list[PrivacyEvent], float]] = [
 ]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(("events", "delta"), TIGHT, ids=["zcdp", "sum", "sampled", "response"])
 def test_claims_as_low_as_the_accountant_makes_them_are_confirmed(
     events: list[PrivacyEvent], delta: float
@@ -261,6 +262,7 @@ SEVERAL_SCORES: list[list[PrivacyEvent]] = [
 ]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("events", SEVERAL_SCORES, ids=str)
 def test_tight_claims_of_several_scores_beside_others_take_little(
     events: list[PrivacyEvent], monkeypatch: pytest.MonkeyPatch
@@ -400,7 +402,10 @@ def test_the_joint_law_of_three_classes_is_what_quadrature_says(
     [
         (5, 2.796434257704975, 0.00012568424390145577, 2.3091159248266533, A),
         (10, 0.24744312770096719, 3.1013858712724806e-08, 0.10243875137144764, A),
-        (772, 0.047993372865952066, 1.4543643464666123e-07, 0.04284762682009976, A),
+        pytest.param(
+            *(772, 0.047993372865952066, 1.4543643464666123e-07, 0.04284762682009976, A),
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_calibrated_noise_is_confirmed_where_coarse_grids_mislead(

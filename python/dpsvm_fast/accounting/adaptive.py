@@ -86,7 +86,7 @@ class Size(NamedTuple):
         )
 
     def told_by_gaussian(self, mu: float) -> Fraction:
-        """Return the loss with distances of Gaussian releases of at most that size.
+        """Return the loss with distances between Gaussian releases of at most that size.
 
         The leak of one release is concave in its distance, so equal distances cost at least as
         much.
@@ -238,7 +238,7 @@ def _is_gaussian(size: Size, limits: Limits) -> bool:
 
 
 def _gaussian_delta(delta: float) -> float:
-    """Delta without the share that is kept for what is told."""
+    """Delta without the share that is reserved for leaks."""
     return add_down(delta, -mul_down(delta, LEAK_SHARE))
 
 

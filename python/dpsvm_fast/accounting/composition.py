@@ -36,11 +36,12 @@ from scipy.special import gammaln, log_ndtr, ndtri
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting.gaussian import HOPELESS, Steps
-from dpsvm_fast.accounting.groups import path_points, step_points
+from dpsvm_fast.accounting.groups import increasing, path_points, step_points
 from dpsvm_fast.accounting.objective import (
     HEADROOM,
     BesideGaussian,
     crossing,
+    group_points,
     is_quick,
     most_kinds,
     point_cost,
@@ -160,10 +161,10 @@ def delta_without_distance(epsilon: float, delta: float, distance: float) -> flo
 
 
 def told_by_gaussian(mu: float, distance: float) -> float:
-    r"""Probability that a release within a distance of a Gaussian one tells outright; rounded up.
+    r"""Probability that a release within a distance of a Gaussian one leaks outright; rounded up.
 
-    :math:`T + \Phi(\mu - z)` with :math:`\Phi(-z) = T`: beside T itself the most that an event can
-    have under one data set which has probability T under a neighbour. Concave in T.
+    :math:`T + \Phi(\mu - z)` with :math:`\Phi(-z) = T`: T plus the largest probability under one
+    data set of an event that has probability T under a neighbour. Concave in T.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ def totals_epsilon(totals: Totals, delta: float) -> float:
 
 
 def _choice_delta(choice: Totals, epsilon: float) -> float:
-    """Delta of one choice: the least of that of a smaller epsilon and what distances cost there."""
+    """Delta of one choice: the least of delta at a smaller epsilon plus what distances cost."""
     best = _exact_delta(choice, epsilon)
     if not choice.distance:
         return best
@@ -211,7 +212,7 @@ def _choice_delta(choice: Totals, epsilon: float) -> float:
 
 
 def _choice_epsilon(choice: Totals, delta: float) -> float:
-    """Epsilon of one choice: the least that is enough beside what distances cost there."""
+    """Epsilon of one choice: the least that also pays for the distances."""
     found = _epsilon_beside(choice, 0.0, delta)
     margin = NEGLIGIBLE_DISTANCE
     for _ in range(MOST_ROUNDS if choice.distance else 0):
@@ -262,7 +263,7 @@ class Law(Protocol):
         """Delta at ``epsilon >= 0``."""
 
     def epsilon(self, delta: float, /) -> float:
-        """Epsilon at a ``delta`` that no grid is too coarse for."""
+        """Epsilon at a ``delta`` for which every grid is fine enough."""
 
 
 class Mixture(NamedTuple):
@@ -278,7 +279,7 @@ class Mixture(NamedTuple):
 
     @classmethod
     def of(cls, totals: Totals, *, pure: bool = True) -> Mixture:
-        """Return what is in totals, with or without the pure events."""
+        """Return the content of totals, with or without the pure events."""
         sampled, curved = totals.sampled, totals.curved
         if sampled and any(map(_is_step, curved)):
             # One direction after the other: steps of one record beside those of several.
@@ -300,20 +301,20 @@ class Mixture(NamedTuple):
 
     @property
     def has_points(self) -> bool:
-        """Whether something is known by points down to a delta that is asked for."""
+        """Whether some events are known only by points of a profile, down to a delta."""
         return bool(self.objective) or any(_is_step(event) for event, _ in self.curved)
 
 
 @lru_cache(maxsize=256)
 def _delta(mixture: Mixture, epsilon: float) -> float:
-    """Delta of a mixture: the least of what its laws say."""
+    """Delta of a mixture: the smallest bound of its laws."""
     found = min(law.delta(epsilon) for law in _laws(mixture))
     return found if found < 1.0 else Apart(mixture).delta(epsilon)
 
 
 @lru_cache(maxsize=256)
 def _epsilon(mixture: Mixture, delta: float) -> float:
-    """Epsilon of a mixture: the least of what its laws say."""
+    """Epsilon of a mixture: the smallest bound of its laws."""
     if delta < LEAST_DELTA:
         return math.inf
     found = min(law.epsilon(delta) for law in _laws(mixture))
@@ -321,7 +322,7 @@ def _epsilon(mixture: Mixture, delta: float) -> float:
 
 
 def _laws(mixture: Mixture) -> list[Law]:
-    """Laws of a mixture: one where it is close, several where either may be the smaller one."""
+    """Laws of a mixture: one if it is tight, several if any may be the smallest."""
     mu, pure, sampled, rho, objective, curved, _ = mixture
     steps = tuple((event, count) for event, count in curved if _is_step(event))
     if steps:
@@ -356,7 +357,7 @@ def _is_step(event: CurvedEvent) -> bool:
 
 
 def _of_whole_batches(mixture: Mixture, steps: tuple[tuple[CurvedEvent, int], ...]) -> Mixture:
-    """Return a mixture in which everybody is in all of the steps, which tells more."""
+    """Return a mixture in which every record is in all steps, which leaks more."""
     squares = Fraction(mixture.mu) ** 2
     for step, count in steps:
         event, size = ungrouped(step)
@@ -368,7 +369,7 @@ def _of_whole_batches(mixture: Mixture, steps: tuple[tuple[CurvedEvent, int], ..
 
 
 def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
-    """Laws of the parts of a mixture but its pure events, each with how often it is in there.
+    """Laws of the parts of a mixture without its pure events, each with its count.
 
     Profiles of objectives are looked at ``closely``, value by value, or by their points.
     """
@@ -510,7 +511,7 @@ FLOORS, FAR_ABOVE = (1e-17, 1e-300), 1e4
 
 @dataclass(frozen=True)
 class Grid:
-    """Losses moved to a grid from above and added up; of too large ones nothing is known."""
+    """Losses rounded up to a grid and added; losses above the grid count as infinite."""
 
     mixture: Mixture
 
@@ -541,7 +542,7 @@ class Grid:
 
     @property
     def _headroom(self) -> float:
-        """What is left to those who check it with tables of their own."""
+        """Slack for verifiers that use their own tables."""
         return HEADROOM if self.mixture.objective else 1.0
 
 
@@ -591,7 +592,7 @@ LEAST_MU, LARGEST_BESIDE = 1e-300, 1e3
 
 @dataclass(frozen=True)
 class Apart:
-    """Basic composition with equal shares of delta: where one part is too large for any grid."""
+    """Basic composition with equal shares of delta, for parts that are too large for any grid."""
 
     mixture: Mixture
 
@@ -625,7 +626,7 @@ MOST_GROUPS, MANY_GROUPS = 24, 128
 
 
 def few_sizes(pure: tuple[tuple[float, int], ...]) -> list[tuple[float, int]]:
-    """Pure events of at most ``MOST_SIZES`` sizes, each at least as large as the one it is for."""
+    """Pure events of at most ``MOST_SIZES`` sizes, each at least as large as what it replaces."""
     return _few(
         pure,
         lambda one, other: (max(one[0], other[0]), one[1] + other[1]),
@@ -635,7 +636,7 @@ def few_sizes(pure: tuple[tuple[float, int], ...]) -> list[tuple[float, int]]:
 
 
 def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
-    """Sampled steps of at most ``MOST_GROUPS`` kinds: less noise and larger rates tell more."""
+    """Sampled steps of at most ``MOST_GROUPS`` kinds, merged to less noise and larger rates."""
     return _few(
         sampled,
         lambda one, other: (min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]),
@@ -647,7 +648,7 @@ def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
 def few_objectives(
     objective: tuple[tuple[ObjectiveEvent, int], ...],
 ) -> list[tuple[ObjectiveEvent, int]]:
-    """Merge objectives of one law to few kinds, each with the least noise and most curvature.
+    """Merge objectives of one law into few kinds, each with the least noise and most curvature.
 
     Bounds there hold for each: docs/proofs/objective_perturbation.md, "Less noise, more curvature".
     """
@@ -675,15 +676,15 @@ def few_objectives(
 
 
 def _loss(kind: tuple[float, float, int]) -> float:
-    """About the square of the loss of objectives of one kind."""
+    """Approximate squared loss of objectives of one kind."""
     sigma, price, count = kind
     return count * (1.0 / sigma + min(price, 1.0 / sigma)) ** 2
 
 
 def _few(kinds: Any, joined: Any, cost: Any, limits: tuple[int, float, float]) -> list[Any]:
-    """Kinds of events, the last number of each how many they are, until there are few enough.
+    """Merge kinds of events, each ending with its count, until there are few enough.
 
-    ``joined`` is a kind that tells at least as much as two, and ``cost`` how much more it tells.
+    ``joined`` is a kind that leaks at least as much as two, and ``cost`` the excess of its leak.
     """
     most, many, width = limits
     groups = sorted(kinds)
@@ -727,7 +728,7 @@ def _profile(event: CurvedEvent) -> Function:
     """Delta as a function of epsilon."""
     inner, size = ungrouped(event)
     if isinstance(inner, ObjectiveEvent):
-        x, g = _of_path(inner, size)
+        x, g = _of_group(inner, size)
         return BaseCurve(np.append(x, x[-1] + 1.0), np.append(g, g[-1])).delta
     if isinstance(inner, AlternativesEvent):
         branches = (choices(of_events(branch, size)) for branch in inner.branches)
@@ -743,10 +744,20 @@ def _profile(event: CurvedEvent) -> Function:
     return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
 
 
-def _of_path(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
-    """Points of the curve of noise in one objective, for several records of one person."""
-    points = profile_points(event, FLOORS[-1 if is_quick(event) else 0])
-    return (np.zeros(1), np.ones(1)) if points is None else path_points(*points, size)
+def _of_group(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
+    """Points of the curve of noise in one objective, for several records of one person.
+
+    A path of as many steps is nearly exact for few records. Where few points of one step are known
+    it ends with nothing for many, of which the other bound is the better one.
+    """
+    quick = is_quick(event)
+    floor = FLOORS[-1 if quick else 0]
+    points = profile_points(event, floor)
+    x, g = (np.zeros(1), np.ones(1)) if points is None else path_points(*points, size)
+    together = None if quick else group_points(event, size, floor)
+    if together is None:
+        return x, g
+    return increasing(np.append(x, together[0]), np.append(g, together[1]))
 
 
 def base_curve(found: list[Totals]) -> BaseCurve:
@@ -786,7 +797,7 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
     if isinstance(inner, SubsampledGaussianEvent):
         return step_points(inner.noise_multiplier, inner.sampling_rate, size, way, cut)
     if isinstance(inner, ObjectiveEvent):
-        return _of_path(inner, size)
+        return _of_group(inner, size)
     curve = _profile(event)
     enough = max(curve(4.0 * LARGEST_EPSILON) * CLOSE, 1e-17)
     top = 1.0
@@ -926,7 +937,7 @@ class Composition:
         return max(0.0, add_down(epsilon, -max(needed)))
 
     def fits(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is shown for all branches; what is shown is remembered."""
+        """Whether (epsilon, delta) is proved for all branches; results are cached."""
         for choice in choices(self._totals):
             if any(e <= epsilon and d <= delta and choice.within(t) for e, d, t in self._fitting):
                 continue

@@ -54,7 +54,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -102,7 +102,7 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> fl
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -140,7 +140,7 @@ def gaussian_epsilon(delta: float, sigma: float, sensitivity: float = 1.0) -> fl
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -168,7 +168,7 @@ def _multiplier(sigma: object, sensitivity: object) -> float:
 
 
 def _usable(name: str, given: float, scale: float) -> float:
-    """Refuses a scale that left the range of the floats."""
+    """Refuse a scale beyond the range of floats."""
     if not 0.0 < scale < float("inf"):
         raise InvalidParameterError.of(
             name, got=given, accepted="a value whose noise scale is a positive finite float"
@@ -205,7 +205,7 @@ def subsampled_gaussian_epsilon(
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -264,7 +264,7 @@ def subsampled_gaussian_delta(
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -305,7 +305,7 @@ def subsampled_gaussian_noise_multiplier(
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
 
     Notes
     -----
@@ -341,7 +341,7 @@ class Steps:
     def is_hopeless(self) -> bool:
         """Whether the steps leak so much that every bound is vacuous.
 
-        A record that is in a step has there a loss of about 1/(2 z^2) + log q.
+        A record in a step has a loss of about 1/(2 z^2) + log q there.
         """
         return self.n_steps * self.q * (0.5 / self.z / self.z + math.log(self.q)) > HOPELESS
 
@@ -371,7 +371,7 @@ class Steps:
 
     @property
     def _scale(self) -> float:
-        """Noise scale, at sensitivity 1, of the Gaussian mechanism that full batches are."""
+        """Noise scale, at sensitivity 1, of the Gaussian mechanism equal to full batches."""
         return _usable("noise_multiplier", self.z, div_down(self.z, self.moved))
 
 

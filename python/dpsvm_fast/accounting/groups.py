@@ -118,7 +118,7 @@ def _log_ratio(u: Array, centres: Array, logs: Array) -> tuple[Array, Array]:
 
 
 def increasing(epsilons: Array, deltas: Array) -> Points:
-    """Points in increasing order: what is known at one epsilon is known at all larger ones."""
+    """Points in increasing order: a bound at one epsilon holds at all larger ones."""
     order = np.argsort(epsilons, kind="stable")
     x, g = epsilons[order], np.minimum.accumulate(deltas[order])
     last = np.append(x[1:] > x[:-1], True)

@@ -24,7 +24,7 @@ from dpsvm_fast import _core
 from dpsvm_fast.certificates.events import ObjectiveEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
-from dpsvm_fast.rounding import mul_up, round_up
+from dpsvm_fast.rounding import div_down, mul_up, round_up
 from dpsvm_fast.validation import (
     MAX_EPSILON,
     check_adjacency,
@@ -240,13 +240,13 @@ def profile(event: ObjectiveEvent, epsilon: float) -> float:
 
 @lru_cache(maxsize=65536)
 def _bound(event: ObjectiveEvent, epsilon: float) -> float:
-    """The compiled bound, which is known up to the largest epsilon and does not increase."""
+    """The compiled bound, computed up to the largest epsilon, made non-increasing."""
     at = min(epsilon, MAX_EPSILON)
     return min(1.0, _core.objective_delta(event.law, event.n_scores, at, *_noise_of(event)))
 
 
 def _noise_of(event: ObjectiveEvent) -> tuple[float, float | None, float | None, bool]:
-    """What the compiled bounds ask for after the law and the epsilons."""
+    """Arguments of the compiled bounds after the law and the epsilons."""
     return event.sigma, event.kappa, event.jacobian, event.adjacency == "replace_one"
 
 
@@ -256,8 +256,8 @@ def profile_points(
 ) -> tuple[Array, Array] | None:
     """Increasing epsilons from 0 and bounds of delta there, down to about ``floor``.
 
-    None where the loss may be so large that a grid of it says nothing. Where points are dear, the
-    time for them is a ``share`` of what one event may take.
+    None if the loss may be too large for any grid. Costly points get a ``share`` of the time for
+    one event.
     """
     k, records = float(event.n_scores), 2.0 if event.adjacency == "replace_one" else 1.0
     square = {"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k)
@@ -272,13 +272,52 @@ def profile_points(
     return _curve(event, 0.0, top, POINTS) if top <= LARGEST_LOSS else None
 
 
+def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array, Array] | None:
+    """Points of the curve of several records of one person that are looked at together.
+
+    Their gradient is the mean of what each gives ``size`` times, and their Jacobians add up:
+    docs/proofs/accountant.md, "Groups of records". None as of :func:`profile_points`.
+    """
+    sigma = div_down(event.sigma, float(size))
+    points = profile_points(replace(event, sigma=sigma, kappa=None, jacobian=0.0), floor)
+    if points is None:
+        return None
+    x, g = points
+    # Of one record's loss V, cut off at the last point: E(V - x)_+ is g and its integral from x on,
+    # here of chords in e^x.
+    width = np.diff(x)
+    bend = width / np.expm1(width)
+    pieces = g[:-1] * (width - 1.0 + bend) + g[1:] * (1.0 - bend) + g[:-1] * (1.0 + width) * ERROR
+    excess = g + np.append(np.cumsum(pieces[::-1])[::-1], 0.0)
+    # That of any record is beyond that point.
+    rest = size * float(np.min(g[:-1] / -np.expm1(x[:-1] - x[-1])))
+    deltas = -np.expm1(-excess) + rest
+    whole = mul_up(_largest_jacobian(event), float(size))
+    return (x + whole) * (1.0 + ERROR), np.minimum(deltas * (1.0 + x.size * ERROR), 1.0)
+
+
+def _largest_jacobian(event: ObjectiveEvent) -> float:
+    """The largest log-determinant of one record, rounded up."""
+    n, kappa = event.n_scores, event.kappa
+    if kappa is None:
+        assert event.jacobian is not None
+        return event.jacobian
+    if event.law == "weston_watkins":
+        bound = math.log1p(0.5 * n * kappa) + (n - 2) * math.log1p(0.5 * kappa)
+    elif event.law == "softmax":
+        bound = (n - 1) * math.log1p(kappa / n)
+    else:
+        bound = n * math.log1p(0.25 * kappa)
+    return round_up(bound, 8)
+
+
 def is_quick(event: ObjectiveEvent) -> bool:
     """Return whether many points of the profile are cheap: one score, or one shared law."""
     return event.n_scores == 1 or (event.law == "softmax" and event.kappa is not None)
 
 
 def most_kinds(event: ObjectiveEvent) -> int:
-    """Return how many events of one law a composition tells apart: fewer the dearer they are."""
+    """Return how many kinds of events of one law a composition keeps: fewer if they are costly."""
     if event.n_scores == 1:
         return MOST_CHEAP_KINDS
     if is_quick(event):
@@ -306,7 +345,7 @@ def _curve(event: ObjectiveEvent, low: float, high: float, count: int) -> tuple[
 def _dear_points(
     event: ObjectiveEvent, top: float, floor: float, share: float
 ) -> tuple[Array, Array]:
-    """Few epsilons >= 0 and bounds of delta there, close to each other where it falls to ``floor``.
+    """Few epsilons >= 0 and bounds of delta there, dense where delta falls to ``floor``.
 
     Each is put where the chord may lie farthest above the curve, as a difference of epsilons.
     """
@@ -329,7 +368,7 @@ def _dear_points(
 
 
 def _missed(x: Array, g: Array) -> Array:
-    """About how much larger an epsilon the chord of each cell may show than the curve does.
+    """Estimate how much larger an epsilon the chord of each cell gives than the curve.
 
     A convex curve lies above the neighbouring chords, drawn on into the cell.
     """
@@ -348,7 +387,7 @@ def _missed(x: Array, g: Array) -> Array:
 
 
 def _jacobian_share(event: ObjectiveEvent) -> float:
-    """Jacobian of one score over the deviation of its loss; 0 where it is not computed jointly."""
+    """Jacobian of one score over the deviation of its loss; 0 if it is not computed jointly."""
     if event.law != "logistic" or event.kappa is None or event.adjacency == "replace_one":
         return 0.0
     return event.sigma * math.log1p(0.25 * event.kappa)
@@ -359,7 +398,7 @@ MOST_CROSSINGS = 200
 
 
 def crossing(curve: Callable[[float], float], delta: float, low: float, high: float) -> float:
-    """Return about the smallest epsilon in [low, high] where a falling curve is at most ``delta``.
+    """Return roughly the smallest epsilon in [low, high] where a falling curve is <= ``delta``.
 
     By steps between logarithms, which are nearly straight. The curve was evaluated at what is
     returned and is low enough there, unless that is ``high``.

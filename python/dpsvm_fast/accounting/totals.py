@@ -36,7 +36,7 @@ from dpsvm_fast.validation import check_type
 
 
 class Grouped(NamedTuple):
-    """An event as it is for a person who owns several records; ``size`` is at least 2."""
+    """An event for a person with ``size`` records, at least 2."""
 
     event: PrivacyEvent
     size: int
@@ -103,7 +103,7 @@ class Totals:
         return whole
 
     def enlarged(self, factor: Fraction) -> Totals:
-        """Totals of at least ``factor`` times as much of everything."""
+        """Totals of at least ``factor`` times everything."""
         other = Totals(self.adjacency)
         for name in SUMS:
             setattr(other, name, getattr(self, name) * factor)
@@ -217,7 +217,7 @@ def of_events(events: Iterable[PrivacyEvent], size: int = 1) -> Totals:
 
 
 def ungrouped(event: Grouped | PrivacyEvent) -> tuple[PrivacyEvent, int]:
-    """Return the event of one record, and of how many records it is looked at."""
+    """Return the event of one record, and the number of records of the group."""
     return (event.event, event.size) if isinstance(event, Grouped) else (event, 1)
 
 
@@ -232,7 +232,7 @@ def _group_delta(event: ApproximateEvent, size: int) -> float:
 
 
 def gaussian_mu(event: ObjectiveEvent) -> float | None:
-    """Parameter of the Gaussian mechanism whose profile bounds the event's everywhere, if any.
+    """Parameter of a Gaussian mechanism whose profile bounds that of the event everywhere, if any.
 
     One score (or a softmax of two) under ``add_remove`` whose change of variables is free at every
     epsilon >= 0: section "One score and one-vs-rest" of the proof page.
@@ -253,8 +253,8 @@ def gaussian_mu(event: ObjectiveEvent) -> float | None:
 def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | None, Fraction]:
     """Alternatives of the laws that their branches describe, and the largest of the distances.
 
-    None where nothing but distances was there. A branch with nothing else tells nothing, and any
-    other one covers it.
+    None if there were only distances. A branch without other events leaks nothing, and any other
+    branch covers it.
     """
     kept, largest = [], Fraction(0)
     for branch in event.branches:
@@ -284,7 +284,7 @@ def at_most(one: Counter[float], other: Counter[float]) -> bool:
 
 
 def choices(totals: Totals) -> list[Totals]:
-    """Totals without parallel events, one of which is at least as bad as ``totals``."""
+    """Totals without parallel events; one of them is at least as large as ``totals``."""
     if not (totals.parallel or totals.curved):
         return [totals]
     plain = totals.plus()
@@ -312,7 +312,7 @@ def choices(totals: Totals) -> list[Totals]:
 
 @lru_cache(maxsize=1024)
 def _without_curve(event: CurvedEvent) -> Totals | None:
-    """Totals of an event that needs no curve; None for one that does; nobody may change them.
+    """Totals of an event that needs no curve, not to be modified; None if it needs one.
 
     Alternatives of which one covers all others are that one, and the best of pure runs is pure.
     """
@@ -335,7 +335,7 @@ def _without_curve(event: CurvedEvent) -> Totals | None:
 
 @lru_cache(maxsize=1024)
 def _branches(event: ParallelEvent | Grouped) -> tuple[Totals, ...]:
-    """Totals of the branches that no other one covers; nobody may change them.
+    """Totals of the branches that no other branch covers; not to be modified.
 
     Of several records of one person, all ways in which they may lie in the branches; where these
     are too many, totals that cover them all: section "Groups of records" of the proof page.

@@ -64,7 +64,7 @@ class Counts:
     n: int
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Below the one probability and above the other, wrong with probability <= ``alpha``.
+        """Lower bound of one probability, upper bound of the other; wrong with prob. <= ``alpha``.
 
         Each of the two bounds has half of ``alpha``; the runs of the worlds are independent, but
         nothing here needs that.
@@ -110,7 +110,7 @@ def separation_bound(counts: Counts, alpha: float) -> float:
 def profile_violation(
     low: float, high: float, profile: Callable[[float], float], largest: float
 ) -> float:
-    r"""By how much :math:`P(S) \ge` low and :math:`Q(S) \le` high break a privacy profile.
+    r"""Amount by which :math:`P(S) \ge` low and :math:`Q(S) \le` high violate a privacy profile.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def profile_violation(
 
 
 def smallest_consistent(refuted: Callable[[float], bool], most: float = 64.0) -> float | None:
-    r"""The largest noise, in units of what is claimed, that the counts do not refute.
+    r"""The largest noise that the counts do not refute, as a multiple of the claimed noise.
 
     Parameters
     ----------
@@ -226,17 +226,17 @@ class Claim:
         return math.hypot(*known) if mus and len(known) == len(mus) else None
 
     def with_noise(self, factor: float) -> tuple[PrivacyEvent, ...]:
-        """The events as they would be with so many times the noise."""
+        """The events with a multiple of their noise."""
         found: tuple[PrivacyEvent, ...] = _with_noise(self.events, factor)
         return found
 
     def profile(self, factor: float) -> Callable[[float], float]:
-        """Delta at every epsilon with so many times the noise."""
+        """Delta at every epsilon with a multiple of the noise."""
         return Composition.of(self.with_noise(factor)).delta
 
 
 def _with_noise(value: Any, factor: float) -> Any:
-    """Events, and tuples of them, with so many times the noise; anything else as it is."""
+    """Events, and tuples of them, with a multiple of their noise; anything else unchanged."""
     if isinstance(value, tuple):
         return tuple(_with_noise(part, factor) for part in value)
     if not isinstance(value, PrivacyEvent):
@@ -251,7 +251,7 @@ def _with_noise(value: Any, factor: float) -> Any:
 
 
 def resolved_method(method: str, claim: Claim) -> str:
-    """What "auto" means: the sharpest method that the claimed law allows.
+    """Method that "auto" selects: the sharpest that the claimed law allows.
 
     Raises
     ------
@@ -264,7 +264,7 @@ def resolved_method(method: str, claim: Claim) -> str:
         raise InvalidParameterError.of(
             "method",
             got=method,
-            accepted="another one: the claim does not rest on Gaussian noise",
+            accepted="another method: the claim does not rest on Gaussian noise",
         )
     if method == "profile" and not claim.events:
         raise InvalidParameterError.of(
@@ -298,7 +298,7 @@ def certified_epsilon(method: str, counts: Counts, claim: Claim, alpha: float) -
 
 
 def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
-    """Score many events by what each would prove: larger is better, units are arbitrary.
+    """Score events by the bound that each would prove; larger is better, the unit arbitrary.
 
     Its arguments are lower bounds of the one world's probabilities and upper bounds of the other's.
     """

@@ -323,7 +323,7 @@ def audit_scores(
     inside = np.asarray(coins)
     if values.ndim != 1 or not np.isfinite(values).all() or values.size < 2:
         raise InvalidParameterError.of(
-            "scores", got=f"shape {values.shape}", accepted="two or more finite numbers in a row"
+            "scores", got=f"shape {values.shape}", accepted="a vector of finite numbers"
         )
     if inside.dtype != np.bool_ or inside.shape != values.shape:
         raise InvalidParameterError.of(
@@ -353,7 +353,7 @@ def _asked(
     method: str,
     alpha: float,
 ) -> AuditReport:
-    """The report with the bound that the guesses come to."""
+    """The report with the bound that the guesses prove."""
     m = coins.size
     planned = _planned_guesses(m, claim, method, alpha) if n_guesses is None else n_guesses
     guesses = check.check_integer("n_guesses", planned, 1, m)
@@ -399,7 +399,7 @@ def _scores(model: Any, data: tuple[Any, Any], seed: int | None) -> Array:
 
 
 def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:
-    """How many guesses an ideal Gaussian mechanism at the claim would best be asked for.
+    """Best number of guesses against an ideal Gaussian mechanism at the claim.
 
     Its scores are normal with means mu apart. Of the share r with the highest scores and as many
     with the lowest, the right ones are those of their own side.

@@ -348,7 +348,7 @@ def subject_of(
 def _called(
     function: Any, adjacency: str | None, pair: Pair | None, claim: tuple[float, float] | None
 ) -> Subject:
-    """A function of (X, y): everything about it has to be said."""
+    """A function of (X, y), for which pair and claim are required."""
     if not callable(function):
         raise TypeError(
             f"estimator: got {type(function).__name__}, expected an object with fit, or a callable"
@@ -365,7 +365,7 @@ def _called(
 
 
 def prepared(estimator: Any) -> Any:
-    """A copy whose runs cost no budget, repeat no noise and share the cores among themselves."""
+    """A copy whose runs cost no budget, use fresh noise and share the cores."""
     estimator = clone(estimator)
     parameters = estimator.get_params(deep=True)
     changes = {}
@@ -425,7 +425,7 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
 def _of_width(pair: Pair, bounds: Any) -> Pair:
     """The pair, unless bounds are those of another number of features."""
     n_features = pair.first[0].shape[1]
-    bounds = None if bounds is None else checked_bounds(bounds)
+    bounds = None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds)
     if bounds is not None and any(np.size(side) not in (1, n_features) for side in bounds):
         raise InvalidParameterError(
             "bounds: got one pair per feature, expected one pair of numbers, or your own rows as "
@@ -713,7 +713,7 @@ def world_of(
     *,
     part: str | None = None,
 ) -> World:
-    """The fastest way to many releases of ``estimator`` on (X, y).
+    """The world that draws many releases of ``estimator`` on (X, y) fastest.
 
     Parameters
     ----------
@@ -883,7 +883,7 @@ def learned_statistics(first: Array, second: Array, *, pure: bool) -> list[Stati
 def chosen_event(
     first: Array, second: Array, n: int, score: Score, *, smooth: bool
 ) -> tuple[float, Event]:
-    """The event whose counts in ``n`` runs a world should prove most, and how much.
+    """The event whose counts in ``n`` runs should prove the largest bound, and that bound.
 
     Parameters
     ----------
@@ -987,7 +987,7 @@ class Runner:
         return size
 
     def _choose(self, first: Array, second: Array, n: int, method: str) -> None:
-        """One half teaches the statistics, the other chooses among them and cuts."""
+        """One half fits the statistics; the other selects one and its threshold."""
         half = min(len(first), len(second)) // 2
         pure = method == "clopper_pearson"
         score_of = event_score(method, self.subject.claim)
@@ -1004,7 +1004,7 @@ class Runner:
         return self._draw(most, deadline, self.statistic.of)
 
     def _draw(self, n: int, deadline: float, of: Mapped) -> tuple[Array, Array]:
-        """``of`` of n releases of each world, or fewer once the time is over."""
+        """Apply ``of`` to n releases of each world, or fewer if time runs out."""
         chunk = min(world.chunk for world in self.subject.worlds)
         sizes = [min(chunk, n - begun) for begun in range(0, n, chunk)]
         found: tuple[list[Array], list[Array]] = ([], [])
@@ -1027,7 +1027,7 @@ class Runner:
         return np.concatenate(found[0]), np.concatenate(found[1])
 
     def _source(self) -> _core.NoiseSource:
-        """Noise of its own for every chunk, of the operating system without a seed."""
+        """A separate noise source for every chunk, from the operating system without a seed."""
         if self._root is None:
             return _core.NoiseSource(None)
         return _core.NoiseSource(self._root.public_seed())

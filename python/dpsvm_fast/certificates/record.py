@@ -80,13 +80,13 @@ def loads(text: str) -> Any:
 
 
 def check_size(text: str) -> None:
-    """Refuse a text of too many values; as of ``loads``."""
+    """Refuse a text with too many values, as ``loads`` does."""
     if sum(map(text.count, ",[{")) > MAX_VALUES:
         raise ValueError(f"has more than {MAX_VALUES} values")
 
 
 def _finite(text: str) -> float:
-    """A float; JSON may write ones that are beyond the floats."""
+    """Return a finite float; JSON may contain numbers beyond the range of floats."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("has a number that is too large")
@@ -106,7 +106,7 @@ def _refuse_constant(text: str) -> NoReturn:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without repeated keys: readers differ in which of two they believe."""
+    """Build an object without repeated keys, which readers resolve differently."""
     record = dict(pairs)
     if len(record) != len(pairs):
         twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
@@ -198,7 +198,7 @@ class Without:
 
 
 class LeftOut:
-    """Marks a field that is not written where it is None or empty, instead of as null."""
+    """Marks a field that is left out if it is None or empty, instead of written as null."""
 
 
 COUNT, PROBABILITY = Unit("count"), Unit("probability")
@@ -466,9 +466,9 @@ class Record:
 
     @classmethod
     def of(cls: type[Kind], *owners: object, **more: Any) -> Kind:
-        """Return the record with what ``owners`` have under the names of its fields.
+        """Return the record with the attributes of ``owners`` that have the names of its fields.
 
-        ``more`` goes first, then what the first owner has, and the second.
+        ``more`` takes precedence, then the first owner, then the second.
         """
         for owner in owners:
             left = (name for name in cls.kinds() if name not in more and hasattr(owner, name))
@@ -535,7 +535,9 @@ class Record:
         exactly(what, record, own | set(cls.head()) | set(cls.DERIVED))
         for name in own:
             if kinds[name].left_out and not record[name]:
-                raise InvalidParameterError(f"{name}: null, expected a value or no such field")
+                raise InvalidParameterError(
+                    f"{name}: got null; give a value, or leave the field out"
+                )
         values = {name: kinds[name].read(name, record[name]) for name in kinds if name in own}
         made = cls(**values)
         for problem in made.derived_problems(record):

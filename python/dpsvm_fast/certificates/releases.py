@@ -410,7 +410,7 @@ def effective_sums(n_steps: int, factor: tuple[float, ...]) -> float:
 def _event_of(
     noise: Noise | ReleasePart, distance: float, adjacency: str
 ) -> GaussianEvent | PureEvent:
-    """What noise on numbers costs that are within a distance of each other."""
+    """Event of noise on numbers that are within a distance of each other."""
     if noise.sigma is not None:
         return GaussianEvent(noise.sigma, distance, adjacency)
     assert noise.epsilon is not None

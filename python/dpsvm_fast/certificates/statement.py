@@ -184,7 +184,7 @@ class Statement(Record):
 
     @property
     def private(self) -> bool:
-        """Whether the guarantee holds, that is, whether no reason is against it."""
+        """Whether the guarantee holds: there is no reason against it."""
         return not self.not_private_reasons
 
     def _repr_html_(self) -> str:
@@ -208,8 +208,9 @@ class Statement(Record):
         Returns
         -------
         epsilon, delta : float
-            Upper bounds. Exact for Gaussian and for pure releases; epsilon is infinite where none
-            holds at that delta.
+            Upper bounds, exact for Gaussian, sampled and pure releases. For noise in an objective
+            they are somewhat larger, and epsilon is infinite from several hundred on. So it is
+            where none holds at that delta.
 
         Raises
         ------
@@ -537,8 +538,6 @@ class FederatedStatement(Statement):
         Epsilon, at the same delta, against an observer of what a single party sent. None without
         rounds, and where it would be above 200, which guarantees nothing.
     random_source : {"operating_system", "seed"}
-    reasons : tuple of str
-        Why the release is not private after all, beside a seed; empty when it is.
 
     Raises
     ------
@@ -576,7 +575,6 @@ class FederatedStatement(Statement):
     delta: OpenProbability
     local_epsilon: Annotated[float, Range(0.0, MOST_LOCAL, open_low=True), PRIVACY_LOSS] | None
     random_source: Source = "operating_system"
-    reasons: Annotated[tuple[Text, ...], LeftOut()] = ()
     adjacency: Annotated[str, Options(ADJACENCY)] = ADJACENCY
 
     def check(self) -> None:
@@ -624,11 +622,11 @@ class FederatedStatement(Statement):
     @property
     def not_private_reasons(self) -> tuple[str, ...]:
         """Reasons why the guarantee does not hold; empty if it does."""
-        return (*self.reasons, *(words.SEED_REASON,) * (self.random_source == "seed"))
+        return (words.SEED_REASON,) * (self.random_source == "seed")
 
     def in_private(self) -> FederatedStatement:
         """Return the statement without the reasons why it is not private."""
-        return replace(self, reasons=(), random_source="operating_system")
+        return replace(self, random_source="operating_system")
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:

@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _told(sentence: str, code: int, *, as_json: bool) -> int:
-    """Say why nothing was done, with no module but those that Python has loaded."""
+    """Say why nothing was done, without importing another module."""
     if as_json:
         import json
 

@@ -24,11 +24,11 @@ PROGRAM = "dpsvm-fast"
 
 # What each command does, by the path of whoever answers for the data.
 COMMANDS = {
-    "To try it": {"demo": "train on real digits at five values of epsilon"},
-    "Before any data is read": {
+    "Try it": {"demo": "train on real digits at five values of epsilon"},
+    "Before any data are read": {
         "plan": "show the noise that a budget costs",
         "schema": "check a schema, and that a file fits it",
-        "budget": "make a budget file, or show what is spent",
+        "budget": "create a budget file, or show what is spent",
     },
     "Train": {
         "fit": "train a private model on the rows of a file",
@@ -57,19 +57,8 @@ HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {
 }
 
 
-class Formatter(click.HelpFormatter):
-    """Help texts with highlighted headings on a terminal."""
-
-    def write_heading(self, heading: str) -> None:
-        """Write a title of some options or commands."""
-        dumb = os.environ.get("TERM") == "dumb"
-        self.write(f"{heading}:\n" if dumb else click.style(f"{heading}:", bold=True) + "\n")
-
-
 class Context(click.Context):
     """Context of a call; untyped options come from the environment and the project file."""
-
-    formatter_class = Formatter
 
     def __init__(self, command: click.Command, *arguments: Any, **settings: Any) -> None:
         super().__init__(command, *arguments, **settings)
@@ -97,11 +86,18 @@ def defaults(command: click.Command, words: list[str]) -> dict[str, Any]:
         if isinstance(param, click.Option)
     }
     found = _project(words, options)
-    prefix = "_".join(("DPSVM_FAST", *words)).upper().replace("-", "_")
-    for name in options:
-        value = os.environ.get(f"{prefix}_{name.upper().replace('-', '_')}")
-        if value is not None:
-            found[name] = value
+    prefix, *variables = (
+        "_".join(("DPSVM_FAST", *words, name)).upper().replace("-", "_") for name in ("", *options)
+    )
+    named = dict(zip(variables, options, strict=True))
+    for variable in os.environ:
+        if variable in named:
+            found[named[variable]] = os.environ[variable]
+        elif variable.startswith(prefix):
+            # A typing error must not disable a setting.
+            near = difflib.get_close_matches(variable, variables, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise CommandError(f"{variable}: the command has no such option{hint}")
     return {
         str(options[name].name): [value]
         if options[name].multiple and not isinstance(value, list)
@@ -219,7 +215,7 @@ class App(Group):
 
 @contextmanager
 def _told_apart() -> Iterator[None]:
-    """An interrupt and a reader that left, before click ends the program because of them."""
+    """Handle an interrupt, and a reader that left, before click ends the program."""
     try:
         yield
     except KeyboardInterrupt:

@@ -31,7 +31,7 @@ from dpsvm_fast.validation import check_delta, check_epsilon
 
 @click.group("budget", cls=Group)
 def budget_command() -> None:
-    """Make and inspect budget files.
+    """Create and inspect budget files.
 
     A budget belongs to a set of rows. Name it with --budget in every fit, search and evaluation on
     these rows, also in parallel. A command that would exceed it is refused before it reads data
@@ -61,7 +61,7 @@ def budget_command() -> None:
 @option("--anchor", FILE, "Second file that counts spends; see 'budget anchor'.")
 @pass_screen
 def create(screen: Screen, file: Path, **options: Any) -> None:
-    """Make a new budget FILE."""
+    """Create a budget FILE."""
     epsilon, delta = check_epsilon(options["epsilon"]), check_delta(options["delta"])
     adjacency, adaptive = options["adjacency"], options["adaptive"]
     if file.suffix.lower() == ".json":
@@ -70,14 +70,14 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
             "it with dpsvm-fast budget show --json"
         )
     if os.path.lexists(file) and file.is_file() and file.stat().st_size == 0:
-        raise CommandError(f"{file}: exists and is empty, which no budget is; remove it first")
+        raise CommandError(f"{file}: is an empty file, not a budget; remove it first")
     if os.path.lexists(file):
         raise CommandError(
             f"{file}: already exists and is never replaced; choose another name, or see dpsvm-fast "
             f"budget show {typed(file)}"
         )
     if not file.absolute().parent.is_dir():
-        raise CommandError(f"{file.absolute().parent}: no such folder; make it first")
+        raise CommandError(f"{file.absolute().parent}: no such folder; create it first")
     if not os.access(file.absolute().parent, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
     ledger = PrivacyLedger(
@@ -227,7 +227,7 @@ def opened_budget(
     """
     if not os.path.lexists(path):
         raise CommandError(
-            f"{path}: no such file; make a budget with dpsvm-fast budget create {typed(path)} "
+            f"{path}: no such file; create a budget with dpsvm-fast budget create {typed(path)} "
             "--epsilon E --delta D"
         )
     if path.is_file() and not os.access(path, os.R_OK):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """A file that gets its name once it is complete.
+    """A file that is renamed into place once it is complete.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def reserved(
 
 
 def _same(path: Path, other: Path) -> bool:
-    """Whether both names are those of one file that exists."""
+    """Whether both names refer to one existing file."""
     try:
         return path.samefile(other)
     except OSError:
@@ -300,30 +300,6 @@ def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedM
     if saved.signature == NOT_CHECKED and not quiet:
         note(f"warning: {path}: is signed, but the signature is not checked; give --key FILE")
     return saved
-
-
-def certificate_text(statement: Any, model: Path, key: Path | None = None) -> str:
-    """Return the certificate of a saved model with its digest, signed if there is a key."""
-    from dpsvm_fast.certificates.statement import bound_certificate
-
-    record = bound_certificate(statement.to_dict(), plain_model(model), checked_key(key))
-    return json.dumps(record, indent=2, allow_nan=False) + "\n"
-
-
-def plain_model(path: Path) -> dict[str, Any]:
-    """Return the content of a model file as ``verify`` compares it.
-
-    Raises
-    ------
-    ModelFormatError, OSError
-        As of ``read_model``.
-    """
-    from dpsvm_fast.persist.values import parsed
-
-    try:
-        return parsed(read_bytes(path))
-    except ModelFormatError as error:
-        raise ModelFormatError(f"{str(path)!r} {error}") from None
 
 
 def _not_json(error: Exception) -> str:

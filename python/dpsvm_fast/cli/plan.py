@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,12 +137,13 @@ def plan_command(screen: Screen, **options: Any) -> None:
             draw(draft, NoisePlanDisplay(plans=plans).plot)
     record: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
     screen.result(record | ({} if plot is None else {"plot": str(plot)}))
-    if len(plans) == 1:
-        title, _, facts = str(plans[0]).partition("\n")
-        screen.say(title, style="bold")
-        screen.say(facts)
-    else:
-        _side_by_side(screen, plans)
+    from dpsvm_fast.planning import described
+
+    title, (head, *rows), notes = described(*plans)
+    screen.say(f"{title}\n", style="bold")
+    screen.table(None, head, rows)
+    for line in notes:
+        screen.say(line)
     if plot is not None:
         screen.say(f"\nPlot: {plot}")
     if samples is not None and options["delta"] * samples >= 1.0:
@@ -172,7 +173,7 @@ def _declared(path: Path | None) -> tuple[dict[str, int | None], bool]:
 
 
 def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
-    """The number that was given, which is the declared one where there is one.
+    """The given number, which must equal the declared one if there is one.
 
     Raises
     ------
@@ -186,13 +187,13 @@ def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
         raise CommandError(f"--{name} is missing{open_in}; give --{name} N{hint}")
     if None not in (given, declared) and given != declared:
         raise CommandError(
-            f"--{name}: got {given}, expected {declared}, as {schema} says, or left out"
+            f"--{name}: got {given}, expected {declared} as in {schema}; leave it out"
         )
     return given or declared or 0
 
 
 def _check_settings(options: dict[str, Any]) -> None:
-    """Choose the model, and refuse options that it has no use for."""
+    """Choose the model, and refuse options that it does not use."""
     kernel = options["kernel"]
     model = options["model"] = options["model"] or (LINEAR if kernel is None else KERNEL)
     if kernel is not None and model != KERNEL:
@@ -200,13 +201,13 @@ def _check_settings(options: dict[str, Any]) -> None:
     for name, default in (("C", None), ("data_norm", 1.0)):
         if model in (LINEAR, KERNEL) and options[name] != default:
             raise CommandError(
-                f"--{name.replace('_', '-')}: got {options[name]!r}, expected it left out with "
-                f"--model {model}, which chooses it"
+                f"--{name.replace('_', '-')}: got {options[name]!r}; leave it out: --model {model} "
+                "chooses it"
             )
 
 
 def _planned(epsilon: float, options: dict[str, Any]) -> NoisePlan:
-    """The plan of the estimator that a fit would make of these options."""
+    """The plan of the estimator that a fit would build from these options."""
     from dpsvm_fast.planning import plan_noise
 
     own: dict[str, Any] = {}
@@ -225,54 +226,3 @@ def _planned(epsilon: float, options: dict[str, Any]) -> NoisePlan:
         rows_per_person=options["rows_per_person"],
         unit=options["unit"],
     )
-
-
-def _side_by_side(screen: Screen, plans: Sequence[NoisePlan]) -> None:
-    """One column an epsilon."""
-    first = plans[0]
-    rows = f", about {first.n_samples} {first.unit}s" if first.n_samples is not None else ""
-    screen.say(
-        f"{first.estimator}, loss {first.loss}: {first.n_features} features, {first.n_classes} "
-        f"classes{rows}; delta = {first.delta:g} ({first.adjacency}"
-        f"{', whole persons' * (first.unit == 'person')})\n",
-        style="bold",
-    )
-    lines = [(line, [_cell(plan, *of) for plan in plans]) for line, *of in ROWS]
-    screen.table(
-        None,
-        ["epsilon", *(f"{plan.epsilon:g}" for plan in plans)],
-        [[line, *cells] for line, cells in lines if any(cells)],
-    )
-    if any(plan.decision is not None and plan.decision.drowned for plan in plans):
-        screen.say("Drowned: noise exceeds the largest lead that so few rows allow. Use a larger")
-        screen.say('epsilon or more rows. "Not drowned" promises no accuracy.')
-    if first.decision is None:
-        screen.say("The plan depends on the number of rows: give --samples.")
-
-
-# Rows of the table: what they say, the part of a plan, and the number in it.
-ROWS = (
-    ("epsilon of a person with N rows", "", "epsilon_of_person"),
-    ("noise of a sum over the rows", "centre", "sum_deviation"),
-    ("rows are whitened", "whitening", "whitened"),
-    ("kernel", "kernel", "kernel"),
-    ("steps", "descent", "n_steps"),
-    ("noise of a step", "descent", "step_deviation"),
-    ("noise inside the objective", "objective", "linear_deviation"),
-    ("noise of a weight", "decision", "weight_deviation"),
-    ("noise of a score", "decision", "score_deviation"),
-    ("lead that survives with 95 %", "decision", "lead"),
-    ("largest lead that the rows allow", "decision", "largest_lead"),
-    ("ratio of the two", "decision", "room"),
-    ("drowned", "decision", "drowned"),
-)
-
-
-def _cell(plan: NoisePlan, part: str, name: str) -> str:
-    """What a plan has in a row of the table; empty where it has no such part."""
-    value = getattr(getattr(plan, part) if part else plan, name, None)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None and name == "whitened" and plan.whitening is not None:
-        return f"from {plan.whitening.n_rows_needed} rows"
-    return "" if value is None else value if isinstance(value, str) else f"{value:.4g}"

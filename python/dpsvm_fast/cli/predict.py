@@ -67,9 +67,7 @@ model_options = together(
 def refuse_json(screen: Screen) -> None:
     """Refuse two results on standard output."""
     if screen.json:
-        raise CommandError(
-            "--json: got it with -o -, but both write to standard output; name a file"
-        )
+        raise CommandError("--json: with -o -, both would write to standard output; name a file")
 
 
 @click.command(
@@ -143,7 +141,7 @@ def _written(
 
 
 def _csv_rows(stream: Any, names: list[str], delimiter: str, digits: int) -> Append:
-    """Lines of text; numbers behind the label have so many digits."""
+    """Lines of text; numbers after the label have ``digits`` digits."""
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
     writer.writerow(names)
 
@@ -195,7 +193,7 @@ def _kind(output: Path) -> str:
 def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Table]:
     """Open a saved model, and DATA by its schema or the one of the options.
 
-    With labels also persons are read, where the schema has them.
+    With labels, persons are read too, if the schema names them.
 
     Returns
     -------

@@ -121,7 +121,7 @@ def note(sentence: str) -> None:
 
 
 def printable(text: str) -> str:
-    """``text`` without control characters: a file must not steer the terminal."""
+    """``text`` without control characters: a file must not control the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
@@ -158,7 +158,7 @@ def unexpected(error: BaseException) -> str:
 
 
 def _tidy(sentence: str) -> str:
-    """One line; what follows a colon at its end is kept, as lines to be copied."""
+    """Join to one line; keep lines after a final colon, which are to be copied."""
     head, _, rest = printable(sentence).partition("\n")
     if head.endswith(":") and rest:
         return f"{head}\n{rest}"
@@ -166,13 +166,13 @@ def _tidy(sentence: str) -> str:
 
 
 def _silenced(code: int) -> int:
-    """Nobody reads any more; Python would complain once again when it closes the stream."""
+    """Silence a stream without a reader, which Python would report again on closing."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
 def _shown_once() -> Callable[..., None]:
-    """Return what shows a warning as a sentence, without the line of source that raised it.
+    """Return a function that shows a warning as a sentence, without its line of source.
 
     A budget and a fit may warn of the same: each sentence is shown once.
     """
@@ -182,7 +182,7 @@ def _shown_once() -> Callable[..., None]:
         text = " ".join(str(message).split())
         if text not in told:
             told.add(text)
-            note(f"warning: {SEEDED if text.startswith('random_state is a seed') else text}")
+            note(f"warning: {SEEDED if text.startswith('random_state: a seed') else text}")
 
     return show
 
@@ -243,7 +243,7 @@ def _complaint(error: click.ClickException) -> str:
 
 
 def _alike(name: str, near: list[str]) -> bool:
-    """Whether one of the options is a slip of the pen away."""
+    """Whether one of the options differs by a typing error."""
     return bool(difflib.get_close_matches(name, near, n=1, cutoff=0.8))
 
 
@@ -258,7 +258,7 @@ def _shown_name(param: click.Parameter) -> str:
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]
-    """Option value that a function reads; its error means "not accepted"."""
+    """Option value that a function parses; its error means "not accepted"."""
 
     accepted: str
 
@@ -380,7 +380,7 @@ class Progress:
         self._bar: Any = None
 
     def advance_to(self, done: float, total: float | None = None) -> None:
-        """Tell how much is done, and of how much where it was not known before."""
+        """Report progress, and the total if it was not known before."""
         whole = self._total if total is None else total
         if not self._shown or not whole:
             return
@@ -460,7 +460,7 @@ class Screen:
             _write(sys.stdout, f"{line}\n")
 
     def result(self, record: dict[str, Any]) -> None:
-        """Write the JSON object, with ``--json``; numbers that are none become null."""
+        """Write the JSON object, with ``--json``; NaN and infinities become null."""
         if self.json:
             _write(sys.stdout, json.dumps(_strict(record), indent=2, allow_nan=False) + "\n")
 
@@ -538,7 +538,7 @@ def adjacency_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[...,
 def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None]:
     """Give a command ``--json`` and, as its first argument, the `Screen` that it writes to.
 
-    An `InvalidParameterError` about an argument of the library is told under the name of the
+    An `InvalidParameterError` about an argument of the library is reported under the name of the
     command's option.
     """
 
@@ -557,7 +557,7 @@ def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None
 
 @contextmanager
 def _from_standard_input(options: dict[str, Any]) -> Iterator[None]:
-    """DATA that is read from -, as a file that only this user can read and that is removed."""
+    """Copy standard input to a file that only this user can read; it is removed at the end."""
     if options.get("data") != STREAM:
         yield
         return
@@ -582,14 +582,14 @@ def typed(path: Path) -> str:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Write at once, and in whatever the stream can encode."""
+    """Write immediately, in characters that the stream can encode."""
     encoding = getattr(stream, "encoding", None) or "ascii"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
     click.echo(text, file=stream, nl=False, color=True)
 
 
 def _fitting(line: str, width: int) -> list[str]:
-    """One line in pieces of a terminal's width, the others under the beginning of its text."""
+    """Wrap one line to the terminal's width, with continuation lines under its text."""
     if len(line) <= width:
         return [line]
     begin = BEGIN.match(line)

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpsvm_fast.cli.files import (
-    Document,
-    certificate_text,
-    opened_model,
-    plain_model,
-    read_document,
-    reserved,
-)
+from dpsvm_fast.cli.files import Document, opened_model, read_document, reserved
 from dpsvm_fast.cli.screen import (
     DOES_NOT_HOLD,
     DONE,
@@ -29,6 +22,7 @@ from dpsvm_fast.cli.screen import (
     pass_screen,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.files import read_bytes
 
 if TYPE_CHECKING:
     from dpsvm_fast.verification import Policy
@@ -62,14 +56,18 @@ def statement_command(
 
     Recomputes the numbers first. Ends with what a person must check, and a line to sign.
     """
+    from dpsvm_fast.persist import save_certificate
+
     with reserved(certificate, force=force, inputs=[file, key]) as drafts:
         document = read_document(file, key)
         statement = _standing(document)
         for draft in drafts:
-            # Of a model with its digest, signed with its key.
-            given = document.text.rstrip() + "\n"
-            own = document.is_model
-            draft.write(certificate_text(statement, file, key) if own else given)
+            if document.is_model:
+                # With the model's digest, signed with its key.
+                save_certificate(file, draft.draft, key=key)
+                draft.publish()
+            else:
+                draft.write(document.text.rstrip() + "\n")
     checks = _checks(statement)
     screen.result(
         {
@@ -204,6 +202,7 @@ def verify_command(
     does not allow it.
     """
     from dpsvm_fast.certificates import read_certificate
+    from dpsvm_fast.persist.values import parsed
     from dpsvm_fast.verification import verify
 
     rules = None if policy is None else _rules(policy)
@@ -213,7 +212,7 @@ def verify_command(
         opened_model(model, None, quiet=document.text is not document.certificate)
     result = verify(
         document.text,
-        model=None if about is None else plain_model(about),
+        model=None if about is None else parsed(read_bytes(about)),
         key=document.key,
         policy=rules,
     )

@@ -29,7 +29,7 @@ from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.events import STOPPING_LAWS
 from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
 from dpsvm_fast.cli.budget import opened_budget
-from dpsvm_fast.cli.files import Draft, certificate_text, reserved
+from dpsvm_fast.cli.files import Draft, reserved
 from dpsvm_fast.cli.plan import CLASSES, KERNEL, KERNELS, LINEAR, estimator_class
 from dpsvm_fast.cli.predict import format_option, model_and_table, model_options, person_option
 from dpsvm_fast.cli.screen import (
@@ -56,9 +56,10 @@ from dpsvm_fast.cli.screen import (
 )
 from dpsvm_fast.data import Partitions, Table, TableSchema, open_table, partitioned
 from dpsvm_fast.data.readers import is_compressed
-from dpsvm_fast.data.schema import ROLES, read_record
+from dpsvm_fast.data.schema import ROLES
 from dpsvm_fast.estimators import PrivateKernelSVC
 from dpsvm_fast.estimators.fit import private_fit
+from dpsvm_fast.estimators.inputs import UNIT_NORM
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, TableError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
@@ -66,7 +67,7 @@ from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.metrics import TABLES, EvaluatedRows, Evaluation, PrivateEvaluation
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import RESERVED
-from dpsvm_fast.persist import save_model
+from dpsvm_fast.persist import save_certificate, save_model
 from dpsvm_fast.pipelines import planned_events, takes
 from dpsvm_fast.preprocessing import PublicImageFeatures, PublicScaler, PublicSplines
 
@@ -122,10 +123,8 @@ def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **set
     settings |= {"delta": spending.delta, "adjacency": spending.adjacency}
     settings |= {"classes": list(schema.classes or ()), "n_threads": options["n_threads"]}
     if model in (LINEAR, KERNEL):
-        bounds = (
-            schema.bounds if mapping is None else (None if options["splines"] is None else (0, 1))
-        )
-        svc = kind(bounds=bounds, **settings)
+        mapped = UNIT_NORM if options["splines"] is None else (0, 1)
+        svc = kind(bounds=schema.bounds if mapping is None else mapped, **settings)
         return svc if mapping is None else Pipeline([(MAP, mapping), (STEP, svc)])
     if spending.delta == 0.0 and model != "gradient":
         settings["noise"] = "gamma"
@@ -153,7 +152,7 @@ def _public_map(
         Two are, or the schema has another number of features than an image has pixels.
     """
     if splines is not None and image is not None:
-        raise CommandError("--splines and --image: expected one of them")
+        raise CommandError("--splines and --image: expected only one of them")
     if image is not None:
         if math.prod(image) != schema.n_features:
             raise CommandError(
@@ -180,7 +179,7 @@ def trainer_of(estimator: Any) -> Any:
 
 
 # Options that name files to be read, of fit and of tune.
-INPUTS = ("data", "schema", "budget", "test_data", "grid_file")
+INPUTS = ("data", "schema", "budget", "test_data")
 
 DECLARE_CLASSES = (
     "{path}: the classes are not declared, and are never read from private data; write a line such "
@@ -266,10 +265,10 @@ table_options = together(
 )
 # What may be spent, and where that is written down.
 budget_options = together(
-    option("--epsilon", Real(0.0), "Epsilon of all that is released.", metavar="E"),
+    option("--epsilon", Real(0.0), "Total epsilon of this command.", metavar="E"),
     delta_option(default=1e-6),
     adjacency_option(),
-    option("--budget", FILE, "Budget file to charge; make one with 'budget create'."),
+    option("--budget", FILE, "Budget file to charge; create one with 'budget create'."),
     option(
         "--periods",
         "Periods of the rows, comma-separated; only they are charged.",
@@ -371,7 +370,7 @@ class Room:
         return n_bytes * copies <= self.left
 
     def part(self, n_features: int) -> int:
-        """Rows of a part with which half of the room is left to what is kept."""
+        """Rows per part that leave half of the memory for kept rows."""
         fitting = self.left // (2 * PART_COPIES * NUMBER * n_features)
         return int(min(MOST_ROWS_OF_PART, max(1, fitting)))
 
@@ -414,7 +413,7 @@ class TrainingRows:
 
 
 def _largest_size(table: Any) -> float | None:
-    """Bytes that decoded rows take at most; None where nobody knows."""
+    """Largest size of decoded rows in bytes; None if unknown."""
     n_rows = table.n_rows
     label = np.array(table.schema.classes or ()).itemsize
     if n_rows is None:
@@ -430,7 +429,7 @@ def _largest_size(table: Any) -> float | None:
 
 
 def _usual_size(table: Any) -> float:
-    """Bytes that decoded rows take where numbers have a few digits."""
+    """Usual size of decoded rows in bytes, for numbers of a few digits."""
     if table.n_rows is not None:
         return float(table.n_rows * table.n_features * NUMBER)
     size = table.n_bytes_total * (USUAL_COMPRESSION if is_compressed(table.path) else 1)
@@ -499,7 +498,7 @@ def _resident_size() -> int:
 
 
 class AskedLedger(PrivacyLedger):
-    """A ledger that knows whether this process has asked it for anything."""
+    """A ledger that knows whether this process has tried to spend."""
 
     asked = False
 
@@ -512,7 +511,7 @@ class AskedLedger(PrivacyLedger):
 
 
 class Spending:
-    """The (epsilon, delta) of one command, and where it is written down.
+    """The (epsilon, delta) of one command, and the ledger that records it.
 
     Parameters
     ----------
@@ -567,7 +566,7 @@ class Spending:
     def check(
         self, estimator: Any, *, n_classes: int, sparse: bool, weighted: bool = False
     ) -> None:
-        """Refuse a fit that the budget has no room for, before any data are read.
+        """Refuse a fit that would exceed the budget, before any data are read.
 
         Raises
         ------
@@ -648,7 +647,7 @@ class Spending:
         return f"the budget{where} is spent ({amount}){end}"
 
     def told(self, screen: Screen) -> dict[str, Any] | None:
-        """Say what is left in the budget file, and return it for ``--json``."""
+        """Report what is left in the budget file, and return it for ``--json``."""
         if self.path is None:
             return None
         (epsilon, delta), left = (self.ledger.epsilon, self.ledger.delta), self.ledger.remaining()
@@ -698,7 +697,7 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def _rounded_down(value: float, least: float) -> float:
-    """Three digits, so that it can be typed; 0 where nobody can do anything with so little."""
+    """Round down to three digits, to be typed; 0 if it is too small to use."""
     if value < least:
         return 0.0
     digits = 2 - math.floor(math.log10(value))
@@ -797,7 +796,7 @@ class Task:
         return sparse.vstack([X for X, _ in parts], "csr"), np.concatenate([y for _, y in parts])
 
     def finish(self, model: Any, statement: Any, **more: Any) -> None:
-        """Write the fitted model and say what there is to say, ``more`` among it.
+        """Write the fitted model and report the result, with ``more``.
 
         Raises
         ------
@@ -819,7 +818,8 @@ class Task:
         self.spending.saved = True
         for certificate in others:
             try:
-                certificate.write(certificate_text(statement, draft.path))
+                save_certificate(draft.path, certificate.draft)
+                certificate.publish()
             except OSError as error:
                 raise CommandError(
                     f"{certificate.path}: cannot write the certificate ({_reason(error)}); the "
@@ -845,7 +845,7 @@ class Task:
         return right / total
 
     def _report(self, name: str, statement: Any, scored: float | None, more: Any) -> None:
-        """Say what was promised, what is where, and what can be done next."""
+        """Report the guarantee, the files, and the next commands."""
         screen, options = self.screen, self.options
         output, data = options["output"], options["data"]
         private = "private" if statement.private else "NOT PRIVATE"
@@ -1136,7 +1136,6 @@ TUNE_EXAMPLE = example(
     multiple=True,
     metavar="NAME=A,B,...",
 )
-@option("--grid-file", FILE, "The grid as a file: TOML or JSON, NAME = [A, B].")
 @option("--strategy", OneOf(STRATEGIES), "", default="partition")
 @option("--selection", OneOf(CHOICES), "", default="permute_and_flip")
 @option("--stopping", OneOf(STOPPING_LAWS), "", default="geometric")
@@ -1195,12 +1194,6 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
                 f"--grid: {name!r} is given twice; write all its values at once: {name}=A,B,..."
             )
         given[name] = values
-    path = options["grid_file"]
-    if path is not None:
-        found = read_record(path)
-        if not all(isinstance(values, list) for values in found.values()):
-            raise CommandError(f"{path}: expected a line NAME = [A, B] for each parameter")
-        given = dict(found) | given
     if not given:
         raise CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
     for name, values in given.items():
@@ -1221,7 +1214,7 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _unknown(name: str, model: str, known: Sequence[str]) -> str:
-    """What to write instead of a name that is none."""
+    """Suggest names in place of an unknown one."""
     # Capitals make a difference: C, c.
     alike = {one.lower(): one for one in known}
     near = [alike[one] for one in difflib.get_close_matches(name.lower(), alike, n=1)]
@@ -1317,6 +1310,6 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
 
 
 def _label(model: Any, text: str | None) -> Any:
-    """The class that is written like this; the text itself where there is none."""
+    """The class with this text; the text itself if there is none."""
     labels = getattr(model, "classes_", np.empty(0)).tolist()
     return next((label for label in labels if str(label) == text), text)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
-import platform
 import statistics
 import textwrap
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast._core import build_info
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, has_matplotlib, reserved
-from dpsvm_fast.cli.plan import CLASSES, LINEAR, PLANNED, estimator_class, model_option
+from dpsvm_fast.cli.plan import CLASSES, KERNEL, LINEAR, PLANNED, estimator_class, model_option
 from dpsvm_fast.cli.screen import (
     DOES_NOT_HOLD,
     DONE,
@@ -107,19 +104,24 @@ def demo_command(screen: Screen, **options: Any) -> None:
             test: dict[str, Any] = {"X_test": X_test, "y_test": y_test}
             scores = private_scores(svc, X, y, **test, epsilons=EPSILONS, n_repeats=repeats)
             statement = svc.set_params(epsilon=STATEMENT_EPSILON).fit(X, y).privacy_
-            ceiling = _ceiling()
+            ceiling, majority = _ceiling(), float(np.bincount(y_test).max() / y_test.size)
         rows = [
             (f"{epsilon:g}", _mean(row), _bar(row.mean()))
             for epsilon, row in zip(EPSILONS, scores, strict=True)
         ]
-        rows.append(("not private", f"{ceiling:.3f}", _bar(ceiling)))
+        for reference, accuracy in (("without privacy", ceiling), ("majority class", majority)):
+            rows.append((reference, f"{accuracy:.3f}", _bar(accuracy)))
         screen.table(None, ("epsilon", "accuracy", f"0 %{'100 %':>{BAR_WIDTH - 3}}"), rows, left=3)
         screen.say(
             f"\nPrivacy statement of one more such model, at epsilon = {STATEMENT_EPSILON:g}:\n"
         )
         tell(screen, statement)
         display = PrivacyUtilityDisplay(
-            epsilons=EPSILONS, scores=scores, non_private_score=ceiling, delta=DELTA
+            epsilons=EPSILONS,
+            scores=scores,
+            non_private_score=ceiling,
+            majority_score=majority,
+            delta=DELTA,
         )
         for draft in drafts:
             if draft.path == plot:
@@ -143,6 +145,7 @@ def demo_command(screen: Screen, **options: Any) -> None:
                 for epsilon, row in zip(EPSILONS, scores, strict=True)
             ],
             "accuracy_not_private": ceiling,
+            "accuracy_majority": majority,
             "statement": statement.to_dict(),
             "plot": plot and str(plot),
             "certificate": certificate and str(certificate),
@@ -204,75 +207,10 @@ def _bar(accuracy: float) -> str:
 
 
 DEFAULT_MODELS = ("linear", "objective", "output")
-# Of the rows, for the accuracy; they are made besides those that are timed.
-TEST_SHARE, FEWEST_TESTED = 5, 200
-# Distance of the class centres, in standard deviations of a feature: some errors are left.
-SPREAD = 3.0
+# Of the distance of the class centres: some errors are left.
+SPREAD = 4.0
 # Of the rows and of nothing else: noise has the operating system's entropy.
 SEED = 0
-
-
-@dataclass
-class Contestant:
-    """An estimator and its times."""
-
-    name: str
-    private: bool
-    make: Callable[[int], Any]
-    n_threads: int = 1
-    fit: list[float] = field(default_factory=list)
-    predict: list[float] = field(default_factory=list)
-    accuracies: list[float] = field(default_factory=list)
-    converged: bool = True
-
-    def run(self, train: Rows, test: Rows) -> None:
-        """Fit and predict once."""
-        from sklearn.exceptions import ConvergenceWarning
-        from threadpoolctl import threadpool_limits
-
-        model = self.make(self.n_threads)
-        with threadpool_limits(self.n_threads), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            begin = time.perf_counter()
-            model.fit(*train)
-            fitted = time.perf_counter()
-            model.predict(train[0])
-            self.fit.append(fitted - begin)
-            self.predict.append(time.perf_counter() - fitted)
-        self.converged &= not any(issubclass(each.category, ConvergenceWarning) for each in caught)
-        self.accuracies.append(float((model.predict(test[0]) == test[1]).mean()))
-
-    def warm_up(self, train: Rows, test: Rows, n_threads: int) -> None:
-        """Take one thread or all, whichever is faster here; nothing of it is counted."""
-        times = {}
-        for self.n_threads in {1, n_threads}:
-            self.run(train, test)
-            times[self.n_threads] = self.fit[-1]
-        self.n_threads = min(times, key=times.__getitem__)
-        self.fit, self.predict, self.accuracies = [], [], []
-
-    def record(self) -> dict[str, Any]:
-        """One line of the JSON object."""
-        return {
-            "name": self.name,
-            "private": self.private,
-            "threads": self.n_threads,
-            "fit_seconds": _spread(self.fit),
-            "predict_seconds": _spread(self.predict),
-            "accuracy": statistics.fmean(self.accuracies),
-            "converged": self.converged,
-        }
-
-    def cells(self) -> list[str]:
-        """A row of the table."""
-        return [
-            self.name + ("" if self.converged else " *"),
-            _ms(statistics.median(self.fit)),
-            f"{_ms(min(self.fit))} to {_ms(max(self.fit))}",
-            _ms(statistics.median(self.predict)),
-            f"{statistics.fmean(self.accuracies):.3f}",
-            str(self.n_threads),
-        ]
 
 
 @click.command("bench", epilog=example("dpsvm-fast bench --samples 50000 --features 100"))
@@ -296,132 +234,102 @@ class Contestant:
 def bench_command(screen: Screen, **options: Any) -> None:
     """Time private training on this machine, beside scikit-learn's models without privacy.
 
-    The rows are synthetic. Each estimator takes one thread or all, whichever is faster. Fits
-    alternate between estimators; the table shows medians.
+    The rows are synthetic. Fits alternate between estimators; the table shows medians.
     """
-    n_threads = check_n_threads(options["threads"], "--threads")
-    samples, features, classes = (options[name] for name in ("samples", "features", "classes"))
-    budget, repeats = {name: options[name] for name in ("epsilon", "delta")}, options["repeats"]
-    if classes > samples:
-        raise CommandError(f"--classes: got {classes}, expected at most --samples, {samples}")
-    train, test = clusters(samples, features, classes)
-    contestants = [*(_private(name, classes, budget) for name in options["models"]), *_peers()]
-    with screen.progress("timing", (repeats + 1) * len(contestants)) as bar:
-        for run in range(repeats + 1):
-            for place, contestant in enumerate(contestants, start=1):
-                if run:
-                    contestant.run(train, test)
-                else:
-                    contestant.warm_up(train, test, n_threads)
-                bar.advance_to(run * len(contestants) + place)
-    machine = _machine(n_threads)
-    data = {"samples": samples, "features": features, "classes": classes, "tested": len(test[1])}
-    screen.result(
-        {
-            "machine": machine,
-            "data": data | {"kind": "Gaussian clusters, rows of norm 1", "seed": SEED},
-            "budget": budget,
-            "repeats": repeats,
-            "results": [each.record() for each in contestants],
-        }
-    )
-    screen.say(f"{samples} rows, {features} features, {classes} classes", style="bold")
-    screen.say(
-        f"{machine['cpu']}, up to {machine['threads']} of {machine['cores']} threads, load "
-        f"{machine['load']}; {machine['system']}; dpsvm_fast {machine['dpsvm_fast']} "
-        f"({machine['build']}), scikit-learn {machine['scikit-learn']}\n"
-    )
-    columns = ("times in ms", "fit", "min to max", "predict", "accuracy", "threads")
-    screen.table(None, columns, [each.cells() for each in contestants])
-    notes = (
-        f"Median of {repeats} runs. Models of scikit-learn are not private; the others have "
-        f"epsilon = {budget['epsilon']:g}, delta = {budget['delta']:g}. The problems differ: "
-        "private training adds noise, and its stopping rule is not scikit-learn's default. Rows "
-        f"are synthetic Gaussian clusters of norm 1; accuracy on {len(test[1])} test rows says "
-        "little about your data."
-    )
-    screen.say("\n" + textwrap.fill(notes, WIDTH))
-    if not all(each.converged for each in contestants):
-        screen.say("*: stopped at its default number of iterations before convergence.")
-
-
-def clusters(n_samples: int, n_features: int, n_classes: int) -> tuple[Rows, Rows]:
-    """Rows to train on and rows to test on: Gaussian clusters, then norm 1."""
-    rng = np.random.default_rng(SEED)
-    n_tested = max(FEWEST_TESTED, n_samples // TEST_SHARE)
-    centres = rng.normal(size=(n_classes, n_features))
-    centres *= SPREAD / np.linalg.norm(centres, axis=1, keepdims=True)
-    y = rng.integers(0, n_classes, n_samples + n_tested)
-    # Every class has a row: scikit-learn's solvers need two classes at least.
-    y[:n_classes] = np.arange(n_classes)
-    X = rng.normal(size=(y.size, n_features))
-    X += centres[y]
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    return (X[:n_samples], y[:n_samples]), (X[n_samples:], y[n_samples:])
-
-
-def _private(name: str, n_classes: int, settings: dict[str, Any]) -> Contestant:
-    """An estimator of this library."""
-    kind = estimator_class(name)
-    if name in ("linear", "kernel"):
-        settings = settings | {"bounds": (-1.0, 1.0)}
-    return Contestant(
-        name=CLASSES[name],
-        private=True,
-        make=lambda n: kind(classes=range(n_classes), n_threads=n, **settings),
-    )
-
-
-def _peers() -> list[Contestant]:
-    """What a user of scikit-learn would take, with its defaults; it has the threads of BLAS."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import LinearSVC
 
-    kinds = (LinearSVC, LogisticRegression)
-    return [
-        Contestant(f"{kind.__name__} (sklearn)", private=False, make=partial(_peer, kind))
-        for kind in kinds
-    ]
-
-
-def _peer(kind: Any, n_threads: int) -> Any:
-    """A model without privacy."""
-    return kind()
-
-
-def _machine(n_threads: int) -> dict[str, Any]:
-    """What the times depend on."""
-    from importlib.metadata import version
-
+    sizes = {name: options[name] for name in ("samples", "features", "classes")}
+    budget, repeats = {name: options[name] for name in ("epsilon", "delta")}, options["repeats"]
+    n_threads = check_n_threads(options["threads"], "--threads")
+    if sizes["classes"] > sizes["samples"]:
+        raise CommandError(
+            f"--classes: got {sizes['classes']}, expected at most --samples, {sizes['samples']}"
+        )
+    train, test = blobs(**sizes)
+    makers = {CLASSES[name]: _private(name, n_threads, budget, sizes) for name in options["models"]}
+    makers |= {f"{kind.__name__} (sklearn)": kind for kind in (LinearSVC, LogisticRegression)}
+    found: dict[str, list[tuple[float, ...]]] = {name: [] for name in makers}
+    with screen.progress("timing", repeats + 1) as bar:
+        for run in range(repeats + 1):
+            for name, make in makers.items():
+                timed = _timed(make(), train, test, n_threads)
+                # The first run warms up.
+                found[name] += [timed] if run else []
+            bar.advance_to(run + 1)
+    columns = {name: list(zip(*runs, strict=True)) for name, runs in found.items()}
     build = build_info()
-    return {
-        "cpu": _cpu_model(),
-        "cores": check_n_threads(None),
-        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-        "threads": n_threads,
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "dpsvm_fast": build["version"],
-        "build": f"{build['profile']}, {build['simd']}",
-        "numpy": version("numpy"),
-        "scikit-learn": version("scikit-learn"),
-    }
+    screen.result(
+        {
+            "threads": n_threads,
+            "build": build,
+            "data": sizes,
+            "budget": budget,
+            "repeats": repeats,
+            "results": [
+                {"name": name, "fit_seconds": fit, "predict_seconds": predict, "accuracy": shares}
+                for name, (fit, predict, shares) in columns.items()
+            ],
+        }
+    )
+    screen.say(", ".join(f"{size} {name}" for name, size in sizes.items()), style="bold")
+    built = f"dpsvm_fast {build['version']} ({build['profile']}, {build['simd']})"
+    screen.say(f"{built}, {n_threads} threads\n")
+    screen.table(
+        None,
+        ("times in ms", "fit", "min to max", "predict", "accuracy"),
+        [
+            (
+                name,
+                _ms(statistics.median(fit)),
+                f"{_ms(min(fit))} to {_ms(max(fit))}",
+                _ms(statistics.median(predict)),
+                f"{statistics.fmean(shares):.3f}",
+            )
+            for name, (fit, predict, shares) in columns.items()
+        ],
+    )
+    notes = (
+        f"Median of {repeats} runs. Models of scikit-learn are not private; the others have "
+        f"epsilon = {budget['epsilon']:g}, delta = {budget['delta']:g}. The problems differ: "
+        "private training adds noise, and its stopping rule is not scikit-learn's default. "
+        "Accuracy on synthetic rows says little about your data."
+    )
+    screen.say("\n" + textwrap.fill(notes, WIDTH))
 
 
-def _cpu_model() -> str:
-    """Name of the processor as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown"
+def blobs(samples: int, features: int, classes: int) -> tuple[Rows, Rows]:
+    """Rows to train on and rows to test on: Gaussian clusters, then norm 1."""
+    from sklearn.datasets import make_blobs
+    from sklearn.preprocessing import normalize
+
+    sizes = {"n_features": features, "centers": classes, "cluster_std": SPREAD}
+    X, y = make_blobs(2 * samples, random_state=SEED, **sizes)
+    X = normalize(X)
+    return (X[:samples], y[:samples]), (X[samples:], y[samples:])
 
 
-def _spread(seconds: Sequence[float]) -> dict[str, Any]:
-    """Times of all runs and their median."""
-    ends = {"median": statistics.median(seconds), "min": min(seconds), "max": max(seconds)}
-    return {**ends, "runs": list(seconds)}
+def _private(
+    name: str, n_threads: int, budget: dict[str, float], sizes: dict[str, int]
+) -> Callable[[], Any]:
+    """What makes an estimator of this library."""
+    bounds = {"bounds": (-1.0, 1.0)} if name in (LINEAR, KERNEL) else {}
+    how = {"classes": range(sizes["classes"]), "n_threads": n_threads} | bounds | budget
+    return partial(estimator_class(name), **how)
+
+
+def _timed(model: Any, train: Rows, test: Rows, n_threads: int) -> tuple[float, float, float]:
+    """Seconds of a fit and of predictions, and the accuracy."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(n_threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        begin = time.perf_counter()
+        model.fit(*train)
+        fitted = time.perf_counter()
+        model.predict(train[0])
+        ended = time.perf_counter()
+    return fitted - begin, ended - fitted, float(model.score(*test))
 
 
 def _ms(seconds: float) -> str:

@@ -49,13 +49,13 @@ class SchemaEncoder(PublicTransformer):
 
     Notes
     -----
-    Guarantees: every row is encoded by itself, by public facts, so what is private after this
-    transformer was as private before it; ``total_privacy`` counts it as free. An error names a
-    column and never a cell or a row. That there was one depends on the data, and is not covered by
-    (epsilon, delta). Proof: docs/proofs/private_scaling.md, section "Pipelines".
+    Guarantees: each row is encoded by itself with public facts, so this step costs no privacy and
+    ``total_privacy`` counts it as free. An error names a column, never a cell or a row. Whether
+    there is an error depends on the data and is not covered by (epsilon, delta). Proof:
+    docs/proofs/private_scaling.md, section "Pipelines".
 
-    Columns are found by name, in any order. Target, person and weight of the schema may be there
-    and are passed over. Rows are dense, in single precision.
+    Columns are found by name, in any order. Target, person and weight of the schema may be present
+    and are skipped. Rows are dense, in single precision.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class SchemaEncoder(PublicTransformer):
         Raises
         ------
         SchemaError, TableError
-            A column is missing or not described, or a cell is not what the schema says.
+            A column is missing or not described, or a cell violates the schema.
         TypeError
             X is not a table.
         """
@@ -156,7 +156,7 @@ class SchemaEncoder(PublicTransformer):
         return "schema_" in vars(self) or not self.__sklearn_tags__().requires_fit
 
     def __sklearn_tags__(self) -> Any:
-        """Tables of any cells; a fit is needed where the schema does not name all columns."""
+        """Tables with any cells; a fit is needed unless the schema names all columns."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse, tags.input_tags.two_d_array = False, False
         tags.transformer_tags.preserves_dtype = []
@@ -168,7 +168,7 @@ class SchemaEncoder(PublicTransformer):
 
 
 def read_columns(schema: TableSchema) -> dict[str, Any]:
-    """Return what a fitted encoder says of the columns that it reads."""
+    """Return the declared columns that a fitted encoder reads."""
     names = [column.name for column in schema.features]
     return {"n_features_in_": len(names), "feature_names_in_": np.array(names, dtype=object)}
 
@@ -221,7 +221,7 @@ def frame_template(
 
 
 def _facts(column: Any, *, known: bool) -> str:
-    """What a schema says of a column, with the values that occur where they are public."""
+    """Schema entry of a column, with the values that occur if they are public."""
     kind = _kind(column)
     if kind == "boolean":
         return "boolean = true"
@@ -258,14 +258,14 @@ def _columns(X: Any) -> dict[str, Any]:
         )
     names = list(X) if table is None else column_names(table)
     if not all(isinstance(name, str) for name in names):
-        raise TypeError("X: expected text as column names")
+        raise TypeError("X: expected strings as column names")
     if twice := repeated(names):
         raise TableError(f"X: duplicate column name {twice}")
     return {name: X[name] for name in names} if table is None else {n: table[n] for n in names}
 
 
 def _kind(column: Any) -> str:
-    """What a schema may say of a column of this type, by the type alone."""
+    """Schema entry that suits a column of this type, from the type only."""
     dtype = getattr(column, "type", None) or getattr(column, "dtype", None)
     if dtype is None:
         dtype = np.asarray(column).dtype
@@ -283,7 +283,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _cells(values: Any, column: Column) -> Any:
-    """Cells of a column of any library as ``RowDecoder`` takes them.
+    """Cells of a column of any library, in the form that ``RowDecoder`` takes.
 
     Raises
     ------

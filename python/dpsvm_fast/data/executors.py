@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 
 
 class Loaded(NamedTuple):
-    """Checked rows of a partition; rows of persons of several are behind all others."""
+    """Checked rows of a partition; rows of persons with several rows come last."""
 
     X: Any
     codes: NDArray[np.int64]
@@ -74,7 +74,7 @@ class Operation(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Sums(Operation):
-    """What methods of the records return; with none of them the number of rows alone.
+    """Results of methods of the records; without methods, the number of rows only.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Moments(Operation):
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts(Operation):
-    """Numbers of persons in each class, who are there by shares."""
+    """Number of persons in each class, where a person counts by shares."""
 
     raw = True
 
@@ -120,7 +120,7 @@ class ClassCounts(Operation):
 
 @dataclass(frozen=True, eq=False)
 class Persons(Operation):
-    """Who has rows in a partition, so that partitions can be compared.
+    """Persons with rows in a partition, to compare partitions.
 
     Parameters
     ----------
@@ -370,7 +370,7 @@ class Share:
     builds: frozenset[str] = frozenset()
 
     def add(self, other: Share) -> None:
-        """Takes in another share. Exact, so that the order does not matter."""
+        """Add another share, exactly, so that the order does not matter."""
         self.n_rows += other.n_rows
         self.n_persons += other.n_persons
         self.digests += other.digests
@@ -418,7 +418,7 @@ def build() -> str:
 
 
 def forget(token: str) -> None:
-    """Drops the records of a fit; what still runs for it stops before its next partition."""
+    """Drop the records of a fit; running tasks stop before their next partition."""
     with _LOCK:
         _KEPT.pop(token, None)
         _ENDED[token] = None
@@ -427,7 +427,7 @@ def forget(token: str) -> None:
 
 
 def _kept(token: str, partition: int) -> _Kept:
-    """Where the records of a partition are kept; outside of the store once the fit is over."""
+    """Holder of the records of a partition; outside the store once the fit is over."""
     with _LOCK:
         if token in _ENDED:
             return _Kept()
@@ -483,7 +483,7 @@ def _share(
     token: str | None,
     n_threads: int,
 ) -> Share:
-    """Exact sums over one partition, or why there are none."""
+    """Exact sums over one partition, or the reason for none."""
     kept = _Kept() if token is None else _kept(token, partition)
     try:
         with kept.lock:
@@ -550,7 +550,7 @@ PARTITIONS_OF_FILE = 4
 
 @dataclass(frozen=True, eq=False)
 class PreparedRows:
-    """A partition whose rows come as a descent sums them.
+    """A partition whose rows are in the form that a descent sums.
 
     Parameters
     ----------
@@ -776,8 +776,8 @@ class LocalExecutor:
 class ClusterExecutor:
     """Bundles of partitions on the workers of a cluster; their sums are added in a tree.
 
-    Records that are kept are tied to the worker that has them. Where it is lost, its partitions go
-    to those that are left, which build them anew. Everything else may run anywhere.
+    Kept records are tied to their worker. If it is lost, its partitions go to the remaining
+    workers, which rebuild them. Everything else may run anywhere.
 
     Parameters
     ----------
@@ -838,7 +838,7 @@ class ClusterExecutor:
         return recipe
 
     def close(self) -> None:
-        """Drops all records on all workers, and stops what still runs."""
+        """Drop all records on all workers, and stop running tasks."""
         held = [*self._held.values(), *(() if self._recipe is None else (self._recipe[1],))]
         _release(held)
         self._held, self._recipe = {}, None
@@ -960,7 +960,7 @@ class ClusterExecutor:
 
 
 def _release(futures: list[Any]) -> None:
-    """Tells the cluster that results are not wanted any more: what has not begun never will.
+    """Tell the cluster that results are no longer needed: tasks that have not begun never will.
 
     Exceptions keep references to futures while they are inspected, so they are released here.
     """
@@ -969,7 +969,7 @@ def _release(futures: list[Any]) -> None:
 
 
 def _itself(value: Any) -> Any:
-    """What is kept on a worker, and made again where it is lost."""
+    """An object that is kept on a worker, and rebuilt if it is lost."""
     return value
 
 
@@ -1010,7 +1010,7 @@ def _one_build(builds: frozenset[str], spent: str) -> str:
 
 
 def _protocol(client: Any) -> str:
-    """How the machines talk; warns where anyone on the way can listen."""
+    """Protocol between the machines; warn if it is not encrypted."""
     address = str(getattr(client.scheduler, "address", "") or "")
     protocol, _, place = address.partition("://")
     near = place.startswith(("127.", "localhost", "[::1]"))

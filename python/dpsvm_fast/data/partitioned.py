@@ -58,8 +58,9 @@ MOST_DIGESTS = 2**22
 class ShardedRows:
     """Raw rows of all partitions, as a fit gets them.
 
-    Nothing is loaded before records or sums are asked for, which a fit does once it has paid; but
-    rows with owners are, to count persons and to see that none has rows in two partitions.
+    Nothing is loaded before records or sums are requested, which a fit does once it has paid. Rows
+    with owners are an exception: they are read to count persons and to check that none has rows in
+    two partitions.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ class ShardedRows:
 
     @property
     def facts(self) -> Facts:
-        """What is public; the number of persons has to be counted where it is."""
+        """Public facts; the number of persons must be counted if it is public."""
         recipe = self._recipe
         if self._public_number:
             self.read()
@@ -137,7 +138,7 @@ class ShardedRows:
         )
 
     def read(self) -> None:
-        """Look at persons and weights, where rows have any; tasks check all else they load.
+        """Read persons and weights, if there are any; tasks check everything else that they load.
 
         Raises
         ------
@@ -237,7 +238,7 @@ class ShardedRows:
         n_steps: int,
         on_step: OnStep | None = None,
     ) -> None:
-        """Steps of a descent on records: sums there, noise here.
+        """Steps of a descent on records: the sums on the workers, the noise here.
 
         Parameters
         ----------

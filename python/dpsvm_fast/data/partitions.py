@@ -134,7 +134,7 @@ class TakenRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Together:
-    """Rows, labels and what else there is of a row, of a loader each."""
+    """Rows, labels and other columns, each from its own loader."""
 
     rows: Any
     labels: Any
@@ -270,7 +270,7 @@ def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = 
 
 
 def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Together]:
-    """A loader for each part of the rows, with the same part of all else."""
+    """A loader for each part of the rows, with the same part of the other columns."""
     others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
     return list(map(Together, rows, labels or [None] * len(rows), others))
 
@@ -297,7 +297,7 @@ def is_path(value: Any) -> bool:
 
 
 def files_of(paths: Any, suffix: str) -> list[str]:
-    """Names of files, in order; folders and patterns by name."""
+    """File names, in order, from files, folders and patterns."""
     found: list[str] = []
     for path in map(os.fspath, [paths] if is_path(paths) else paths):
         if os.path.isdir(path):
@@ -377,7 +377,7 @@ class Partitions:
     """Rows in parts that each fit into memory; nothing is loaded before the budget is charged.
 
     Made by :meth:`from_arrays`, :meth:`from_parquet`, :meth:`from_arrow`, :meth:`from_dask` or
-    :meth:`from_loaders`. Everything here is a public fact but for ``n_rows`` with
+    :meth:`from_loaders`. All attributes are public facts, except ``n_rows`` with
     ``adjacency="add_remove"``, which is as private as in ``estimator.fit(X, y)``.
 
     Parameters
@@ -386,7 +386,7 @@ class Partitions:
         Each returns (X, y), the same rows whenever it is called.
     n_features : int
     n_rows : int or None
-        What is known of the number of rows without loading them.
+        Number of rows, if known without loading them.
     sparse : bool
         Whether X are CSR matrices.
     labelled : bool
@@ -395,7 +395,7 @@ class Partitions:
         Where the source names its columns.
     owners : tuple of str
         Of "groups" and "sample_weight": what loaders return behind the labels. All rows of a person
-        have to be in one partition: a fit finds out before it spends.
+        must be in one partition: a fit checks this before it spends.
     """
 
     loaders: tuple[Callable[[], Any], ...]
@@ -421,8 +421,8 @@ class Partitions:
         ----------
         transformer : object
             Fitted by this library (`PrivatePCA`, `PrivateStandardScaler`, ...): its own statement
-            counts beside that of the next fit (``total_privacy``). Or one that learns nothing, such
-            as ``Normalizer``. It must map every row by itself.
+            adds to that of the next fit (``total_privacy``). Or one that learns nothing, such as
+            ``Normalizer``. It must map each row by itself.
 
         Returns
         -------
@@ -467,13 +467,13 @@ class Partitions:
         Parameters
         ----------
         loaders : iterable of callables
-            Each takes nothing and returns (X, y), or X alone with ``labelled=False``: an array or
-            CSR matrix of some rows, perhaps none, and their labels. Called again it must return the
-            same. For a cluster it must be picklable.
+            Each takes no argument and returns (X, y), or X with ``labelled=False``: an array or CSR
+            matrix of zero or more rows, and their labels. Every call must return the same. For a
+            cluster it must be picklable.
         n_features : int
             Public.
         n_rows : int or None, default=None
-            Number of rows in all. Needed, and public, with ``adjacency="replace_one"`` for
+            Total number of rows. Required, and public, with ``adjacency="replace_one"`` for
             `GradientPerturbationSVC`; the fit fails if it is wrong.
         sparse : bool, default=False
             Whether X are sparse; public. A partition of the other kind is refused.
@@ -580,11 +580,11 @@ class Partitions:
             Files, folders (all ``*.parquet`` in them) or patterns with ``*``. Workers open them
             under the same path.
         label : str or None
-            The column of the labels; None for rows without.
+            The column of the labels; None for rows without labels.
         features : sequence of str or None, default=None
-            Columns of numbers; None for all but the others.
+            Columns of numbers; None for all except the others.
         person, weight : str or None, default=None
-            Columns of persons, of whom no row group may have a part, and of weights of rows.
+            Columns of persons and of weights; no person may have rows in two row groups.
 
         Returns
         -------
@@ -624,11 +624,11 @@ class Partitions:
             record batch must fit into memory. A stream can be read only once and is refused:
             training reads rows many times.
         label : str or None
-            The column of the labels; None for rows without.
+            The column of the labels; None for rows without labels.
         features : sequence of str or None, default=None
-            Columns of numbers; None for all but the others.
+            Columns of numbers; None for all except the others.
         person, weight : str or None, default=None
-            Columns of persons, of whom no record batch of a file may have a part, and of weights.
+            Columns of persons and of weights; no person may have rows in two record batches.
         rows_per_partition : int, default=65536
             Of a table.
         n_rows : int or None, default=None
@@ -680,9 +680,9 @@ class Partitions:
             Not persisted: blocks are computed from their source by the tasks that need them, again
             for each sum unless ``fit(..., resident=True)``. Blocks may be CSR matrices.
         y : dask.array.Array or dask.dataframe.Series, or None
-            As many blocks as X, of the same rows.
+            Labels in as many blocks as X, of the same rows.
         groups, sample_weight : dask.array.Array or dask.dataframe.Series, optional
-            Persons, of whom no block may have a part, and weights; as many blocks as X.
+            Persons and weights, in as many blocks as X; no person may have rows in two blocks.
         n_rows : int or None, default=None
             As of :meth:`from_loaders`, where Dask does not know it.
 

@@ -166,7 +166,7 @@ def is_compressed(path: str) -> bool:
 
 
 def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
-    """Return an error for a row that is longer than the room for it."""
+    """Return an error for a row that exceeds its memory limit."""
     return TableError(
         f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}; else {MORE_ROOM}"
     )
@@ -311,7 +311,7 @@ class Lookup:
         return np.fromiter(map(self._code, values), dtype=self.kind)
 
     def forget(self) -> None:
-        """Let texts of cells go that have become rows; here none are kept."""
+        """Release texts of cells that have become rows; none are kept here."""
 
     def _code(self, value: Any) -> float:
         """Code of one cell."""
@@ -468,8 +468,8 @@ class LabelDecoder(Lookup):
 class PersonDecoder(Lookup):
     """Turns ids into digests of persons, under a key that is kept nowhere else.
 
-    Whoever has no key learns from a digest nothing but whether two are equal. Codes are places in
-    the order in which ids come.
+    Without the key, a digest reveals only whether two ids are equal. Codes number the ids in order
+    of appearance.
 
     Parameters
     ----------
@@ -534,7 +534,7 @@ class WeightDecoder:
 def _check_cells(
     right: NDArray[np.bool_], file: str, before: int, column: str, reason: str
 ) -> None:
-    """Refuse the first cell of a column that is not right, behind so many rows."""
+    """Refuse the first invalid cell of a column, after ``before`` rows."""
     if not right.all():
         raise cell_error(file, before + int(right.argmin()) + 1, column, reason)
 
@@ -629,7 +629,7 @@ class RowDecoder:
         return codes.astype(np.int32)
 
     def forget(self) -> None:
-        """Let the texts of cells go that have become rows."""
+        """Release the texts of cells that have become rows."""
         for lookup in filter(None, self._lookups):
             lookup.forget()
 
@@ -1065,7 +1065,7 @@ def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> 
 
 
 def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
-    """The lines of a first record, with not too many blank ones before it."""
+    """The lines of a first record, after a limited number of blank ones."""
     left = longest
     for n_blank in itertools.count():
         line = stream.readline(left + 1)
@@ -1084,7 +1084,7 @@ def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def reading(file: str, *damaged: type[Exception]) -> Iterator[None]:
-    """Turn Arrow's errors, which may quote cells, and others into one that names the file only."""
+    """Replace Arrow's errors, which may quote cells, and others by one that only names the file."""
     from pyarrow import ArrowException
 
     is_damaged = False
@@ -1361,7 +1361,7 @@ class ArrowSource(_Columnar):
             return None if batch is None else batch.select(self._names)
 
     def _is_packed(self, data: mmap.mmap) -> bool:
-        """Refuse batches and dictionaries that are packed and do not fit once unpacked.
+        """Refuse packed batches and dictionaries that do not fit once unpacked.
 
         What is not packed takes no memory of its own.
         """
@@ -1469,7 +1469,7 @@ def _messages(data: mmap.mmap) -> Iterator[Any]:
 
 
 def _forget(data: mmap.mmap) -> None:
-    """Let go of the memory of pages that were read, where the system can: they are in the file."""
+    """Release the memory of pages that were read, if the system can."""
     if hasattr(mmap, "MADV_DONTNEED"):
         data.madvise(mmap.MADV_DONTNEED)
 
@@ -1522,7 +1522,7 @@ def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
     # Where there are no values, no page is read, and no place is told.
     end = min(len(data), at + chunk[7]) if chunk[5] > 0 else at
     if at < 0:
-        raise ValueError("no place in the file")
+        raise ValueError("an offset beyond the end of the file")
     words = packed_most = unpacked_most = 0
     while at < end:
         header, at = _thrift(data, at, MAX_NESTED)
@@ -1571,7 +1571,7 @@ def _thrift_value(data: mmap.mmap, at: int, kind: int, levels: int) -> tuple[Any
         return found, at
     if kind == 12 and levels:
         return _thrift(data, at, levels - 1)
-    raise ValueError("no file has such a field")
+    raise ValueError("an unknown type of field")
 
 
 def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
@@ -1615,7 +1615,7 @@ def _child(data: Any, at: int) -> int:
 
 
 def _unpacked(data: Any, batch: int, body: Any, wanted: set[int] | None) -> int:
-    """Bytes that the packed buffers of a batch take unpacked: all, or those at these places."""
+    """Unpacked size of the packed buffers of a batch: all, or those at these places."""
     if not _slot(data, batch, 3):
         return 0
     buffers = _child(data, _slot(data, batch, 2))
@@ -1817,7 +1817,7 @@ class _Member:
 
     def __init__(self, stream: Any, about: zipfile.ZipInfo) -> None:
         if about.compress_type not in COMPRESSIONS:
-            raise ValueError("no compression of numpy's")
+            raise ValueError("a compression that numpy does not use")
         version = np.lib.format.read_magic(stream)
         size = stream.read(2 if version == (1, 0) else 4)
         length = int.from_bytes(size, "little")
@@ -1867,7 +1867,7 @@ class _Member:
         if self.dtype.kind == "U" and self.dtype.itemsize:
             order = self.dtype.byteorder if self.dtype.byteorder in "<>" else "="
             if np.frombuffer(content, np.dtype("u4").newbyteorder(order)).max(initial=0) > 0x10FFFF:
-                raise ValueError("no character has this number")
+                raise ValueError("an invalid character code")
         if not self.dtype.itemsize:
             return np.zeros(shape, dtype=self.dtype)
         return np.frombuffer(content, dtype=self.dtype).reshape(shape)

@@ -44,7 +44,7 @@ def toml_key(text: str) -> str:
 
 
 def column_lines(names: Sequence[str], values: str = "bounds = [LOW, HIGH]") -> str:
-    """Return one line for each column, to be filled in; the first of very many."""
+    """Return one line for each column, to be filled in; only the first of very many."""
     lines = [
         f"  {toml_key(name)} = {{ {values} }}"
         if len(name) <= LONGEST_NAME
@@ -130,7 +130,7 @@ class Column:
     missing : float, str, int, bool or None
         Public value in place of a missing one; None refuses it.
     unknown : {"refuse", "none"}
-        What becomes of a category that is not declared; "none": all features are 0.
+        Treatment of a category that is not declared; "none" sets all its features to 0.
     log : bool
         Whether knots of splines are at equal distances on a logarithmic scale; of bounds alone.
     """
@@ -238,8 +238,8 @@ class Column:
             raise SchemaError(f"{where}.ordered: expected at least two categories")
         if column.ordered and column.unknown != "refuse":
             raise SchemaError(
-                f"{where}.unknown: got 'none', expected 'refuse' with ordered = true, whose scale "
-                "has no place for it"
+                f"{where}.unknown: got 'none', expected 'refuse' with ordered = true: an unknown "
+                "value has no position on the scale"
             )
         missing = record.get("missing")
         if missing is None:
@@ -302,7 +302,7 @@ def _without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) ->
 
 
 class Key(NamedTuple):
-    """What may be written for a key of a schema.
+    """Accepted values of a key of a schema.
 
     Parameters
     ----------
@@ -734,7 +734,7 @@ def check_roles(names: Mapping[str, Any], features: Iterable[str], origin: str =
 
 
 def _column_records(record: Any) -> tuple[dict[str, Any], list[str]]:
-    """Columns by name, None where nothing is said of their values, and the names of these."""
+    """Columns by name, None if their values are not declared, and the names of these."""
     if isinstance(record, list):
         record = _named_columns(record)
     if not isinstance(record, Mapping):
@@ -744,7 +744,9 @@ def _column_records(record: Any) -> tuple[dict[str, Any], list[str]]:
         if not isinstance(name, str) or not name.strip():
             raise SchemaError(f"columns: got the name {shown(name)}, expected text")
         if name != name.strip():
-            raise SchemaError(f"columns: got the name {shown(name)}, expected no blanks around it")
+            raise SchemaError(
+                f"columns: got the name {shown(name)}, expected it without spaces around it"
+            )
         found[name] = Column.from_dict(name, one, f"columns.{toml_key(name[:60])}")
     return found, [name for name, column in found.items() if column is None]
 
@@ -796,9 +798,9 @@ class TableSchema:
     classes : tuple of str or of int, or None
         Declared labels.
     all_other_columns : Column or None
-        Holds for every column of the file that is not named.
+        Applies to every column of the file that is not named.
     extra_columns : {"refuse", "ignore"}
-        What becomes of columns that the schema says nothing of.
+        Treatment of columns that the schema does not name.
     declared_width : int or None
         ``n_features`` as declared; needed where a file does not name its columns.
     zero_based : bool
@@ -806,9 +808,9 @@ class TableSchema:
     text : TextFormat
         How CSV files are written.
     origin : str
-        Where the schema comes from, for messages.
+        Source of the schema, for messages.
     person : str or None
-        Name of the column that says whose rows they are: whole persons are protected then.
+        Name of the column of person ids; whole persons are then protected.
     weight : str or None
         Name of the column of weights of rows.
     """
@@ -908,7 +910,7 @@ class TableSchema:
         Returns
         -------
         str
-            TOML text. Loading it unchanged fails, and says what is missing.
+            TOML text. Loading it unchanged raises an error that says what is missing.
         """
         from dpsvm_fast.data.tables import template
 
@@ -933,13 +935,14 @@ class TableSchema:
         person : str or None, default=None
             The column of person ids, which is not a feature.
         public : sequence of str, default=()
-            Columns whose values are public, perhaps the target: bounds, categories, dates or
-            classes are the values that occur. Of all others no cell is read.
+            Columns whose values are public, possibly the target: their bounds, categories, dates or
+            classes are taken from the values. No cell of the other columns is read.
 
         Returns
         -------
         str
-            TOML text. Loading it fails, and says what is missing, unless all columns are public.
+            TOML text. Unless all columns are public, loading it raises an error that says what is
+            missing.
 
         Examples
         --------
@@ -1062,7 +1065,7 @@ class TableSchema:
         if absent:
             raise TableError(
                 f"{file}: {columns_in_words(absent)} {('is' if len(absent) == 1 else 'are')} "
-                f"missing, but declared in {self.origin}; the file has {_found(names)}"
+                f"missing, but declared in {self.origin}; the table has {_found(names)}"
             )
         others = [name for name in names if name not in known and name not in (target, *outside)]
         columns = self.columns
@@ -1155,7 +1158,7 @@ class TableSchema:
                 )
 
     def _with_others(self, names: Sequence[str]) -> tuple[Column, ...]:
-        """All columns, those of these names with what is said of all others."""
+        """All columns; the named ones get the entry for all other columns."""
         assert self.all_other_columns is not None
         if self.is_positional and len(names) + len(self.columns) == self.declared_width:
             known = {column.name for column in self.columns}
@@ -1186,7 +1189,7 @@ class TableSchema:
         return target if isinstance(target, str) else None
 
     def _undescribed(self, names: Sequence[str], file: str) -> ValueError:
-        """Say which lines are missing, or that a model cannot take these columns."""
+        """Return an error that names missing lines, or columns that a model cannot take."""
         one = len(names) == 1
         if may_be_a_row(names):
             return TableError(f"{file}: {self.origin} does not declare it; it has {NO_NAMES}")

@@ -103,7 +103,7 @@ MOST_ROWS, MOST_BYTES, MOST_SPARSE_ROWS = 65536, 2**26, 16384
 
 
 class NpyWriter:
-    """An array whose first dimension is known at the end.
+    """An array whose first dimension is known only at the end.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ class Table:
         Parameters
         ----------
         on_bytes : callable or None, default=None
-            Called with the number of bytes of the file that are done; last with all of them.
+            Called with the number of bytes read so far, and at the end with all of them.
 
         Yields
         ------
@@ -327,7 +327,7 @@ class Table:
         Raises
         ------
         TableError
-            A cell does not fit the schema, or the file is damaged. Earlier blocks were right.
+            A cell violates the schema, or the file is damaged. Earlier blocks were valid.
         """
         done = 0
 
@@ -388,11 +388,11 @@ class Table:
         Parameters
         ----------
         folder : str or path
-            Made if need be. It takes ``X.npy`` and ``y.npy`` (for sparse rows ``data.npy``,
+            Created if missing. It receives ``X.npy`` and ``y.npy`` (for sparse rows ``data.npy``,
             ``indices.npy`` and ``indptr.npy``; ``groups.npy`` and ``sample_weight.npy`` with
-            owners), which only this user may read and which can be opened with
-            ``numpy.load(path, mmap_mode="r")``. The caller deletes them; they hold the data, but
-            digests in place of persons. Rows of a person come to stand in one partition.
+            owners), which only this user may read and which can be opened with ``numpy.load(path,
+            mmap_mode="r")``. The caller deletes them; they hold the data, but digests in place of
+            persons. All rows of a person are put into one partition.
         on_bytes : callable or None, default=None
             As of :meth:`batches`.
         rows_per_partition : int or None, default=None
@@ -519,15 +519,15 @@ def open_table(
         ``.txt``, perhaps with ``.gz``).
     schema : TableSchema
     format : {"csv", "tsv", "parquet", "arrow", "npz", "libsvm"} or None, default=None
-        None: as the end of the name says.
+        None takes it from the file name.
     labelled : bool, default=True
-        False: the file need not have a column of labels, and one is passed over.
+        False: the file needs no column of labels, and one is skipped.
     owners : bool, default=False
         Whether the columns of persons and weights are read that the schema names. They are never
         features.
     max_memory : int, default=2**28
-        Bytes that reading may take beside the rows that it returns, at least 2**22. Blocks are
-        shares of it; a row that needs more than its share is refused, whatever the file says.
+        Bytes that reading may take in addition to the rows that it returns, at least 2**22. Blocks
+        are shares of it; a row that needs more than its share is refused.
 
     Returns
     -------
@@ -549,8 +549,8 @@ def open_table(
     Where a compressed ``.npz`` whose X is in Fortran order, or a row group of a wide Parquet file,
     does not fit, its columns go to an unnamed temporary file, which only this process can read.
 
-    Memory is bounded, the number of rows is not: a packed file of some kilobytes may hold a billion
-    equal rows. ``table.n_rows`` says how many there are where the file does; a loop over
+    Memory is bounded, the number of rows is not: a compressed file of some kilobytes may hold a
+    billion equal rows. ``table.n_rows`` is their number, if the file states it; a loop over
     :meth:`Table.batches` can stop at any block, and Ctrl-C ends it.
 
     Examples
@@ -588,7 +588,7 @@ def open_table(
 
 
 def _check_file(path: str) -> None:
-    """Refuse what can be read once only; a file that is not there is found out elsewhere."""
+    """Refuse a file that can be read only once; a missing file is detected elsewhere."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -601,7 +601,7 @@ def _check_file(path: str) -> None:
 
 
 def table_format(path: str, format: str | None) -> str:
-    """Return the format as given, or as the end of the name says."""
+    """Return the given format, or that of the file name."""
     if format is not None:
         return check.check_option("format", format, FORMATS)
     name = path.lower()

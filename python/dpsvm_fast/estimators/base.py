@@ -48,7 +48,7 @@ LARGE_ROW_EXPONENT = 600
 class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
     """Base of linear classifiers whose fitted attributes are one private release.
 
-    All fitted attributes are set at once at the very end: it is fitted as a whole or not at all.
+    All fitted attributes are set at once at the end: a model is fitted as a whole or not at all.
     """
 
     coef_: NDArray[np.float64]
@@ -115,7 +115,7 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
         return np.asarray(scores), exponents
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are accepted; no accuracy is promised on small data: noise may drown it."""
+        """Sparse rows are accepted; on small data, noise may dominate the model."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.classifier_tags.poor_score = True
@@ -175,7 +175,7 @@ class Probabilities(PrivateLinearClassifier):
         return chosen_loss(loss, n_classes, smoothing, margin)
 
     def likelihood_scale(self) -> float:
-        """By what scores are divided to be log-odds: of the loss, times what a fit released."""
+        """Divisor that turns scores into log-odds: that of the loss times the released one."""
         released: float = vars(self).get("temperature_", 1.0)
         return self._used_loss().temperature * released
 

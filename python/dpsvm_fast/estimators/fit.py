@@ -44,7 +44,7 @@ _within_search: ContextVar[bool] = ContextVar("_within_search", default=False)
 
 @contextmanager
 def within_search() -> Iterator[None]:
-    """Fits of candidates, which do not warn: their search has."""
+    """Context of fits of candidates, which do not warn, as their search does."""
     token = _within_search.set(True)
     try:
         yield
@@ -95,7 +95,7 @@ def private_fit(
         ledger.check(plan.events, **how)
     rows.read()
     if rows.facts != facts:
-        raise ValueError("X: changed between two reads")
+        raise ValueError("X: its values changed during the fit")
     plan.check_rows(rows)
     check_room(plan.n_learned, rows.n_here * plan.n_kept)
     occasion = {
@@ -122,7 +122,7 @@ def private_fit(
 
 
 class FitRows(Rows, Protocol):
-    """Training rows as a fit gets them: first their shape is looked at, then they are read."""
+    """Training rows of a fit: it looks at their shape first, then reads them."""
 
     # Attributes about them: number and names of the features, the label set.
     published: dict[str, Any]
@@ -140,8 +140,8 @@ class FitRows(Rows, Protocol):
 class PrivateEstimator(Released):
     """Base of all estimators whose fit spends a budget.
 
-    A subclass is a dataclass of its parameters (see `dpsvm_fast.estimators.parameters`). It makes
-    its plan of them and of public facts in ``plan``, and says in ``_attributes`` what is published.
+    A subclass is a dataclass of its parameters (see `dpsvm_fast.estimators.parameters`). Its
+    ``plan`` builds the plan from them and from public facts; its ``_attributes`` are published.
     """
 
     adjacency: str
@@ -200,8 +200,8 @@ class PrivateEstimator(Released):
             needed = name if name == "groups" else "sample_weight"
             if there and needed not in self._takes:
                 raise InvalidParameterError(
-                    f"{name}: {type(self).__name__} protects rows of equal weight only; "
-                    "classifiers protect persons and accept weights"
+                    f"{name}: not supported by {type(self).__name__}; classifiers support groups "
+                    "and weights"
                 )
         return facts
 
@@ -247,7 +247,7 @@ class PrivateEstimator(Released):
         """Post-processing: what is published of the numbers that a run of the plan released."""
 
     def _occasion(self) -> Occasion:
-        """What the statement says about this fit, beside its plan."""
+        """Facts about this fit that the statement adds to its plan."""
         limited = getattr(self, "max_iter", None) is not None
         uncovered = ("max_iter",) if limited else ()
         return occasion_of(self, tests_of(type(self)), uncovered=uncovered)
@@ -307,14 +307,13 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         groups : array-like of shape (n_samples,), optional
             The person that each row belongs to: ints, strings or bools. Whole persons are then
             protected, however many rows they own: neighbouring data sets differ by all rows of one
-            person. Ids are private, and forgotten.
+            person. Ids are private and not kept.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
-            is not there.
+            is ignored.
         on_step : callable, optional
-            Called now and then with the number of steps taken and the number of all, both public:
-            for a progress bar. If it raises, the fit ends as by Ctrl-C. Training that is no descent
-            has no steps.
+            Called periodically with the number of steps done and the total, both public, for a
+            progress bar. If it raises, the fit ends as after Ctrl-C. Only descent has steps.
 
         Returns
         -------
@@ -328,7 +327,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
-            X or y are invalid; the text does not quote them. Nothing was spent.
+            X or y are invalid; the message does not quote them. Nothing was spent.
         KeyboardInterrupt
             The budget is spent and nothing is released.
         """
@@ -344,7 +343,7 @@ Trained = TypeVar("Trained", bound="PrivatelyTrained")
 
 
 def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
-    """Warn the caller of ``fit`` of what makes a release not private, or promise next to nothing.
+    """Warn the caller of ``fit`` if a release is not private or guarantees almost nothing.
 
     Parameters
     ----------
@@ -363,46 +362,53 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
     ledger, above = estimator.ledger, stacklevel + 1
     strict = ledger is not None and ledger.strict
     if getattr(estimator, "classes", ()) is None:
-        leak = "reads the label set from y and releases it without noise; pass the public label set"
-        told = f"classes=None {leak} as classes="
-        refuse_or_warn(ledger, "classes", told, PrivacyLeakWarning, stacklevel=above)
+        leak = "None reads the label set from y and releases it without noise; pass the public one"
+        refuse_or_warn(ledger, "classes", leak, PrivacyLeakWarning, stacklevel=above)
     if estimator.random_state is not None:
         refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=above)
     if strict and _is_limited(estimator):
         raise InvalidParameterError(
-            "max_iter: training that stops too early spends the budget without a model and so "
-            f"reveals something about the data; use None, which trains until it is done{STRICT}"
+            "max_iter: a fit that reaches it spends the budget without a model, which reveals "
+            f"something about the data; use None, which trains until convergence{STRICT}"
         )
     tried = getattr(estimator, "_set_on_clone", ())
     if tried and strict:
         raise InvalidParameterError(
-            f"{tried[0]}: was set on a clone, as by GridSearchCV, whose scores have no noise; use "
-            f"PrivateGridSearch, or set ledger= on the clone, too, to fit it by itself{STRICT}"
+            f"{tried[0]}: was set on a clone, as GridSearchCV does, whose scores have no noise; "
+            f"use PrivateGridSearch, or also set ledger= on the clone to fit it alone{STRICT}"
         )
     warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=above)
 
 
 def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
-    """Refuse, or warn of, columns with names whose units would decide; public facts alone."""
-    if _within_search.get() or facts.sparse or facts.feature_names is None:
-        return
+    """Refuse rows of whose features nothing was declared, and warn of columns with names.
+
+    Who declares nothing has often scaled by the rows, which no estimator can see.
+    """
     fitting = getattr(estimator, "candidates", [estimator])
-    if any(getattr(one, "_rests_on", None) == "bounds" and one.bounds is None for one in fitting):
-        ledger = estimator.ledger
-        if ledger is not None and ledger.strict:
-            raise InvalidParameterError(f"bounds: {UNSCALED}{STRICT}")
+    undeclared = (
+        getattr(one, "_rests_on", None) == "bounds" and one.bounds is None for one in fitting
+    )
+    if _within_search.get() or not any(undeclared):
+        return
+    if estimator.ledger is not None and estimator.ledger.strict:
+        raise InvalidParameterError(f"bounds: {UNSCALED}. {LEARNED}{STRICT}")
+    if facts.feature_names is not None and not facts.sparse:
         warnings.warn(f"bounds: {UNSCALED}", UserWarning, stacklevel=stacklevel + 1)
 
 
 UNSCALED = (
-    "None scales every row of this table to length 1, so that columns of larger range decide; pass "
-    "public bounds such as {'age': (0, 100)}, or an array if directions of rows are what counts"
+    "None scales every row to unit norm, so that features of larger range decide; pass public "
+    "bounds such as (0, 1) or {'age': (0, 100)}, or 'unit_norm' if directions of rows are what "
+    "counts, as of text"
 )
 
-SEEDED = (
-    "random_state is a seed: anyone who knows it can remove the noise; use None for a private "
-    "release"
+LEARNED = (
+    "Do not scale by a StandardScaler before: it learns from the rows without privacy, which "
+    "PrivatePipeline would refuse"
 )
+
+SEEDED = "a seed lets whoever knows it remove the noise; use None for a private release"
 
 
 def refuse_or_warn(
@@ -413,7 +419,7 @@ def refuse_or_warn(
     *,
     stacklevel: int,
 ) -> None:
-    """Refuse what is not private where a ledger is strict, and warn of it elsewhere.
+    """Refuse a fit that is not private if the ledger is strict; otherwise warn.
 
     Parameters
     ----------
@@ -428,10 +434,8 @@ def refuse_or_warn(
         Number of frames up to the caller to warn.
     """
     if ledger is not None and ledger.strict:
-        raise InvalidParameterError(
-            f"{parameter}: {sentence.removeprefix(parameter).lstrip(' =')}{STRICT}"
-        )
-    told = sentence + ("" if ledger is None else CHARGED)
+        raise InvalidParameterError(f"{parameter}: {sentence}{STRICT}")
+    told = f"{parameter}: {sentence}" + ("" if ledger is None else CHARGED)
     warnings.warn(told, category, stacklevel=stacklevel)
 
 

@@ -173,8 +173,8 @@ class EllipsoidClassifier(PrivatelyTrained):
     def mahalanobis(self, X: Any) -> Array:
         """Return squared Mahalanobis distances to the classes, without offsets.
 
-        Of several ellipsoids of a class, to the one that decides. Long rows as in
-        ``decision_function``.
+        If a class has several ellipsoids, the distance is to the one that decides. Long rows are
+        scaled down as in ``decision_function``.
 
         Parameters
         ----------
@@ -257,8 +257,8 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     epsilon : float, default=1.0
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
-        Privacy parameter, 0 < delta < 1; may be 0 with ``noise="gamma"``, which is pure: its
-        statement says delta = 0 whatever is given here.
+        Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
+        whatever is given here.
     loss : {"softmax_margin", "huber_ww"}, default="softmax_margin"
         ``softmax_margin``: the smoothed Crammer-Singer hinge :math:`\tau \log(1 + \sum_k
         \exp((m + s_k - s_y) / \tau))`; ``huber_ww``: the sum of Huber hinges :math:`\sum_k
@@ -285,15 +285,15 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         Multiplies the sum of the losses, as in scikit-learn: ``lambda = 1 / C + extra``. "auto" is
         a rule of public facts, see Notes.
     extra_regularization : "auto" or float >= 0, default="auto"
-        Added to ``1 / C`` because curvature that one row contributes costs privacy, in relation to
-        lambda. With a float, a C too large for the budget is refused with the largest that is not.
+        Added to ``1 / C``, because the curvature of one row relative to lambda costs privacy. With
+        a float, a C too large for the budget is refused; the error names the largest valid one.
     smoothing : "auto" or float > 0, default="auto"
         tau, or the half width of H; "auto" is 0.4 and 0.5.
     margin : "auto" or float >= 0, default="auto"
         m; "auto" is 1.5 times the smoothing for ``softmax_margin``, and twice for ``huber_ww``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer (the number of rows stays private), or one
-        row exchanged for another (about twice the noise; the number of rows is public).
+        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
+        row replaced by another (about twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound kappa of the rows' L2 norm; longer rows are scaled down to it, silently, in
         ``fit`` and in predictions. Rows should come centred about where the classes meet, by a
@@ -309,18 +309,18 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     max_iter : int or None, default=None
         Steps of the solver at most. None runs until certified, as the guarantee needs.
     class_weight : dict or None, default=None
-        Public weights of the losses, one a label; 1 for labels that are not named. With
-        ``C="auto"`` only their ratios count; a number C multiplies the losses with these weights.
+        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
+        count; a number C multiplies the losses with these weights.
     max_weight : float > 0, default=1.0
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person add up to one at most: several rows count with their mean.
+        of one person sum to at most one: several rows count as their mean.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before noise is drawn.
+        Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
         the program's own arithmetic. "float" is ordinary floating-point noise.
@@ -347,18 +347,18 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features where X has string names.
+        Feature names, if X has string column names.
     privacy_ : PrivacyStatement
-        Privacy statement of the fit, with every number needed to recompute it.
+        Privacy statement of the fit, with every number to recompute it.
 
     Notes
     -----
     Guarantees: the fitted attributes are (epsilon, delta)-differentially private for the relation
-    ``adjacency``, one record being one row with its label, provided that ``data_norm``,
+    ``adjacency``, where a record is one row with its label, provided that ``data_norm``,
     ``classes``, the feature names and every other parameter were chosen without looking at the
     data. Proof: docs/proofs/gaussian_margin.md. Not covered: running time; the event that
     ``CertificationError`` is raised; with ``noise="gamma"`` or ``noise_grid="float"``,
-    floating-point effects. Errors about invalid data reveal that they are invalid, but quote none.
+    floating-point effects. Errors reveal that data are invalid but never quote them.
 
     There are (d + 1)(d + 2)/2 numbers a matrix, all of them noisy: reduce many features first, by
     a private projection. Time and memory grow with d squared; the products of features are never

@@ -89,8 +89,8 @@ def may_continue(estimator: Any) -> bool:
     """Check that a model with these parameters can be continued."""
     if estimator.accountant == "last_iterate":
         raise AttributeError(
-            "partial_fit continues from all steps, which accountant='last_iterate' does not "
-            "account for; use accountant='composition'"
+            "partial_fit continues from every step, but accountant='last_iterate' covers the last "
+            "one only; use accountant='composition'"
         )
     return True
 
@@ -102,7 +102,7 @@ def before_of(estimator: Any) -> Continuation | None:
 
 
 def seen_apart(estimator: Any) -> bool:
-    """Whether a call is on periods that no earlier one was charged for, and goes on from these.
+    """Whether a call is on periods that no earlier call was charged for, and continues from these.
 
     Raises
     ------
@@ -129,9 +129,9 @@ def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | N
     if before is None:
         if "privacy_" in vars(estimator):
             raise InvalidParameterError(
-                "accountant: this model cannot be continued: its fit released the last iterate "
-                "alone, or it comes from load_model or a search; expected one fitted with "
-                "accountant='composition', in this process or unpickled"
+                "accountant: this model cannot be continued: its fit released only the last "
+                "iterate, or it comes from load_model or a search; fit one with "
+                "accountant='composition' in this process, or unpickle one"
             )
         return None
     for name, value in parameters.items():
@@ -143,7 +143,7 @@ def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | N
         raise InvalidParameterError.of(
             "schedule",
             got="linear",
-            accepted="'constant' or 'inverse' in a second call, as the rate has come down to 0",
+            accepted="'constant' or 'inverse' in a second call: the linear rate ended at 0",
         )
     return before
 
@@ -170,7 +170,7 @@ def declared_classes(
 
 
 def next_seed(seed: int, n_calls: int) -> int:
-    """A seed of its own for each call: the same noise again could be subtracted."""
+    """A separate seed for each call: repeated noise could be subtracted."""
     for _ in range(n_calls):
         seed = _core.NoiseSource(seed).public_seed()
     return seed
@@ -213,8 +213,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         ``m3`` and ``huber_ww`` sum hinges over the other classes (Weston and Watkins), ``huber``,
         ``logistic`` and ``softplus`` over all.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer (their number stays private), or one exchanged
-        for another (twice the noise; the number of rows is public).
+        Neighbouring data sets: one row added or removed (their number stays private), or one
+        replaced by another (twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
     classes : array-like of shape (n_classes,) or None, default=None
@@ -283,14 +283,14 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         becomes 1.
     max_weight : float > 0, default=1.0
         Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person add up to at most one.
+        person sum to at most one.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget: checked before data are read, charged before the first step, in every call.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         Noise sampled exactly on a power-of-two grid, so that the guarantee covers the program's own
         arithmetic, or ordinary floating-point noise.
@@ -308,22 +308,22 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features where X has string names.
+        Feature names, if X has string column names.
     privacy_ : PrivacyStatement
         What all calls since the last ``fit`` promise, and every number needed to recompute it.
 
     Notes
     -----
     Guarantees: the fitted attributes are (epsilon, delta)-differentially private for the relation
-    ``adjacency``, one record being one row with its label, provided that ``data_norm``,
+    ``adjacency``, where a record is one row with its label, provided that ``data_norm``,
     ``classes``, ``max_samples``, the feature names and every other parameter were chosen without
     looking at the data. Samples are Poisson samples, as the accounting assumes: an empty one is a
     step like any other. Non-finite values are refused, long rows and gradients clipped, so no value
-    in X or y can void it. Not covered: running time, which follows the size of the samples; with
-    ``noise_grid="float"``, floating-point effects. The state that ``partial_fit`` continues from
-    (iterate, moments, number of steps) is kept in the estimator and its pickles: it is made of
-    noisy sums and as private as the weights. With ``accountant="last_iterate"`` it is not, and not
-    kept. Errors about invalid data reveal that they are invalid, but quote none.
+    in X or y can void the guarantee. Not covered: running time, which follows the size of the
+    samples; with ``noise_grid="float"``, floating-point effects. The state that ``partial_fit``
+    continues from (iterate, moments, number of steps) is kept in the estimator and its pickles: it
+    is made of noisy sums and as private as the weights. With ``accountant="last_iterate"`` it is
+    not, and not kept. Errors reveal that data are invalid but never quote them.
 
     Every "auto" is a rule of public numbers. With n = ``max_samples`` (the number of rows under
     ``replace_one``), d features, kt the norm of a divided row with its constant feature and mu the
@@ -409,22 +409,21 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         sample_weight: Any = None,
         on_step: Any = None,
     ) -> Fitted:
-        """Take ``n_steps`` more steps, and spend epsilon and delta again.
+        """Take ``n_steps`` more steps and spend epsilon and delta again.
 
-        It continues from the last ``fit`` or ``partial_fit``, including moments; without one it
-        begins. ``privacy_`` is about all calls together, as if the same rows were given each time,
-        whether they were or not. Its delta stays that of one call, its epsilon grows. But where
-        every call has ``ledger.for_periods()`` of other periods, no row is in two of them: then
-        ``privacy_`` is about the rows of the last call.
+        Continue from the last ``fit`` or ``partial_fit``, including moments; the first call starts
+        from zero. ``privacy_`` covers all calls together, as if each got the same rows: delta stays
+        that of one call, epsilon grows. If every call has ``ledger.for_periods()`` with other
+        periods, no row is in two calls, and ``privacy_`` covers the rows of the last call.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,) or None, default=None
-            The public label set; needed in the first call if the parameter ``classes`` is None.
+            The public label set, required in the first call if the parameter ``classes`` is None.
         groups, sample_weight : array-like of shape (n_samples,), optional
-            As in ``fit``; groups in all calls or in none.
+            As in ``fit``; pass groups in all calls or in none.
         on_step : callable, optional
             As in ``fit``.
 
@@ -442,7 +441,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
-            X or y are invalid; the text does not quote them. Nothing was spent.
+            X or y are invalid; the message does not quote them. Nothing was spent.
         KeyboardInterrupt
             The budget of this call is spent; earlier releases stay.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,8 +89,8 @@ def checked_rows(estimator: Any, X: Any) -> Any:
 def checked_outputs(estimator: Any, X: Any) -> Any:
     """Validated ``X`` with a column for each feature of a fitted ``estimator``, but no names.
 
-    For what comes out of a transformer that changes entries one by one: an array, whatever the
-    rows were that the names of the features came from.
+    For the output of a transformer that changes entries one by one: an array, whatever type of rows
+    the feature names came from.
     """
     X = _refused_by_type(X)
     rows = _without_quotes(lambda: check_array(_array_of(X), input_name="X", **FORM), X)
@@ -101,12 +101,12 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
 
 
 def check_room(n_learned: int, n_kept: int = 0) -> None:
-    """Raise now, before anything is spent, what would be raised in the middle of a fit.
+    """Raise a lack of memory now, before anything is spent, rather than during the fit.
 
     Parameters
     ----------
     n_learned : int
-        Numbers that a fit learns. Memory for a few copies of them is asked for and given back.
+        Numbers that a fit learns. Memory for a few copies is allocated and freed.
     n_kept : int, default=0
         Numbers that it keeps once, such as one for each row and class.
 
@@ -204,7 +204,7 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _refused_by_type(X: Any) -> Any:
-    """``X`` as it came, once nothing in its type says that a conversion would misread it."""
+    """``X`` unchanged, unless its type shows that a conversion would misread it."""
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X: masked arrays are not supported; fill the masked entries first")
     table = tabular(X)
@@ -266,7 +266,7 @@ def _without_quotes(validate: Any, X: Any) -> Any:
 
 
 def _not_finite(X: Any, *, missing: bool) -> str:
-    """What is wrong and what to do, without a value.
+    """Message about non-finite values and the remedy, without a value.
 
     Of a table it names the column, which is up to the rows. Of an array it is a constant.
     """
@@ -383,7 +383,7 @@ class Owners(NamedTuple):
         return _canonical(X[order]), codes[order]
 
     def shares(self, n_rows: int) -> NDArray[np.float64]:
-        """What each row is of its person, at most 1 for all its rows."""
+        """Share of each row in its person, at most 1 for all rows of a person."""
         persons, weights = self.persons, self.weights
         found = weights.copy() if weights.size else np.ones(n_rows)
         if persons.size:
@@ -394,9 +394,9 @@ class Owners(NamedTuple):
         return found
 
     def averaged(self, n_rows: int) -> Owners:
-        """Rows that count by their shares, rounded down to single precision, and no persons.
+        """Rows with weights that are shares of a person, rounded down to single precision.
 
-        Of a person the first rows take part: all others weigh nothing.
+        The first rows of a person take part; the others have weight 0.
         """
         found = self.shares(n_rows)
         single = found.astype(np.float32)
@@ -482,23 +482,56 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
     Raises
     ------
     InvalidParameterError
-        Another number of them, missing ones, or ones of another kind.
+        Another number of them, missing ones, or ones of another kind or of several.
     """
-    kinds = "ints, strings, bools or whole floats, none of them missing"
     try:
-        ids = np.asarray(label_values(groups))
-        if ids.ndim == 1 and ids.dtype.kind == "O" and len({_kind(item) for item in ids}) == 1:
-            ids = np.asarray(list(ids))
-    except (TypeError, ValueError, OverflowError):
-        ids = np.empty(0, dtype=object)
-    usual = ids.dtype.kind in "biuUS" or (
-        ids.dtype.kind == "f" and bool(np.all(np.isfinite(ids) & (ids == np.floor(ids))))
-    )
-    if ids.ndim != 1 or not usual:
-        raise InvalidParameterError(f"groups: expected one id for each row: {kinds}")
+        ids = _ids(groups)
+    except MemoryError:
+        raise
+    except Exception:
+        # What it says may quote an id.
+        ids = None
+    if ids is None:
+        raise InvalidParameterError(
+            "groups: expected one id for each row: ints, strings, bools or whole floats without "
+            "lost digits, all of one kind and none of them missing"
+        )
     if ids.size != n_rows:
         raise InvalidParameterError("groups: expected one id for each row")
     return ids
+
+
+def _ids(groups: Any) -> NDArray[Any] | None:
+    """An array of ids that are equal where they were; None for what are none.
+
+    Whether two are equal never depends on a third: of a list of numbers, NumPy makes texts beside
+    one text, and floats that lose digits beside one float, or where the range is large.
+    """
+    if isinstance(groups, (str, bytes, np.ma.MaskedArray)):
+        return None
+    groups = label_values(groups)
+    ids = np.asarray(groups, dtype=object if isinstance(groups, Sequence) else None)
+    if ids.ndim != 1:
+        return None
+    if ids.dtype.kind == "O" and ids.size:
+        items = ids.tolist()
+        # One of each type: they are told apart by it.
+        kinds = {_id_kind(item) for item in {type(item): item for item in items}.values()}
+        if len(kinds) > 1 or "other" in kinds:
+            return None
+        usual = np.asarray(items)
+        # Integers of too large a range become floats, and texts lose zeros at their end.
+        exact = usual.dtype.kind in "biuUS" and usual.tolist() == items
+        ids = usual if exact or "float" in kinds else ids
+    if ids.dtype.kind == "f":
+        limit = 2.0 ** (np.finfo(ids.dtype).nmant + 1)
+        return ids if bool(np.all((np.abs(ids) < limit) & (ids == np.floor(ids)))) else None
+    return ids if ids.dtype.kind in "biuUSO" else None
+
+
+def _id_kind(item: Any) -> str:
+    """Which family of ids ``item`` belongs to."""
+    return "bytes" if isinstance(item, bytes) else _kind(item)
 
 
 def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
@@ -510,7 +543,11 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
         Another number of them, ones that are negative or not finite, or none but zeros.
     """
     try:
-        found = np.asarray(weights, dtype=np.float64)
+        found = np.asarray(weights)
+        # Of what NumPy would read as numbers, texts, dates and masked entries are none.
+        if found.dtype.kind not in "biufO" or isinstance(weights, np.ma.MaskedArray):
+            raise TypeError
+        found = found.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         found = np.full(n_rows, np.nan)
     if found.shape != (n_rows,):
@@ -539,7 +576,7 @@ def class_factors(weights: dict[Any, float], classes: NDArray[Any]) -> NDArray[n
         ) from None
     factors[places] = list(weights.values())
     if not factors.any():
-        raise InvalidParameterError("class_weight: expected a weight other than 0")
+        raise InvalidParameterError("class_weight: expected at least one weight above 0")
     return np.asarray(factors / factors.max())
 
 
@@ -548,7 +585,7 @@ FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
 
 
 def feature_facts(probe: Any) -> dict[str, Any]:
-    """Return what validation has written onto a copy of an estimator about its features."""
+    """Return the feature attributes that validation set on a copy of an estimator."""
     return {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
 
 
@@ -802,6 +839,9 @@ def _person_moments(
     return first, second
 
 
+# For ``bounds``, of rows whose direction alone counts: as None, and said on purpose.
+UNIT_NORM = "unit_norm"
+
 # Lower and upper ones, as numbers or one for each feature.
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -845,7 +885,7 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
 
 
 def checked_bounds(value: Any) -> Bounds:
-    """Two arrays of at most one dimension that go together; of bounds by name with the names."""
+    """Two arrays of at most one dimension and equal length; for bounds by name, with the names."""
     if isinstance(value, NamedBounds):
         return value
     if isinstance(value, Mapping):
@@ -863,8 +903,10 @@ def checked_bounds(value: Any) -> Bounds:
         named.names = tuple(value)
         return named
     if not isinstance(value, (tuple, list)) or len(value) != 2:
+        length = f" of length {len(value)}" if isinstance(value, (tuple, list)) else ""
         raise TypeError(
-            f"bounds: got {type(value).__name__}, expected a tuple (low, high) of numbers or arrays"
+            f"bounds: got {type(value).__name__}{length}, expected a tuple (low, high) of numbers "
+            "or arrays"
         )
     try:
         low, high = (np.array(side, dtype=np.float64) for side in value)
@@ -890,10 +932,12 @@ def checked_bounds(value: Any) -> Bounds:
 
 
 def broadcast_bounds(
-    bounds: Bounds | None, n_features: int | None, names: Any = None
+    bounds: Bounds | str | None, n_features: int | None, names: Any = None
 ) -> Bounds | None:
     """Bounds as arrays of shape (n_features,), where that number is known; by names if they are."""
-    if bounds is None or n_features is None:
+    if bounds is None or isinstance(bounds, str):
+        return None
+    if n_features is None:
         return bounds
     if isinstance(bounds, NamedBounds):
         bounds = bounds.in_order(names)

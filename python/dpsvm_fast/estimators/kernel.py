@@ -49,7 +49,7 @@ class PrivateKernelSVC(PipelineClassifier):
         Privacy parameter, 0 <= delta < 1; far below one over the number of rows. 0 takes a recipe
         of pure epsilon, whose noise grows with the number of weights: for two classes and few
         features.
-    bounds : tuple (low, high), dict of such pairs by column name, or None, default=None
+    bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
         Public bounds of the features, as of `PrivateLinearSVC`; None with ``normalize=False``.
     kernel : {"auto", "rbf", "laplacian", "linear"}, default="auto"
         ``exp(-gamma ||x - x'||^2)`` or ``exp(-gamma ||x - x'||_1)`` of the mapped rows; "linear"
@@ -78,7 +78,7 @@ class PrivateKernelSVC(PipelineClassifier):
         Public label set. None reads it from ``y``, which releases it without noise: a
         ``PrivacyLeakWarning``, and the statement is marked not private.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
+        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
     whiten : "auto" or bool, default="auto"
         As of `PrivateLinearSVC`.
@@ -96,14 +96,14 @@ class PrivateKernelSVC(PipelineClassifier):
         Gaussian parameter, and weighs each class by their inverse; it needs ``delta > 0``.
     max_weight : float > 0, default=1.0
         Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person add up to at most one.
+        person sum to at most one.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before noise is drawn.
+        Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         How Gaussian noise is drawn, as of `PrivateLinearSVC`.
     verbose : {0, 1}, default=0
@@ -133,12 +133,12 @@ class PrivateKernelSVC(PipelineClassifier):
     data_norm_ : float or None
         Bound of the rows' norm of the fit; None with ``normalize=True``.
     privacy_ : PrivacyStatement
-        Privacy statement of the fit, with every number needed to recompute it.
+        Privacy statement of the fit, with every number to recompute it.
 
     Notes
     -----
     Guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the
-    relation ``adjacency``, one record being one row with its label, provided that ``bounds``,
+    relation ``adjacency``, where a record is one row with its label, provided that ``bounds``,
     ``data_norm``, ``classes``, the feature names and every other parameter were chosen without
     looking at the data. Features are functions of their row and of public and released numbers, and
     have norm at most 1 whatever the row holds. Proof: docs/proofs/random_features.md on top of
@@ -259,7 +259,7 @@ class PrivateKernelSVC(PipelineClassifier):
         return PublicMap(unit=False, data_norm=self.data_norm_)
 
     def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
-        """What was released besides the weights, and the choices that follow from it."""
+        """Other released numbers, and the choices that follow from them."""
         choice, features = released.choice, released.features
         assert choice is not None
         return super()._attributes(plan, released) | {
@@ -274,7 +274,7 @@ class PrivateKernelSVC(PipelineClassifier):
     def _statement(
         self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
     ) -> PrivacyStatement:
-        """What this fit promises about the path that was taken."""
+        """Statement of this fit for the path that it took."""
         if released.features is not None:
             seed = released.features.seed
             occasion |= {"occasion": replace(occasion["occasion"], feature_seed=seed)}

@@ -91,9 +91,9 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
                 "class_weight",
                 got="balanced",
                 accepted=(
-                    "None or a dict of public weights with delta=0, where noisy class counts "
-                    "cannot be released, and without mechanism='gradient' for rows that are not "
-                    "centred, such as sparse rows"
+                    "None or a dict of public weights; 'balanced' releases noisy class counts, "
+                    "which needs delta > 0, and mechanism='gradient' unless rows are centred "
+                    "(sparse rows are not)"
                 ),
             )
         if self.whiten is True and not centred:
@@ -136,7 +136,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         return _loss(self._trainer(), self.delta, 2, margin)
 
     def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
-        """What was released besides the weights, and the choices that follow from it."""
+        """Other released numbers, and the choices that follow from them."""
         training = released.training
         rule, solver = training.rule, training.solver
         lam = rule.regularization if rule is not None else getattr(solver, "regularization", None)
@@ -189,7 +189,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     def _statement(
         self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
     ) -> PrivacyStatement:
-        """What this fit promises about the path that was taken."""
+        """Statement of this fit for the path that it took."""
         return plan.statement(released.training, **occasion)
 
 
@@ -242,11 +242,11 @@ class PrivateLinearSVC(PipelineClassifier):
         Delta, 0 <= delta < 1, far below 1 / number of rows. 0 means pure epsilon: centring for a
         tenth of epsilon, then objective perturbation with Gamma noise, without whitening. That
         noise grows with the number of weights: expect little with many classes or features.
-    bounds : tuple (low, high), dict of such pairs by column name, or None, default=None
+    bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
         Public bounds of the features, each a number or an array of shape (n_features,), with
-        ``low < high``, never taken from the data. Entries outside are clipped. None leaves features
-        as they are, without a constant: then only the directions of rows matter, and features of
-        larger range dominate.
+        ``low < high``, never taken from the data. Entries outside are clipped. "unit_norm" leaves
+        features as they are, without a constant: then only the directions of rows matter, and
+        features of larger range dominate. None does the same, but a strict ledger refuses it.
     mechanism : {"auto", "gradient", "objective", "output"}, default="auto"
         How the weights are trained. "auto" is "gradient", or "objective" with ``delta=0``.
         "objective" puts noise into the objective (smoothed Crammer-Singer loss, or the Huber hinge
@@ -254,12 +254,12 @@ class PrivateLinearSVC(PipelineClassifier):
         ``margin_distance``, see `OutputPerturbationSVC`); with a centre before it and
         ``delta > 0`` in four releases, each minimiser regularised towards the release before.
     classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats; classes need not occur. None reads
-        it from ``y``, which releases it without noise: ``PrivacyLeakWarning``, and the statement
-        says so.
+        Public label set: ints, strings, bools or whole floats; classes may be absent from the data.
+        None reads it from ``y``, which releases it without noise: ``PrivacyLeakWarning``, and the
+        statement says so.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer (the number of rows stays private), or one
-        row exchanged for another (more noise; the number of rows is public).
+        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
+        row replaced by another (more noise; the number of rows is public).
     whiten : "auto" or bool, default="auto"
         Whether to whiten. "auto" decides by the noisy number of rows; without whitening training
         gets its budget, except with ``mechanism="objective"``, where it is lost: pass False there
@@ -278,14 +278,14 @@ class PrivateLinearSVC(PipelineClassifier):
         with "gradient" only.
     max_weight : float > 0, default=1.0
         Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person add up to at most one.
+        person sum to at most one.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before noise is drawn.
+        Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on power-of-two grids, so that the guarantee covers
         the program's own arithmetic. "float" is ordinary floating-point noise.
@@ -307,7 +307,7 @@ class PrivateLinearSVC(PipelineClassifier):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features where X has string names.
+        Feature names, if X has string column names.
     bounds_ : tuple of two ndarray of shape (n_features,), or None
         The public bounds.
     n_samples_ : float or None
@@ -330,18 +330,18 @@ class PrivateLinearSVC(PipelineClassifier):
         By which ``predict_proba`` divides scores, noisy; 1 with ``class_weight`` or without an
         intercept, where nothing is spent on it.
     privacy_ : PrivacyStatement
-        Privacy statement of the fit, with every number needed to recompute it.
+        Privacy statement of the fit, with every number to recompute it.
 
     Notes
     -----
     Guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the
-    relation ``adjacency``, one record being one row with its label, provided that ``bounds``,
+    relation ``adjacency``, where a record is one row with its label, provided that ``bounds``,
     ``classes``, the feature names and every other parameter were chosen without looking at the
-    data. No value in X or y can void it: rows are mapped to norm 1 whatever they hold, and
-    non-finite values are refused. Not covered: running time; floating-point effects with
+    data. No value in X or y can void the guarantee: rows are mapped to norm 1 whatever they hold,
+    and non-finite values are refused. Not covered: running time; floating-point effects with
     ``noise_grid="float"`` or ``delta=0``; with "objective" and "output", the event that double
-    precision cannot certify the minimum (``CertificationError``). Errors about invalid data reveal
-    that they are invalid, but quote none.
+    precision cannot certify the minimum (``CertificationError``). Errors reveal that data are
+    invalid but never quote them.
 
     With u the row mapped by ``bounds``, its constant, and scaled to norm 1, m = ``centre_`` and M =
     ``whitening_``, the scores are

@@ -25,17 +25,17 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
 
     where :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|), s)` is row i clipped to the norm
     ``data_norm`` with the constant feature ``intercept_scaling``, and B is one draw of noise. The
-    released weights are a certified approximation of :math:`W^*` plus a little noise that hides
-    the approximation. There are no steps, batches or learning rates to choose. With K >= 3 classes
-    W has K rows; two classes have one (except inside ``m3`` and ``huber_ww``).
+    released weights are a certified approximation of :math:`W^*` plus a little noise that covers
+    the approximation error. There are no steps, batches or learning rates to choose. With K >= 3
+    classes W has K rows; two classes have one (except inside ``m3`` and ``huber_ww``).
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
-        Privacy parameter, 0 < delta < 1; may be 0 with ``noise="gamma"``, which is pure: its
-        statement says delta = 0 whatever is given here.
+        Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
+        whatever is given here.
     loss : str, default="softmax_margin"
         With tau = ``smoothing``, m = ``margin`` and :math:`t_k = 1` for the own class, -1 else:
 
@@ -52,14 +52,14 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         Law of B: independent Gaussians, (epsilon, delta); or a density proportional to
         ``exp(-beta ||B||)``, epsilon with delta = 0, much larger for many weights.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer (the number of rows stays private), or one
-        row exchanged for another (about twice the noise; the number of rows is public).
+        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
+        row replaced by another (about twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
     classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats. It may hold classes that do not
-        occur. None reads it from ``y``, which releases it without noise: a
-        ``PrivacyLeakWarning``, and the statement is marked not private.
+        Public label set: ints, strings, bools or whole floats. Classes may be absent from the data.
+        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning``, and the
+        statement is marked not private.
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is regularised and noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
@@ -68,9 +68,9 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         Multiplies the sum of the losses, as in scikit-learn. "auto" is a rule of public facts, see
         Notes.
     extra_regularization : "auto" or float >= 0, default="auto"
-        Added to ``1 / C`` because curvature that one row contributes costs privacy, in relation to
-        lambda. "auto" adds the best amount, often none, see Notes. With a float, a C too large for
-        the budget is refused with the largest that is not.
+        Added to ``1 / C``, because the curvature of one row relative to lambda costs privacy.
+        "auto" adds the best amount, often none, see Notes. With a float, a C too large for the
+        budget is refused; the error names the largest valid one.
     smoothing : "auto" or float > 0, default="auto"
         Width over which the hinge is rounded; "auto" is 0.4, or 0.5 for ``huber``, ``m3`` and
         ``huber_ww``. Must be "auto" for ``logistic``.
@@ -83,18 +83,18 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     max_iter : int or None, default=None
         Newton steps at most. None runs until certified, as the guarantee needs.
     class_weight : dict or None, default=None
-        Public weights of the losses, one a label; 1 for labels that are not named. With
-        ``C="auto"`` only their ratios count; a number C multiplies the losses with these weights.
+        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
+        count; a number C multiplies the losses with these weights.
     max_weight : float > 0, default=1.0
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person add up to one at most: several rows count with their mean.
+        of one person sum to at most one: several rows count as their mean.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before noise is drawn.
+        Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
         the program's own arithmetic. "float" is ordinary floating-point noise. What is released
@@ -115,21 +115,21 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features where X has string names.
+        Feature names, if X has string column names.
     privacy_ : PrivacyStatement
-        Privacy statement of the fit, with every number needed to recompute it.
+        Privacy statement of the fit, with every number to recompute it.
 
     Notes
     -----
     Guarantees: the fitted attributes are (epsilon, delta)-differentially private for the relation
-    ``adjacency``, one record being one row with its label, provided that ``data_norm``,
+    ``adjacency``, where a record is one row with its label, provided that ``data_norm``,
     ``classes``, the feature names and every other parameter were chosen without looking at the
     data. One hundredth of epsilon and of delta pays for the approximate minimum, the rest for the
     noise in the objective; both are in the statement. Non-finite values are refused and long rows
-    clipped, so no value in X or y can void it. Not covered: running time; the event that
+    clipped, so no value in X or y can void the guarantee. Not covered: running time; the event that
     ``CertificationError`` is raised, with ``max_iter`` or where double precision cannot certify the
     minimum (a tiny ``smoothing`` with a huge C); with ``noise="gamma"`` or ``noise_grid="float"``,
-    floating-point effects. Errors about invalid data reveal that they are invalid, but quote none.
+    floating-point effects. Errors reveal that data are invalid but never quote them.
 
     ``C="auto"`` and ``extra_regularization="auto"`` use public numbers only. With kt the norm of a
     row with its constant feature, tau the temperature of the loss (``smoothing``, half of it for

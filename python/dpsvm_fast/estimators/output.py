@@ -53,8 +53,8 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     epsilon : float, default=1.0
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
-        Privacy parameter, 0 < delta < 1; may be 0 with ``noise="gamma"``, which is pure: its
-        statement says delta = 0 whatever is given here.
+        Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
+        whatever is given here.
     loss : str, default="crammer_singer"
         The function phi of the scores; formulas in :class:`dpsvm_fast.losses.Loss`:
 
@@ -71,14 +71,14 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         Independent Gaussian noise, (epsilon, delta); or noise of density proportional to
         ``exp(-beta ||b||)``, epsilon with delta = 0, much larger for many weights.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer (the number of rows stays private), or one
-        row exchanged for another (twice the noise; the number of rows is public).
+        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
+        row replaced by another (twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
     classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats. It may hold classes that do not
-        occur. None reads it from ``y``, which releases it without noise: a
-        ``PrivacyLeakWarning``, and the statement is marked not private.
+        Public label set: ints, strings, bools or whole floats. Classes may be absent from the data.
+        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning``, and the
+        statement is marked not private.
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is regularised and noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
@@ -96,8 +96,8 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     solver : {"exact", "psgd"}, default="exact"
         "exact" certifies a distance to the minimiser. "psgd" is projected stochastic gradient
         descent with a known sensitivity: fixed work, a less accurate model. It needs a smooth loss
-        and ``adjacency="replace_one"``, as its steps depend on the number of rows. Of a person the
-        first 1024 rows take part.
+        and ``adjacency="replace_one"``, as its steps depend on the number of rows. It uses the
+        first 1024 rows of each person.
     n_epochs : int >= 1, default=10
         Passes of "psgd" over the rows, each in a fresh order that does not depend on them.
     batch_size : int >= 1, default=50
@@ -117,18 +117,18 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         Passes over the data at most (Newton steps for smooth losses) of the "exact" solver. None
         runs until certified, as the guarantee needs.
     class_weight : dict or None, default=None
-        Public weights of the losses, one a label; 1 for labels that are not named. With
-        ``C="auto"`` only their ratios count; a number C multiplies the losses with these weights.
+        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
+        count; a number C multiplies the losses with these weights.
     max_weight : float > 0, default=1.0
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person add up to one at most: several rows count with their mean.
+        of one person sum to at most one: several rows count as their mean.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget: checked before data are read, charged before the solver starts.
     n_threads : int or None, default=None
-        Number of threads; None for all cores of this process. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" releases on a power-of-two grid with exactly sampled Gaussian noise, so that the
         guarantee covers the program's own arithmetic. "float" is ordinary floating-point noise.
@@ -148,20 +148,20 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features where X has string names.
+        Feature names, if X has string column names.
     privacy_ : PrivacyStatement
-        Privacy statement of the fit, with every number needed to recompute it.
+        Privacy statement of the fit, with every number to recompute it.
 
     Notes
     -----
     Guarantees: the fitted attributes are (epsilon, delta)-differentially private for the relation
-    ``adjacency``, one record being one row with its label, provided that ``data_norm``,
+    ``adjacency``, where a record is one row with its label, provided that ``data_norm``,
     ``classes``, the feature names and every other parameter were chosen without looking at the
-    data. Non-finite values are refused and long rows clipped, so no value in X or y can void it.
-    Not covered: running time; the event that ``CertificationError`` is raised, with ``max_iter`` or
-    where double precision cannot certify a smooth loss (a tiny ``smoothing`` with a huge C); with
-    ``noise="gamma"`` or ``noise_grid="float"``, floating-point effects. Errors about invalid data
-    reveal that they are invalid, but quote none.
+    data. Non-finite values are refused and long rows clipped, so no value in X or y can void the
+    guarantee. Not covered: running time; the event that ``CertificationError`` is raised, with
+    ``max_iter`` or where double precision cannot certify a smooth loss (a tiny ``smoothing`` with a
+    huge C); with ``noise="gamma"`` or ``noise_grid="float"``, floating-point effects. Errors reveal
+    that data are invalid but never quote them.
 
     ``C="auto"`` is ``0.2 / (f L m kt**2)`` with ``kt**2 = data_norm**2 + intercept_scaling**2``, L
     the largest norm of the loss's gradient in the scores (``sqrt(2)`` for ``crammer_singer`` and
@@ -263,7 +263,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         )
 
     def _run(self, facts: Facts) -> ProjectedSGD:
-        """Projected SGD; over one row where their number is not known yet."""
+        """Projected SGD; over one row if the number of rows is not known yet."""
         return filled(
             ProjectedSGD,
             self,

@@ -19,7 +19,7 @@ from functools import cache, partial
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from dpsvm_fast import validation as check
-from dpsvm_fast.estimators.inputs import checked_bounds, public_classes
+from dpsvm_fast.estimators.inputs import UNIT_NORM, checked_bounds, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
@@ -52,7 +52,7 @@ def checked_copy(estimator: E) -> E:
 
 
 def or_word(word: str | None, test: Callable[..., Any]) -> Callable[..., Any]:
-    """The test of a parameter that may also be the given word, which its errors then name too."""
+    """The test of a parameter that may also be the given word, which its errors name."""
 
     def checked(*named: Any) -> Any:
         value = named[-1]
@@ -105,7 +105,7 @@ def class_weights(name: str, value: Any) -> dict[Any, float]:
         raise TypeError(f"{name}: got {type(value).__name__}, expected None or a dict of numbers")
     found = {key: check.check_non_negative(name, weight) for key, weight in value.items()}
     if not any(found.values()):
-        raise InvalidParameterError(f"{name}: expected a weight other than 0")
+        raise InvalidParameterError(f"{name}: expected at least one weight above 0")
     return found
 
 
@@ -117,7 +117,7 @@ Adjacency = Annotated[str, plain(check.check_adjacency)]
 Noise = Annotated[str, one_of(*NOISES)]
 NoiseGrid = Annotated[str, one_of(*NOISE_GRIDS)]
 Classes = Annotated[Any, or_word(None, plain(public_classes))]
-OptionalBounds = Annotated[Any, or_word(None, plain(checked_bounds))]
+OptionalBounds = Annotated[Any, or_word(None, or_word(UNIT_NORM, plain(checked_bounds)))]
 GivenBounds = Annotated[Any, plain(checked_bounds)]
 Seed = Annotated[int | None, plain(check.check_random_state)]
 Threads = Annotated[int | None, plain(check.check_n_threads)]
@@ -182,12 +182,12 @@ def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float
 
 
 def automatic_margin(name: str, smoothing: float) -> float:
-    """margin="auto": the hinge's margin, or the one that suits a softmax of this temperature."""
+    """Return margin="auto": that of the hinge, or one that suits a softmax of this temperature."""
     return MARGIN_IN_TEMPERATURES * smoothing if name in ("softmax_margin", "softplus") else 1.0
 
 
 def _refuse(loss: str, parameter: str, value: object, accepted: tuple[object, ...]) -> None:
-    """Refuse a value for a parameter that this loss has not, or has not free."""
+    """Refuse a value for a parameter that this loss does not have or does not leave free."""
     if value not in accepted:
         raise InvalidParameterError.of(
             parameter,

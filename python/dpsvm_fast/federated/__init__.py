@@ -2,7 +2,7 @@
 
 from dpsvm_fast.exceptions import InconsistentSumError, PartyRefusedError, SecureSumAborted
 from dpsvm_fast.federated.classifier import FederatedLinearSVC, finalize, public_state
-from dpsvm_fast.federated.local import LocalUpdate, PartyState, local_update
+from dpsvm_fast.federated.local import LocalUpdate, local_update
 from dpsvm_fast.federated.plans import RoundPlan
 from dpsvm_fast.federated.secsum import (
     FixedPointCodec,
@@ -22,7 +22,6 @@ __all__ = [
     "InconsistentSumError",
     "LocalUpdate",
     "PartyRefusedError",
-    "PartyState",
     "RoundPlan",
     "SecureSum",
     "SecureSumAborted",

@@ -35,18 +35,18 @@ class FederatedLinearSVC(PrivateLinearClassifier):
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
-        Averaged noisy weights, of the features as they came: components are multiplied in.
+        Averaged noisy weights of the original features; components are multiplied in.
     intercept_ : ndarray of shape (n_classes,), or (1,)
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     components_ : ndarray of shape (n_components, n_features)
-        Released components, of ``fed_dpdr`` alone.
+        Released components, of ``fed_dpdr`` only.
     n_survivors_ : int
         Parties in the sum of the models.
     n_records_ : int or None
-        Their records; None where parties count alike.
+        Their records; None if all parties have equal weight.
     privacy_ : FederatedStatement
-        Privacy statement of the fit, with every number needed to recompute it.
+        Privacy statement of the fit, with every number to recompute it.
 
     Examples
     --------
@@ -109,9 +109,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
 MOST_EPSILON = 200.0
 
 
-def statement_of(
-    spec: FederatedSpec, trust: str, random_source: str, reasons: tuple[str, ...]
-) -> FederatedStatement:
+def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> FederatedStatement:
     """Return the statement about all sums of one training.
 
     Parameters
@@ -119,8 +117,6 @@ def statement_of(
     spec : FederatedSpec
     trust : {"secure_sum", "trusted_curator"}
     random_source : {"operating_system", "seed"}
-    reasons : tuple of str
-        Why it is not private after all.
     """
     training = spec.training
     noise = next((part.noise for part in spec.rounds if part.name == "model"), None)
@@ -150,7 +146,6 @@ def statement_of(
         local_epsilon=None,
         library_version=_core.build_info()["version"],
         random_source=random_source,
-        reasons=reasons,
     )
     if not statement.rounds:
         return statement
@@ -165,7 +160,7 @@ Array = NDArray[np.float64]
 
 
 def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tuple[Array, int]:
-    """The sum of contributions in their own unit, and the number of records behind it.
+    """The sum of contributions in their own unit, and its number of records.
 
     Raises
     ------
@@ -194,13 +189,13 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
 
 
 def mean_of(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tuple[Array, int]:
-    """Average of what parties contributed, by their weights: divided once; and their records."""
+    """Weighted average of the contributions, divided once, and the number of records."""
     total, n_records = checked_sum(spec, plan, result)
     return total / float(n_records if n_records else result.survivors), n_records
 
 
 def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array | None:
-    """Return what the next round needs from the sums so far, by post-processing.
+    """Return what the next round needs, computed from the sums so far.
 
     Parameters
     ----------
@@ -216,7 +211,7 @@ def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array
     Raises
     ------
     SecureSumAborted, InconsistentSumError
-        A sum is of too few parties, or no sum of what parties may contribute.
+        A sum has too few parties, or is not a sum of valid contributions.
 
     Examples
     --------
@@ -246,7 +241,6 @@ def finalize(
     *,
     trust: str = "secure_sum",
     random_source: str = "operating_system",
-    not_private_reasons: tuple[str, ...] = (),
 ) -> FederatedLinearSVC:
     """Return the classifier from the sums of all rounds.
 
@@ -257,12 +251,11 @@ def finalize(
     trust : {"secure_sum", "trusted_curator"}
         How the sums were made.
     random_source : {"operating_system", "seed"}
-    not_private_reasons : tuple of str
 
     Returns
     -------
     FederatedLinearSVC
-        The same for the same sums, to the last bit.
+        Identical for identical sums, to the last bit.
 
     Raises
     ------
@@ -298,7 +291,7 @@ def finalize(
         facts["components_"] = components
         k = components.shape[0]
         weights = np.hstack([weights[:, :k] @ components, weights[:, k:]])
-    statement = statement_of(spec, trust, random_source, not_private_reasons)
+    statement = statement_of(spec, trust, random_source)
     return FederatedLinearSVC(spec)._released(
         weights,
         spec.intercept_scaling,

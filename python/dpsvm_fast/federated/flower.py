@@ -43,7 +43,7 @@ __all__ = ["make_client_app", "make_server_app", "run_secure_round", "run_traini
 
 
 def require(*modules: str) -> None:
-    """Say what to install where an optional dependency is missing."""
+    """Raise an error that says what to install if an optional dependency is missing."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(
@@ -88,7 +88,7 @@ def _wrapped(data: bytes) -> RecordDict:
 
 
 def _unwrapped(message: Message) -> bytes:
-    """Return the bytes in a message of Flower; none where it carries something else."""
+    """Return the bytes in a message of Flower; empty if it carries something else."""
     if not message.has_content():
         return b""
     data = message.content.config_records.get(RECORD, {}).get("message")
@@ -135,15 +135,15 @@ def make_client_app(
     Parameters
     ----------
     spec : FederatedSpec or callable
-        The party's own copy, or a function of Flower's context that reads it. A server with
-        another one gets nothing.
+        The party's own copy, or a function of Flower's context that reads it. A server with another
+        specification gets nothing.
     load_data : callable
         Takes Flower's context and returns the party's rows and labels, and the persons where
         ``local_update`` takes ``groups``.
     ledger : PrivacyLedger or callable or None, default=None
-        The party's own, asked before data are loaded and charged before noise is drawn. One that is
-        kept in a file (``PrivacyLedger(..., path=...)``), or a function that opens it: Flower may
-        start a process for every message, and a ledger in memory begins anew with each.
+        The party's own, checked before data are loaded and charged before noise is drawn. Use a
+        ledger in a file (``PrivacyLedger(..., path=...)``), or a function that opens it: Flower may
+        start a process for every message, and each process would start a ledger in memory anew.
     journal : path or callable or None, default=None
         Directory that records answered rounds over all runs: every round of a specification is
         answered once. Without it, every run of the server is answered, with fresh noise.
@@ -155,15 +155,15 @@ def make_client_app(
     Warns
     -----
     PrivacyLeakWarning
-        Neither a ledger nor a journal: a server that starts N runs is answered N times, and the
-        statement of each speaks of one.
+        There is neither a ledger nor a journal: the party answers N runs of a server N times, and
+        each statement covers one run only.
 
     Notes
     -----
-    Guarantees: those of the run's statement, against a server and up to
-    ``spec.colluders`` other parties that follow the protocol and are curious. The server
-    learns the sum of at least ``spec.survivors_needed`` vectors, who took part, and one of a few
-    constant texts where a party does not go on. See ``docs/federated.md``.
+    Guarantees: those of the run's statement, against a server and up to ``spec.colluders`` other
+    parties that follow the protocol and are curious. The server learns the sum of at least
+    ``spec.survivors_needed`` vectors, who took part, and one of a few constant messages if a party
+    stops. See ``docs/federated.md``.
     """
     if ledger is None and journal is None:
         warnings.warn(UNCOUNTED, PrivacyLeakWarning, stacklevel=2)
@@ -223,16 +223,16 @@ def make_server_app(
     timeout : float or callable, default=120.0
         Seconds to wait in every stage of a secure sum.
     wait : float or callable, default=300.0
-        Seconds to wait for all parties; afterwards those who are there have to be enough.
+        Seconds to wait for all parties; afterwards, those present must be enough.
     attempts : int, default=2
-        How often to begin a round while no party has sent its vector.
+        How often to start a round while no party has sent its vector.
 
     Returns
     -------
     flwr.serverapp.ServerApp
-        Raises out of its main function whatever goes wrong, so that Flower reports the run as
-        failed: :class:`SecureSumAborted` with stage and number of parties left,
-        ``InconsistentSumError`` for a sum that is none.
+        Its main function raises every error, so that Flower reports the run as failed:
+        :class:`SecureSumAborted` with stage and number of remaining parties,
+        ``InconsistentSumError`` for an invalid sum.
     """
     check_integer("attempts", attempts, 1)
     app = ServerApp()
@@ -264,7 +264,7 @@ def run_training(
     grid : flwr.serverapp.Grid
     spec : FederatedSpec
     node_ids : sequence of int
-        Parties; those that vanish in one round are asked again in the next.
+        Parties; those that drop out of one round are asked again in the next.
     timeout, attempts
         As of :func:`run_secure_round`.
 
@@ -311,13 +311,13 @@ def run_secure_round(
     round_name : str
         A name of ``spec.rounds``.
     node_ids : sequence of int
-        Parties that are asked.
+        Parties to ask.
     public : ndarray of float64 or None
-        What the round takes from earlier ones; goes to every party.
+        Result of earlier rounds, sent to every party.
     timeout : float, default=120.0
         Seconds to wait in each stage.
     attempts : int, default=2
-        How often to begin before any party has sent its vector.
+        How often to start before any party has sent its vector.
 
     Returns
     -------
@@ -327,7 +327,7 @@ def run_secure_round(
     Raises
     ------
     SecureSumAborted
-        Too few parties were left; never a plain sum instead.
+        Too few parties remained; no plain sum is taken instead.
     InconsistentSumError
         The numbers are not a sum of the counted parties.
     """

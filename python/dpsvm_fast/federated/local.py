@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -219,7 +217,7 @@ class Records:
             yield self.X[self.rows(i)]
 
     def mapped(self, f: Callable[[Any, int], Array], n_threads: int) -> Records:
-        """With each row mapped: ``f`` must be a function of the row alone, to the last bit."""
+        """Map each row; the output of ``f`` must depend on that row only, to the last bit."""
         return Records(np.ascontiguousarray(f(self.X, n_threads)), self.codes, self.offsets)
 
     @classmethod
@@ -347,7 +345,7 @@ def _values(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
-    """What each party contributes before it is encoded. Private, unless it has noise already."""
+    """Contribution of each party before encoding. Private, unless it has noise already."""
     if plan.name == "gram":
         for rows in records.of_each():
             yield packed(moments(spec, rows, n_threads) * spec.data_norm**2, ROOT_TWO)
@@ -423,7 +421,7 @@ def projection(spec: FederatedSpec, components: Array) -> Projection:
 
 
 def packed(matrix: Array, factor: float) -> Array:
-    """Diagonal of a symmetric matrix, then what is above it, times ``factor``."""
+    """Diagonal of a symmetric matrix, then the upper triangle times ``factor``."""
     above = np.triu_indices(matrix.shape[0], 1)
     return np.concatenate([np.diagonal(matrix), factor * matrix[above]])
 
@@ -437,8 +435,6 @@ def matrix_of(numbers: Array, n_features: int, factor: float) -> Array:
     matrix[np.diag_indices(n_features)] = numbers[:n_features]
     return matrix
 
-
-FORMAT = "dpsvm_fast.party_state"
 
 TRUSTS = ("secure_sum", "trusted_curator")
 
@@ -457,106 +453,6 @@ class LocalUpdate:
     vector: NDArray[np.int64]
 
 
-@dataclass(eq=False, repr=False)
-class PartyState:
-    """What a party has paid and released under one specification.
-
-    Before its vector has been sent, a round that is restarted gets the same noisy vector again;
-    another question under the same name gets none. Once it has been sent, say so by
-    :meth:`mark_sent`: two sums of the same vectors over different parties differ by single vectors.
-    Keep the state where only the party can read, and store it before a vector is sent.
-
-    Parameters
-    ----------
-    digest : str
-        Of the specification; empty before the first round.
-    charged : list of str
-        Rounds that the ledger was charged for.
-    released : dict
-        For each round, a digest of the public numbers that it was made from, and the vector.
-    sent : list of str
-        Rounds whose vector may be in an opened sum: never answered again.
-    """
-
-    digest: str = ""
-    charged: list[str] = field(default_factory=list)
-    released: dict[str, tuple[str, NDArray[np.int64]]] = field(default_factory=dict)
-    sent: list[str] = field(default_factory=list)
-
-    def recall(self, spec: FederatedSpec, round_name: str, mark: str) -> NDArray[np.int64] | None:
-        """Return the vector that was made before, if any; bind a fresh state to the specification.
-
-        Parameters
-        ----------
-        spec : FederatedSpec
-        round_name : str
-        mark : str
-            Digest of the public numbers that the vector is made from.
-
-        Returns
-        -------
-        ndarray of int64 or None
-
-        Raises
-        ------
-        PartyRefusedError
-            The state belongs to another specification; or a vector was sent, or made from other
-            public numbers: a second would be a second release.
-        """
-        digest = spec.digest()
-        if self.digest not in ("", digest):
-            raise PartyRefusedError("state: belongs to another specification")
-        self.digest = digest
-        if round_name in self.sent:
-            raise PartyRefusedError("round: already answered")
-        if round_name not in self.released:
-            return None
-        made_from, vector = self.released[round_name]
-        if made_from != mark:
-            raise PartyRefusedError("round: already answered, with other public numbers")
-        return vector
-
-    def mark_sent(self, round_name: str) -> None:
-        """Drop the vector of a round and never answer the round again."""
-        self.released.pop(round_name, None)
-        if round_name not in self.sent:
-            self.sent.append(round_name)
-
-    def to_bytes(self) -> bytes:
-        """Return the state as bytes."""
-        released = {name: [mark, vector.tolist()] for name, (mark, vector) in self.released.items()}
-        return json.dumps({"format": FORMAT} | vars(self) | {"released": released}).encode()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> PartyState:
-        """Read a state that :meth:`to_bytes` wrote.
-
-        Raises
-        ------
-        PartyRefusedError
-            Anything else: a damaged state must not turn into a fresh one.
-        """
-        try:
-            record = json.loads(data)
-            if record.pop("format") != FORMAT:
-                raise ValueError("expected another format")
-            released = {
-                str(name): (str(mark), _whole_numbers(vector))
-                for name, (mark, vector) in record.pop("released").items()
-            }
-            charged, sent = (list(map(str, record.pop(name))) for name in ("charged", "sent"))
-            return cls(str(record.pop("digest")), charged, released, sent, **record)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-            raise PartyRefusedError("state: damaged") from None
-
-
-def _whole_numbers(values: Any) -> Integers:
-    """A stored vector; what JSON has besides whole numbers would be changed silently."""
-    if not all(type(value) is int for value in values):
-        raise ValueError("expected whole numbers")
-    return np.array(values, dtype=np.int64)
-
-
 @in_usual_arithmetic
 def local_update(
     X: Any,
@@ -566,7 +462,6 @@ def local_update(
     *,
     groups: Any = None,
     public: NDArray[np.float64] | None = None,
-    state: PartyState | None = None,
     source: _core.NoiseSource | None = None,
     ledger: PrivacyLedger | None = None,
     trust: str = "secure_sum",
@@ -586,14 +481,10 @@ def local_update(
     public : ndarray of shape (n_components, n_features) or None
         What a later round takes from the sums of earlier ones, see
         :func:`dpsvm_fast.federated.public_state`.
-    state : PartyState or None
-        Is written to. None for a party that surely is asked once. A round that is asked for again
-        gets the same vector until :meth:`PartyState.mark_sent`.
     source : NoiseSource or None
         None takes the operating system's entropy. A seeded one makes the result not private.
     ledger : PrivacyLedger or None
-        The party's own; charged with the events of the round before its records are looked at,
-        and once where a state is kept.
+        The party's own; charged with the events of the round before its records are looked at.
     trust : {"secure_sum", "trusted_curator"}
     n_threads : int
         Does not change the result.
@@ -610,13 +501,14 @@ def local_update(
         The ledger refuses. Nothing was read or spent.
     PartyRefusedError
         Records or public numbers are not as agreed on, or training failed: nothing is released. The
-        texts are constants. The budget is spent, but where a state is kept not again for another
-        try.
+        texts are constants. The budget is spent.
 
     Notes
     -----
     Guarantees: none for the vector by itself beyond the statement's ``local_epsilon``; those of
-    the statement for sums of the vectors of ``spec.survivors_needed`` parties or more.
+    the statement for sums of the vectors of ``spec.survivors_needed`` parties or more. Every call
+    draws fresh noise and is another release. The same vector may be in one opened sum only:
+    :class:`~dpsvm_fast.federated.party.Party` answers a round once.
 
     Examples
     --------
@@ -633,27 +525,20 @@ def local_update(
     check_option("trust", trust, TRUSTS)
     plan = spec.round(round_name)
     ledger = check_ledger(ledger, "replace_one")
-    state = PartyState() if state is None else state
     public = checked_public(public, spec, round_name)
-    mark = "" if public is None else hashlib.sha256(public.tobytes()).hexdigest()
-    known = state.recall(spec, round_name, mark)
-    if known is not None:
-        return LocalUpdate(known.copy())
-    if ledger is not None and round_name not in state.charged:
+    if ledger is not None:
         label = f"{spec.algorithm}, round {round_name!r}"
         ledger.spend(plan.events(trust), label, unit=spec.unit)
-        state.charged.append(round_name)
     records = checked_records(X, y, spec, groups)
     source = _core.NoiseSource(None) if source is None else source
     (vector,) = contributions(spec, round_name, records, public, [source], n_threads)
-    state.released[round_name] = (mark, vector)
-    return LocalUpdate(vector.copy())
+    return LocalUpdate(vector)
 
 
 def checked_public(
     public: NDArray[np.float64] | None, spec: FederatedSpec, round_name: str
 ) -> NDArray[np.float64] | None:
-    """The components of earlier rounds, where a round takes some.
+    """The components of earlier rounds, if a round takes any.
 
     Raises
     ------

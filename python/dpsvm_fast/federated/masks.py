@@ -46,7 +46,7 @@ def public_key(private: bytes) -> bytes:
 
 
 def shared_key(private: bytes, public: bytes, purpose: str) -> bytes:
-    """Return the key that the owners of two key pairs have in common for one purpose.
+    """Return the key that the owners of two key pairs share for one purpose.
 
     Raises
     ------
@@ -74,12 +74,12 @@ def seal(key: bytes, packet: bytes) -> bytes:
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes:
-    """Return what :func:`seal` was given; any change to it raises."""
+    """Return the text that :func:`seal` encrypted; raise if it was changed."""
     return bytes(ChaCha20Poly1305(key).decrypt(bytes(12), sealed, None))
 
 
 def expand_mask(key: bytes, size: int) -> Words:
-    """Expand a key into numbers that nobody without the key can tell from uniform ones.
+    """Expand a key into numbers that are indistinguishable from uniform ones without the key.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ CHECK_BYTES = 16
 
 
 def create_shares(secret: bytes, threshold: int, num: int) -> list[bytes]:
-    """Split a secret so that any ``threshold`` of ``num`` shares give it back, and fewer nothing.
+    """Split a secret: any ``threshold`` of ``num`` shares restore it, fewer reveal nothing.
 
     Parameters
     ----------

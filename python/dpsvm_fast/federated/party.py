@@ -46,9 +46,9 @@ Contribution: TypeAlias = Callable[[RoundTerms, NDArray[np.float64] | None], NDA
 class FileJournal:
     """Rounds that a party has answered, in a folder that all its processes share.
 
-    A vector that is in two sums of different parties is as good as public: the difference of the
-    sums is a sum of few. So a party claims a round before it makes its vector, and a claim is never
-    undone. To answer a round again, remove its file by hand.
+    A vector in two sums over different parties is practically public, as the difference of the sums
+    is a sum over few parties. So a party claims a round before it computes its vector, and a claim
+    is never undone. To answer a round again, remove its file by hand.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class FileJournal:
         return self._entry(name).exists()
 
     def claim(self, name: str) -> bool:
-        """Claim the round for ever; it is on disk when this returns."""
+        """Claim the round permanently; the claim is on disk when this returns."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The file system lets one of several processes win.
         return put_new(self._entry(name), f"{name}\n".encode(), lasting=True)
@@ -169,7 +169,7 @@ class Party:
         return left, stages.write({"refused": text})
 
     def _answer(self, kept: _Kept, message: bytes) -> tuple[_Kept, bytes]:
-        """Check a message against what was agreed on and what came before, and answer it."""
+        """Check a message against the agreed terms and the earlier messages, and answer it."""
         request, terms = self._understood(message)
         session, stage = request["session"], request["stage"]
         expected = (session, terms.name, stage)
@@ -224,7 +224,7 @@ class Party:
     def _share_keys(
         self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
     ) -> dict[str, Any]:
-        """Look at everybody's public keys, and share the private key for masks and the seed."""
+        """Check all public keys, and share the private mask key and the seed."""
         others = _listed(lambda: stages.as_items(request["keys"], 2, KEY_BYTES))
         for_packets, for_masks, seed = kept.private_keys()
         if others.get(self.number) != [public_key(for_packets), public_key(for_masks)]:
@@ -255,7 +255,7 @@ class Party:
     def _masked_input(
         self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
     ) -> dict[str, Any]:
-        """Open the packets, claim the round, make the vector and mask it."""
+        """Open the packets, claim the round, compute the vector and mask it."""
         packets = _listed(lambda: stages.as_items(request["packets"], 1, stages.SEALED_BYTES))
         others = stages.as_items(kept.others, 2, KEY_BYTES)
         if not set(packets) <= set(others) - {self.number}:
@@ -283,7 +283,7 @@ class Party:
         return {"masked": stages.pack(words)}
 
     def _unmask(self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms) -> dict[str, Any]:
-        """Give one of the two shares of every party: nobody is both in the sum and gone."""
+        """Return one of the two shares of every party: none is both in the sum and gone."""
         active, gone = _listed(
             lambda: (stages.as_parties(request["active"]), stages.as_parties(request["gone"]))
         )
@@ -329,7 +329,7 @@ def checked_vector(vector: object, terms: RoundTerms) -> NDArray[np.int64]:
 
 
 def _note(error: Exception) -> None:
-    """Tell the party's own log what happened and where, without the text: it may quote records."""
+    """Log the type and place of an error for the party; its text may quote records."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -204,7 +204,7 @@ class LocalTraining:
         return _sgd_rounding(self, n_records) <= self.own_radius(n_records)
 
     def projected(self, weights: Array) -> Array:
-        """Weights of the norm allowed: the nearest ones in the ball or balls."""
+        """Project weights onto the ball or balls."""
         rows = weights.reshape(self.n_balls, -1)
         with np.errstate(over="ignore"):
             norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
@@ -303,7 +303,7 @@ class SumNoise:
 
     @property
     def bound_steps(self) -> int:
-        """R_g: norm of one party's integers at most, half a step for rounding each included."""
+        """R_g: largest norm of one party's integers, including half a step of rounding in each."""
         return self.codec.bound_steps(self.bound) + math.isqrt(self.size) + 1
 
     @property
@@ -323,7 +323,7 @@ class SumNoise:
 
     @cached_property
     def sigma(self) -> float:
-        """Standard deviation of the Gaussian mechanism that the sum is like; rounded down."""
+        """Standard deviation of the Gaussian mechanism that the sum approximates; rounded down."""
         return mul_down(self.step, _root(self.honest_survivors, self.sigma_steps))
 
     @cached_property
@@ -396,7 +396,7 @@ def plan_noise(
 
 
 def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
-    """Delta that is left to noise when ``n_rounds`` sums took what their distances cost.
+    """Delta left for noise after ``n_rounds`` sums paid for their distances.
 
     Raises
     ------
@@ -429,7 +429,7 @@ def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
 
 
 def multiplier_of(epsilon: float, delta: float) -> float:
-    """Standard deviation of the Gaussian mechanism at sensitivity 1, a little more than enough.
+    """Standard deviation of the Gaussian mechanism at sensitivity 1, slightly rounded up.
 
     Ratios of rounded numbers are compared later; the last digits belong to them.
     """
@@ -445,7 +445,7 @@ def _root(h: int, sigma_steps: int) -> float:
 def _step(
     size: int, distance: float, n_affected: int, h: int, multiplier: float, sigma_steps: int
 ) -> float | None:
-    """Smallest step, a little more, at which the noise is enough; None where rounding wins."""
+    """Smallest step, rounded up, at which the noise suffices; None if rounding dominates."""
     rounded = mul_up(
         mul_up(float(n_affected), multiplier), mul_up(ROUNDED_STEPS, sqrt_up(float(size)))
     )
@@ -548,7 +548,7 @@ def noisy_sum(
 
 
 def averaged_models(spec: FederatedSpec, multiplier: float) -> RoundPlan:
-    """The sum of noisy local models, with so much noise at sensitivity 1."""
+    """The sum of noisy local models, with this noise at sensitivity 1."""
     training = spec.training
     assert training is not None
     noise = plan_noise(

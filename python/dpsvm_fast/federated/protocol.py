@@ -77,7 +77,7 @@ class RoundTerms:
     length : int
         Numbers of a vector; the last one is 1 and counts the parties in the sum.
     n_users : int in 2..2**18
-        Parties that are asked.
+        Parties to ask.
     min_survivors : int
         A party gives its shares for unmasking only if at least this many parties are in the sum.
     threshold : int
@@ -98,7 +98,7 @@ class RoundTerms:
     threshold: int
 
     def __post_init__(self) -> None:
-        """Refuse terms under which a sum would be wrong or its parts known."""
+        """Refuse terms under which a sum would be wrong or reveal its parts."""
         check_integer("length", self.length, 2, MAX_LENGTH)
         # A secure sum of one is its own vector.
         check_integer("n_users", self.n_users, 2, MOST_PARTIES)
@@ -133,11 +133,11 @@ class RoundTerms:
         }
 
     def purpose(self, session: str, what: str, first: int, second: int) -> str:
-        """Return what a key of two parties is for, in one attempt at one round."""
+        """Return the purpose of a key of two parties, in one attempt at one round."""
         return f"{self.digest} {self.name} {session} {what} {first} {second}"
 
     def pair_mask(self, session: str, private: bytes, public: bytes, own: int, other: int) -> Words:
-        """Return what a party adds to its vector for another one, which adds the opposite."""
+        """Return the mask that a party adds to its vector for another party, which subtracts it."""
         purpose = self.purpose(session, "mask", min(own, other), max(own, other))
         mask = expand_mask(shared_key(private, public, purpose), self.length)
         return mask if own < other else np.negative(mask)
@@ -147,7 +147,7 @@ class RoundTerms:
 
 
 def write(record: Mapping[str, Any]) -> bytes:
-    """Return a record as the bytes of a message, or of what a party keeps."""
+    """Return a record as the bytes of a message or of a stored state."""
     return json.dumps(record, default=_base64, allow_nan=False).encode("ascii")
 
 
@@ -204,7 +204,7 @@ def as_parties(numbers: object) -> list[int]:
 
 
 def as_items(items: object, n_values: int, size: int) -> dict[int, list[bytes]]:
-    """Return so many values of so many bytes for each of distinct parties.
+    """Return ``n_values`` values of ``size`` bytes for each of distinct parties.
 
     Raises
     ------

@@ -74,7 +74,7 @@ class PartyCounts:
     honest_fraction : float in (0, 1], default=0.5
         t: at least ceil(t U) follow the protocol and keep their noise secret.
     max_dropout : float in [0, 1)
-        rho: at most floor(rho U) vanish before the sum.
+        rho: at most floor(rho U) drop out before the sum.
     min_survivors : int or None
         Parties without which nothing is released, at most U - floor(rho U), which is what None
         stands for.
@@ -303,7 +303,7 @@ class SecureSum(Protocol):
 
 @dataclass(frozen=True)
 class TrustedSum:
-    """Sum by a curator who sees every vector and is trusted with it.
+    """Sum by a trusted curator, who sees every vector.
 
     Parameters
     ----------

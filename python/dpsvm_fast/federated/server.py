@@ -65,7 +65,7 @@ def sum_of_parties(
     public : ndarray of float64 or None
         A public array that goes to every party with the request.
     attempts : int >= 1
-        How often to begin before any party has sent its vector. A party sends its vector at most
+        How often to start before any party has sent its vector. A party sends its vector at most
         once, so what ends later has ended.
 
     Returns
@@ -139,7 +139,7 @@ class ServerRound:
         self._shares: dict[int, dict[int, list[bytes]]] = {}
 
     def requests(self) -> dict[int, bytes]:
-        """Return the message of the stage in progress for each party that is left."""
+        """Return the message of the current stage for each remaining party."""
         assert self.stage is not None
         return {
             party: stages.write(
@@ -149,7 +149,7 @@ class ServerRound:
         }
 
     def receive(self, replies: Mapping[int, bytes]) -> None:
-        """Take the replies of a stage, and go on to the next.
+        """Process the replies of a stage and continue with the next.
 
         Raises
         ------
@@ -171,7 +171,7 @@ class ServerRound:
         self.stage = stages.FOLLOWED_BY.get(self.stage)
 
     def result(self, n_asked: int) -> SumResult:
-        """Take the masks away that are left in the sum.
+        """Remove the remaining masks from the sum.
 
         Parameters
         ----------
@@ -226,11 +226,11 @@ class ServerRound:
 
     @property
     def _gone(self) -> list[int]:
-        """Parties whose masks are in the sum, and whose vectors are not."""
+        """Parties whose masks are in the sum but whose vectors are not."""
         return [party for party in self._packets if party not in self._masked]
 
     def _received(self, party: int, data: bytes) -> str | None:
-        """Take a reply; return why it is not used, None where it is."""
+        """Process a reply; return the reason if it is not used, else None."""
         try:
             # The process of the party failed, and nobody answered.
             if not data:
@@ -245,7 +245,7 @@ class ServerRound:
             return WRONG_REPLY
 
     def _take(self, party: int, reply: dict[str, Any]) -> None:
-        """Keep what a reply says; any error means that it is not as agreed on."""
+        """Store the content of a reply; any error means that it is not as agreed."""
         assert self.stage is not None
         (field,) = set(reply) - set(head := self._terms.head(self._session, self.stage, party))
         value = reply.pop(field)
@@ -274,10 +274,10 @@ class ServerRound:
             self._shares[party] = shares
 
     def _mask_of(self, party: int) -> Words:
-        """Return what a party has left in the sum, from the shares of its secret.
+        """Return the mask that a party left in the sum, from the shares of its secret.
 
-        Of a party in the sum that is the mask of its seed. Of one that is gone, it is the masks
-        that the others have added for it.
+        For a party in the sum it is the mask of its seed; for one that dropped out, the masks that
+        the others added for it.
         """
         points = {owner: point for point, owner in enumerate(sorted(self._keys), 1)}
         shares = {points[giver]: given[party][0] for giver, given in self._shares.items()}

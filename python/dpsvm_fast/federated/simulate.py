@@ -41,8 +41,8 @@ def simulate(
 ) -> FederatedLinearSVC:
     """Train across parties whose records are all in this process.
 
-    Each party fits, rounds and adds noise as it would by itself, from its own stream. The sum is
-    exact, so a protocol gives the same bits.
+    Each party fits, rounds and adds noise as it would on its own machine, from its own stream. The
+    sum is exact, so a secure protocol gives the same bits.
 
     Parameters
     ----------
@@ -50,17 +50,17 @@ def simulate(
     parties : sequence of (X, y) or (X, y, groups)
         One of each party; groups as of :func:`local_update`.
     random_state : int or None, default=None
-        None: every party's noise has a key of its own from the operating system. A seed makes the
-        result reproducible and thereby not private: a ``NotPrivateWarning``.
+        None: each party's noise has its own key from the operating system. A seed makes the result
+        reproducible and not private: ``NotPrivateWarning``.
     n_threads : int or None, default=None
-        Threads; None is all cores that this process may use. Never changes the result.
+        None uses all cores of this process. Never changes the result.
     dropouts : iterable of int, or mapping of round names to such, default=()
-        Parties, by their number, that vanish before the sum.
+        Numbers of the parties that drop out before the sum.
     secure_sum : SecureSum or None, default=None
         Protocol of the sum; None for a plain sum. The result has the same bits. Either way the
         operator of this process sees all records, and the statement says that they are trusted.
     ledger : PrivacyLedger or None, default=None
-        Charged with everything before any records are looked at.
+        Charged with everything before any records are read.
 
     Returns
     -------
@@ -69,13 +69,13 @@ def simulate(
     Raises
     ------
     InvalidParameterError, TypeError
-        Another number of parties than agreed on, or a parameter outside its range.
+        The number of parties is not as agreed, or a parameter is out of range.
     PartyRefusedError
-        A party's records are not as agreed on; nothing is released.
+        A party's records are not as agreed; nothing is released.
     BudgetExceededError
         The ledger refuses. Nothing was read or spent.
     SecureSumAborted
-        Too few parties were left; nothing is released.
+        Too few parties remained; nothing is released.
     """
     threads = check_n_threads(n_threads)
     seed = check_random_state(random_state)
@@ -152,7 +152,7 @@ def _vectors(
     results: Mapping[str, SumResult],
     n_threads: int,
 ) -> Iterator[NDArray[np.int64]]:
-    """Vectors of the parties that are left, some parties at a time."""
+    """Vectors of the remaining parties, some parties at a time."""
     public = public_state(spec, results)
     numbers = spec.round(round_name).length + max(spec.max_records, 1) * spec.n_features
     step = max(1, BLOCK // numbers)

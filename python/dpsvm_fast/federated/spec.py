@@ -67,7 +67,9 @@ def _study(name: str, value: object) -> str:
     """Accept a short text."""
     text = check.check_type(name, value, str, "a string")
     if len(text) > LONGEST_STUDY:
-        raise InvalidParameterError(f"{name}: expected a text of at most {LONGEST_STUDY} letters")
+        raise InvalidParameterError(
+            f"{name}: expected a string of at most {LONGEST_STUDY} characters"
+        )
     return text
 
 
@@ -93,9 +95,9 @@ class FederatedSpec(PartyCounts):
     honest_fraction : float in (0, 1], default=0.5
         t: at least ceil(t U) of them neither reveal nor use their own noise.
     max_dropout : float in [0, 1), default=0.0
-        rho: at most floor(rho U) vanish before the sum.
+        rho: at most floor(rho U) drop out before the sum.
     min_survivors : int or None, default=None
-        Parties without which nothing is released; None for U - floor(rho U), the most accepted.
+        With fewer parties nothing is released; None for U - floor(rho U), the largest accepted.
     n_features : int
     classes : sequence of labels
         The public label set.
@@ -106,9 +108,9 @@ class FederatedSpec(PartyCounts):
         Bounds of a party's number of records; a party outside them is refused. The first bounds the
         contribution of a party, the second the sensitivity to a record with equal weights.
     expected_records : int or None, default=None
-        What ``regularization="auto"`` reckons with; None for the geometric mean of the bounds.
+        Number that ``regularization="auto"`` assumes; None for the geometric mean of the bounds.
     study : str, default=""
-        Public name: specifications that differ in it alone are different ones.
+        Public name; studies with different names have different specifications.
     protocol : str
         Version of the encoding and of the sum.
     data_norm : float, default=1.0
@@ -212,7 +214,7 @@ class FederatedSpec(PartyCounts):
         return DpdrSpec(**settings)
 
     def __post_init__(self) -> None:
-        """Check everything, put numbers for words, and find noise and room for it."""
+        """Check everything, replace "auto" by numbers, and find the noise and a grid for it."""
         super().__post_init__()
         settled = vars(self)
         for name, test in param.tests_of(type(self)).items():
@@ -262,7 +264,7 @@ class FederatedSpec(PartyCounts):
         self._settle_sizes()
 
     def _settle_sizes(self) -> None:
-        r"""Put numbers for ``regularization="auto"`` and ``radius="auto"``, by public rules.
+        r"""Replace ``regularization="auto"`` and ``radius="auto"`` by numbers, with public rules.
 
         .. math:: \Lambda = \frac{2 G L m \kappa_t^2}{c\, n U} \sqrt{U / h}
 
@@ -484,7 +486,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
     objective_epsilon: Annotated[float | None, param.or_word(None, _own_epsilon)] = None
 
     def _settle(self) -> None:
-        """Refuse what has no proof, or no room; find what is left to noise in objectives."""
+        """Refuse settings without proof or budget; find what is left for noise in objectives."""
         if self.n_components > self.n_features:
             raise InvalidParameterError.of(
                 "n_components", got=self.n_components, accepted="at most the number of features"
@@ -632,7 +634,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
 
 @lru_cache(maxsize=64)
 def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
-    """Composition, remembered: with many classes it takes a good part of a second."""
+    """Cached composition: with many classes it takes a good part of a second."""
     return composed_delta(events, epsilon)
 
 

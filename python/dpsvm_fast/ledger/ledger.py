@@ -64,7 +64,7 @@ _held: list[PrivacyLedger] = []
 
 
 def _before_fork() -> None:
-    """Hold every ledger and move it to a file, so that parent and child share one budget."""
+    """Lock every ledger and move it to a file, so that parent and child share one budget."""
     _fork_lock.acquire()
     for ledger in list(_all):
         ledger._lock.acquire()
@@ -84,7 +84,7 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Make new locks: the owners of the old ones do not exist here."""
+    """Create new locks: the owners of the old ones do not exist in this process."""
     global _fork_lock
     while _held:
         _held.pop()._lock = threading.RLock()
@@ -129,26 +129,25 @@ class PrivacyLedger:
         Protected unit. Releases that protect another unit are refused.
     path : str or path, optional
         File of the ledger, shared by processes and runs. An existing ledger with the same budget is
-        continued. None keeps it in memory; once shared with another process, in a temporary file
-        until the process that made it exits.
+        continued. None keeps the ledger in memory; if another process shares it, in a temporary
+        file until the process that created it exits.
     adaptive : bool, default=False
-        Whether sizes of events may depend on the results of earlier ones. Events are then
-        admitted while the sum of their squared Gaussian parameters stays within a limit that is
-        fixed now; a pure event counts as the smallest Gaussian one that can simulate it. (If all
-        are pure, they may add up to epsilon.) A tenth of delta is kept for events that count by
-        (epsilon, delta) alone: approximate ones with their own delta; objective, zCDP,
-        random-stopping and, where that is less, sampled Gaussian ones with a 16th of that tenth
-        each; and distances. Parallel branches count by the largest of each number.
+        Whether sizes of events may depend on earlier results. Events are then admitted while the
+        sum of their squared Gaussian parameters stays within a limit that is fixed now; a pure
+        event counts as the smallest Gaussian one that can simulate it. (If all are pure, they may
+        add up to epsilon.) A tenth of delta is reserved for events that count by (epsilon, delta)
+        only: approximate events with their own delta; objective, zCDP, random-stopping and, where
+        that is less, sampled Gaussian events with a 16th of that tenth each; and distances.
+        Parallel branches count by the largest of each number.
     anchor : str or path, optional
-        A second file, on another disk or of another owner, that holds the number of spends and a
-        digest. It is created if missing; the file at ``path`` then refers to it. An older or second
-        copy of the ledger is refused.
+        A second file, on another disk or under another owner, that holds the number of spends and a
+        digest. It is created if missing; the file at ``path`` then refers to it, and an older or
+        second copy of the ledger is refused.
     strict : bool, default=True
         Whether a fit that would not be private, or whose failure would not be covered, is refused
         before anything is read or charged. With False it warns, is charged as if its noise were
-        secret, and is listed as NOT PRIVATE. Also refused: tables whose columns would need bounds,
-        and clones with other settings, as in GridSearchCV. A property of this object, not of the
-        file.
+        secret, and is listed as NOT PRIVATE. Also refused: ``bounds=None``, and clones with other
+        settings, as in GridSearchCV. A property of this object, not of the file.
     periods : sequence of str, default=()
         Names of periods, such as weeks; every row belongs to exactly one. ``for_periods`` charges
         some periods only, and each period has the whole budget. With ``unit="row"`` only, since
@@ -157,10 +156,10 @@ class PrivacyLedger:
     Raises
     ------
     TypeError, InvalidParameterError
-        An argument of another type, or outside its range.
+        An argument has the wrong type or is out of range.
     LedgerError
-        ``path`` holds something else, or a ledger with another budget; it has a second name (hard
-        link); it is behind its anchor, or the anchor is gone.
+        ``path`` is not a ledger, has another budget or a second name (hard link), or is behind its
+        anchor; or the anchor is missing.
 
     Notes
     -----
@@ -168,10 +167,10 @@ class PrivacyLedger:
     (epsilon, delta)-differentially private up to a relative 1e-9 in both numbers, provided each
     event describes its release truthfully and is spent before its noise is drawn. Sizes of events
     must not depend on earlier results unless ``adaptive``, except of Gaussian ones, and of pure
-    ones that add up to epsilon; docs/proofs/adaptive_composition.md. A machine that crashes can
-    lose a temporary ledger, never make it a new one; what ``spend`` recorded with ``path`` stays.
-    What a file cannot protect from, docs/budget.md says. SQLite needs file locks, which some
-    network file systems do not provide.
+    ones that add up to epsilon; docs/proofs/adaptive_composition.md. A crash of the machine can
+    lose a temporary ledger, but never restart it with a new budget; what ``spend`` recorded with
+    ``path`` stays. docs/budget.md says what a file cannot protect from. SQLite needs file locks,
+    which some network file systems do not provide.
 
     Examples
     --------
@@ -301,13 +300,13 @@ class PrivacyLedger:
     def for_periods(self: Opened, *periods: str) -> Opened:
         """Return the same ledger, charging the rows of these periods only.
 
-        Hand it to fits whose rows are all of these periods. What it spends, refuses and has left is
-        about their rows; a fit on the rows of several periods is charged to each of them.
+        Pass it to fits on rows of these periods. What it spends, refuses and has left refers to
+        their rows; a fit on the rows of several periods is charged to each of them.
 
         Parameters
         ----------
         *periods : str
-            Declared ones, at least one.
+            One or more declared periods.
 
         Raises
         ------
@@ -365,16 +364,15 @@ class PrivacyLedger:
         Parameters
         ----------
         event : PrivacyEvent or tuple of PrivacyEvent
-            Several events of one release are recorded together or not at all; a distance belongs
-            with those that it is about.
+            Several events of one release are recorded together or not at all; pass a distance with
+            the events that it belongs to.
         label : str
             Free text for the history; must not be taken from the data.
         unit : {"row", "person", "party"}, optional
-            What the events are about, which has to be the unit of the ledger; so it is when left
-            out.
+            Unit that the events protect; it must be that of the ledger, which is the default.
         by_age : bool, default=False
-            Whether of several events the first is charged to the last one of these periods, the
-            next to the period before it, and so on: there are as many of both.
+            Whether the first of several events is charged to the last of these periods, the next to
+            the period before it, and so on; there must be as many events as periods.
 
         Raises
         ------
@@ -456,10 +454,10 @@ class PrivacyLedger:
     def total(self) -> tuple[float, float]:
         """Return the smallest known epsilon at the delta of the budget, and that delta.
 
-        Of several periods, that of the one on whose rows most was spent. Rounded up: of a budget
-        that is spent to the last, up to a relative 1e-9 more. It is valid for events whose sizes
-        were fixed beforehand. An adaptive ledger guarantees its budget; ``odometer`` bounds the
-        loss at a moment chosen by looking at results.
+        With several periods, the largest of them. It is rounded up: for a budget that is fully
+        spent, by up to a relative 1e-9. It is valid for events whose sizes were fixed beforehand.
+        An adaptive ledger guarantees its budget; ``odometer`` bounds the loss at a moment that
+        depends on results.
         """
         whole = self._whole
         with whole._lock:
@@ -489,14 +487,14 @@ class PrivacyLedger:
     ) -> tuple[float, float]:
         r"""Return epsilon and delta of all spends so far, valid at any time.
 
-        Also where sizes of events, and the moment of asking, were chosen by looking at results.
+        Also if sizes of events, and the moment of the call, depend on results.
 
         Parameters
         ----------
         delta : float in [0, 1), optional
-            Of the boundary; fixed beforehand. None: nine tenths of the budget's.
+            Delta of the boundary, fixed beforehand. None takes nine tenths of the budget's.
         tuned_to : float > 0, optional
-            Epsilon near which the boundary is tight; fixed beforehand. None: the budget's.
+            Epsilon near which the boundary is tight, fixed beforehand. None takes the budget's.
 
         Returns
         -------
@@ -552,7 +550,7 @@ class PrivacyLedger:
             if all(other.within(own) for other in totals):
                 return dp_accounting_event(events)
         raise InvalidParameterError(
-            "periods: no single period has the largest spends of all; export each, "
+            "periods: no single period has the largest spends; export each with "
             "ledger.for_periods(name).to_dp_accounting()"
         )
 
@@ -564,18 +562,18 @@ class PrivacyLedger:
         InvalidParameterError
             The path is that of the ledger itself.
         LedgerError
-            There is something else than a file, or the history is too long for a snapshot.
+            The path is not a file, or the history is too long for a snapshot.
         """
         store = self._whole._store
         own = None if store is None else store.path
         if os.path.realpath(path) == os.fspath(own or ""):
             raise InvalidParameterError.of(
-                "path", got=os.fspath(path), accepted="another file than the ledger itself"
+                "path", got=os.fspath(path), accepted="a file other than the ledger itself"
             )
         write_snapshot(Path(path), self._budget, self._whole.history)
 
     def mark(self) -> str:
-        """Return the number and a digest of the spends, to be kept elsewhere.
+        """Return the number and a digest of the spends, to keep elsewhere.
 
         ``open(path, since=mark)`` refuses a file that lacks one of these spends, such as an older
         copy. An ``anchor`` does the same by itself.
@@ -583,7 +581,7 @@ class PrivacyLedger:
         Raises
         ------
         LedgerError
-            The ledger is in no file.
+            The ledger is not in a file.
         """
         whole = self._whole
         with whole._lock:
@@ -630,16 +628,17 @@ class PrivacyLedger:
         Raises
         ------
         LedgerError
-            There is no file, or it is not a ledger of a known version, or not all spends of
-            ``since``.
+            The file is missing, is not a ledger of a known version, or lacks spends of ``since``.
         InvalidParameterError
             ``since`` is not a mark.
         """
         if since is not None and not is_mark(since):
-            raise InvalidParameterError.of("since", got=since, accepted="what mark() returns")
+            raise InvalidParameterError.of(
+                "since", got=since, accepted="a value that mark() returned"
+            )
         if not os.path.lexists(path):
             raise LedgerError(
-                f"{path}: no such file; PrivacyLedger(epsilon, delta, path=...) makes one"
+                f"{path}: no such file; PrivacyLedger(epsilon, delta, path=...) creates one"
             )
         store = SpendStore(Path(path), lasting=True)
         with store.transaction() as session:
@@ -700,7 +699,7 @@ class PrivacyLedger:
 
     @contextmanager
     def _up_to_date(self) -> Iterator[Session | None]:
-        """Hold the file, with every spend of every process in ``_records``; needs the lock."""
+        """Lock the file and load all spends of all processes into ``_records``; needs the lock."""
         if self._store is None:
             if os.getpid() != self._process:
                 raise LedgerError(
@@ -755,7 +754,7 @@ class PrivacyLedger:
         return self._store
 
     def _admitted(self, charges: Charges) -> Compositions:
-        """Return what touches their periods with the events; raises if any exceeds the budget."""
+        """Return the compositions with the events added; raise if any exceeds the budget."""
         check_arithmetic()
         names = [name for _, periods in charges for name in periods]
         everywhere = not all(periods for _, periods in charges)
@@ -818,7 +817,7 @@ def _reopened(
 
 
 def with_more(known: Compositions, more: Mapping[str, list[PrivacyEvent]]) -> Compositions:
-    """Return compositions with more events; periods that were charged alike share one."""
+    """Return compositions with more events; periods with equal charges share one."""
     found: Compositions = {}
     made: dict[tuple[int, Events], AnyComposition] = {}
     for name, events in more.items():
@@ -857,9 +856,9 @@ def check_ledger(value: object, adjacency: str, name: str = "ledger") -> Privacy
     ----------
     value : PrivacyLedger or None
     adjacency : {"add_remove", "replace_one"}
-        Relation that the ledger has to have.
+        Relation that the ledger must have.
     name : str, default="ledger"
-        What errors call it.
+        Its name in errors.
 
     Returns
     -------

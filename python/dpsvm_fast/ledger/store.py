@@ -167,7 +167,7 @@ Read = TypeVar("Read", bound=Record)
 
 
 def _read(kind: type[Read], record: object, what: str) -> Read:
-    """A record from a file; anything else is a ``LedgerError``."""
+    """Read a record from a file; anything else is a ``LedgerError``."""
     try:
         return kind.read(record)
     except (TypeError, AttributeError, LookupError, *_UNREADABLE) as error:
@@ -189,7 +189,7 @@ def _in_short(value: Any) -> str:
 
 
 class SpendStore:
-    """The file of one ledger, and what this process has seen in it.
+    """The file of one ledger, and the part that this process has read.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ class SpendStore:
         return LedgerError(f"the ledger file {self.path} cannot be used: {_brief(error)}")
 
     def _look(self) -> None:
-        """Look at the file and at what SQLite keeps beside it, without opening any.
+        """Check the file and those that SQLite keeps beside it, without opening them.
 
         Raises
         ------
@@ -433,13 +433,13 @@ class Session:
             "SELECT number, spend FROM spends WHERE number >= ? ORDER BY number", (number,)
         )
         if found.fetchall() != rows:
-            raise LedgerError(f"{self._store.path} does not keep what is written to it")
+            raise LedgerError(f"{self._store.path}: the file does not keep what is written to it")
         chain = self._store._chain
         for text in texts:
             chain.append(_digest(chain[-1], text.encode()))
 
     def tie(self, anchor: Path) -> None:
-        """Keep number and digest of the spends in another file too, from now on.
+        """From now on, also keep number and digest of the spends in another file.
 
         Raises
         ------
@@ -454,7 +454,7 @@ class Session:
             return
         if anchor == store.path:
             raise InvalidParameterError.of(
-                "anchor", got=os.fspath(anchor), accepted="another file than the ledger itself"
+                "anchor", got=os.fspath(anchor), accepted="a file other than the ledger itself"
             )
         last = store.mark(len(store._chain) - 1)
         try:
@@ -473,10 +473,10 @@ class Session:
         self._connection.execute("UPDATE ledger SET header = ?", (json.dumps(header),))
         store._read_header(self._connection)
         if store.anchor != anchor:
-            raise LedgerError(f"{store.path} does not keep what is written to it")
+            raise LedgerError(f"{store.path}: the file does not keep what is written to it")
 
     def _read(self, known: int) -> None:
-        """Read what is new; the last spend that is known must be there as it was."""
+        """Read new spends; the last known spend must be unchanged."""
         store, chain = self._store, self._store._chain
         del chain[known + 1 :]
         number = known or 1
@@ -494,10 +494,10 @@ class Session:
                 self.news.append(record)
                 chain.append(digest)
             elif digest != chain[number]:
-                raise LedgerError(f"{store.path}: spends have vanished from the ledger file")
+                raise LedgerError(f"{store.path}: spends are missing from the ledger file")
             number += 1
         if number <= known:
-            raise LedgerError(f"{store.path}: spends have vanished from the ledger file")
+            raise LedgerError(f"{store.path}: spends are missing from the ledger file")
 
 
 def is_mark(text: object) -> bool:
@@ -517,7 +517,7 @@ def _steps(thousands: int) -> Callable[[], int]:
 
 
 def _patiently(connection: sqlite3.Connection, statement: str) -> None:
-    """Execute a statement, waiting for other processes in steps that Ctrl-C can end."""
+    """Execute a statement; wait for other processes in steps that Ctrl-C can interrupt."""
     deadline = time.monotonic() + PATIENCE
     pause = 1e-3
     while True:
@@ -551,7 +551,7 @@ def _check_tables(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _looked_at(path: Path) -> os.stat_result | None:
-    """What is there: a file that is not too large, or nothing."""
+    """Stat a path: a file that is not too large, or nothing."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -585,7 +585,7 @@ def _contents(path: Path, largest: int) -> bytes:
 
 
 def put_new(path: Path, data: bytes, *, lasting: bool) -> bool:
-    """Make a file with these bytes if there is none; nobody ever sees half of it.
+    """Create a file with these bytes if there is none, atomically.
 
     Returns whether it was made. ``lasting``: it is on the disk when this returns.
     """
@@ -629,7 +629,7 @@ def _drop_draft(path: Path, found: os.stat_result) -> bool:
 
 
 def _header(identity: str, budget: Budget) -> dict[str, Any]:
-    """What a file says of its ledger; a file with an anchor names that too."""
+    """Header of a ledger file, with the anchor if there is one."""
     return {"identity": identity} | budget.to_dict()
 
 
@@ -676,7 +676,7 @@ def _anchored(path: Path, identity: str) -> str:
 
 
 def _advance(path: Path, mark: str) -> None:
-    """Add a mark to an anchor. Only ever added to: its owner can forbid anything else."""
+    """Append a mark to an anchor. It is only appended to, so its owner can forbid other writes."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
         try:

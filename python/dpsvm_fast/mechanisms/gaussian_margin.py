@@ -171,7 +171,7 @@ class NoisyAnchors(SumRelease):
         return total.astype(np.float64) * ROW_GRID
 
     def _means(self, noisy: Array, points: Array) -> Array:
-        """Post-processing: new centres where enough records tell, old ones elsewhere."""
+        """Post-processing: new centres where there are enough records, old ones elsewhere."""
         half_counts = noisy[:, -1:]
         known = half_counts > LEAST_COUNT * self.sum.deviation
         means = noisy[:, :-1] / np.where(known, half_counts / COUNT_SCALE, 1.0)
@@ -321,7 +321,7 @@ class GaussianMargin(Plan):
     max_iter: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuses settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise would not be a positive finite number."""
         if not self.pure:
             check_delta_of_gaussian(self.delta)
         # What the solver takes, before anything is spent.
@@ -494,7 +494,7 @@ class GaussianMargin(Plan):
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
         """The linear term of the objective, of shape (n_matrices, n_coordinates): noise and traces.
 
-        Private: whoever knows it can undo the noise.
+        Private: anyone who knows it can remove the noise.
 
         Parameters
         ----------
@@ -524,7 +524,7 @@ def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
 
 @lru_cache(maxsize=256)
 def _composed_solver(mechanism: GaussianMargin) -> MatrixPerturbation:
-    """The noisy objective for what exact composition leaves to it.
+    """The noisy objective, with the budget that exact composition leaves.
 
     Composing takes a second or two: the next epsilon to be tried is found by the slope that
     Gaussian noise would have, less than that of the noise in the objective.

@@ -113,7 +113,7 @@ EULER = 0.5772156649015329
 
 
 def _unit(n_scores: int) -> float:
-    """Return what one score is to two.
+    """Return the factor between one score and two.
 
     The one score of two classes is the difference of theirs, which move by opposite gradients of
     together sqrt(2) times the norm: clipping it at R / sqrt(2) gives the same model.
@@ -223,7 +223,7 @@ class ClippedSums(DescentSums):
     sampling_rate: float
 
     def __post_init__(self) -> None:
-        """Refuses a budget so small that its noise cannot be drawn on a useful grid."""
+        """Refuse a budget so small that its noise cannot be drawn on a useful grid."""
         too_coarse = self.grid is not None and self.grid > LARGEST
         if too_coarse or self.contribution > 2.0 * self.clip:
             raise InvalidParameterError(
@@ -322,7 +322,7 @@ class LastIterateSums(DescentSums):
 
     @cached_property
     def clip(self) -> float:
-        """L times the bound of the rows' norm: what one record contributes without clipping."""
+        """L times the bound of the rows' norm: the contribution of one record without clipping."""
         return mul_up(self.loss.lipschitz, self.row_norm)
 
     @cached_property
@@ -443,7 +443,7 @@ class LastIterateSums(DescentSums):
         return div_up(2.0 * bound, float(self.factor))
 
     def _moved(self, contribution: float) -> float:
-        """Sensitivity of one Gaussian mechanism that tells as much as the last iterate."""
+        """Sensitivity of one Gaussian mechanism that leaks as much as the last iterate."""
         return mul_up(sqrt_up(self.effective_steps), self.factor * contribution)
 
     def _sigma_at(self, contribution: float) -> float:
@@ -476,7 +476,7 @@ MOST_NUMBERS = 2**32
 
 
 class ReleasedIterate(NamedTuple):
-    """Noisy weights, and the state to go on from: noisy too, or None where it is not released."""
+    """Noisy weights, and the noisy state to continue from; None if it is not released."""
 
     weights: NDArray[np.float64]
     state: dict[str, Any] | None
@@ -575,7 +575,7 @@ class GradientPerturbation(LinearPlan):
     truncated: bool = True
 
     def __post_init__(self) -> None:
-        """Refuses settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise would not be a positive finite number."""
         if not self.delta > 0.0:
             raise InvalidParameterError.of(
                 "delta", got=self.delta, accepted="a number in (0, 1): the noise is Gaussian"
@@ -696,7 +696,7 @@ class GradientPerturbation(LinearPlan):
 
     @cached_property
     def noise(self) -> ClippedSums | LastIterateSums:
-        """The noise on the sums, by the accountant that was asked for or needs less of it."""
+        """The noise on the sums, by the requested accountant or the one that needs less."""
         composed = filled(ClippedSums, self, sampling_rate=self.rate, **self._sums)
         if self.accountant == "composition" or self._not_last_iterate():
             return composed
@@ -722,7 +722,7 @@ class GradientPerturbation(LinearPlan):
         return {"exact": self.noise_grid == "exact", "n_steps": self.steps}
 
     def _not_last_iterate(self) -> str:
-        """Why the guarantee of the last iterate does not hold, or nothing."""
+        """Reason why the guarantee of the last iterate does not hold, or an empty text."""
         for name, holds, accepted in (
             ("optimizer", self.optimizer == "gd", "'gd'"),
             ("sampling_rate", self.rate == 1.0, "1"),
@@ -802,7 +802,7 @@ class GradientPerturbation(LinearPlan):
             )
 
     def descent(self) -> _core.Descent:
-        """The compiled run before its first step, or where earlier calls have left it."""
+        """The compiled run before its first step, or in the state that earlier calls left."""
         options = self.descent_options()
         if self.state is None:
             return _core.Descent(**options)
@@ -894,7 +894,7 @@ class GradientPerturbation(LinearPlan):
 
 
 def _counted(on_step: OnStep | None, before: int, n_steps: int) -> OnStep | None:
-    """Tell of the steps of one share, after those before it."""
+    """Report the steps of one share, after the earlier ones."""
     return None if on_step is None else lambda done, _: on_step(before + done, n_steps)
 
 

@@ -110,7 +110,7 @@ class NoisyMean(SumRelease):
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
 
     def exact(self, total: NDArray[np.float64], n_rows: float) -> NDArray[np.float64]:
-        """Return what noise is added to: the sum and, if private, half the number of rows."""
+        """Return the input of the noise: the sum and, if private, half the number of rows."""
         return np.append(total, COUNT_SCALE * n_rows) if self.counts else total
 
     def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedMean:
@@ -143,7 +143,7 @@ class NoisyMean(SumRelease):
 
 
 def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """A noisy vector less the share that noise has of its squared length."""
+    """A noisy vector, shrunk by the share of noise in its squared length."""
     squared = float(noisy @ noisy)
     return noisy * max(0.0, 1.0 - noise / squared) if squared > 0.0 else noisy
 
@@ -323,7 +323,7 @@ class NoisyColumnMoments(SumRelease):
     def _variance(
         self, mean: NDArray[np.float64], squares: NDArray[np.float64], noise: float
     ) -> NDArray[np.float64]:
-        r"""Mean squares less squared means, never below what the noise allows to tell.
+        r"""Mean squares minus squared means, at least what the noise can resolve.
 
         The noise in a variance has the standard deviation :math:`\nu \sqrt{1/b^2 + 4 m^2 + (t - s +
         2 m^2)^2 / a^2}`, with :math:`\nu` that of a sum over the count, m the mean and s the mean
@@ -422,7 +422,7 @@ class NoisyComponents(SecondMoments):
         return ReleasedComponents(values, vectors, float(np.trace(noisy)))
 
     def scales(self, values: Array) -> Array:
-        r"""What coordinates are multiplied by to be whitened: at most 1.
+        r"""Factors, at most 1, that whiten coordinates.
 
         .. math:: \sqrt{\frac{\min_l \max(\lambda_l, 0) + r}{\max(\lambda_j, 0) + r}}, \qquad
                   r = 0.35\, \sigma \sqrt{2 d}
@@ -457,7 +457,7 @@ class Projection:
     data_norm: float
 
     def apply(self, X: Any, n_threads: int) -> Array:
-        """Projected rows, each a function of itself alone, to the last bit.
+        """Projected rows; each depends on its row only, to the last bit.
 
         Parameters
         ----------
@@ -652,7 +652,7 @@ def square_root_factor(n_periods: int) -> tuple[float, ...]:
 
 
 def sums_from(factor: tuple[float, ...], n_done: int) -> NDArray[np.float64]:
-    """With what weights the releases so far, first to last, add up to the sum of all periods."""
+    """Weights with which the releases so far add up to the sum of all periods."""
     weights = np.zeros(n_done)
     for k in range(n_done):
         weights[k] = 1.0 - np.dot(factor[1 : k + 1], weights[:k][::-1])
@@ -690,7 +690,7 @@ class RunningMoments(SumPlan):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """What this release costs records of this period, of the one before, and so on."""
+        """Cost of this release for records of this period, of the one before, and so on."""
         noise = self.total.sum
         moved = mul_up(noise.relation_factor, noise.contribution)
         return tuple(

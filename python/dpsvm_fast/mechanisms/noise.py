@@ -63,7 +63,7 @@ def check_range(
 
 
 def check_solvable(regularization: float, row_norm: float) -> None:
-    """Refuse what the smooth solver would refuse once the budget is spent."""
+    """Refuse now what the smooth solver would refuse after the budget is spent."""
     check_range("C", regularization, "the total regularisation", SMALLEST_RATIO, LARGEST_RATIO)
     ratio = regularization / row_norm / row_norm
     check_range("C", ratio, "regularisation / data_norm^2", SMALLEST_RATIO, LARGEST_RATIO)
@@ -241,7 +241,7 @@ class WeightNoise(CalibratedNoise):
 
     @cached_property
     def total(self) -> float:
-        """Bound of the distance between what two neighbours hand to the noise."""
+        """Bound on the distance between the noise inputs of two neighbours."""
         return add_up(self.distance, self.rounding)
 
     @cached_property
@@ -410,7 +410,7 @@ class NoisySum:
     factor: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuses budgets so small that no float, or no grid however coarse, suits the noise."""
+        """Refuse budgets so small that no float, or no grid however coarse, suits the noise."""
         if self.epsilon is not None:
             check_range("epsilon", self.epsilon, "the budget of the noise")
         if self.mu is None or self.grid is None:
@@ -456,7 +456,7 @@ class NoisySum:
 
     @cached_property
     def sensitivity(self) -> float:
-        """Bound of the distance between what neighbours hand to the noise, over all steps."""
+        """Bound on the distance between the noise inputs of neighbours, over all steps."""
         moved = mul_up(self.relation_factor, self.contribution)
         return mul_up(sqrt_up(effective_sums(self.n_steps, self.factor)), moved)
 
@@ -509,7 +509,7 @@ class NoisySum:
 
 @dataclass(frozen=True, kw_only=True)
 class SumRelease:
-    """Release of one exact sum over the rows; a subclass has the sum and what follows from it.
+    """Release of one exact sum over the rows; subclasses define the sum and its post-processing.
 
     Parameters
     ----------

@@ -107,7 +107,7 @@ class LinearNoise(CalibratedNoise):
     tol: float
 
     def __post_init__(self) -> None:
-        """Refuses settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise would not be a positive finite number."""
         if self.C is not None:
             check_range("C", self.C, "C")
             # Before the calibrations, which are about ordinary numbers.
@@ -256,7 +256,7 @@ class LinearNoise(CalibratedNoise):
         return ObjectiveNoise.of(self, self.loss, extra_regularization=extra, **law)
 
     def draw(self, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
-        """B, of shape ``shape``. Private: whoever knows it can undo the noise."""
+        """B, of shape ``shape``. Private: anyone who knows it can remove the noise."""
         return np.asarray(self.draw_many(1, source, n_threads)[0])
 
     def draw_many(self, n: int, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
@@ -320,7 +320,7 @@ def automatic_regularization(
 
 
 def of_unit(loss: Loss, unit: str) -> Loss:
-    """Return the loss of what neighbouring data sets differ in."""
+    """Return the loss of the unit by which neighbouring data sets differ."""
     return replace(loss, averaged=unit == "person")
 
 
@@ -663,7 +663,7 @@ class ObjectivePerturbation(WeightsPlan):
     unit: str = "row"
 
     def __post_init__(self) -> None:
-        """Refuses settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise would not be a positive finite number."""
         if self.noise == "gaussian":
             check_delta_of_gaussian(self.delta)
         check_range("epsilon", self._outside[0], "one hundredth of epsilon")
@@ -684,7 +684,7 @@ class ObjectivePerturbation(WeightsPlan):
 
     @cached_property
     def inside(self) -> LinearNoise:
-        """The noise in the objective; it has the budget that is left, rounded down."""
+        """The noise in the objective, with the remaining budget, rounded down."""
         epsilon, delta = self._outside
         return filled(
             LinearNoise,
@@ -796,7 +796,7 @@ class ObjectivePerturbation(WeightsPlan):
         )
 
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
-        """B, of shape (n_scores, n_features [+ 1]). Private: whoever knows it can undo the noise.
+        """B, of shape (n_scores, n_features [+ 1]). Private: it would remove the noise.
 
         Parameters
         ----------

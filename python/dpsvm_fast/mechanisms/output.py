@@ -308,7 +308,7 @@ class WeightsPlan(LinearPlan):
         return self.score_loss.n_classes
 
     def check_noise(self, noise: WeightNoise) -> None:
-        """Refuse noise of which rounding to its grid makes a good part."""
+        """Refuse noise that is not much larger than the rounding to its grid."""
         if noise.total > 1.01 * noise.distance:
             raise InvalidParameterError(
                 f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, too small for the exact "
@@ -316,7 +316,7 @@ class WeightsPlan(LinearPlan):
             )
 
     def derivation(self, C: float, exact: float, radius: float, noise: WeightNoise) -> Sensitivity:
-        """What the noise on the weights has to cover, factor by factor."""
+        """Derivation of the sensitivity that the noise on the weights covers, factor by factor."""
         return Sensitivity.of(
             self,
             self.score_loss,
@@ -381,7 +381,7 @@ class OutputPerturbation(WeightsPlan):
     sgd: ProjectedSGD | None = None
 
     def __post_init__(self) -> None:
-        """Refuses settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise would not be a positive finite number."""
         if self.noise == "gaussian":
             check_delta_of_gaussian(self.delta)
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
@@ -405,7 +405,7 @@ class OutputPerturbation(WeightsPlan):
 
     @cached_property
     def exact_sensitivity(self) -> float:
-        """Delta: bound of the distance between what two neighbours give in real arithmetic."""
+        """Delta: bound on the distance between the results of two neighbours in real arithmetic."""
         if self.sgd is not None:
             return self.sgd.sensitivity(self.loss, self.C, self.row_norm)
         per_record = mul_up(mul_up(self.loss.lipschitz, self.C), self.row_norm)
@@ -458,7 +458,7 @@ class OutputPerturbation(WeightsPlan):
 
     @property
     def sensitivity(self) -> float:
-        """Bound of the distance between what two neighbours hand to the noise."""
+        """Bound on the distance between the noise inputs of two neighbours."""
         return self.weight_noise.total
 
     @property
@@ -506,8 +506,8 @@ class OutputPerturbation(WeightsPlan):
         Losses are multiplied by ``weights``, which are at most 1 for all rows of a person. Batches
         of projected SGD are of ``persons``.
 
-        Regularised towards weights released before where there are some ``near``: their half
-        squared distance times lambda is the penalty of 0 and a linear term.
+        With ``near``, regularised towards weights released before: half the squared distance to
+        them times lambda is the usual penalty plus a linear term.
         """
         options: dict[str, Any] = {
             "data_norm": self.data_norm,

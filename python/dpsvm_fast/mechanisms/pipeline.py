@@ -249,7 +249,7 @@ class DescentRule:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise in one released weight where gradients do not answer it.
+        """Standard deviation of the noise in one released weight if gradients do not counteract it.
 
         Each step moves a weight by eta times the noise; the mean of the iterates after steps
         k .. T-1 holds the steps before k in full and the others in falling shares.
@@ -277,7 +277,7 @@ class DescentRule:
     def check(
         self, kind: str, weights: Array, records: Any, rows: Rows, source: _core.NoiseSource
     ) -> Array:
-        """Noisy sums of ``n_checks`` steps at the weights, whose last column tells the answers.
+        """Noisy sums of ``n_checks`` steps at the weights; the last column counts correct answers.
 
         Parameters
         ----------
@@ -309,7 +309,7 @@ class DescentRule:
         return np.asarray(descent.state()["first"])
 
     def _temperature(self, sure: float, right: float) -> float:
-        """The temperature at which the weights would be as sure as they are right."""
+        """The temperature at which mean confidence equals accuracy."""
         K = self.loss.n_classes
         # What all rows would add up to, each as sure as can be.
         whole = 2.0 * self.clip * WITHIN_THE_CLIP * CHECK_CONSTANT / math.hypot(1.0, CHECK_CONSTANT)
@@ -399,7 +399,7 @@ class Training:
     def solved(self, mapped: Any, rows: Rows, source: _core.NoiseSource) -> tuple[Array, float]:
         """Certified weights of mapped rows with noise in the objective or on them.
 
-        Of several releases the last. Also returns the constant feature.
+        With several releases, those of the last. Also returns the constant feature.
         """
         solver, n_threads = self.solver, rows.n_threads
         assert solver is not None
@@ -463,7 +463,7 @@ class Prepared:
         return ReleasedMap(self.centre, self.whitening)
 
     def released(self, weights: Array, scaling: float, **kernel: Any) -> ReleasedPipeline:
-        """Return the same with noisy weights and without the rows."""
+        """Return a copy with noisy weights and without the rows."""
         facts = vars(self) | kernel | {"records": None}
         return ReleasedPipeline(weights=weights, scaling=scaling, **facts)
 
@@ -534,7 +534,7 @@ class PrivateLinear(LinearPlan):
     calibrated: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses budgets whose noise would not be a positive finite number."""
+        """Refuse budgets whose noise would not be a positive finite number."""
         if self.pure:
             return
         if self.noise_grid == "exact" and self.mu < SMALLEST_EXACT_MU:
@@ -575,7 +575,7 @@ class PrivateLinear(LinearPlan):
 
     @cached_property
     def classes(self) -> NoisySum | None:
-        """Release of the numbers of rows of each class, where they make the weights of classes."""
+        """Release of the number of rows of each class, if class weights follow from it."""
         if not self.balanced:
             return None
         facts: dict[str, Any] = {
@@ -599,7 +599,7 @@ class PrivateLinear(LinearPlan):
 
     @cached_property
     def whitenings(self) -> tuple[NoisyMoments, ...]:
-        """The releases after the first, where they may happen: each of rows whitened before."""
+        """Further whitening releases that may happen, each on rows whitened before."""
         wide = self.whiten == "auto" and self.n_features > MOST_FEATURES
         if not self.centred or self.pure or self.whiten is False or wide:
             return ()
@@ -612,7 +612,7 @@ class PrivateLinear(LinearPlan):
 
     @property
     def whitening(self) -> NoisyMoments | None:
-        """The last of them, whose noise decides whether there are any."""
+        """The last whitening, whose noise decides whether there are any."""
         return self.whitenings[-1] if self.whitenings else None
 
     @property
@@ -663,7 +663,7 @@ class PrivateLinear(LinearPlan):
         return None
 
     def training(self, count: float | None) -> Training:
-        """The path that follows from the released number of rows; None without a centre."""
+        """The path that the released number of rows selects; None without a centre."""
         whitened, sums, mu = self._path(count)
         return self._training(count, sums, mu, whitened=whitened)
 
@@ -722,12 +722,12 @@ class PrivateLinear(LinearPlan):
 
     @property
     def _reserved(self) -> tuple[NoisySum, ...]:
-        """The whitening that does not happen, where its budget cannot move to the training."""
+        """The skipped whitening, if its budget cannot move to the training."""
         skipped = self.whitening if self.trainer == "objective" else None
         return () if skipped is None else (skipped.sum,)
 
     def _solver(self, mu: float) -> Solver:
-        """Perturbation of the objective or of the weights, for what is left."""
+        """Perturbation of the objective or of the weights, with the remaining budget."""
         if self.pure:
             return self._with_budget(self._pure_rest, 0.0)
         if not self._before:
@@ -782,7 +782,7 @@ class PrivateLinear(LinearPlan):
         return 0 if self.trainer == "gradient" else self.loss.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
-        """Make the releases of one path; everything else that was known is dropped."""
+        """Make the releases of one path; drop everything else."""
         return self.trained(self.prepared(rows, source), rows, source)
 
     def prepared(self, rows: Rows, source: _core.NoiseSource) -> Prepared:
@@ -868,7 +868,7 @@ UNUSED = 0.01
 
 @lru_cache(maxsize=256)
 def _objective_solver(mechanism: PrivateLinear) -> Solver:
-    """Noise in the objective for what exact composition leaves to it."""
+    """Noise in the objective, with the budget that exact composition leaves."""
     # The law hardly knows the number of features: the search is remembered without it.
     own = _objective_epsilon(dataclasses.replace(mechanism, n_features=1))
     while True:
@@ -1013,7 +1013,7 @@ class PrivateKernel(PrivateLinear):
     lifted: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses budgets without noise, and what would make the noise depend on the rule."""
+        """Refuse budgets without noise, and settings whose noise would depend on the rule."""
         super().__post_init__()
         if self.kernel == "auto" and self.trainer == "objective" and not self.pure:
             raise InvalidParameterError.of(
@@ -1064,7 +1064,7 @@ class PrivateKernel(PrivateLinear):
         return None if released is None else released.release(rows.n_rows, source, rows.n_threads)
 
     def training(self, count: float | None) -> Training:
-        """The path that follows from the released, or public, number of rows."""
+        """The path that the released, or public, number of rows selects."""
         whitened, sums, mu = self._path(count)
         if self.choice(count).kernel == "linear":
             return self._training(count, sums, mu, whitened=whitened)
@@ -1111,7 +1111,7 @@ class PrivateKernel(PrivateLinear):
         return whitened or count >= ROWS_A_FEATURE * self.n_features
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
-        """Make the releases of one path; everything else that was known is dropped."""
+        """Make the releases of one path; drop everything else."""
         ready = self.prepared(rows, source)
         choice = self.choice(ready.count)
         if choice.kernel == "linear":

@@ -98,7 +98,7 @@ class Rows(Protocol):
     def records(self, public: PublicMap, *, averaged: bool = False) -> Any:
         """The mapped rows, whose sums are exact.
 
-        With ``averaged`` they count by their shares of their persons and belong to nobody.
+        With ``averaged`` each row counts by its share of its person, and has no owner.
         """
 
     def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -180,7 +180,7 @@ class Plan(ABC):
         return 0
 
     def check_rows(self, rows: Rows) -> None:  # noqa: B027
-        """Refuse rows about which nothing is promised, before anything is spent."""
+        """Refuse rows without a guarantee, before anything is spent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +241,7 @@ def certified(
 
 
 def refused_certificate(*, limited: bool) -> CertificationError:
-    """Return the error that says that nothing is released, and what would avoid it."""
+    """Return an error that says that nothing is released, and how to avoid it."""
     reason, remedy = (
         ("max_iter: the minimum was not certified in time", "max_iter=None avoids it")
         if limited

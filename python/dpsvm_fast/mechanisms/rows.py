@@ -261,7 +261,7 @@ class ReleasedMap:
         return self._floored(np.linalg.norm(moved, axis=1))
 
     def _lengths(self, rows: Any) -> Array:
-        """As ``_norms`` of ``_moved`` rows, without making sparse ones dense for a centre alone."""
+        """Norms of ``_moved`` rows, without densifying sparse rows for a centre only."""
         if self.matrix is not None or not sparse.issparse(rows):
             return self._norms(self._moved(rows))
         squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()

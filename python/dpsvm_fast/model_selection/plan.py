@@ -141,9 +141,8 @@ class Budgets:
 def allot(candidate: Any, budget: Budget, facts: Facts) -> Allotment:
     """Give a candidate a budget.
 
-    One private step gets all of it. Several get epsilons in the proportions that they have, as
-    large as together fit, and equal parts of delta. A step whose delta is 0 keeps that: it is one
-    that should be pure.
+    One private step gets all of it. Several get the largest epsilons in their own proportions that
+    fit together, and equal parts of delta. A step whose delta is 0 keeps it and stays pure.
 
     Raises
     ------

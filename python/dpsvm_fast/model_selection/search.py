@@ -135,7 +135,7 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
 
 
 def _check_step(step: Step, adjacency: str) -> None:
-    """Refuse what the search decides for all, set otherwise in one estimator."""
+    """Refuse a parameter that the search sets, if one estimator sets it otherwise."""
     name = type(step.estimator).__name__
     if isinstance(step.estimator, PrivateGridSearch):
         raise TypeError(f"estimator: got {name}, expected one that fits once, or a DeclaredTrainer")
@@ -209,8 +209,8 @@ def learned_in(candidates: list[Any]) -> tuple[str, ...]:
 class SearchRows:
     """Rows and labels of a search, checked as far as they can be before candidates see them.
 
-    Where every candidate begins with an estimator of this library, X has to be what all of those
-    take. Other first steps, and functions, may take anything with rows.
+    If every candidate begins with an estimator of this library, X must suit all of them. Other
+    first steps, and functions, may take anything with rows.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def _first_step(candidate: Any) -> Any:
 
 
 def _encodes(step: Any) -> bool:
-    """Whether it makes numbers of the cells of a table."""
+    """Whether it turns cells of a table into numbers."""
     return _is_ours(step) and not get_tags(step).input_tags.two_d_array
 
 
@@ -378,13 +378,13 @@ def _best_has(name: str) -> Any:
 class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     r"""Private search over a grid of parameters, under one budget.
 
-    A grid search that reports the best of many private models at the price of one is not private.
-    Here the choice is paid for, in one of two ways:
+    A grid search that pays for one of many private models and reports the best is not private. This
+    search pays for the choice, in one of two ways:
 
-    - ``strategy="partition"``: every record is put into one of m + 1 parts without looking at it.
-      Each of m candidates is trained on its own part, and one is chosen by its errors on the last
-      part, by the exponential mechanism or permute-and-flip. A record is charged for its own part
-      only: the total is the largest of the parts' budgets, not their sum.
+    - ``strategy="partition"``: every record is assigned to one of m + 1 parts without looking at
+      it. Each of m candidates is trained on its own part, and one is chosen by its errors on the
+      last part, by the exponential mechanism or permute-and-flip. A record is charged for its own
+      part only: the total is the largest of the parts' budgets, not their sum.
     - ``strategy="random_stopping"``: a secret random number of runs, each with a random candidate
       on all records, and a noisy score. The best run is released. This costs about two to three
       times a single run, for any number of candidates.
@@ -394,9 +394,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     estimator : estimator, Pipeline or DeclaredTrainer
         Any estimator of this library, a Pipeline with one or more of them, or a function with
         declared events. Its ``adjacency`` must be that of the search, its ``ledger`` and
-        ``random_state`` None. Its ``epsilon`` and ``delta`` are set by the search; in a Pipeline
-        with several private steps their epsilons count as proportions. A step whose delta is 0
-        stays pure.
+        ``random_state`` None. The search sets its ``epsilon`` and ``delta``; in a Pipeline with
+        several private steps their epsilons are proportions. A step whose delta is 0 stays pure.
     param_grid : dict of lists, or list of such dicts
         As for scikit-learn's GridSearchCV. PUBLIC: it must not come from the data. Not for
         ``epsilon``, ``delta``, ``adjacency``, ``classes``, ``ledger`` and ``random_state``.
@@ -413,23 +412,24 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         PUBLIC weight of an error on each class, for "balanced_errors"; rounded to multiples of
         1/256 of the largest.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row more or fewer, or one row exchanged for another; then the
+        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
     validation_fraction : float in (0, 1), default=0.2
-        Share of the records that "partition" chooses by. Every part needs 50 expected records.
+        Share of the records by which "partition" chooses. Every part needs 50 expected records.
     refit_fraction : float in [0, 1), default=0.8
         Share of the budget (of epsilon with ``delta=0``, else of the squared parameter of Gaussian
-        noise) that is kept to fit the winner again on all records. 0 releases the winner itself.
+        noise) that is reserved to fit the winner again on all records. 0 releases the winner
+        itself.
     stopping : {"geometric", "logarithmic", "poisson"}, default="geometric"
-        Law of the number of runs of "random_stopping". With "poisson" it may be 0; then a constant
-        model is released. The others are often 1, whatever their mean, and one run is a candidate
-        at random; a Poisson number is near its mean, but costs more with ``delta=0``.
+        Law of the number of runs of "random_stopping". A "poisson" number is near its mean, but
+        costs more with ``delta=0`` and may be 0; then a constant model is released. The others are
+        often 1, whatever their mean, and a single run is a random candidate.
     mean_runs : float in (1, 1000] or None, default=None
         Mean number of runs; None is three times the number of candidates, at least 10.
     score_fraction : float in (0, 1), default=0.1
         Share of a run's budget for its noisy score, in the units of ``refit_fraction``.
     n_jobs : int or None, default=None
-        Number of fits at a time, by joblib, on any backend. Never changes the result.
+        Number of simultaneous fits, by joblib, on any backend. Never changes the result.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the search is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -447,27 +447,27 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     best_index_ : int
         Index of the winner in the grid; -1 if a Poisson number of runs was 0 and there is no refit.
     best_score_ : float
-        Noisy score of the winner, with "random_stopping" alone.
+        Noisy score of the winner, with "random_stopping" only.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
     privacy_ : SelectionStatement
-        What the search promises, and every number needed to recompute it.
+        Guarantee of the search, with every number to recompute it.
 
     Notes
     -----
     Guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the
     relation ``adjacency``, provided that the estimator, the grid and every other parameter were
     chosen without looking at the data. Proof: docs/proofs/private_selection.md. Scores of
-    candidates are not kept: there is no ``cv_results_``. The assignment to parts looks at nothing
-    in a record: it is never stratified. Not covered: running time, which reveals the number of runs
+    candidates are not kept: there is no ``cv_results_``. The assignment to parts does not depend on
+    records: it is never stratified. Not covered: running time, which reveals the number of runs
     with "random_stopping"; errors of the search, including too few rows for the parts; whatever the
     candidates do not cover.
 
-    How much a search may cost: with "partition" every candidate sees ``(1 - validation_fraction) /
-    m`` of the records, so that grids should be short. The refit trains the winner on all records,
-    with less of the budget; parameters that suit a small part need not suit all records. The
-    defaults follow from public facts, and a search is mostly no better: benches/README.md.
+    With "partition" every candidate sees ``(1 - validation_fraction) / m`` of the records, so keep
+    grids short. The refit trains the winner on all records with less of the budget; parameters that
+    suit a small part need not suit all records. A search is mostly no better than the defaults:
+    benches/README.md.
 
     References
     ----------
@@ -553,8 +553,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         BudgetExceededError
             The ledger refuses. Nothing was spent.
         ValueError
-            X or y are invalid; the text does not quote them. Nothing was spent, except where only a
-            candidate could find out.
+            X or y are invalid; the message does not quote them. Nothing was spent, unless only a
+            candidate could detect it.
         CertificationError
             A candidate's fit failed. The budget is spent and nothing is released.
         KeyboardInterrupt
@@ -648,7 +648,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         )
 
     def _attributes(self, plan: SearchPlan, released: Chosen) -> dict[str, Any]:
-        """The released model, its parameters, and what it knows about rows and labels."""
+        """The released model, its parameters, and its attributes about rows and labels."""
         best, index = released.estimator, released.index
         names = ("classes_", "n_features_in_", "feature_names_in_")
         found = {name: getattr(best, name) for name in names if hasattr(best, name)}
@@ -666,7 +666,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         return "param_grid"
 
     def _occasion(self) -> Occasion:
-        """What the statement says about this search, beside its plan."""
+        """Facts about this search that the statement adds to its plan."""
         leaves = [leaf for candidate in self.candidates for leaf in leaf_steps(candidate, "")]
         steps = [leaf.estimator for leaf in leaves]
         assumed = {
@@ -692,8 +692,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     ) -> SelectionStatement:
         """What the search promises; the released model carries it in place of its own promise.
 
-        Its own would be about one fit and leave out the search. The state for a continuation is
-        dropped, too: a continuation would account for that fit alone.
+        Its own would cover one fit and not the search. The state for a continuation is dropped too:
+        a continuation would account for that fit only.
         """
         budgets = plan.budgets
         statement = SelectionStatement(
@@ -746,7 +746,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         return self.best_estimator_
 
     def __sklearn_tags__(self) -> Any:
-        """What the estimator takes; no accuracy is promised on small data: noise may drown it."""
+        """Tags of the estimator; on small data, noise may dominate the model."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
@@ -767,7 +767,7 @@ def _minimises(step: Any) -> bool:
 
 @dataclass(frozen=True)
 class Declared:
-    """The plan of a DeclaredTrainer: what one call of its function is said to cost."""
+    """The plan of a DeclaredTrainer: the declared cost of one call."""
 
     events: tuple[PrivacyEvent, ...]
 
@@ -793,15 +793,14 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     train : callable
-        ``train(X, y, **parameters)`` returns an object with ``predict``. It is also given
-        ``epsilon``, ``delta`` and ``adjacency`` when ``events`` is a function.
+        ``train(X, y, **parameters)`` returns an object with ``predict``. If ``events`` is a
+        function, it also gets ``epsilon``, ``delta`` and ``adjacency``.
     events : tuple of PrivacyEvent, or callable
-        What one call of ``train`` costs every record: events of its own, or
-        ``events(epsilon, delta, adjacency, **parameters)`` that returns them for a budget. It must
-        not look at data.
+        What one call of ``train`` costs every record: events, or a function ``events(epsilon,
+        delta, adjacency, **parameters)`` that returns them for a budget. It must not look at data.
     parameters : dict or None, default=None
-        Keyword arguments of both functions. ``set_params`` puts every unknown name into it, so that
-        grids may vary them.
+        Keyword arguments of both functions. ``set_params`` adds every unknown name, so that grids
+        may vary them.
     epsilon : float, default=1.0
         Privacy parameter handed to the functions.
     delta : float, default=1e-6
@@ -820,7 +819,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Guarantees: none. You must ensure that ``train`` costs what it declares, that its result depends
+    Guarantees: none. You must ensure that ``train`` costs what you declare, that its result depends
     on the data in no other way, and that its randomness is fresh in every call.
 
     Examples
@@ -922,7 +921,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return Declared(tuple(events))
 
     def _arguments(self, *, budget: bool) -> dict[str, Any]:
-        """Keyword arguments of a call: what it does to them must not reach the next one."""
+        """Keyword arguments of a call, copied so that it cannot change those of the next."""
         parameters = copy.deepcopy(dict(self.parameters or {}))
         named = {name: getattr(self, name) for name in ("epsilon", "delta", "adjacency")}
         return named | parameters if budget else parameters

@@ -108,7 +108,7 @@ def noise_sources(source: _core.NoiseSource, *, seeded: bool) -> Sources:
 
 
 def seeds(seed: int | None, n: int) -> list[int | None]:
-    """Seeds of so many fits, different ones, or None for each."""
+    """Different seeds for ``n`` fits, or None for each."""
     if seed is None:
         return [None] * n
     source = _core.NoiseSource(seed)
@@ -153,7 +153,7 @@ class SearchPlan(Plan):
         return f"{strategy}, {len(budgets.branches)} candidates, {each}; {budgets.selection}"
 
     def run(self, rows: Any, source: _core.NoiseSource) -> Chosen:
-        """Search, and fit the winner again where that was paid for."""
+        """Search, and fit the winner again if that was paid for."""
         sources = noise_sources(source, seeded=self.seeded)
         chosen = self.choose(rows, sources)
         if not self.budgets.refits:
@@ -253,7 +253,7 @@ def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.in
 def assigned_parts(
     n: int, n_candidates: int, validation_fraction: float, sources: Sources, *, counted: bool
 ) -> list[NDArray[np.intp]]:
-    """Numbers of the rows, or persons, of every part; none of them has a say in who is where.
+    """Numbers of the rows, or persons, of every part, independent of their contents.
 
     If their number is private, every one draws its part independently, so one more or fewer does
     not move the others. If it is public, positions are shuffled and cut up. The parts stay secret.
@@ -281,7 +281,7 @@ def chosen_index(
 
 @dataclass(frozen=True, kw_only=True)
 class StoppingPlan(SearchPlan):
-    """The run with the best noisy score, out of a number of them that nobody is told."""
+    """The run with the best noisy score out of a secret number of runs."""
 
     def choose(self, rows: Any, sources: Sources) -> Chosen:
         """The winner of the runs."""
@@ -305,7 +305,7 @@ class StoppingPlan(SearchPlan):
 
 
 class ConstantClassifier(ClassifierMixin, BaseEstimator):
-    """Predicts the first of the public classes for every row: what no run at all releases.
+    """Predict the first of the public classes for every row: released if there is no run.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ class Fit:
     process: int = field(default_factory=os.getpid)
 
     def fitted(self, part: Part) -> Any:
-        """A fitted copy, that can spend what the search has paid for and no more."""
+        """A fitted copy that can spend only what the search has paid for."""
         estimator = clone(self.allotment.estimator)
         step = label_step(estimator)
         if step is not None and step.classes is None:
@@ -409,7 +409,7 @@ class Fit:
 
     @contextmanager
     def _prepared(self, estimator: Any) -> Iterator[None]:
-        """Gives the steps inside ledger, seed and threads, and takes them away again.
+        """Give the steps a ledger, seed and threads, and remove them afterwards.
 
         The number of fits stays secret: no line for each and no copy of every step's rows in a
         cache may be left behind.
@@ -621,7 +621,7 @@ class Scoring:
 
 
 def number_of_runs(event: RandomStoppingEvent, source: random.Random) -> int:
-    """Draw the number of runs. To be told to nobody.
+    """Draw the number of runs, which must stay secret.
 
     Parameters
     ----------

@@ -24,12 +24,7 @@ from sklearn.preprocessing import (
 
 from dpsvm_fast import preprocessing as ours
 from dpsvm_fast import validation as check
-from dpsvm_fast.certificates import (
-    FederatedStatement,
-    PrivacyStatement,
-    SelectionStatement,
-    read_certificate,
-)
+from dpsvm_fast.certificates import read_certificate
 from dpsvm_fast.certificates.record import (
     LARGEST,
     NonNegative,
@@ -75,6 +70,7 @@ from dpsvm_fast.persist.values import (
 from dpsvm_fast.pipelines import PrivatePipeline
 from dpsvm_fast.preprocessing import squares
 from dpsvm_fast.verification import Verification, verify
+from dpsvm_fast.verification.verify import Comparison
 
 # Kinds of fitted attributes: how each is written, and what a value from a file has to be.
 
@@ -278,16 +274,10 @@ PARAMETERS_OF_NOISE = Entry(
 # reads the file subtract the noise.
 NOT_SAVED = ("ledger", "n_threads", "n_jobs", "random_state")
 
-# Parameters that earlier files lack; they have the constructor's defaults then.
-LATER = {"class_weight", "max_weight"}
-
-# Words of an n-gram.
-MOST_WORDS = 1000
-
 
 def parameter(
     name: str,
-    test: Callable[[Any], Any],
+    test: Callable[[str, Any], Any],
     write: Callable[[str, Any], Any] = plain_to,
     read: Callable[[str, Any], Any] = plain_from,
 ) -> Entry:
@@ -297,31 +287,33 @@ def parameter(
     ----------
     name : str
     test : callable
-        Refuses a value that the class would refuse, and returns what it stands for.
+        Refuses, by its name, a value that the class would refuse; returns what it stands for.
     write, read : callable
         From the name and what ``test`` returned to JSON; from the name and JSON to the value.
     """
 
     def to_json(value: Any) -> Any:
-        checked = test(value)
+        checked = test(name, value)
         return None if checked is None else write(name, checked)
 
     def from_json(where: str, record: Any, _: Facts) -> Any:
         inside = where.rpartition(".")[0]
         try:
             value = None if record is None else read(name, record)
-            test(value)
+            test(name, value)
         except ModelFormatError as error:
             raise ModelFormatError(f"{inside}.{error}") from None
         except (TypeError, ValueError, OverflowError) as error:
             raise ModelFormatError(f"{inside}: {error}") from None
         return value
 
-    return Entry(to_json, from_json, optional=name in LATER)
+    return Entry(to_json, from_json)
 
 
 def _sides_to(name: str, bounds: Any) -> Any:
-    """Bounds as the user gave them: numbers stay numbers."""
+    """Bounds as the user gave them: numbers and a word stay what they are."""
+    if isinstance(bounds, str):
+        return bounds
     if isinstance(bounds, NamedBounds):
         pairs = zip(*(side.tolist() for side in bounds), strict=True)
         return {name: list(pair) for name, pair in zip(bounds.names, pairs, strict=True)}
@@ -353,71 +345,52 @@ SPECIAL: dict[str, dict[str, Any]] = {
 def declared_parameters(kind: type) -> Entries:
     """Parameters of an estimator that declares their checks."""
     return {
-        name: parameter(name, partial(test, name), **SPECIAL.get(name, {}))
+        name: parameter(name, test, **SPECIAL.get(name, {}))
         for name, test in tests_of(kind).items()
         if name not in NOT_SAVED
     }
 
 
-def _any(value: Any) -> Any:
-    """A value that is checked where it is used."""
+# Parameters of scikit-learn's classes. A fit on a row checks them; here is what a fit on rows would
+# learn, and what would cost more than a file.
+
+
+def _seed(name: str, value: Any) -> Any:
+    """Accept a public seed."""
+    return check.check_random_state(value, name)
+
+
+def _any(name: str, value: Any) -> Any:
+    """Accept a value that is checked where it is used."""
     return value
 
 
-def _only(name: str, accepted: tuple[Any, ...], value: Any) -> Any:
-    """One of some values that are plain and safe; no others are saved."""
-    if not any(type(value) is type(known) and value == known for known in accepted):
-        raise InvalidParameterError(f"{name}: expected one of {accepted} in a model that is saved")
+def _not_learned(name: str, value: Any) -> Any:
+    """Accept what was declared, not what a fit finds in rows."""
+    if isinstance(value, str):
+        raise InvalidParameterError(f"{name}: got {value!r}, expected public values")
     return value
 
 
-def _checked_range(value: Any) -> tuple[int, int]:
-    """Lengths of n-grams."""
-    if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise TypeError("ngram_range: expected two whole numbers")
-    low, high = (check.check_integer("ngram_range", length, 1, MOST_WORDS) for length in value)
-    return low, high
+def _only(accepted: Any, name: str, value: Any) -> Any:
+    """Accept one value."""
+    if type(value) is not type(accepted) or value != accepted:
+        raise InvalidParameterError.of(name, got=shown(value), accepted=repr(accepted))
+    return value
 
 
-def _checked_words(value: Any) -> Any:
-    """None, a word for a list, or a list."""
-    plain = value is None or value == "english"
-    if plain or (isinstance(value, list) and all(isinstance(word, str) for word in value)):
-        return value
-    raise InvalidParameterError("stop_words: expected None, 'english' or a list of words")
-
-
-def _checked_float_type(value: Any) -> Any:
-    """The name of one of two types."""
+def _checked_float_type(name: str, value: Any) -> Any:
+    """Return the name of one of two types."""
     if value not in FLOATS.values():
-        raise InvalidParameterError("dtype: expected numpy.float64 or numpy.float32")
+        raise InvalidParameterError(f"{name}: expected numpy.float64 or numpy.float32")
     return np.dtype(value).name
 
 
-def _checked_categories(value: Any) -> list[list[Any]]:
-    """Declared categories of each column."""
-    if isinstance(value, str):
-        raise InvalidParameterError(f"categories: got {value!r}, expected public ones")
-    return [np.asarray(one, dtype=object).tolist() for one in value]
-
-
-def _checked_knots(value: Any) -> Any:
-    """Positions of knots."""
-    if isinstance(value, str):
-        raise InvalidParameterError(f"knots: got {value!r}, expected public positions")
-    return np.asarray(value, dtype=np.float64)
-
-
-def _checked_degree(value: Any) -> Any:
-    """A degree, or the least and the largest one."""
+def _checked_degree(name: str, value: Any) -> Any:
+    """Accept a degree, or the least and the largest one."""
     for one in value if isinstance(value, tuple) else (value,):
-        check.check_integer("degree", one, 0, MOST_WORDS)
+        check.check_integer(name, one, 0, MOST_DEGREES)
     return value
-
-
-def _plain_list(value: Any) -> Any:
-    """None, a word or a list."""
-    return value if value is None or isinstance(value, str) else list(value)
 
 
 def _marked(name: str, value: Any) -> Any:
@@ -433,16 +406,48 @@ def _unmarked(name: str, record: Any) -> Any:
 
 
 FLOATS = {"float64": np.float64, "float32": np.float32}
-# Of parameters of scikit-learn: what is tested, and how it is written and read.
-ANY = (_any,)
-FLOAT_TYPE = (_checked_float_type, lambda _, name: name, lambda _, name: FLOATS.get(name, name))
-NUMBERED = (_any, _marked, _unmarked)
-CATEGORIES = (_checked_categories,)
-KNOTS = (
-    _checked_knots,
-    lambda _, value: numbers_to(value),
-    lambda name, record: numbers_from(name, record, (None, None)),
-)
+MOST_DEGREES = 1000
+
+# What no file changes: with other values a fit learns from rows, or a file decides what is run or
+# read when the model is used.
+FIXED = {
+    "strategy": "constant",
+    "keep_empty_features": True,
+    "add_indicator": False,
+    "transformer_weights": None,
+    "input": "content",
+    "encoding": "utf-8",
+    "preprocessor": None,
+    "tokenizer": None,
+    "token_pattern": r"(?u)\b\w\w+\b",
+}
+NUMBERED = {"write": _marked, "read": _unmarked}
+# Of scikit-learn's parameters that are not plain, or for which a fit accepts more: what is accepted
+# in a file, how they are written and how they are read.
+SCIKIT: dict[str, dict[str, Any]] = {
+    "categories": {
+        "test": _not_learned,
+        "write": lambda name, sets: [
+            plain_to(name, np.asarray(one, dtype=object).tolist()) for one in sets
+        ],
+    },
+    "drop": {"write": lambda name, one: plain_to(name, one if isinstance(one, str) else list(one))},
+    "knots": {
+        "test": _not_learned,
+        "write": lambda _, knots: numbers_to(np.asarray(knots, dtype=np.float64)),
+        "read": lambda name, record: numbers_from(name, record, (None, None)),
+    },
+    "dtype": {
+        "test": _checked_float_type,
+        "write": lambda _, name: name,
+        "read": lambda _, name: FLOATS.get(name, name),
+    },
+    "degree": {"test": _checked_degree},
+    "verbose": {"test": check.check_bool},
+    "verbose_feature_names_out": {"test": check.check_bool},
+    **dict.fromkeys(("missing_values", "unknown_value", "encoded_missing_value"), NUMBERED),
+    **{name: {"test": partial(_only, value)} for name, value in FIXED.items()},
+}
 
 
 def _table_schema(record: Any) -> TableSchema:
@@ -453,14 +458,14 @@ def _table_schema(record: Any) -> TableSchema:
 
 SCHEMA = parameter(
     "schema",
-    checked_schema,
+    lambda _, schema: checked_schema(schema),
     lambda _, schema: schema.to_dict(),
     lambda _, record: _table_schema(record),
 )
 
 SPECIFICATION = parameter(
     "spec",
-    lambda spec: check.check_type("spec", spec, (FederatedSpec, type(None)), "a FederatedSpec"),
+    lambda name, spec: check.check_type(name, spec, (FederatedSpec, type(None)), "a FederatedSpec"),
     lambda _, spec: spec.to_dict(),
     lambda _, record: FederatedSpec.from_dict(record),
 )
@@ -482,31 +487,32 @@ class SavedClass:
     kind : type
     parameters, attributes : dict of Entry
         In the order in which they are read: later ones are checked against earlier ones.
-    mechanism : str or None
-        That of the certificate; None where a fit spends nothing.
+    private : bool
+        Whether a fit spends budget, and has a certificate.
     fits : bool
         Whether there is something to be fitted.
     derived : callable or None
         Attributes that follow from the others, not saved.
     rows : callable or None
         For a class whose fit uses no values of the rows: makes, from parameters and attributes,
-        rows on which a fit restores the object.
+        rows on which a fit restores the object and checks its parameters.
     """
 
     kind: type
     parameters: Entries
     attributes: Entries = field(default_factory=dict)
-    mechanism: str | None = None
+    private: bool = False
     fits: bool = True
     derived: Callable[[Facts], dict[str, Any]] | None = None
     rows: Callable[[Any, Facts], Any] | None = None
 
     def refit(self, model: Any, facts: dict[str, Any]) -> None:
-        """Fit on the rows that stand for all, and give arrays the types that they had."""
+        """Fit on representative rows, and restore the types of arrays."""
         if self.rows is None:
             return
-        model.fit(self.rows(model, facts))
-        if model.n_features_in_ != facts["n_features_in_"]:
+        model.fit_transform(self.rows(model, facts))
+        width = getattr(model, "n_features_in_", None)
+        if facts.get("n_features_in_", width) != width:
             raise ModelFormatError("the parameters have another number of features")
         if "categories_" in facts:
             facts["categories_"] = [
@@ -573,7 +579,7 @@ MAPPED: Entries = {
     "lambda_": plain(NonNegative, none=True),
     "bounds_": BOUNDS,
     "mechanism_": plain(Annotated[str, Options(*TRAINERS)]),
-    "temperature_": replace(POSITIVE, optional=True),
+    "temperature_": POSITIVE,
 }
 LIFT: Entries = {"lift_": plain(NonNegative)}
 # What weights are of comes before them.
@@ -625,14 +631,9 @@ SCALES: Entries = {
 }
 
 
-def _saved(
-    kind: type,
-    mechanism: str | None,
-    attributes: Entries,
-    derived: Callable[[Facts], dict[str, Any]] | None = None,
-) -> SavedClass:
+def _saved(kind: type, attributes: Entries, **how: Any) -> SavedClass:
     """An estimator or transformer of ours, which declares its parameters."""
-    return SavedClass(kind, declared_parameters(kind), attributes, mechanism, derived=derived)
+    return SavedClass(kind, declared_parameters(kind), attributes, **({"private": True} | how))
 
 
 @lru_cache(maxsize=1)
@@ -641,35 +642,30 @@ def saved_classes() -> dict[str, SavedClass]:
     labelled: Entries = FEATURES | {"classes_": LABELS}
     norm = {"data_norm_": POSITIVE}
     every = [
-        _saved(OutputPerturbationSVC, "output_perturbation", LINEAR),
-        _saved(ObjectivePerturbationSVC, "objective_perturbation", LINEAR),
-        _saved(GradientPerturbationSVC, "gradient_perturbation", LINEAR),
-        _saved(PrivateLinearSVC, "private_linear", LINEAR | LIFT | MAPPED),
-        _saved(PrivateKernelSVC, "private_kernel", labelled | LIFT | LIFTED | WEIGHTS | MAPPED),
+        *(
+            _saved(kind, LINEAR)
+            for kind in (OutputPerturbationSVC, ObjectivePerturbationSVC, GradientPerturbationSVC)
+        ),
+        _saved(PrivateLinearSVC, LINEAR | LIFT | MAPPED),
+        _saved(PrivateKernelSVC, labelled | LIFT | LIFTED | WEIGHTS | MAPPED),
         _saved(
             PrivateGaussianMarginClassifier,
-            "gaussian_margin",
             labelled | ELLIPSOIDS,
             # The blocks that a fit cuts out.
-            lambda f: {"precisions_": np.ascontiguousarray(f["ellipsoids_"][..., :-1, :-1])},
+            derived=lambda f: {
+                "precisions_": np.ascontiguousarray(f["ellipsoids_"][..., :-1, :-1])
+            },
         ),
-        SavedClass(FederatedLinearSVC, {"spec": SPECIFICATION}, FEDERATED, "federated"),
+        SavedClass(FederatedLinearSVC, {"spec": SPECIFICATION}, FEDERATED, private=True),
         _saved(
-            ours.PrivateCenter,
-            "private_center",
-            FEATURES | {"mean_": numbers(_row), "n_samples_": POSITIVE} | norm,
+            ours.PrivateCenter, FEATURES | {"mean_": numbers(_row), "n_samples_": POSITIVE} | norm
         ),
-        _saved(
-            ours.PrivateWhitener,
-            "private_whitener",
-            FEATURES | {"whitening_": numbers(_square)} | norm,
-        ),
-        _saved(ours.PrivatePCA, "private_pca", FEATURES | COMPONENTS | norm),
+        _saved(ours.PrivateWhitener, FEATURES | {"whitening_": numbers(_square)} | norm),
+        _saved(ours.PrivatePCA, FEATURES | COMPONENTS | norm),
         _saved(
             ours.PrivateStandardScaler,
-            "private_standard_scaler",
             FEATURES | SCALES | norm,
-            lambda f: {"var_": None if f["scale_"] is None else squares(f["scale_"])},
+            derived=lambda f: {"var_": None if f["scale_"] is None else squares(f["scale_"])},
         ),
         *_public_transformers(),
         *_declared_steps(),
@@ -678,35 +674,20 @@ def saved_classes() -> dict[str, SavedClass]:
     return {saved.kind.__name__: saved for saved in every}
 
 
-def scikit(
-    kind: type,
-    attributes: Entries,
-    flags: tuple[str, ...],
-    *,
-    rows: Any = None,
-    fits: bool = True,
-    **tests: Any,
-) -> SavedClass:
+def scikit(kind: type, attributes: Entries, names: tuple[str, ...], **how: Any) -> SavedClass:
     """A class of scikit-learn.
 
     Parameters
     ----------
     kind : type
     attributes : dict of Entry
-    flags : tuple of str
-        Parameters that are true or false.
-    rows, fits
+    names : tuple of str
+        Parameters that are saved; others have their defaults.
+    **how
         As of `SavedClass`.
-    **tests
-        Of each parameter that is saved, the values that are accepted, or a test and perhaps
-        functions that write and read. The user's functions, files and regular expressions are
-        refused: a file would decide what is run or read when the model is used.
     """
-    parameters = {
-        name: parameter(name, *one if callable(one[0]) else (partial(_only, name, one),))
-        for name, one in {**dict.fromkeys(flags, (True, False)), **tests}.items()
-    }
-    return SavedClass(kind, parameters, attributes, fits=fits, rows=rows)
+    parameters = {name: parameter(name, **{"test": _any, **SCIKIT.get(name, {})}) for name in names}
+    return SavedClass(kind, parameters, attributes, **how)
 
 
 def _public_transformers() -> list[SavedClass]:
@@ -716,7 +697,7 @@ def _public_transformers() -> list[SavedClass]:
             ours.RandomFourierFeatures,
             # The frequencies are public, and so is their seed.
             declared_parameters(ours.RandomFourierFeatures)
-            | {"random_state": parameter("random_state", check.check_random_state)},
+            | {"random_state": parameter("random_state", _seed)},
             FEATURES | {"_features": replace(FOURIER, none=False)},
             derived=lambda f: {
                 "seed_": f["_features"].seed,
@@ -734,25 +715,23 @@ def _public_transformers() -> list[SavedClass]:
             fits=False,
             derived=lambda facts: read_columns(facts["schema_"]),
         ),
-        scikit(Normalizer, FEATURES, ("copy",), fits=False, norm=("l1", "l2", "max")),
+        scikit(
+            Normalizer,
+            FEATURES,
+            ("copy", "norm"),
+            fits=False,
+            rows=lambda _, facts: np.zeros((1, facts.get("n_features_in_", 1))),
+        ),
         scikit(
             HashingVectorizer,
             {},
-            ("lowercase", "binary", "alternate_sign"),
+            (
+                *("lowercase", "binary", "alternate_sign", "decode_error", "strip_accents"),
+                *("analyzer", "norm", "n_features", "ngram_range", "stop_words", "dtype"),
+                *("input", "encoding", "preprocessor", "tokenizer", "token_pattern"),
+            ),
             fits=False,
-            input=("content",),
-            encoding=("utf-8",),
-            decode_error=("strict", "ignore", "replace"),
-            strip_accents=(None, "ascii", "unicode"),
-            preprocessor=(None,),
-            tokenizer=(None,),
-            token_pattern=(r"(?u)\b\w\w+\b",),
-            analyzer=("word", "char", "char_wb"),
-            norm=("l2", "l1", None),
-            n_features=(partial(check.check_integer, "n_features", low=1, high=2**31 - 1),),
-            ngram_range=(_checked_range,),
-            stop_words=(_checked_words,),
-            dtype=FLOAT_TYPE,
+            rows=lambda _, __: ["a row"],
         ),
     ]
 
@@ -792,53 +771,38 @@ def _declared_steps() -> list[SavedClass]:
         scikit(
             OneHotEncoder,
             coded,
-            ("sparse_output",),
+            ("categories", "drop", "sparse_output", "dtype", "handle_unknown"),
             rows=_row_of_categories,
-            categories=CATEGORIES,
-            drop=(_plain_list,),
-            dtype=FLOAT_TYPE,
-            handle_unknown=("error", "ignore"),
         ),
         scikit(
             OrdinalEncoder,
             coded,
-            (),
+            ("categories", "dtype", "handle_unknown", "unknown_value", "encoded_missing_value"),
             rows=_row_of_categories,
-            categories=CATEGORIES,
-            dtype=FLOAT_TYPE,
-            unknown_value=NUMBERED,
-            encoded_missing_value=NUMBERED,
-            handle_unknown=("error", "use_encoded_value"),
         ),
         scikit(
             SimpleImputer,
             typed,
-            ("copy",),
+            (
+                *("missing_values", "strategy", "fill_value", "copy", "keep_empty_features"),
+                "add_indicator",
+            ),
             rows=_row_of_type,
-            missing_values=NUMBERED,
-            strategy=("constant",),
-            fill_value=ANY,
-            add_indicator=(False,),
-            keep_empty_features=(True,),
         ),
         scikit(
             SplineTransformer,
             few,
-            ("include_bias", "sparse_output"),
+            (
+                *("n_knots", "degree", "knots", "extrapolation", "include_bias", "order"),
+                "sparse_output",
+            ),
             rows=lambda model, _: model.knots[:2],
-            n_knots=ANY,
-            degree=(_checked_degree,),
-            knots=KNOTS,
-            order=("C", "F"),
-            extrapolation=("error", "constant", "linear", "continue", "periodic"),
         ),
         scikit(
             PolynomialFeatures,
             few,
-            ("interaction_only", "include_bias"),
+            ("degree", "interaction_only", "include_bias", "order"),
             rows=lambda _, facts: np.zeros((1, facts["n_features_in_"])),
-            degree=(_checked_degree,),
-            order=("C", "F"),
         ),
     ]
 
@@ -858,28 +822,21 @@ def _compositions() -> list[SavedClass]:
     }
     searched |= declared_parameters(PrivateGridSearch)
     return [
-        SavedClass(PrivateGridSearch, searched, attributes, "search"),
+        SavedClass(PrivateGridSearch, searched, attributes, private=True),
         scikit(Pipeline, {}, ("verbose",)),
         scikit(PrivatePipeline, {}, ("verbose",)),
         scikit(
             ColumnTransformer,
             FEATURES | {"sparse_output_": FLAG},
-            ("verbose", "verbose_feature_names_out"),
-            sparse_threshold=(partial(check.check_real, "sparse_threshold", low=0, high=1),),
-            transformer_weights=(None,),
+            ("sparse_threshold", "transformer_weights", "verbose", "verbose_feature_names_out"),
         ),
         SavedClass(
             ConstantClassifier,
-            {"classes": parameter("classes", public_classes, **SPECIAL["classes"])},
+            {"classes": parameter("classes", lambda _, c: public_classes(c), **SPECIAL["classes"])},
             fits=False,
         ),
     ]
 
-
-# Where nothing is released before the weights, a pipeline has the certificate of its trainer.
-PIPELINES = {"private_linear", "private_kernel"}
-
-SINGLE_RELEASES = {"output_perturbation", "objective_perturbation"}
 
 # Recomputations that are remembered: workers load the same model again and again.
 REMEMBERED = 64
@@ -898,7 +855,7 @@ def statement_from(where: str, record: object) -> Any:
 
 
 def check_holds(where: str, statement: Statement) -> None:
-    """Recompute what the certificate promises; of one that is not private, what its noise gives.
+    """Recompute the guarantee of the certificate; if it is not private, that of its noise.
 
     Raises
     ------
@@ -922,74 +879,16 @@ def _verified(text: str) -> Verification:
     return verify(statement.in_private())
 
 
-def check_promise(where: str, mechanism: str, model: Any, statement: Statement) -> None:
-    """Check that a certificate is about a release with the model's parameters.
-
-    Parameters
-    ----------
-    where : str
-        For messages.
-    mechanism : str
-        That of the class; "search" and "federated" for the classes with other certificates.
-    model : estimator
-        With its parameters.
-    statement : Statement
-    """
-    if mechanism == "federated":
-        _check_federated(where, model.spec, statement)
-        return
-    _check_same(where, "adjacency", statement.adjacency, model.adjacency)
-    if isinstance(statement, SelectionStatement):
-        _check_search(where, mechanism, model, statement)
-        return
-    known = {mechanism} | (SINGLE_RELEASES if mechanism in PIPELINES else set())
-    if not isinstance(statement, PrivacyStatement) or statement.mechanism not in known:
-        raise ModelFormatError(
-            f"{where}: the certificate has another mechanism than {type(model).__name__}"
-        )
-    more = mechanism == "gradient_perturbation" and statement.epsilon > model.epsilon
-    if not more:
-        # Calls of partial_fit spend more than the parameter says.
-        _check_same(where, "epsilon", statement.epsilon, model.epsilon)
-    pure = getattr(model, "noise", None) == "gamma"
-    _check_same(where, "delta", statement.delta, 0.0 if pure else model.delta)
+def check_promise(where: str, statement: Statement, record: Mapping[str, Any]) -> None:
+    """Refuse a certificate that is about another release than what is saved with it."""
+    compared = Comparison()
+    compared.fit(statement, record)
+    if compared.problems:
+        raise ModelFormatError(f"{where}: {compared.problems[0]}")
 
 
-def _check_search(where: str, mechanism: str, model: Any, statement: SelectionStatement) -> None:
-    """The search itself promises what it was given; a model out of it was given less."""
-    names = ("epsilon", "delta")
-    if mechanism == "search":
-        for name in (*names, "strategy"):
-            _check_same(where, name, getattr(statement, name), getattr(model, name))
-        return
-    for name in names:
-        if getattr(model, name) > getattr(statement, name):
-            raise ModelFormatError(
-                f"{where}: the parameter {name} is larger than that of the search in its "
-                "certificate"
-            )
-
-
-def _check_federated(where: str, spec: Any, statement: Statement) -> None:
-    """What the parties agreed on is what is promised."""
-    if not isinstance(statement, FederatedStatement) or spec is None:
-        raise ModelFormatError(f"{where}: expected a specification and a federated certificate")
-    names = ("algorithm", "epsilon", "delta", "n_users", "honest_fraction", "max_dropout")
-    for name in (*names, "min_survivors"):
-        _check_same(where, name, getattr(statement, name), getattr(spec, name))
-
-
-def _check_same(where: str, name: str, promised: object, parameter: object) -> None:
-    """Refuse a certificate whose number is not that of the model."""
-    if promised != parameter:
-        raise ModelFormatError(
-            f"{where}: {name} is {shown(promised)} in the certificate of the fit and "
-            f"{shown(parameter)} in the parameters, expected the same"
-        )
-
-
-def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any) -> None:
-    """Check that attributes, parameters and certificate are about the same weights.
+def check_facts(where: str, model: Any, facts: Mapping[str, Any]) -> None:
+    """Check that attributes and parameters are about the same weights.
 
     Shapes of attributes among each other have been checked.
     """
@@ -999,9 +898,6 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
         raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
     _check_widths(where, model, facts)
     _check_choices(where, facts)
-    chosen, stated = facts.get("mechanism_"), getattr(statement, "mechanism", None)
-    if chosen is not None and stated in SINGLE_RELEASES - {f"{chosen}_perturbation"}:
-        raise ModelFormatError(f"{where}: mechanism_ differs from the certificate")
     loss = facts.get("_fitted_loss")
     if loss is None:
         return
@@ -1012,20 +908,6 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any], statement: Any
         n_rivals = (n_classes - 1) * each + 1
     if loss.n_classes != n_rivals:
         raise ModelFormatError(f"{where}: the loss is for another number of classes")
-    if not isinstance(statement, PrivacyStatement):
-        return
-    _check_same(where, "loss", statement.loss, loss.name)
-    noise = statement.noise
-    if "ellipsoids_" in facts:
-        n_weights = n_classes * each * math.comb(facts["n_features_in_"] + 2, 2)
-    else:
-        added = int(facts.get("lift_coef_") is not None) + int(model.fit_intercept)
-        n_weights = loss.n_scores * (facts["coef_"].shape[1] + added)
-    if noise is not None and noise.n_weights != n_weights:
-        raise ModelFormatError(
-            f"{where}: the certificate has {noise.n_weights} noisy numbers, expected as many as "
-            "the model"
-        )
 
 
 def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
@@ -1040,7 +922,7 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
         raise ModelFormatError(f"{where}: expected the features and classes of the specification")
     bounds, centre = (vars(model).get(name) for name in ("bounds", "centre"))
     given, names = (
-        None if bounds is None else checked_bounds(bounds),
+        None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds),
         facts.get("feature_names_in_"),
     )
     if isinstance(given, NamedBounds):
@@ -1065,11 +947,8 @@ def same_labels(given: Any, classes: NDArray[Any]) -> bool:
 
 def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
     """What was chosen in a fit goes with what was released by it."""
-    if "whitening_" in facts and "whitened_" in facts:
-        if facts["whitened_"] is not (facts["whitening_"] is not None):
-            raise ModelFormatError(f"{where}: whitened_ does not go with whitening_")
-        if facts["mechanism_"] == "gradient" and facts["n_steps_"] is None:
-            raise ModelFormatError(f"{where}: mechanism_ does not go with n_steps_")
+    if "whitened_" in facts and facts["whitened_"] is not (facts["whitening_"] is not None):
+        raise ModelFormatError(f"{where}: whitened_ does not go with whitening_")
     if "lift_" in facts:
         own = facts["lift_"] > 0.0 and facts.get("features_") is None
         if own is not (facts["lift_coef_"] is not None):

@@ -128,7 +128,7 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
         record["estimator"] = record_of(model.estimator, f"{where}.estimator", fitted=False)
     if fitted:
         record["attributes"] = _attributes_of(model, saved, where)
-        if saved.mechanism is not None:
+        if saved.private:
             record["privacy"] = model.privacy_.to_dict()
         if name == SEARCH:
             best = f"{where}.best_estimator_"
@@ -140,7 +140,7 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
 
 
 def _saved_class(model: Any, where: str) -> SavedClass:
-    """The table's entry, of the class itself and of no parent."""
+    """The table's entry for the class itself, not for a parent."""
     name = type(model).__name__
     saved = saved_classes().get(name)
     if saved is None or saved.kind is not type(model):
@@ -169,7 +169,7 @@ def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
 def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] | None:
     """Fitted attributes; None where nothing was fitted and nothing has to be."""
     found, name = vars(model), type(model).__name__
-    if saved.mechanism is not None:
+    if saved.private:
         is_fitted = "privacy_" in found
     else:
         is_fitted = any(attribute in found for attribute in saved.attributes)
@@ -329,7 +329,7 @@ def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[s
     names |= {"estimator"} if name == SEARCH else set()
     names |= set(PARTS[1:]) if name == COLUMNS else set()
     if fitted:
-        names |= {"attributes"} | ({"privacy"} if saved.mechanism is not None else set())
+        names |= {"attributes"} | ({"privacy"} if saved.private else set())
         names |= {"best_estimator"} if name == SEARCH else set()
     return names
 
@@ -409,33 +409,39 @@ def _set_fitted(
     model: Any, saved: SavedClass, record: dict[str, Any], where: str, reading: Reading
 ) -> None:
     """Publish what the fit published."""
-    if record["attributes"] is None and saved.mechanism is None and not saved.fits:
+    if record["attributes"] is None and not saved.private and not saved.fits:
+        _refit(saved, clone(model), {}, where)
         return
     facts = read_entries(saved.attributes, record["attributes"], f"{where}.attributes")
     facts |= saved.derived(facts) if saved.derived is not None else {}
     statement = None
-    if saved.mechanism is not None:
+    if saved.private:
         inside = f"{where}.privacy"
         statement = statement_from(inside, record["privacy"])
-        check_promise(inside, saved.mechanism, model, statement)
+        check_promise(inside, statement, record)
         reading.statements.append((inside, statement))
         facts["privacy_"] = statement
-    check_facts(where, model, facts, statement)
+    check_facts(where, model, facts)
     if "best_estimator" in record:
         facts["best_estimator_"] = _best_from(record, where, reading, statement, facts)
-    try:
-        saved.refit(model, facts)
-    except (ModelFormatError, TypeError, ValueError) as error:
-        raise ModelFormatError(f"{where}: {error}") from None
+    _refit(saved, model, facts, where)
     if "transformers" in record:
         _join_columns(model, facts, where)
     model.__dict__.update(facts)
 
 
+def _refit(saved: SavedClass, model: Any, facts: dict[str, Any], where: str) -> None:
+    """Restore by a fit that learns nothing, which checks the parameters."""
+    try:
+        saved.refit(model, facts)
+    except (ModelFormatError, TypeError, ValueError) as error:
+        raise ModelFormatError(f"{where}: {error}") from None
+
+
 def _best_from(
     record: dict[str, Any], where: str, reading: Reading, statement: Any, facts: dict[str, Any]
 ) -> Any:
-    """The model that a search released: with the search's promise, rows and labels."""
+    """The model that a search released, with the statement, features and labels of the search."""
     best = model_from(record["best_estimator"], f"{where}.best_estimator", reading)
     inner = [found for at, found in reading.statements if at.startswith(f"{where}.best_estimator")]
     if any(isinstance(found, type(statement)) and found != statement for found in inner):

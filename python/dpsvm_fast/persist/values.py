@@ -134,7 +134,9 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
     if labels.tolist() != values or not (labels[1:] > labels[:-1]).all():
         raise ModelFormatError(f"{where}: expected sorted labels without repetitions")
     if labels.size < 2 or (expected is float and not (labels == np.floor(labels)).all()):
-        raise ModelFormatError(f"{where}: expected two labels or more, floats whole ones")
+        raise ModelFormatError(
+            f"{where}: expected at least two labels; float labels must be whole numbers"
+        )
     return labels
 
 
@@ -207,14 +209,6 @@ UNSIGNED, NOT_CHECKED, CHECKED = ("none", "not checked", "checked")
 
 FIELDS = ("format", "version", "library_version", "model", "schema")
 
-# How files begin that people take for models.
-OTHER_FILES = {
-    b"\x80": "a pickle; joblib or pickle reads it, and runs the code in it",
-    b"PK": "a zip archive, as skops and numpy write them",
-    b"\x1f\x8b": "compressed by gzip; decompress it first",
-    b"PAR1": "Parquet data",
-}
-
 
 def shown(value: object) -> str:
     """Return a value from a file for a message: short, without control characters."""
@@ -236,9 +230,6 @@ def parsed(data: bytes) -> dict[str, Any]:
     ModelFormatError
         Anything but one JSON object within the limits.
     """
-    for begin, kind in OTHER_FILES.items():
-        if data.startswith(begin):
-            raise ModelFormatError(f"is {kind}; expected a file that save_model wrote")
     if len(data) > LARGEST_TEXT and not data.isascii():
         raise ModelFormatError(
             f"has {len(data)} bytes that are not all ASCII, as save_model writes them; expected at "
@@ -278,17 +269,12 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
         hint = "; a certificate is for verify" if "certificate" in got else ""
         raise ModelFormatError(f"has the format {got}, expected {FORMAT!r}{hint}")
     version = document.get("version")
-    if type(version) is not int or version < 1:
-        raise ModelFormatError(f"has the version {shown(version)}, expected a whole number from 1")
-    if version > VERSION:
+    if type(version) is not int or version != VERSION:
+        newer, what = type(version) is int and version > VERSION, shown(version)
+        remedy = "pip install --upgrade dpsvm-fast" if newer else "fit again"
         raise ModelFormatError(
-            f"was written by a newer dpsvm_fast (format {shown(version)}; this version reads "
-            f"{VERSION}): pip install --upgrade dpsvm-fast"
-        )
-    if version < VERSION:
-        raise ModelFormatError(
-            f"was written by an older dpsvm_fast (format {version}; this version reads {VERSION}): "
-            "load it with the version that wrote it, or fit again"
+            f"was written by {'a newer' if newer else 'another'} dpsvm_fast (format {what}; this "
+            f"version reads {VERSION}): {remedy}"
         )
     wrong = set(document) ^ {*FIELDS, DIGEST, SIGNATURE}
     wrong -= {SIGNATURE} - set(document)
@@ -329,7 +315,7 @@ def _same(stated: object, computed: str) -> bool:
 
 
 def _no_json(text: str, error: json.JSONDecodeError) -> str:
-    """What is wrong with the text, as far as one can tell."""
+    """Describe why the text is not JSON."""
     if not text.lstrip().startswith("{"):
         return "is not JSON; expected a file that save_model wrote"
     if not text.rstrip().endswith("}") or error.pos >= len(text.rstrip()):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
+from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -33,6 +34,7 @@ from dpsvm_fast.planning import NoisePlan
 from dpsvm_fast.plotting.drawing import (
     COLOURS,
     HATCHES,
+    NAME_BOX,
     NOT_PRIVATE,
     Display,
     PlaneDisplay,
@@ -43,6 +45,7 @@ from dpsvm_fast.plotting.drawing import (
     epsilon_axis,
     legend_beside,
     matplotlib_module,
+    plain_ticks,
 )
 from dpsvm_fast.rounding import add_up, div_down, mul_down
 from dpsvm_fast.validation import (
@@ -66,7 +69,7 @@ Array = NDArray[np.float64]
 class BoundaryDisplay(PlaneDisplay):
     """Predicted class at every point of the plane of two features.
 
-    Made of predictions on a grid between public bounds. It knows no row of the data.
+    It uses predictions on a grid between public bounds, and no rows.
 
     Parameters
     ----------
@@ -247,7 +250,7 @@ def _public_bounds(estimator: Any) -> Any:
         return _public_bounds(estimator.steps[0][1])
     for name in ("bounds_", "bounds", "data_norm_", "data_norm"):
         found = getattr(estimator, name, None)
-        if found is not None:
+        if found is not None and not isinstance(found, str):
             return found if name.startswith("bounds") else (-found, found)
     raise InvalidParameterError(
         "bounds: got None, expected public limits (low, high) of the figure, as the estimator has "
@@ -427,7 +430,7 @@ def _ellipse(centre: Array, precision: Array, level: float) -> Array:
 
 
 class AuditDisplay(Display):
-    """Statistic of an audit on both data sets, with cut, claim and bound.
+    """Statistic of an audit on both data sets, with threshold, claim and bound.
 
     One data set is filled, the other an outline, so the plot works without colours.
 
@@ -490,19 +493,21 @@ class AuditDisplay(Display):
         filled: dict[str, Any] = {"fill": True, "color": COLOURS[0], "alpha": 0.45}
         self.worlds_: list[Any] = [
             ax.stairs(first, edges, label="first data set", **filled),
-            ax.stairs(second, edges, label="second data set", color=COLOURS[-1], linewidth=1.4),
+            ax.stairs(second, edges, label="neighbouring data set", color=COLOURS[-1]),
         ]
         self.threshold_ = ax.axvline(
-            report.threshold, color=COLOURS[1], linestyle="--", label="cut, chosen beforehand"
+            report.threshold, color=COLOURS[1], linestyle="--", label="threshold, chosen beforehand"
         )
         refuted = "  (refuted)" if report.exceeds_claim else ""
         ax.set_title(
             f"{report.mechanism}, {report.adjacency}\n"
-            f"claimed: epsilon {report.epsilon:.3g}   "
-            f"certified: epsilon ≥ {report.certified:.3g}{refuted}"
+            rf"claimed: $\epsilon$ = {report.epsilon:.3g}    "
+            rf"audit: $\epsilon$ ≥ {report.certified:.3g}{refuted}",
+            fontsize="medium",
+            loc="left",
         )
-        ax.set_xlabel(f"{report.statistic}, {report.n_trials:,} runs of each")
-        ax.set_ylabel("share of the runs")
+        ax.set_xlabel(f"test statistic ({report.statistic}), {report.n_trials:,} runs on each")
+        ax.set_ylabel("share of runs")
         # Room for the legend above the histograms.
         ax.set_ylim(0.0, 1.35 * max(first.max(), second.max(), 1e-9))
         ax.legend(frameon=False)
@@ -632,6 +637,8 @@ class PrivacyProfileDisplay(Display):
 
 
 PRIVATE_COLOUR, CEILING_COLOUR = COLOURS[0], COLOURS[-1]
+# Points of a curve that are labelled; more labels run into each other.
+MOST_LABELLED = 8
 
 
 def private_scores(
@@ -714,7 +721,7 @@ def _private(estimator: Any) -> list[Any]:
 
 
 def _shares(estimator: Any) -> list[float]:
-    """What part of an epsilon each private step gets; by basic composition they add up to 1."""
+    """Share of epsilon of each private step; by basic composition they add up to 1."""
     steps = _private(estimator)
     known = all(hasattr(step, "delta") and hasattr(step, "random_state") for step in steps)
     # A Pipeline without a classifier has no score, which would be found out after its fit.
@@ -739,7 +746,7 @@ def _seeds(random_state: int | None, place: int, shape: tuple[int, int]) -> NDAr
 
 
 class PrivacyUtilityDisplay(Display):
-    """Accuracy against epsilon: mean and spread over noise draws, and without privacy.
+    """Accuracy against epsilon, between the majority class and a model without privacy.
 
     Parameters
     ----------
@@ -749,6 +756,8 @@ class PrivacyUtilityDisplay(Display):
         Scores of independent private fits.
     non_private_score : float or None, default=None
         Score of a model without noise.
+    majority_score : float or None, default=None
+        Score of always predicting the majority class.
     delta : float or None, default=None
         Named on the axis.
 
@@ -759,6 +768,9 @@ class PrivacyUtilityDisplay(Display):
         Mean, and mean plus and minus one standard deviation over the draws.
     ceiling_ : matplotlib Line2D or None
         The dashed line of the non-private score.
+    majority_ : matplotlib Line2D or None
+        The dotted line of the majority score. None also where that score is far below the others:
+        a note at the lower edge tells it, so that the axis shows what differs.
 
     Raises
     ------
@@ -789,11 +801,13 @@ class PrivacyUtilityDisplay(Display):
         epsilons: ArrayLike,
         scores: ArrayLike,
         non_private_score: float | None = None,
+        majority_score: float | None = None,
         delta: float | None = None,
     ) -> None:
         self.epsilons = np.asarray(epsilons, dtype=np.float64)
         self.scores = np.asarray(scores, dtype=np.float64)
         self.non_private_score = non_private_score
+        self.majority_score = majority_score
         self.delta = delta
         rows = (*self.epsilons.shape, *self.scores.shape[1:])
         if self.epsilons.ndim != 1 or self.scores.ndim != 2 or self.scores.shape != rows:
@@ -833,7 +847,8 @@ class PrivacyUtilityDisplay(Display):
         n_repeats : int >= 1, default=10
             Fits for every epsilon.
         non_private : classifier or None, default=None
-            Cloned and fitted once for the dashed line.
+            Cloned and fitted once for the dashed line. The score of the majority class is drawn
+            with it.
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
 
@@ -852,17 +867,19 @@ class PrivacyUtilityDisplay(Display):
         Notes
         -----
         Guarantees: every fit is a real release. Such a figure on private data costs the budgets
-        of all its fits together (a ledger on the estimator is charged for each), and the ceiling
-        has no protection at all: meant for public or demonstration data.
+        of all its fits together (a ledger on the estimator is charged for each), and the two
+        lines of ``non_private`` have no protection at all: meant for public or demonstration data.
         """
         matplotlib_module("figure")
         test = {"X_test": X_test, "y_test": y_test}
         scores = private_scores(estimator, X, y, **test, epsilons=epsilons, n_repeats=n_repeats)
-        ceiling = None
+        ceiling = majority = None
         if non_private is not None:
-            ceiling = float(clone(non_private).fit(X, y).score(X_test, y_test))
+            peers = (clone(non_private), DummyClassifier(strategy="most_frequent"))
+            ceiling, majority = (float(peer.fit(X, y).score(X_test, y_test)) for peer in peers)
         delta = add_up(*(step.delta for step in _private(estimator)))
-        display = cls(epsilons=epsilons, scores=scores, non_private_score=ceiling, delta=delta)
+        lines = {"non_private_score": ceiling, "majority_score": majority}
+        display = cls(epsilons=epsilons, scores=scores, delta=delta, **lines)
         return display.plot(ax=ax)
 
     def _draw(self, ax: Axes) -> None:
@@ -873,20 +890,48 @@ class PrivacyUtilityDisplay(Display):
         curve, band = "private", None
         if n_repeats > 1:
             spread = scores.std(axis=1, ddof=1)
-            curve, band = f"private, mean of {n_repeats} noise draws", "one standard deviation"
-        (self.line_,) = ax.plot(epsilons, mean, "o-", color=PRIVATE_COLOUR, label=curve)
+            curve, band = f"private, mean of {n_repeats} models", "one standard deviation"
+        line: dict[str, Any] = {"color": PRIVATE_COLOUR, "linewidth": 2.2, "zorder": 3}
+        (self.line_,) = ax.plot(epsilons, mean, "o-", label=curve, **line)
         shade: dict[str, Any] = {"color": PRIVATE_COLOUR, "alpha": 0.2, "linewidth": 0}
         self.band_ = ax.fill_between(epsilons, mean - spread, mean + spread, label=band, **shade)
-        self.ceiling_ = None
-        if self.non_private_score is not None:
-            self.ceiling_ = ax.axhline(
-                self.non_private_score, color=CEILING_COLOUR, linestyle="--", label="not private"
-            )
+        if len(epsilons) <= MOST_LABELLED:
+            below: dict[str, Any] = {
+                "textcoords": "offset points",
+                "xytext": (9, -16),
+                "ha": "center",
+            }
+            for point in zip(epsilons, mean, strict=True):
+                ax.annotate(f"{point[1]:.2f}", point, color=PRIVATE_COLOUR, **below)
+        self.ceiling_ = self._reference(ax, self.non_private_score, "without privacy", "--")
+        self.majority_ = None
+        lowest, highest = float(np.min(mean - spread)), float(np.max(mean + spread))
+        if self.majority_score is not None:
+            name = "majority class"
+            if lowest - self.majority_score <= 2.0 * max(highest - lowest, 0.02):
+                self.majority_ = self._reference(ax, self.majority_score, name, ":")
+            else:
+                note = f"{name}: {self.majority_score:.2f}, below this axis"
+                corner: dict[str, Any] = {"ha": "right", "transform": ax.transAxes}
+                ax.text(0.98, 0.02, note, **corner)
         epsilon_axis(ax, epsilons)
         delta = "" if self.delta is None else rf" at $\delta$ = {self.delta:g}"
         ax.set(xlabel=rf"$\epsilon${delta} (smaller is more private)", ylabel="test accuracy")
+        ax.margins(x=0.07, y=0.12)
         ax.grid(alpha=0.3)
-        ax.legend(loc="lower right")
+        # Accuracy grows with epsilon: this corner is free, above the majority line and its name.
+        ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.2), frameon=False)
+
+    @staticmethod
+    def _reference(ax: Axes, score: float | None, name: str, style: str) -> Any:
+        """A horizontal line with its name and score above it, or None where there is no score."""
+        if score is None:
+            return None
+        above: dict[str, Any] = {"textcoords": "offset points", "xytext": (6, 4)}
+        ax.annotate(
+            f"{name}: {score:.2f}", (0.0, score), xycoords=("axes fraction", "data"), **above
+        )
+        return ax.axhline(score, color=CEILING_COLOUR, linestyle=style, linewidth=1.6)
 
 
 KINDS = ("lead", "budget")
@@ -895,6 +940,8 @@ COMMON = ("estimator", "adjacency", "n_features", "n_classes", "n_samples")
 
 # In the order in which they are made.
 RELEASES = ("centre and number of rows", "whitening", "training")
+# Per cent: the label of a lower part of a bar would cover its neighbours.
+SMALLEST_LABELLED = 5.0
 # Epsilons under more bars than this are slanted, or they run into each other.
 MANY_BARS = 8
 
@@ -921,7 +968,7 @@ class NoisePlanDisplay(Display):
     largest_ : matplotlib Line2D or None
         The largest lead; None for plans without a number of rows. ``kind="lead"`` only.
     drowned_ : matplotlib PolyCollection or None
-        Where the noise drowns decisions; None where it does not. ``kind="lead"`` only.
+        Where noise dominates every decision; None if it does not. ``kind="lead"`` only.
     bars_ : list of matplotlib BarContainer
         One for each release. ``kind="budget"`` only.
 
@@ -1003,7 +1050,7 @@ class NoisePlanDisplay(Display):
             raise InvalidParameterError.of(
                 "plans",
                 got="plans without n_samples",
-                accepted="plans with it: it decides the noise",
+                accepted="plans with n_samples, which decides the noise",
             )
         matplotlib_module("figure")
         return self._drawn(ax, kind)
@@ -1022,13 +1069,13 @@ class NoisePlanDisplay(Display):
         survives = np.array([decision.lead for decision in decisions])
         at_least = "at least " if decisions[0].is_bound else ""
         how: dict[str, Any] = {"linewidth": 1.8, "markeredgecolor": "#000000"}
-        label = f"survives the noise with {at_least}95 %"
+        label = f"survives the noise with {at_least}95 % probability"
         (self.survives_,) = ax.plot(epsilons, survives, "o-", color=COLOURS[1], label=label, **how)
         self.largest_ = self.drowned_ = None
         leads = [decision.largest_lead for decision in decisions]
         if None not in leads:
             largest = np.array(leads, dtype=np.float64)
-            how |= {"label": f"largest that {self.plans[0].n_samples:,} rows allow"}
+            how |= {"label": f"largest that {self.plans[0].n_samples:,} rows can give"}
             (self.largest_,) = ax.plot(epsilons, largest, "s--", color=COLOURS[0], **how)
             if any(decision.drowned for decision in decisions):
                 self.drowned_ = ax.fill_between(
@@ -1045,12 +1092,17 @@ class NoisePlanDisplay(Display):
                 )
         ax.set_yscale("log")
         epsilon_axis(ax, epsilons)
+        plain_ticks(ax.yaxis)
         ax.set(
             xlabel=self._epsilon_label(),
-            ylabel=f"lead of one class over another,\nrow of norm {decisions[0].data_norm:g}",
+            ylabel=f"lead of one class over another, row of norm {decisions[0].data_norm:g}",
         )
+        # What lies below is lost in noise.
+        bottom, _ = ax.get_ylim()
+        ax.fill_between(epsilons, bottom, survives, color=COLOURS[1], alpha=0.12, linewidth=0)
+        ax.set_ylim(bottom)
         ax.grid(alpha=0.3)
-        ax.legend(loc="best")
+        ax.legend(loc="upper left", frameon=False)
 
     def _plot_budget(self, ax: Axes) -> None:
         """A bar for every epsilon, cut into the shares of the releases."""
@@ -1063,7 +1115,10 @@ class NoisePlanDisplay(Display):
         for i, name in enumerate(names):
             heights = 100.0 * np.array([shares.get(name, 0.0) for shares in table])
             look = {"color": to_rgba(COLOURS[i], 0.35), "edgecolor": "#000000", "hatch": HATCHES[i]}
-            self.bars_.append(ax.bar(places, heights, 0.7, bottoms, label=name, **look))
+            bars = ax.bar(places, heights, 0.7, bottoms, label=name, **look)
+            texts = [f"{height:.0f} %" if height >= SMALLEST_LABELLED else "" for height in heights]
+            ax.bar_label(bars, texts, label_type="center", bbox=NAME_BOX)
+            self.bars_.append(bars)
             bottoms += heights
         slant = 45.0 if len(self.plans) > MANY_BARS else 0.0
         ax.set_xticks(places, [f"{plan.epsilon:g}" for plan in self.plans], rotation=slant)
@@ -1079,7 +1134,7 @@ class NoisePlanDisplay(Display):
 
 
 def _budget_shares(plan: NoisePlan) -> dict[str, float]:
-    """Part of the budget of each release; what is not planned apart is the training's."""
+    """Share of the budget of each release; the training gets the rest."""
     centre, whitening, training = RELEASES
     shares = {}
     if plan.centre is not None:
@@ -1186,7 +1241,8 @@ class EvaluationDisplay(Display):
         self.image_: Any = None
         self.intervals_: list[Any] = []
         promise = self.evaluation.privacy_
-        title = rf"$\epsilon$ = {promise.epsilon:g}, $\delta$ = {promise.delta:g}, {promise.unit}s"
+        budget = rf"$\epsilon$ = {promise.epsilon:g} and $\delta$ = {promise.delta:g}"
+        title = f"Private evaluation, {budget} for {promise.unit}s"
         ax.set_title(title, fontsize="medium", loc="left")
         if kind == "confusion_matrix":
             self._plot_counts(ax)
@@ -1194,7 +1250,7 @@ class EvaluationDisplay(Display):
         if kind == "roc":
             curve, area = self.evaluation.roc, self.evaluation.auc
             x, y = curve.false_positive_rate, curve.true_positive_rate
-            label = f"area {area.value:.3f} [{area.low:.3f}, {area.high:.3f}]"
+            label = f"area {area.value:.3f}, 95 % interval {area.low:.3f} to {area.high:.3f}"
             names = ("false positive rate", "true positive rate")
             sides = np.abs([x.value - x.low, x.high - x.value])
             middles = x.value
@@ -1206,13 +1262,14 @@ class EvaluationDisplay(Display):
             middles = 0.5 * (shares.low + shares.high)
             sides = np.array([middles - shares.low, shares.high - middles])
         ends = np.abs([y.value - y.low, y.high - y.value])
-        look: dict[str, Any] = {"color": COLOURS[0], "linewidth": 1.8, "markeredgecolor": "#000000"}
+        look: dict[str, Any] = {"color": COLOURS[0], "linewidth": 2.2, "zorder": 3}
         (self.line_,) = ax.plot(middles, y.value, "o-", markersize=4, label=label, **look)
-        bars: dict[str, Any] = {"fmt": "none", "ecolor": "#777777", "elinewidth": 0.8}
+        bars: dict[str, Any] = {"fmt": "none", "ecolor": COLOURS[0], "elinewidth": 1, "alpha": 0.35}
         self.intervals_ = [ax.errorbar(middles, y.value, ends, sides, **bars)]
-        ax.plot([0, 1], [0, 1], ":", color="#777777")
+        diagonal = "chance" if kind == "roc" else "calibrated"
+        ax.plot([0, 1], [0, 1], ":", color="#777777", label=diagonal)
         ax.set(xlabel=names[0], ylabel=names[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-        ax.legend(loc="lower right")
+        ax.legend(loc="lower right" if kind == "roc" else "upper left", frameon=False)
 
     def _plot_counts(self, ax: Axes) -> None:
         """A cell for each pair of labels, with its count and half the width of the interval."""

@@ -41,6 +41,9 @@ LEGEND_SIZES = ((12, "medium"), (18, "small"))
 
 SMALLEST_SIZE = "x-small"
 
+# Behind text on a hatched ground.
+NAME_BOX = {"boxstyle": "round,pad=0.2", "facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.85}
+
 NOT_PRIVATE = "NOT PRIVATE: this is not promised, see the statement"
 
 Array = NDArray[np.float64]
@@ -70,7 +73,7 @@ class ClassStyle:
 
 
 def class_style(c: int) -> ClassStyle:
-    """The style of class number ``c``; black is left to what is no class."""
+    """The style of class number ``c``; black is reserved for other things."""
     return ClassStyle(
         colour=COLOURS[c % (len(COLOURS) - 1)],
         hatch=HATCHES[c % len(HATCHES)],
@@ -162,10 +165,9 @@ def _write_name(
     room = ndimage.distance_transform_edt(np.pad(inside, 1), sampling=(1.0, ROOM_SIDEWAYS))
     room = room[1:-1, 1:-1]
     row, column = np.unravel_index(int(room.argmax()), room.shape)
-    box = {"boxstyle": "round,pad=0.2", "facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.85}
     how: dict[str, Any] = {"ha": "center", "va": "center", "clip_on": True, "zorder": 5}
     at = float(x[column]), float(y[row])
-    ax.text(*at, name, fontsize=size, bbox=box, parse_math=False, **how)
+    ax.text(*at, name, fontsize=size, bbox=NAME_BOX, parse_math=False, **how)
 
 
 def draw_rows(
@@ -200,11 +202,16 @@ def legend_beside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
 
 def epsilon_axis(ax: Axes, epsilons: Array) -> None:
     """A logarithmic axis with a tick at every epsilon."""
-    ticker = matplotlib_module("ticker")
     ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_locator(ticker.FixedLocator(list(epsilons)))
-    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.xaxis.set_minor_locator(ticker.NullLocator())
+    ax.xaxis.set_major_locator(matplotlib_module("ticker").FixedLocator(list(epsilons)))
+    plain_ticks(ax.xaxis)
+
+
+def plain_ticks(axis: Any) -> None:
+    """Numbers in place of powers, and no ticks between them."""
+    ticker = matplotlib_module("ticker")
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_locator(ticker.NullLocator())
 
 
 def matplotlib_module(module: str) -> Any:

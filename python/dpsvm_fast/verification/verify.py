@@ -34,6 +34,7 @@ from dpsvm_fast.certificates.statement import (
     FederatedStatement,
     PipelineStatement,
     PrivacyStatement,
+    SelectionStatement,
     Statement,
     canonical,
     digest_of,
@@ -223,6 +224,16 @@ MU_SLACK = 1e-9
 PAIRWISE = ("crammer_singer", "margin_distance", "m3", "huber_ww")
 # Classes that set the norm of rows by themselves.
 PIPELINES = ("PrivateLinearSVC", "PrivateKernelSVC")
+# The class whose further calls spend more than its parameter says.
+CONTINUED = "GradientPerturbationSVC"
+# What parties agree on and are promised.
+AGREED = (
+    *("algorithm", "epsilon", "delta", "n_users", "honest_fraction", "max_dropout"),
+    "min_survivors",
+)
+# What comparing a record of another form raises.
+FORMLESS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+NO_FORM = "the model does not have the form that save_model writes"
 # What each class does.
 MECHANISMS = {
     "OutputPerturbationSVC": "output_perturbation",
@@ -263,7 +274,7 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
     if not isinstance(document, Mapping) or document.get("format") != MODEL:
         raise InvalidParameterError("model: expected a file that save_model wrote")
     if set(CONTENTS) - set(document) or not isinstance(document["model"], Mapping):
-        raise InvalidParameterError("model: expected all that save_model writes")
+        raise InvalidParameterError("model: fields that save_model writes are missing")
     digest = hashlib.sha256(canonical({name: document[name] for name in CONTENTS})).hexdigest()
     if document.get("sha256") != digest:
         raise InvalidParameterError("model: the file was changed after save_model wrote it")
@@ -330,8 +341,8 @@ class Comparison:
         """Compare the certificate with the one in the model, and its releases with the model's."""
         try:
             self._model(statement, certificate, record)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
-            self.problems.append("the model does not have the form that save_model writes")
+        except FORMLESS:
+            self.problems.append(NO_FORM)
 
     def _model(self, statement: Any, certificate: Mapping[str, Any], record: Any) -> None:
         leaves = list(_leaves(record, ""))
@@ -353,27 +364,63 @@ class Comparison:
             self.matches.append("the certificate that the model itself holds")
             pairs = [(statement, leaf) for leaf in own if leaf["privacy"] == certificate]
         for each, leaf in pairs:
-            if isinstance(each, PrivacyStatement):
-                self._releases(each, leaf)
-            elif isinstance(each, FederatedStatement):
-                self._parties(each, leaf)
-            elif each is not None:
+            if isinstance(each, SelectionStatement):
                 self._compare("class", "PrivateGridSearch", leaf["class"])
-                self.unchecked.append("the runs of the search: only the winner is in the model")
+            if each is not None:
+                self._fit(each, leaf)
+
+    def fit(self, statement: Statement, leaf: Mapping[str, Any]) -> None:
+        """Compare what one fit promises with what it published."""
+        try:
+            self._fit(statement, leaf)
+        except FORMLESS:
+            self.problems.append(NO_FORM)
+
+    def _fit(self, statement: Any, leaf: Mapping[str, Any]) -> None:
+        if isinstance(statement, PrivacyStatement):
+            self._releases(statement, leaf)
+        elif isinstance(statement, FederatedStatement):
+            self._parties(statement, leaf)
+        else:
+            self._search(statement, leaf)
+
+    def _given(self, stated: Mapping[str, object], given: Mapping[str, Any]) -> None:
+        """Compare facts with the parameters of these names, where there are any."""
+        for name in stated:
+            if name in given:
+                self._compare(name, stated[name], given[name])
+
+    def _search(self, s: SelectionStatement, leaf: Mapping[str, Any]) -> None:
+        """Compare a search with its parameters; a winner had less budget than the search."""
+        given = leaf["parameters"]
+        names: tuple[str, ...] = ("epsilon", "delta", "adjacency", "strategy")
+        if leaf["class"] != "PrivateGridSearch":
+            names = ("adjacency",)
+            for name in ("epsilon", "delta"):
+                if given[name] > getattr(s, name):
+                    self.problems.append(f"the parameter {name} is larger than that of the search")
+        self._given({name: getattr(s, name) for name in names}, given)
+        self.unchecked.append("the runs of the search: only the winner is in the model")
 
     def _releases(self, s: PrivacyStatement, leaf: Mapping[str, Any]) -> None:
         """Compare what a fit published with the releases that its certificate lists."""
         facts, given = leaf["attributes"], leaf["parameters"]
-        self._compare("mechanism", s.mechanism, MECHANISMS[leaf["class"]])
+        known = MECHANISMS[leaf["class"]]
+        if leaf["class"] in PIPELINES and not s.parts:
+            # Nothing is released before the weights.
+            known = f"{facts['mechanism_']}_perturbation"
+        self._compare("mechanism", s.mechanism, known)
         # A mapped row may have a constant behind its features.
         d = facts["n_features_in_"] + (facts.get("lift_", 0.0) > 0.0)
         stated: dict[str, object] = {"adjacency": s.adjacency}
+        if leaf["class"] != CONTINUED or s.epsilon <= given["epsilon"]:
+            stated["epsilon"] = s.epsilon
+        if given.get("noise") != "gamma":
+            stated["delta"] = s.delta
         stated["noise"] = "gamma" if s.delta == 0.0 else "gaussian"
         if s.sensitivity is not None and leaf["class"] not in PIPELINES:
             stated["data_norm"] = s.sensitivity.data_norm
-        for name in stated:
-            if name in given:
-                self._compare(name, stated[name], given[name])
+        self._given(stated, given)
         counted = int(s.adjacency == "add_remove")
         names = [part.name for part in s.parts]
         shapes = {part.name: part.shape for part in s.parts}
@@ -391,7 +438,7 @@ class Comparison:
         if counted and "centre" not in expected and facts.get("n_samples_") is not None:
             expected["count"] = (1,)
         if given.get("class_weight") == "balanced":
-            expected["classes"] = (facts["classes_"]["shape"][0],)
+            expected["classes"] = (len(facts["classes_"]["values"]),)
         if "ellipsoids_" in facts:
             self._ellipsoids(s, facts, names)
         elif "coef_" in facts:
@@ -439,12 +486,15 @@ class Comparison:
         n_classes, each, side, _ = facts["ellipsoids_"]["shape"]
         numbers = (n_classes * each, math.comb(side + 1, 2))
         self._compare("shape of the ellipsoids", s.noise and s.noise.shape, numbers)
+        self._compare("loss", s.loss, facts["fitted_loss"]["name"])
         before = ["anchors"] * ANCHOR_STEPS if each > 1 else []
         self._compare("number of noisy sums before the ellipsoids", len(names), len(before))
 
     def _parties(self, s: FederatedStatement, leaf: Mapping[str, Any]) -> None:
         """Compare a model of many parties with the sums that were paid for."""
-        facts = leaf["attributes"]
+        facts, spec = leaf["attributes"], leaf["parameters"]["spec"]
+        for name in AGREED:
+            self._compare(name, getattr(s, name), spec[name])
         survivors = facts["n_survivors_"]
         enough = s.min_survivors <= survivors <= s.n_users
         if not enough:

@@ -43,6 +43,18 @@ impl Error {
     }
 }
 
+/// Refuses the argument `name` unless `right`; `message` says what came and what is accepted.
+///
+/// # Errors
+/// [`Error::InvalidArgument`].
+#[inline]
+pub(crate) fn require(right: bool, name: &'static str, message: impl fmt::Display) -> Result<()> {
+    if right {
+        return Ok(());
+    }
+    Err(Error::invalid(name, message.to_string()))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -16,7 +16,7 @@
 //! accurate; blocks of cells normalised by themselves took four times the features; totals of a
 //! cell's neighbours beside its own, and more cells or directions, were less accurate for few rows.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::rows::view::{Columns, Rows, Values};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{matrix, with_capacity, zeros};
@@ -53,18 +53,20 @@ impl ImageSettings {
             ("n_orientations", &[self.directions]),
         ];
         for (name, lengths) in named {
-            if !lengths.iter().all(|l| (1..=LARGEST_SIDE).contains(l)) {
-                let message = format!("got {lengths:?}, expected 1 to {LARGEST_SIDE}");
-                return Err(Error::invalid(name, message));
-            }
+            let message = format_args!("got {lengths:?}, expected 1 to {LARGEST_SIDE}");
+            let right = lengths.iter().all(|l| (1..=LARGEST_SIDE).contains(l));
+            require(right, name, message)?;
         }
-        if self.cells.iter().zip(&self.shape).any(|(c, side)| c > side) {
-            let message = format!(
-                "got {:?}, expected at most the sides of an image",
-                self.cells
-            );
-            return Err(Error::invalid("cells", message));
-        }
+        let message = format_args!(
+            "got {:?}, expected at most the sides of an image",
+            self.cells
+        );
+        let right = self
+            .cells
+            .iter()
+            .zip(&self.shape)
+            .all(|(c, side)| c <= side);
+        require(right, "cells", message)?;
         Ok(())
     }
 
@@ -175,13 +177,11 @@ pub fn oriented_gradients<T: Tone>(
 ) -> Result<()> {
     let prepared = Prepared::new(settings)?;
     let (inputs, outputs) = (settings.inputs(), settings.outputs());
-    if rows.n_columns() != inputs {
-        let message = format!("got rows of {}, expected {inputs}", rows.n_columns());
-        return Err(Error::invalid("X", message));
-    }
-    if rows.n_rows().checked_mul(outputs) != Some(out.len()) {
-        return Err(Error::invalid("out", "has room for another number of rows"));
-    }
+    let message = format_args!("got rows of {}, expected {inputs}", rows.n_columns());
+    require(rows.n_columns() == inputs, "X", message)?;
+    let message = "has room for another number of rows";
+    let right = rows.n_rows().checked_mul(outputs) == Some(out.len());
+    require(right, "out", message)?;
     let cost = (settings.work(), n_threads);
     each_row_part((out, outputs), cost, interrupt, |first, out, interrupt| {
         dispatch(Images {
@@ -256,9 +256,7 @@ fn scatter<T: Tone, V: Copy>(
         largest = largest.max(x.abs());
         poison += x * 0.0;
     }
-    if poison != 0.0 {
-        return Err(Error::invalid("X", "contains NaN or infinity"));
-    }
+    require(poison == 0.0, "X", "contains NaN or infinity")?;
     let unit = if largest > 0.0 { largest } else { 1.0 };
     let (size, channels) = (settings.shape[0] * settings.shape[1], settings.shape[2]);
     if !matches!(columns, Columns::All) {

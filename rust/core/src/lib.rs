@@ -3,15 +3,23 @@
 //!
 //! Each module is a room, and rooms use only those above them:
 //!
-//! - [`error`], [`runtime`], [`simd`] and `numeric` serve all that compute;
-//! - [`rows`] are what a user gives, [`loss`] what is lost on one of them, `layout` how weights meet
-//!   them, [`linalg`] dense linear algebra;
-//! - [`noise`] is drawn, [`fourier`] draws public random features, [`images`] are
-//!   mapped to public ones, [`records`] are rows ready for exact
-//!   private sums;
-//! - [`solver`] minimises to a certified distance, [`descent`] takes noisy steps;
-//! - [`tables`] are cells of text that become numbers, and use [`runtime`] alone;
-//! - [`accounting`] says how much privacy noise buys, and uses `numeric` and [`runtime`] alone.
+//! - [`error`]: the one error, and the refusal of an argument;
+//! - [`runtime`]: threads, tasks, interrupts, memory that may be refused, the floating-point mode;
+//! - [`simd`]: one source of a kernel, compiled for each instruction set;
+//! - `numeric`: numbers with their rounding errors, the normal distribution, sizes of transforms;
+//! - [`rows`]: what a user gives: a checked view, clipping, labels, moments, a shuffled copy;
+//! - [`loss`]: what is lost on one row;
+//! - `layout`: how weights lie in memory and how rows meet them;
+//! - [`linalg`]: dense linear algebra;
+//! - [`noise`]: keyed streams, and samplers that are exact;
+//! - [`fourier`]: public random features; [`images`]: public features of images;
+//! - [`records`]: rows on a grid, ready for private sums;
+//! - [`solver`]: minimisers with a certified distance: `crammer_singer` with its `end_game`, `smooth`,
+//!   `projected_sgd`, `ellipsoids`, and many parties' at once;
+//! - [`descent`]: noisy steps: a batch, clipped gradients, their `exact_sum`, the `release` with noise;
+//! - [`tables`]: cells of text that become numbers; uses [`runtime`] alone;
+//! - [`accounting`]: how much privacy noise buys: `gaussian`, `subsampled` with the `law` of a sampled
+//!   step, `objective`; uses `numeric` and [`runtime`] alone.
 //!
 //! Solvers receive plain numbers and return plain numbers: budgets and noise scales are decided by
 //! the caller. What the bindings use is public; the rest is `pub(crate)`.

@@ -67,7 +67,7 @@ pub fn level_name() -> &'static str {
 }
 
 /// f32 or f64, and vectors of it.
-pub trait Real: Copy + Send + Sync + Default + PartialEq + 'static {
+pub trait Real: Copy + Send + Sync + Default + PartialEq + Into<f64> + 'static {
     /// A vector at level `S`.
     type Vector<S: Simd>: Copy;
     /// Nearest value of this type.
@@ -266,4 +266,23 @@ pub fn add_scaled<S: Simd, T: Real>(simd: S, y: &mut [T], a: T, x: &[T]) {
         let sum = T::fma(simd, scale, x, T::load_part(simd, y_rest));
         T::store_part(simd, y_rest, sum);
     }
+}
+
+/// Sums that [`dot`] keeps apart.
+const LANES: usize = 8;
+
+/// Inner product, in sums kept apart so that the loop runs in vectors.
+pub fn dot<T: Real>(a: &[T], b: &[T]) -> f64 {
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for chain in 0..LANES {
+            sums[chain] += a[chain].wide() * b[chain].wide();
+        }
+    }
+    let rest: f64 = (a_rest.iter().zip(b_rest))
+        .map(|(a, b)| a.wide() * b.wide())
+        .sum();
+    sums.iter().sum::<f64>() + rest
 }

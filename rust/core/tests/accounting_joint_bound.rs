@@ -231,3 +231,27 @@ fn results_are_the_same_again_and_from_many_threads() {
     let more = std::thread::spawn(|| delta(2.0, 0.3, 0.2, 12, false, f64::INFINITY));
     assert_eq!(more.join().unwrap(), once);
 }
+
+/// Never below a search for the same epsilon but for what the searches miss, and hardly above.
+// Proof: joint_bound
+#[test]
+fn the_points_are_those_of_single_questions() -> dpsvm_core::Result<()> {
+    for (classes, t, kappa, low, high, replace_one) in [
+        (3, 0.164, 0.164, 0.3, 2.0, false),
+        (3, 0.06, 0.5, 0.5, 1.0, false),
+        (10, 0.5, 2.0, 2.0, 6.0, false),
+        (5, 0.4, 0.05, 0.5, 3.0, false),
+        (4, 0.2, 0.5, 1.0, 3.0, true),
+    ] {
+        let points = joint::profile(low, high, 60, t, kappa, classes, replace_one, &Never)?;
+        assert!(points[0].0 <= low * (1.0 + 1e-12) && points[points.len() - 1].0 >= high);
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for &(epsilon, bound) in points.iter().step_by(7) {
+            let alone = delta(epsilon, t, kappa, classes, replace_one, f64::INFINITY);
+            let what = format!("{classes} {t} {kappa} {epsilon}: {bound} {alone}");
+            assert!(bound <= alone * 1.05 || bound < 1e-14, "{what}");
+            assert!(bound >= alone * 0.97, "{what}");
+        }
+    }
+    Ok(())
+}

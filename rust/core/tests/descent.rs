@@ -10,6 +10,7 @@ use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::Key;
 use dpsvm_core::records::persons::Owners;
 use dpsvm_core::records::store::{ROW_GRID, RecordRows, Records};
+use dpsvm_core::rows::sparse::SparseRows;
 use dpsvm_core::runtime::interrupt::Never;
 use dpsvm_core::{Error, Result};
 
@@ -38,11 +39,7 @@ fn records(n: usize, d: usize, k: usize, seed: u64) -> [Records; 2] {
     let label: Vec<u32> = (0..n)
         .map(|_| (number(&mut state) * k as f64) as u32)
         .collect();
-    let sparse = RecordRows::Sparse {
-        value,
-        index,
-        start,
-    };
+    let sparse = RecordRows::Sparse(SparseRows::new(value, index, start));
     [RecordRows::Dense { value: dense }, sparse].map(|rows| Records {
         rows,
         label: label.clone(),

@@ -11,6 +11,7 @@ use dpsvm_core::noise::{Key, poisson_batch};
 use dpsvm_core::records::persons::Owners;
 use dpsvm_core::records::store::{Centre, ROW_GRID, RecordRows, Records};
 use dpsvm_core::records::sums::gram_values;
+use dpsvm_core::rows::sparse::SparseRows;
 use dpsvm_core::runtime::interrupt::Never;
 use dpsvm_core::{Error, Result};
 
@@ -79,11 +80,7 @@ impl Table {
                 }
                 start.push(value.len());
             }
-            RecordRows::Sparse {
-                value,
-                index,
-                start,
-            }
+            RecordRows::Sparse(SparseRows::new(value, index, start))
         };
         Records {
             rows: stored,

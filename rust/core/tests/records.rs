@@ -65,16 +65,11 @@ fn integers(records: &Records) -> Vec<Vec<i64>> {
             .chunks(records.columns)
             .map(|row| row.iter().map(whole).collect())
             .collect(),
-        RecordRows::Sparse {
-            value,
-            index,
-            start,
-        } => start
-            .windows(2)
-            .map(|ends| {
+        RecordRows::Sparse(rows) => (0..records.len())
+            .map(|i| {
                 let mut row = vec![0; records.columns];
-                for at in ends[0]..ends[1] {
-                    row[index[at] as usize] = whole(&value[at]);
+                for (j, x) in rows.row(i).entries() {
+                    row[j] = whole(&x);
                 }
                 row
             })
@@ -141,7 +136,7 @@ fn layouts_and_threads_agree() {
         assert_eq!(integers(&one), integers(other));
         assert_eq!(one.norm, other.norm);
         assert_eq!(one.label, other.label);
-        assert_eq!(matches!(other.rows, RecordRows::Sparse { .. }), is_sparse);
+        assert_eq!(matches!(other.rows, RecordRows::Sparse(_)), is_sparse);
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::descent::leaves::LEAF;
 use crate::descent::release::NoiseKind;
 use crate::descent::settings::Arithmetic;
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::loss::smooth::SmoothLoss;
 use crate::numeric::ROUNDOFF;
 
@@ -82,11 +82,8 @@ pub fn clipped_sum_distance(clip: f64, weights: usize, grid: Option<f64>) -> Res
 /// # Errors
 /// A bound outside `1e-20 ..= 1e20`.
 pub fn check_clip(clip: f64) -> Result<()> {
-    if (1e-20..=1e20).contains(&clip) {
-        return Ok(());
-    }
-    let message = format!("got {clip:e}, expected 1e-20 to 1e20");
-    Err(Error::invalid("clip", message))
+    let message = format_args!("got {clip:e}, expected 1e-20 to 1e20");
+    require((1e-20..=1e20).contains(&clip), "clip", message)
 }
 
 /// Refuses a grid that is no power of two of usual size.
@@ -94,11 +91,9 @@ pub fn check_clip(clip: f64) -> Result<()> {
 /// # Errors
 /// See above.
 pub fn check_grid(grid: f64) -> Result<()> {
-    if (1e-100..=1e100).contains(&grid) && libm::frexp(grid).0 == 0.5 {
-        return Ok(());
-    }
-    let message = format!("got {grid:e}, expected a power of two between 1e-100 and 1e100");
-    Err(Error::invalid("grid", message))
+    let message = format_args!("got {grid:e}, expected a power of two between 1e-100 and 1e100");
+    let right = (1e-100..=1e100).contains(&grid) && libm::frexp(grid).0 == 0.5;
+    require(right, "grid", message)
 }
 
 /// What the error of a sum in double precision is a function of.

@@ -7,13 +7,15 @@ use crate::descent::exact_sum::{ExactSum, ROUNDING};
 use crate::descent::gradients::{Lanes, Members, one_by_one, single};
 use crate::descent::leaves::LEAF;
 use crate::error::Result;
-use crate::layout::lines::Lines;
+use crate::layout::lines::{Lines, SPARE, weighted_sum};
 use crate::layout::weights::{WeightLayout, typed};
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
 use crate::records::lift::LiftRoom;
 use crate::records::persons::{Products, shortening};
 use crate::records::store::{LEAST_DISTANCE, ROW_GRID, RecordRows, Records};
+use crate::rows::clip::sum_of_squares;
+use crate::rows::sparse::{Blocks, SparseRows};
 use crate::rows::view::Row;
 use crate::runtime::memory::{reserve, resize};
 use crate::simd::{Kernel, Simd};
@@ -94,6 +96,13 @@ pub struct LeafScratch<T> {
     /// Columns that it touches, and whether a column is one.
     touched: Vec<u32>,
     seen: Vec<bool>,
+    /// Coefficients of the rows of a block, the sum of one column, and what all add to the sums behind
+    /// those of columns.
+    block: Vec<f64>,
+    line: Vec<f64>,
+    ends: Vec<f64>,
+    /// Bound on what they add to one sum.
+    booked: f64,
 }
 
 impl<T: Precision> LeafScratch<T> {
@@ -232,7 +241,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
     #[inline(always)]
     fn person(&mut self) -> Result<()> {
         let (person, bound, unit) = (&self.scratch.person, self.rule.clip.bound, self.sum.unit());
-        let factor = shortening(squares(person), person.len(), bound) / unit;
+        let factor = shortening(sum_of_squares(person, 1.0), person.len(), bound) / unit;
         let total = self.sum.room(bound)?;
         if factor > 0.0 {
             for (total, x) in total.iter_mut().zip(person) {
@@ -271,7 +280,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
                 }
             }
             // Not summed in leaves.
-            RecordRows::Sparse { .. } => {}
+            RecordRows::Sparse(_) => {}
         }
         Ok(lines)
     }
@@ -431,19 +440,6 @@ fn add_leaf<S: Simd, T: Precision>(
     }
 }
 
-/// The sum of the squares, in an order that depends on their number alone.
-#[inline(always)]
-fn squares(values: &[f64]) -> f64 {
-    let mut lanes = [0.0_f64; 16];
-    let (chunks, rest) = values.as_chunks::<16>();
-    for chunk in chunks {
-        for lane in 0..16 {
-            lanes[lane] += chunk[lane] * chunk[lane];
-        }
-    }
-    lanes.iter().sum::<f64>() + rest.iter().map(|x| x * x).sum::<f64>()
-}
-
 /// More than what rounding takes from a sum of [`LEAF`] products.
 const SUM_SLACK: f64 = 1.0 + 1e-12;
 
@@ -468,6 +464,8 @@ pub struct SparsePass<'p, T> {
     pub persons: &'p [u32],
     /// Inner products of their rows, where there are any.
     pub products: Option<&'p Products>,
+    /// Blocks of the records, where places are whole ones of these.
+    pub blocks: Option<&'p Blocks>,
     /// Public numbers.
     pub rule: Rule,
     /// Layout of the weights and of the sum.
@@ -486,12 +484,7 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) -> Result<()> {
-        let RecordRows::Sparse {
-            value,
-            start,
-            index,
-        } = &self.records.rows
-        else {
+        let RecordRows::Sparse(rows) = &self.records.rows else {
             return Ok(());
         };
         let (order, end) = (self.order, self.places.end);
@@ -501,10 +494,6 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
         self.scratch.coefficient.clear();
         resize(&mut self.scratch.coefficient, 2 * padded)?;
         resize(&mut self.scratch.row, padded)?;
-        let row = |i: usize| Row {
-            index: &index[start[i]..start[i + 1]],
-            value: &value[start[i]..start[i + 1]],
-        };
         if !self.persons.is_empty() {
             resize(&mut self.scratch.person, self.layout.stored() + 2 * padded)?;
             self.scratch.person.fill(0.0);
@@ -513,12 +502,27 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
             self.scratch.touched.clear();
             reserve(&mut self.scratch.touched, self.records.columns)?;
         }
-        let mut leaf = Vec::with_capacity(LEAF);
+        if let Some(blocks) = self.blocks {
+            let k = self.rule.loss.scores;
+            self.scratch.block.clear();
+            resize(&mut self.scratch.block, blocks.rows * k + SPARE)?;
+            resize(&mut self.scratch.line, k)?;
+            self.scratch.ends.clear();
+            resize(&mut self.scratch.ends, 2 * k)?;
+        }
+        let (mut leaf, mut open) = (Vec::with_capacity(LEAF), None);
         let mut firsts = self.places.clone().step_by(LEAF);
         let mut groups = Groups::new(self.records, self.persons);
+        let longest = rows.longest()?;
         // One call: its kernels are compiled into it.
         loop {
-            let (members, parts) = match firsts.next() {
+            let first = firsts.next();
+            let block = first.zip(self.blocks).map(|(i, blocks)| i / blocks.rows);
+            if block != open {
+                self.close(simd, open)?;
+                open = block;
+            }
+            let (members, parts) = match first {
                 Some(first) => {
                     let places = first..end.min(first + LEAF);
                     leaf.clear();
@@ -528,7 +532,7 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
                 None if groups.advance() => (&groups.members[..], &groups.parts[..]),
                 None => break,
             };
-            self.group(simd, members, parts, row)?;
+            self.group(simd, members, parts, (rows, longest))?;
         }
         Ok(())
     }
@@ -537,13 +541,14 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
 impl<T: Precision> SparsePass<'_, T> {
     /// The contributions of at most [`LEAF`] records, those of persons in `parts`.
     #[inline(always)]
-    fn group<'r, S: Simd>(
+    fn group<S: Simd>(
         &mut self,
         simd: S,
         members: &[u32],
         parts: &[PersonPart],
-        row: impl Fn(usize) -> Row<'r>,
+        (rows, longest): (&SparseRows, &[f32]),
     ) -> Result<()> {
+        let row = |i: usize| rows.row(i);
         let records = members.iter().map(|i| *i as usize);
         for (at, i) in records.clone().enumerate() {
             self.scores(simd, at, i, row(i))?;
@@ -569,10 +574,74 @@ impl<T: Precision> SparsePass<'_, T> {
                 }
             }
         }
-        let booked = self.book(records.clone().map(|i| (i, row(i))))?;
+        let size = self.size(records.clone(), longest);
+        let most = self.sum.largest();
+        if parts.is_empty()
+            && let Some(blocks) = self.blocks
+            && self.scratch.booked + size <= most
+        {
+            self.scratch.booked += size;
+            for (at, i) in records.enumerate() {
+                self.keep(at, i, i % blocks.rows);
+            }
+            return Ok(());
+        }
+        let booked = size <= most;
+        if booked {
+            self.sum.room(size)?;
+        }
         for (at, i) in records.enumerate() {
             self.contribute(simd, at, i, row(i), booked)?;
         }
+        Ok(())
+    }
+
+    /// Keeps the coefficients of a record, for the sums of its block.
+    #[inline(always)]
+    fn keep(&mut self, at: usize, i: usize, place: usize) {
+        let k = self.rule.loss.scores;
+        self.coefficients(at, i);
+        let scratch = &mut *self.scratch;
+        let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
+        scratch.block[place * k..][..k].copy_from_slice(&q[..k]);
+        let (shifted, constant) = scratch.ends.split_at_mut(k);
+        for class in 0..k {
+            if self.records.centre.is_some() {
+                shifted[class] += q[class] * ROW_GRID;
+            }
+            constant[class] += p[class] * self.rule.clip.intercept;
+        }
+    }
+
+    /// Adds what the rows of a block contribute, column after column: each sum is met once.
+    #[inline(always)]
+    fn close<S: Simd>(&mut self, simd: S, block: Option<usize>) -> Result<()> {
+        let (Some(blocks), Some(block)) = (self.blocks, block) else {
+            return Ok(());
+        };
+        let (k, by_column) = (self.rule.loss.scores, &blocks.by_column[block]);
+        let LeafScratch {
+            block,
+            line,
+            ends,
+            booked,
+            ..
+        } = &mut *self.scratch;
+        let total = self.sum.room(std::mem::take(booked))?;
+        let (main, rest) = total.split_at_mut(self.layout.stored());
+        for (column, sums) in main.chunks_exact_mut(k).enumerate() {
+            let Row { index, value } = match by_column.lengths().len() {
+                lines if column < lines => by_column.row(column),
+                _ => break,
+            };
+            if !index.is_empty() {
+                weighted_sum(simd, (index, value), block, line);
+                sums.iter_mut().zip(&*line).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        rest.iter_mut().zip(&*ends).for_each(|(sum, x)| *sum += x);
+        block.fill(0.0);
+        ends.fill(0.0);
         Ok(())
     }
 
@@ -658,14 +727,14 @@ impl<T: Precision> SparsePass<'_, T> {
         Ok(())
     }
 
-    /// Makes room for the contributions of a leaf at once: what one class adds to one column is far
-    /// less than the sum of the longest contributions. False where together they have none.
+    /// Bound on what a leaf adds to one sum: one class adds to one column far less than the longest
+    /// contributions together.
     #[inline(always)]
-    fn book<'r>(&mut self, rows: impl Iterator<Item = (usize, Row<'r>)>) -> Result<bool> {
+    fn size(&self, records: impl Iterator<Item = usize>, longest: &[f32]) -> f64 {
         // Loops, as closures that are folded are compiled for the baseline.
         let (mut reach, mut count) = ([0.0; LEAF], 0);
-        for ((i, row), factor) in rows.zip(&self.scratch.factor) {
-            reach[count] = factor * self.reach(i, row);
+        for (i, factor) in records.zip(&self.scratch.factor) {
+            reach[count] = factor * self.reach(i, longest[i]);
             count += 1;
         }
         let mut size = 0.0_f64;
@@ -676,22 +745,15 @@ impl<T: Precision> SparsePass<'_, T> {
             }
             size = size.max(terms * SUM_SLACK);
         }
-        let booked = size <= self.sum.largest();
-        if booked {
-            self.sum.room(size)?;
-        }
-        Ok(booked)
+        size
     }
 
     /// The largest absolute value that a coefficient of 1 adds to one entry of the sums.
     ///
     /// Beside a centre the sum of `q` takes as much room as the finest entry of a row would.
     #[inline(always)]
-    fn reach(&self, i: usize, row: Row<'_>) -> f64 {
-        // The bits of numbers without sign are in their order.
-        let all = row.value.iter();
-        let bits = all.fold(0, |bits, x| bits.max(x.to_bits() & !(1 << 31)));
-        let longest = f64::from(f32::from_bits(bits));
+    fn reach(&self, i: usize, longest: f32) -> f64 {
+        let longest = f64::from(longest);
         let longest = self
             .stretch(i)
             .map_or(longest, |stretch| stretch * longest.max(ROW_GRID));
@@ -707,6 +769,44 @@ impl<T: Precision> SparsePass<'_, T> {
         row: Row<'_>,
         booked: bool,
     ) -> Result<()> {
+        let (k, rule) = (self.rule.loss.scores, self.rule);
+        let stretch = self.stretch(i);
+        let largest = self.coefficients(at, i);
+        if largest == 0.0 {
+            return Ok(());
+        }
+        let tallest = rule.clip.intercept.max(1.0);
+        // Without a centre no entry of `q x` is larger than the norm of the contribution.
+        let size = match stretch {
+            _ if booked => 0.0,
+            Some(_) => largest * tallest,
+            None => rule.clip.bound.min(largest * tallest),
+        };
+        let total = self.sum.room(size)?;
+        let (main, rest) = total.split_at_mut(self.layout.stored());
+        let scratch = &mut *self.scratch;
+        let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
+        if let [q] = q {
+            for (j, x) in row.index.iter().zip(row.value) {
+                main[*j as usize] += q * f64::from(*x);
+            }
+        } else {
+            let wide = typed(row, &mut scratch.wide)?;
+            self.layout.update(simd, wide, main, q);
+        }
+        let (shifted, constant) = rest.split_at_mut(k);
+        for class in 0..k {
+            if stretch.is_some() {
+                shifted[class] += q[class] * ROW_GRID;
+            }
+            constant[class] += p[class] * rule.clip.intercept;
+        }
+        Ok(())
+    }
+
+    /// Makes `q` and `p` of a record; returns the largest magnitude of one.
+    #[inline(always)]
+    fn coefficients(&mut self, at: usize, i: usize) -> f64 {
         let (k, rule) = (self.rule.loss.scores, self.rule);
         let stretch = self.stretch(i);
         let scratch = &mut *self.scratch;
@@ -734,27 +834,7 @@ impl<T: Precision> SparsePass<'_, T> {
             };
             largest = largest.max(q[class].abs()).max(p[class].abs());
         }
-        if largest == 0.0 {
-            return Ok(());
-        }
-        // Without a centre no entry of `q x` is larger than the norm of the contribution.
-        let size = match stretch {
-            _ if booked => 0.0,
-            Some(_) => largest * tallest,
-            None => rule.clip.bound.min(largest * tallest),
-        };
-        let total = self.sum.room(size)?;
-        let (main, rest) = total.split_at_mut(self.layout.stored());
-        let wide = typed(row, &mut scratch.wide)?;
-        self.layout.update(simd, wide, main, q);
-        let (shifted, constant) = rest.split_at_mut(k);
-        for class in 0..k {
-            if stretch.is_some() {
-                shifted[class] += q[class] * ROW_GRID;
-            }
-            constant[class] += p[class] * rule.clip.intercept;
-        }
-        Ok(())
+        largest
     }
 
     /// Adds the contribution of a record to that of its person.
@@ -802,8 +882,8 @@ impl<T: Precision> SparsePass<'_, T> {
         } = &mut *self.scratch;
         let (main, rest) = person.split_at_mut(stored);
         let (shifted, constant) = rest.split_at_mut(layout.padded_classes());
-        let q_square = squares(shifted);
-        let (mut square, mut terms, mut lost) = (squares(constant), 0.0, 0.0);
+        let q_square = sum_of_squares(shifted, 1.0);
+        let (mut square, mut terms, mut lost) = (sum_of_squares(constant, 1.0), 0.0, 0.0);
         let centre = self.records.centre.as_ref().map(|centre| &*centre.point);
         for j in &*touched {
             let j = *j as usize;
@@ -815,7 +895,7 @@ impl<T: Precision> SparsePass<'_, T> {
                     terms += x * x;
                 }
             } else {
-                square += squares(line);
+                square += sum_of_squares(line, 1.0);
             }
         }
         if let Some(point) = centre {

@@ -9,6 +9,7 @@ use crate::layout::lines::Lines;
 use crate::layout::weights::WeightLayout;
 use crate::records::persons::Products;
 use crate::records::store::{ROW_GRID, RecordRows, Records};
+use crate::rows::sparse::{Blocks, SparseRows};
 use crate::runtime::memory::{reserve, resize};
 use crate::simd::{dispatch, dispatch_narrow};
 use std::ops::Range;
@@ -238,7 +239,7 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
     fn touched(&self) -> usize {
         let made = match &self.records.rows {
             RecordRows::Lifted(rows) => rows.work(),
-            RecordRows::Dense { .. } | RecordRows::Sparse { .. } => 0,
+            RecordRows::Dense { .. } | RecordRows::Sparse(_) => 0,
         };
         2 * self.rule.loss.scores * self.records.columns + made
     }
@@ -287,19 +288,33 @@ const FEW_SCORES: usize = 8;
 pub struct SparseSummation<'r> {
     records: &'r Records,
     products: Option<&'r Products>,
+    blocks: Option<&'r Blocks>,
     rule: Rule,
     layout: Lines,
 }
 
 impl<'r> SparseSummation<'r> {
-    /// With the inner products of the rows of persons.
-    pub fn new(records: &'r Records, products: Option<&'r Products>, rule: Rule) -> Self {
+    /// With the inner products of the rows of persons, and blocks of the records for full batches.
+    pub fn new(
+        records: &'r Records,
+        products: Option<&'r Products>,
+        blocks: Option<&'r Blocks>,
+        rule: Rule,
+    ) -> Self {
         Self {
             records,
             products,
+            blocks,
             rule,
             layout: Lines::new(rule.loss.scores, records.columns),
         }
+    }
+
+    /// Rows of a piece of work, and the number of pieces.
+    fn pieces(&self, batch: &Batch) -> (usize, usize) {
+        let blocks = self.blocks.filter(|_| batch.all);
+        let each = blocks.map_or(1, |blocks| blocks.rows);
+        (each, batch.order.len().div_ceil(each))
     }
 }
 
@@ -327,7 +342,9 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
 
     fn touched(&self) -> usize {
         let entries = match &self.records.rows {
-            RecordRows::Sparse { value, .. } | RecordRows::Dense { value } => value.len(),
+            RecordRows::Sparse(SparseRows { value, .. }) | RecordRows::Dense { value } => {
+                value.len()
+            }
             RecordRows::Lifted(_) => 0,
         };
         let each = entries / self.records.label.len().max(1) + 1;
@@ -361,7 +378,7 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
     }
 
     fn items(&self, batch: &Batch) -> usize {
-        batch.order.len() + batch.persons.len()
+        self.pieces(batch).1 + batch.persons.len()
     }
 
     fn pass(
@@ -372,15 +389,18 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
         sum: &mut ExactSum,
         scratch: &mut LeafScratch<T>,
     ) -> Result<()> {
-        let (places, persons) = parted(items, batch.order.len());
+        let (each, pieces) = self.pieces(batch);
+        let (pieces, persons) = parted(items, pieces);
+        let end = batch.order.len().min(pieces.end * each);
         let few = self.rule.loss.scores <= FEW_SCORES;
         let run = if few { dispatch_narrow } else { dispatch };
         run(SparsePass {
             records: self.records,
-            places,
+            places: end.min(pieces.start * each)..end,
             persons: &batch.persons[persons],
             order: (!batch.all).then_some(&batch.order),
             products: self.products,
+            blocks: self.blocks.filter(|_| batch.all),
             rule: self.rule,
             layout: self.layout,
             view,
@@ -438,7 +458,7 @@ mod tests {
             clip: Clip::new(length, 1.0, 0.0),
             coefficient_grid: coefficient_grid(length, Arithmetic::Single),
         };
-        let plan = SparseSummation::new(&records, None, rule);
+        let plan = SparseSummation::new(&records, None, None, rule);
         let (mut batch, mut view) = (Batch::default(), View::default());
         batch.take_all(&records)?;
         Summation::<f32>::view(&plan, &[0.0; 120], &mut view)?;

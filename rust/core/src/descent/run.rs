@@ -3,6 +3,7 @@
 use crate::descent::bounds;
 use crate::descent::drawn::{Drawn, Source};
 use crate::descent::exact_sum::ExactSum;
+use crate::descent::leaves::LEAF;
 use crate::descent::optimizer::State;
 use crate::descent::passes::{LeafScratch, Precision, View};
 use crate::descent::plans::{Batch, DenseSummation, SparseSummation, Summation};
@@ -10,6 +11,7 @@ use crate::descent::settings::{Arithmetic, DescentSettings};
 use crate::descent::streams::{Batches, DescentStreams};
 use crate::error::Result;
 use crate::records::store::{RecordRows, Records};
+use crate::rows::sparse::Blocks;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
@@ -19,6 +21,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// Multiplications of one thread between two looks at the interrupt: some milliseconds.
 const ROUND_WORK: usize = 1 << 26;
+/// Coefficients of a block of sparse rows, which the cache holds, and its rows: few enough that doubles
+/// hold their sums.
+const BLOCK_NUMBERS: usize = 1 << 17;
+const BLOCK_ROWS: usize = 1 << 14;
 /// Values of noise drawn ahead.
 const AHEAD: usize = 1 << 16;
 
@@ -79,8 +85,27 @@ impl Run<'_> {
             return self.descend::<T, _>(&plan, state);
         }
         let products = records.products(self.pool, self.interrupt)?;
-        let sums = SparseSummation::new(records, products, rule);
+        let sums = SparseSummation::new(records, products, self.blocks()?, rule);
         self.descend::<T, _>(&sums, state)
+    }
+
+    /// Blocks of sparse records, where several steps meet all of them.
+    fn blocks(&self) -> Result<Option<&Blocks>> {
+        let (RecordRows::Sparse(rows), Purpose::Steps(steps, _)) =
+            (&self.records.rows, &self.purpose)
+        else {
+            return Ok(None);
+        };
+        let (n, scores) = (self.records.singles(), self.settings.loss.scores);
+        // One score is as fast along rows.
+        if !self.batches.full() || steps.end < 2 || n == 0 || scores == 1 {
+            return Ok(None);
+        }
+        let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
+        let share = n.div_ceil(threads);
+        let each = (BLOCK_NUMBERS / scores).min(BLOCK_ROWS).min(share).max(1);
+        let each = each.next_multiple_of(LEAF);
+        rows.blocks(n, self.records.columns, each, self.interrupt)
     }
 
     fn descend<T: Precision, P: Summation<T>>(&self, plan: &P, state: &mut State) -> Result<()> {

@@ -28,7 +28,7 @@ use crate::descent::release::NoiseKind;
 use crate::descent::release::noisy_sum;
 use crate::descent::run::{Purpose, Run};
 use crate::descent::streams::{Batches, DescentStreams};
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::loss::smooth::SmoothLoss;
 use crate::records::store::{ROW_GRID, Records};
 use crate::runtime::interrupt::Interrupt;
@@ -152,10 +152,9 @@ impl DescentSettings {
             ..*self
         };
         settings.check(records)?;
-        if weights.len() != self.weights() || !weights.iter().all(|w| w.is_finite()) {
-            let message = format!("expected {} finite numbers", self.weights());
-            return Err(Error::invalid("weights", message));
-        }
+        let message = format_args!("expected {} finite numbers", self.weights());
+        let right = weights.len() == self.weights() && weights.iter().all(|w| w.is_finite());
+        require(right, "weights", message)?;
         let pool = (threads > 1).then(|| pool(threads)).transpose()?;
         let units = Mutex::new(Vec::new());
         let run = Run {
@@ -192,10 +191,8 @@ impl DescentSettings {
         step: u32,
     ) -> Result<()> {
         self.check_steps()?;
-        if units.len() != self.weights() {
-            let message = format!("expected {} sums", self.weights());
-            return Err(Error::invalid("total", message));
-        }
+        let message = format_args!("expected {} sums", self.weights());
+        require(units.len() == self.weights(), "total", message)?;
         let mut drawn = Drawn::default();
         let from = Source {
             settings: self,
@@ -216,18 +213,15 @@ impl DescentSettings {
 
     /// Refuses records of another shape and settings that do not fit together.
     fn check(&self, records: &Records) -> Result<()> {
-        if records.columns != self.features {
-            let message = format!(
-                "got rows of {}, expected {}",
-                records.columns, self.features
-            );
-            return Err(Error::invalid("n_features", message));
-        }
+        let message = format_args!(
+            "got rows of {}, expected {}",
+            records.columns, self.features
+        );
+        require(records.columns == self.features, "n_features", message)?;
         self.check_steps()?;
-        if records.n_classes > self.loss.classes() {
-            let message = "more classes than the loss has";
-            return Err(Error::invalid("n_classes", message));
-        }
+        let message = "more classes than the loss has";
+        let right = records.n_classes <= self.loss.classes();
+        require(right, "n_classes", message)?;
         Ok(())
     }
 
@@ -278,22 +272,16 @@ impl DescentSettings {
             nesterov: false,
         };
         // Beyond, weights are no multiples of the step any more.
-        if self.radius.is_none_or(|radius| radius > step * MOST_STEPS) {
-            let message = "expected a radius of at most 2^51 steps, for weights on a grid";
-            return Err(Error::invalid("radius", message));
-        }
-        if libm::frexp(step).0 != 0.5 {
-            let message = "expected a power of two over the divisor, for weights on a grid";
-            return Err(Error::invalid("learning_rate", message));
-        }
-        if self.optimizer != plain
-            || self.schedule != Schedule::Constant
-            || self.average_from.is_some()
-        {
-            let message = "weights on a grid need plain steps of constant size, not averaged";
-            return Err(Error::invalid("optimizer", message));
-        }
-        Ok(())
+        let message = "expected a radius of at most 2^51 steps, for weights on a grid";
+        let right = self
+            .radius
+            .is_some_and(|radius| radius <= step * MOST_STEPS);
+        require(right, "radius", message)?;
+        let message = "expected a power of two over the divisor, for weights on a grid";
+        require(libm::frexp(step).0 == 0.5, "learning_rate", message)?;
+        let constant = self.schedule == Schedule::Constant && self.average_from.is_none();
+        let message = "weights on a grid need plain steps of constant size, not averaged";
+        require(self.optimizer == plain && constant, "optimizer", message)
     }
 
     pub(crate) fn rule(&self) -> Rule {

@@ -5,7 +5,7 @@
 use crate::descent::optimizer::State;
 use crate::descent::release::NoiseKind;
 use crate::descent::settings::DescentSettings;
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::noise::gaussian::fill_normal;
 use crate::noise::poisson_batch::{Rate, poisson_batch};
 use crate::noise::{BLOCK, GridScale, Key, Task};
@@ -84,14 +84,9 @@ impl<'k> DescentStreams<'k> {
             None => NoiseLaw::Float(sigma),
         };
         let blocks = weights.div_ceil(BLOCK).max(1);
-        let streams = blocks.checked_mul(steps as usize);
-        let Some(blocks) = streams.and_then(|all| u32::try_from(all).ok().map(|_| blocks as u32))
-        else {
-            return Err(Error::invalid(
-                "n_steps",
-                "too many for one call: 2^32 streams",
-            ));
-        };
+        let all = blocks.checked_mul(steps as usize);
+        let few = all.is_some_and(|all| u32::try_from(all).is_ok());
+        require(few, "n_steps", "too many for one call: 2^32 streams")?;
         Ok(Self {
             batches: Batches {
                 task: batches,
@@ -100,7 +95,7 @@ impl<'k> DescentStreams<'k> {
             tags,
             noise,
             law,
-            blocks,
+            blocks: blocks as u32,
         })
     }
 

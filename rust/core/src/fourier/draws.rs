@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::noise::Stream;
 use crate::noise::stream::Key;
 use crate::runtime::memory::with_capacity;
+use crate::simd::dot;
 use rand::Rng;
 
 /// Standard normal numbers from one stream.
@@ -115,24 +116,10 @@ pub(super) fn scale(row: &mut [f64], factor: f64) {
     }
 }
 
-/// In eight chains, for the compiler to vectorise.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let (mut lanes, mut rest) = ([0.0; 8], 0.0);
-    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
-    for (a, b) in a.iter().zip(b) {
-        for lane in 0..8 {
-            lanes[lane] += a[lane] * b[lane];
-        }
-    }
-    for (a, b) in a_rest.iter().zip(b_rest) {
-        rest += a * b;
-    }
-    rest + lanes.iter().sum::<f64>()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Normals, dot, orthonormal};
+    use super::{Normals, orthonormal};
+    use crate::simd::dot;
 
     #[test]
     fn rows_are_orthonormal() {

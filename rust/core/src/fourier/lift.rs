@@ -5,6 +5,7 @@ use crate::fourier::circle::{Phase, circle};
 use crate::fourier::hadamard::hadamard;
 use crate::fourier::{FourierMap, Frequencies, SignBlock};
 use crate::linalg::packed::{Packed, TILE_ROWS};
+use crate::rows::clip::sum_of_squares;
 use crate::runtime::memory::{mapped, resize};
 use crate::simd::{Real, Simd};
 
@@ -209,7 +210,7 @@ impl<T: Phase> Prepared<T> {
         for (c, e) in cos.iter_mut().zip(&self.constants) {
             *c = T::minus(*c, *e);
         }
-        let square = squares(cos) + squares(sin);
+        let square = sum_of_squares(cos, 1.0) + sum_of_squares(sin, 1.0);
         Features { cos, sin, square }
     }
 }
@@ -226,21 +227,6 @@ fn times<S: Simd, T: Real>(simd: S, x: &mut [T], y: &[T]) {
         let product = T::mul(simd, T::load_part(simd, x_rest), T::load_part(simd, y_rest));
         T::store_part(simd, x_rest, product);
     }
-}
-
-/// Sum of squares in double precision, in lanes.
-#[inline(always)]
-fn squares<T: Real>(x: &[T]) -> f64 {
-    let mut lanes = [0.0_f64; WIDEST];
-    let (chunks, rest) = x.as_chunks::<WIDEST>();
-    for chunk in chunks {
-        for lane in 0..WIDEST {
-            let value = chunk[lane].wide();
-            lanes[lane] += value * value;
-        }
-    }
-    let rest: f64 = rest.iter().map(|x| x.wide() * x.wide()).sum();
-    rest + lanes.iter().sum::<f64>()
 }
 
 impl<T: Phase> Features<'_, T> {

@@ -22,7 +22,7 @@ mod hadamard;
 pub mod lift;
 pub mod transform;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::fourier::circle::Phase;
 use crate::fourier::draws::{Normals, orthonormal, scale};
 use crate::fourier::hadamard::place;
@@ -129,20 +129,15 @@ impl FourierMap {
             ..
         } = settings;
         for (name, value) in [("n_features", features), ("n_components", components)] {
-            if !(1..=LARGEST_COUNT).contains(&value) {
-                let message = format!("got {value}, expected 1 to {LARGEST_COUNT}");
-                return Err(Error::invalid(name, message));
-            }
+            let message = format_args!("got {value}, expected 1 to {LARGEST_COUNT}");
+            require((1..=LARGEST_COUNT).contains(&value), name, message)?;
         }
-        if !GAMMAS.contains(&settings.gamma) {
-            let message = format!("got {:e}, expected 1e-30 to 1e30", settings.gamma);
-            return Err(Error::invalid("gamma", message));
-        }
+        let message = format_args!("got {:e}, expected 1e-30 to 1e30", settings.gamma);
+        require(GAMMAS.contains(&settings.gamma), "gamma", message)?;
         let gaussian = settings.family == Family::Gaussian;
-        if !gaussian && settings.structure != Structure::Independent {
-            let message = "expected independent for the laplacian kernel";
-            return Err(Error::invalid("structure", message));
-        }
+        let message = "expected independent for the laplacian kernel";
+        let right = gaussian || settings.structure == Structure::Independent;
+        require(right, "structure", message)?;
         let frequencies = match settings.structure {
             Structure::Independent => Frequencies::Dense(settings.independent()?),
             Structure::Orthogonal => Frequencies::Dense(settings.orthogonal()?),

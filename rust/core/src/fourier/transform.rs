@@ -1,6 +1,6 @@
 //! Features of a user's matrix.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::fourier::FourierMap;
 use crate::fourier::circle::Phase;
 use crate::fourier::lift::{LiftScratch, Prepared, TILE};
@@ -27,13 +27,11 @@ pub fn transform<T: Phase>(
     interrupt: &dyn Interrupt,
 ) -> Result<()> {
     let (d, outputs) = (map.settings().features, map.outputs());
-    if rows.n_columns() != d {
-        let message = format!("got rows of {}, expected {d}", rows.n_columns());
-        return Err(Error::invalid("X", message));
-    }
-    if rows.n_rows().checked_mul(outputs) != Some(out.len()) {
-        return Err(Error::invalid("out", "has room for another number of rows"));
-    }
+    let message = format_args!("got rows of {}, expected {d}", rows.n_columns());
+    require(rows.n_columns() == d, "X", message)?;
+    let message = "has room for another number of rows";
+    let right = rows.n_rows().checked_mul(outputs) == Some(out.len());
+    require(right, "out", message)?;
     let cost = (prepared.work(), n_threads);
     each_row_part((out, outputs), cost, interrupt, |first, out, _| {
         dispatch(RowsToMap {
@@ -104,9 +102,6 @@ fn append<T: Phase>(values: Values<'_>, out: &mut Vec<T>) -> Result<()> {
     }
     // Zero for numbers, NaN for what is none.
     let poison: f64 = out[first..].iter().map(|x| x.wide() * 0.0).sum();
-    if poison == 0.0 {
-        return Ok(());
-    }
     let message = "contains NaN, infinity or a value out of range";
-    Err(Error::invalid("X", message))
+    require(poison == 0.0, "X", message)
 }

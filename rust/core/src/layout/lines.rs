@@ -27,38 +27,22 @@ pub fn depth(entries: usize) -> f64 {
     (entries / CHAINS + CHAINS + 4) as f64
 }
 
-/// Columns by how many entries they have.
-pub struct ByFrequency {
-    /// The columns, the most frequent first.
-    pub order: Vec<u32>,
-    /// Place of each column among them.
-    pub place: Vec<u32>,
-    /// Entries of each column.
-    pub count: Vec<usize>,
-}
-
-impl ByFrequency {
-    /// Of the columns of all entries.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn new(index: &[u32], columns: usize) -> Result<Self> {
-        let mut count = zeros::<usize>(columns)?;
-        for column in index {
-            count[*column as usize] += 1;
-        }
-        let mut order = counted(columns as u32)?;
-        order.sort_unstable_by_key(|column| (Reverse(count[*column as usize]), *column));
-        let mut place = zeros(columns)?;
-        for (at, column) in order.iter().enumerate() {
-            place[*column as usize] = at as u32;
-        }
-        Ok(Self {
-            order,
-            place,
-            count,
-        })
+/// Place of each column among all, the one with the most entries first.
+///
+/// # Errors
+/// No memory.
+pub fn by_frequency(index: &[u32], columns: usize) -> Result<Vec<u32>> {
+    let mut count = zeros::<usize>(columns)?;
+    for column in index {
+        count[*column as usize] += 1;
     }
+    let mut order = counted(columns as u32)?;
+    order.sort_unstable_by_key(|column| (Reverse(count[*column as usize]), *column));
+    let mut place = zeros(columns)?;
+    for (at, column) in order.iter().enumerate() {
+        place[*column as usize] = at as u32;
+    }
+    Ok(place)
 }
 
 /// Columns of a dense row, which comes without them.

@@ -5,7 +5,7 @@
 //! alignment, so that one matrix has the same eigenvectors to the last bit whatever the number of
 //! threads around it.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{self, copied};
 use crate::runtime::tasks::left_when_stopped;
@@ -58,9 +58,7 @@ impl SymmetricEigen {
     /// # Errors
     /// A dimension of 0; no memory.
     pub fn new(dimension: usize) -> Result<Self> {
-        if dimension == 0 {
-            return Err(Error::invalid("matrix", "got no rows, expected at least 1"));
-        }
+        require(dimension != 0, "matrix", "got no rows, expected at least 1")?;
         let wanted = ComputeEigenvectors::Yes;
         let request = self_adjoint_evd_scratch::<f64>(dimension, wanted, Par::Seq, Spec::default());
         let bytes = request.unaligned_bytes_required();
@@ -86,10 +84,8 @@ impl SymmetricEigen {
     /// beyond the range of floating-point numbers. Values and vectors are then without meaning.
     pub fn decompose(&mut self, matrix: &[f64]) -> Result<()> {
         let dimension = self.dimension();
-        if matrix.len() != dimension * dimension {
-            let message = format!("expected {dimension} rows and columns");
-            return Err(Error::invalid("matrix", message));
-        }
+        let message = format_args!("expected {dimension} rows and columns");
+        require(matrix.len() == dimension * dimension, "matrix", message)?;
         let shift = self.load(matrix)?;
         let values = ColMut::from_slice_mut(&mut self.values).as_diagonal_mut();
         self_adjoint_evd(
@@ -105,9 +101,9 @@ impl SymmetricEigen {
         for value in &mut self.values {
             *value = libm::scalbn(*value, shift);
         }
-        if !self.values.iter().all(|value| value.is_finite()) {
-            return Err(Error::invalid("matrix", "its eigenvalues overflow"));
-        }
+        let message = "its eigenvalues overflow";
+        let right = self.values.iter().all(|value| value.is_finite());
+        require(right, "matrix", message)?;
         for column in self.vectors.col_iter_mut() {
             orient(column);
         }
@@ -133,10 +129,8 @@ impl SymmetricEigen {
         let mut largest = 0.0f64;
         for (i, row) in matrix.chunks_exact(dimension).enumerate() {
             for (j, entry) in row[..=i].iter().enumerate() {
-                if !entry.is_finite() {
-                    let message = "has entries that are not finite";
-                    return Err(Error::invalid("matrix", message));
-                }
+                let message = "has entries that are not finite";
+                require(entry.is_finite(), "matrix", message)?;
                 largest = largest.max(entry.abs());
                 self.matrix[(i, j)] = *entry;
             }
@@ -174,16 +168,15 @@ pub fn symmetric_eigen(
 
 /// The largest eigenvalues and their vectors, on the calling thread.
 fn largest(matrix: &[f64], dimension: usize, n_components: usize) -> Result<(Vec<f64>, Vec<f64>)> {
-    if n_components == 0 || n_components > dimension {
-        let message = format!("got {n_components}, expected 1 to {dimension}");
-        return Err(Error::invalid("n_components", message));
-    }
+    let message = format_args!("got {n_components}, expected 1 to {dimension}");
+    let right = (1..=dimension).contains(&n_components);
+    require(right, "n_components", message)?;
     let mut eigen = SymmetricEigen::new(dimension)?;
     eigen.decompose(matrix)?;
     let at = |i: usize, j: usize| matrix[i * dimension + j];
-    if (0..dimension).any(|i| (0..i).any(|j| at(i, j) != at(j, i))) {
-        return Err(Error::invalid("matrix", "is not symmetric"));
-    }
+    let message = "is not symmetric";
+    let right = (0..dimension).all(|i| (0..i).all(|j| at(i, j) == at(j, i)));
+    require(right, "matrix", message)?;
     let values = copied(&eigen.values()[..n_components])?;
     let mut vectors = memory::with_capacity(n_components * dimension)?;
     (0..n_components).for_each(|i| vectors.extend_from_slice(eigen.vector(i)));

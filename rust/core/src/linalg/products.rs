@@ -1,6 +1,6 @@
 //! Products of rows with a matrix, each row by itself.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::linalg::packed::{Packed, TILE_ROWS};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory;
@@ -28,10 +28,9 @@ pub fn row_products(
     n_threads: usize,
     interrupt: &dyn Interrupt,
 ) -> Result<Vec<f64>> {
-    if inner == 0 || !rows.len().is_multiple_of(inner) || !matrix.len().is_multiple_of(inner) {
-        let message = format!("expected {inner} rows, as many as there are columns of the rows");
-        return Err(Error::invalid("matrix", message));
-    }
+    let whole = rows.len().is_multiple_of(inner) && matrix.len().is_multiple_of(inner);
+    let message = format_args!("expected {inner} rows, as many as there are columns of the rows");
+    require(inner != 0 && whole, "matrix", message)?;
     let (n, outputs) = (rows.len() / inner, matrix.len() / inner);
     let mut product = memory::matrix(n, outputs)?;
     let pool = pool_above(n_threads, n.saturating_mul(matrix.len()), PARALLEL_WORK)?;

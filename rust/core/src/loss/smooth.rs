@@ -21,7 +21,7 @@
 //! (2007) (Huber); Park, Choi and Lee, `NeurIPS` 2025, equation (9) (pairwise, "M3"); Pathak and Raj, PSDML
 //! 2010, equations (4) and (6) (pairwise huber).
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::loss::margin_distance;
 use crate::numeric::ROUNDOFF;
 use crate::simd::{Real, Simd};
@@ -82,18 +82,13 @@ impl SmoothLoss {
                 return Err(Error::invalid("loss", accepted));
             }
         };
-        if scores < least || scores > u32::MAX as usize {
-            let message = format!("got {scores}, expected at least {least}");
-            return Err(Error::invalid("n_scores", message));
-        }
-        if !(1e-6..=1e6).contains(&smoothing) {
-            let message = format!("got {smoothing:e}, expected 1e-6 to 1e6");
-            return Err(Error::invalid("smoothing", message));
-        }
-        if !(0.0..=1e6).contains(&margin) {
-            let message = format!("got {margin:e}, expected 0 to 1e6");
-            return Err(Error::invalid("margin", message));
-        }
+        let message = format_args!("got {scores}, expected at least {least}");
+        let right = (least..=u32::MAX as usize).contains(&scores);
+        require(right, "n_scores", message)?;
+        let message = format_args!("got {smoothing:e}, expected 1e-6 to 1e6");
+        require((1e-6..=1e6).contains(&smoothing), "smoothing", message)?;
+        let message = format_args!("got {margin:e}, expected 0 to 1e6");
+        require((0.0..=1e6).contains(&margin), "margin", message)?;
         Ok(Self {
             kind,
             smoothing,

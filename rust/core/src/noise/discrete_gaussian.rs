@@ -7,25 +7,18 @@
 //!
 //! The time of a draw depends on the drawn value and never on any data.
 
-use crate::error::{Error, Result};
-use crate::noise::grid_sampler::Spare;
+use crate::error::{Result, require};
+use crate::noise::first_look::{SIGN, Spare, WordLaw, fill};
 use crate::noise::half_normal::{
     CELL_BITS, CELL_TABLE, CELLS, Height, POSITION_BITS, SLOT_BITS, SLOTS, SURE_CELLS, TAIL,
     WIDTH_BITS, below_density_of, below_edge,
 };
 use crate::noise::{Task, fill_blocks};
 use crate::runtime::interrupt::Interrupt;
-use crate::simd::{Kernel, Simd, dispatch};
 use rand::Rng;
 
 /// Parameters are below this: every product of the first look then fits 64 bits.
 pub const SIGMA_END: u64 = 1 << 40;
-
-/// Draws that share one first look.
-const CHUNK: usize = 256;
-
-/// The bit of a word that is the sign; those below it are the place.
-const SIGN: u32 = CELL_BITS;
 
 /// A part of the tail is as wide as this many cells.
 const PART_CELLS: u64 = 8;
@@ -70,10 +63,8 @@ impl DiscreteGaussian {
     /// # Errors
     /// `sigma` not from 1 to `2^40 - 1`.
     pub fn new(sigma: u64) -> Result<Self> {
-        if !(1..SIGMA_END).contains(&sigma) {
-            let message = format!("got {sigma}, expected an integer from 1 to 2**40 - 1");
-            return Err(Error::invalid("sigma", message));
-        }
+        let message = format_args!("got {sigma}, expected an integer from 1 to 2**40 - 1");
+        require((1..SIGMA_END).contains(&sigma), "sigma", message)?;
         let places = sigma.div_ceil(1 << WIDTH_BITS);
         Ok(Self {
             sigma,
@@ -84,37 +75,7 @@ impl DiscreteGaussian {
 
     /// Overwrites `values` with independent draws.
     pub fn fill<R: Rng>(&self, rng: &mut R, values: &mut [i64]) {
-        let mut spare = Spare::new(rng);
-        let mut words = [[0; 8]; CHUNK];
-        let mut open = [0; CHUNK];
-        for values in values.chunks_mut(CHUNK) {
-            let words = &mut words[..values.len()];
-            spare.rng.fill_bytes(words.as_flattened_mut());
-            let n = dispatch(FirstLook {
-                law: *self,
-                words,
-                values,
-                open: &mut open,
-            });
-            for i in &open[..n] {
-                let i = usize::from(*i);
-                values[i] = self.finish(u64::from_le_bytes(words[i]), &mut spare);
-            }
-        }
-    }
-
-    /// One draw that begins with `word`; what else it needs is drawn from `spare`.
-    fn finish<R: Rng>(&self, mut word: u64, spare: &mut Spare<'_, R>) -> i64 {
-        loop {
-            let negative = word >> SIGN & 1 == 1;
-            // Zero would be counted under both signs.
-            if let Some(k) = self.magnitude(word, spare)
-                && !(negative && k == 0)
-            {
-                return if negative { -(k as i64) } else { k as i64 };
-            }
-            word = spare.word();
-        }
+        fill(*self, rng, values);
     }
 
     /// The integer of a word, unless it is refused.
@@ -195,40 +156,34 @@ impl DiscreteGaussian {
     }
 }
 
-/// Draws from words alone: `values[i]` from `words[i]`. The places of those that need more than their
-/// word are listed in `open`; the result is their number.
-struct FirstLook<'a> {
-    law: DiscreteGaussian,
-    words: &'a [[u8; 8]],
-    values: &'a mut [i64],
-    open: &'a mut [u16; CHUNK],
-}
-
-impl Kernel for FirstLook<'_> {
-    type Output = usize;
-
+impl WordLaw for DiscreteGaussian {
     #[inline(always)]
-    fn run<S: Simd>(self, _simd: S) -> usize {
-        let law = self.law;
-        let mut n = 0;
-        for (i, (value, word)) in self.values.iter_mut().zip(self.words).enumerate() {
-            let word = u64::from_le_bytes(*word);
-            let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
-            let cell = u64::from(code);
-            let (place, fresh) = law.place(word);
-            let k = law.first(cell) + place;
-            let inside = k << WIDTH_BITS < (cell + 1) * law.sigma;
-            let negative = word >> SIGN & 1;
-            let mask = -(negative as i64);
-            *value = (k as i64 ^ mask) - mask;
-            #[expect(
-                clippy::needless_bitwise_bool,
-                reason = "without branches: a wrong guess costs more than the whole line"
-            )]
-            let sure = (usize::from(code) < SURE_CELLS) & fresh & inside & (k >= negative);
-            self.open[n] = i as u16;
-            n += usize::from(!sure);
+    fn look(&self, word: u64) -> (i64, bool) {
+        let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
+        let cell = u64::from(code);
+        let (place, fresh) = self.place(word);
+        let k = self.first(cell) + place;
+        let inside = k << WIDTH_BITS < (cell + 1) * self.sigma;
+        let negative = word >> SIGN & 1;
+        let mask = -(negative as i64);
+        #[expect(
+            clippy::needless_bitwise_bool,
+            reason = "without branches: a wrong guess costs more than the whole line"
+        )]
+        let sure = (usize::from(code) < SURE_CELLS) & fresh & inside & (k >= negative);
+        ((k as i64 ^ mask) - mask, sure)
+    }
+
+    fn finish<R: Rng>(&self, mut word: u64, spare: &mut Spare<'_, R>) -> i64 {
+        loop {
+            let negative = word >> SIGN & 1 == 1;
+            // Zero would be counted under both signs.
+            if let Some(k) = self.magnitude(word, spare)
+                && !(negative && k == 0)
+            {
+                return if negative { -(k as i64) } else { k as i64 };
+            }
+            word = spare.word();
         }
-        n
     }
 }

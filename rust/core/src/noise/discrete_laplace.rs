@@ -3,7 +3,7 @@
 //! Canonne, Kamath and Steinke (2020), Algorithm 2, with a rational scale `t/s`: integers and random
 //! bits decide everything.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::noise::coins::{below, bernoulli_exp, bernoulli_exp_ratio};
 use crate::noise::{Task, fill_blocks};
 use crate::runtime::interrupt::Interrupt;
@@ -31,10 +31,8 @@ pub fn discrete_laplace(
         ("scale_denominator", denominator),
     ];
     for (name, value) in scale {
-        if !(1..=MOST_SCALE).contains(&value) {
-            let message = format!("got {value}, expected 1 to {MOST_SCALE}");
-            return Err(Error::invalid(name, message));
-        }
+        let message = format_args!("got {value}, expected 1 to {MOST_SCALE}");
+        require((1..=MOST_SCALE).contains(&value), name, message)?;
     }
     fill_blocks(task, 0, size, n_threads, interrupt, |stream, block| {
         for value in block {

@@ -4,7 +4,7 @@
 //! Gamma with shape `d` and rate `beta`, and the direction is uniform on the sphere and
 //! independent of it. The direction is a standard Gaussian vector divided by its norm.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::noise::gaussian::fill_normal;
 use crate::noise::{BLOCK, BLOCKS_PER_POLL, Task, fill_blocks, pool_for};
 use crate::runtime::interrupt::Interrupt;
@@ -75,16 +75,12 @@ fn draw_radius(task: Task<'_>, size: usize, beta: f64) -> Result<f64> {
 fn check_beta(size: usize, beta: f64) -> Result<()> {
     let d = size as f64;
     let reach = d + (2.0 * d * LOG_TAIL).sqrt() + LOG_TAIL;
-    if beta > 0.0 && beta <= MAX_BETA && (reach / beta).is_finite() {
-        return Ok(());
-    }
-    Err(Error::invalid(
-        "beta",
-        format!(
-            "got {beta}, expected a number from {:e} (for dimension {size}) to {MAX_BETA:e}",
-            reach / f64::MAX
-        ),
-    ))
+    let least = reach / f64::MAX;
+    let message = format_args!(
+        "got {beta}, expected a number from {least:e} (for dimension {size}) to {MAX_BETA:e}"
+    );
+    let right = beta > 0.0 && beta <= MAX_BETA && (reach / beta).is_finite();
+    require(right, "beta", message)
 }
 
 /// Euclidean norm, summed block by block in a fixed order.

@@ -8,7 +8,7 @@
 //!
 //! The time of a draw depends on the drawn value and never on any data.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::noise::{Task, fill_blocks};
 use crate::runtime::interrupt::Interrupt;
 
@@ -61,12 +61,8 @@ impl GridScale {
     /// `sigma` not positive and finite; `grid` not a power of two; `sigma / grid` outside
     /// `2^-20 ..= 2^46`.
     pub fn new(sigma: f64, grid: f64) -> Result<Self> {
-        if !(sigma > 0.0 && sigma.is_finite()) {
-            return Err(Error::invalid(
-                "sigma",
-                format!("got {sigma}, expected a finite number >= 0"),
-            ));
-        }
+        let message = format_args!("got {sigma}, expected a finite number >= 0");
+        require(sigma > 0.0 && sigma.is_finite(), "sigma", message)?;
         Self::check_grid(grid)?;
         let (mantissa, exponent) = split(sigma);
         let (grid_mantissa, grid_exponent) = split(grid);
@@ -75,14 +71,10 @@ impl GridScale {
         let (low, high) = RATIO_EXPONENTS;
         let largest = high - 52;
         let at_most = exponent < largest || (exponent == largest && mantissa == grid_mantissa);
-        if exponent < low - 52 || !at_most {
-            return Err(Error::invalid(
-                "grid",
-                format!(
-                    "got {grid} with sigma {sigma}; sigma/grid must be from 2**{low} to 2**{high}"
-                ),
-            ));
-        }
+        let message = format_args!(
+            "got {grid} with sigma {sigma}; sigma/grid must be from 2**{low} to 2**{high}"
+        );
+        require(exponent >= low - 52 && at_most, "grid", message)?;
         Ok(Self {
             mantissa,
             shift: (-exponent) as u32,
@@ -91,13 +83,9 @@ impl GridScale {
 
     /// Refuses a grid that is not a power of two.
     fn check_grid(grid: f64) -> Result<()> {
-        if grid > 0.0 && grid.is_finite() && split(grid).0 == 1 << 52 {
-            return Ok(());
-        }
-        Err(Error::invalid(
-            "grid",
-            format!("got {grid}, expected a power of two (for example 2.0**-30)"),
-        ))
+        let power = grid > 0.0 && grid.is_finite() && split(grid).0 == 1 << 52;
+        let message = format_args!("got {grid}, expected a power of two (for example 2.0**-30)");
+        require(power, "grid", message)
     }
 
     /// `floor(q y + 1/2)` for this ratio `q` and the number that begins with `y`, in units of

@@ -4,19 +4,12 @@
 //! the half-normal density, one is the sign, 50 are the place within the piece.
 
 use crate::noise::GridScale;
-use crate::noise::coins::uniform;
+use crate::noise::first_look::{SIGN, Spare, WordLaw, fill};
 use crate::noise::half_normal::{
     CELL_BITS, CELL_TABLE, CELLS, Height, POSITION_BITS, SLOT_BITS, SLOTS, SURE_CELLS, TAIL,
     below_density, below_edge,
 };
-use crate::simd::{Kernel, Simd, dispatch};
 use rand::Rng;
-
-/// Draws that share one first look.
-const CHUNK: usize = 256;
-
-/// The bit of a word that is the sign; those below it are the place.
-const SIGN: u32 = CELL_BITS;
 
 /// The place in the first look counts in units of `2^-61`, so that the whole product lies above bit
 /// 64 of it and one word can be shifted instead of two.
@@ -42,26 +35,28 @@ impl GridScale {
             values.fill(0);
             return;
         }
-        let mut spare = Spare::new(rng);
-        let mut words = [[0; 8]; CHUNK];
-        let mut open = [0; CHUNK];
-        for values in values.chunks_mut(CHUNK) {
-            let words = &mut words[..values.len()];
-            spare.rng.fill_bytes(words.as_flattened_mut());
-            let n = dispatch(FirstLook {
-                scale: *self,
-                words,
-                values,
-                open: &mut open,
-            });
-            for i in &open[..n] {
-                let i = usize::from(*i);
-                values[i] = self.finish(u64::from_le_bytes(words[i]), &mut spare);
-            }
-        }
+        fill(*self, rng, values);
+    }
+}
+
+impl WordLaw for GridScale {
+    #[inline(always)]
+    fn look(&self, word: u64) -> (i64, bool) {
+        let shift = self.shift + LOOK_BITS;
+        let mantissa = u128::from(self.mantissa);
+        let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
+        let x = u64::from(code) << CELL_BITS | word & ((1 << CELL_BITS) - 1);
+        // As GridScale::round_at, with 6 bits of zeros below x.
+        let low = mantissa * u128::from(x << (LOOK_BITS - POSITION_BITS)) + (1u128 << (shift - 1));
+        // One unit of 2^-POSITION_BITS, less the smallest step.
+        let high = low + (mantissa << (LOOK_BITS - POSITION_BITS)) - 1;
+        let rounded = |v: u128| ((v >> 64) as u64) >> (shift - 64);
+        let magnitude = rounded(low) as i64;
+        let negative = -((word >> SIGN & 1) as i64);
+        let sure = usize::from(code) < SURE_CELLS && rounded(low) == rounded(high);
+        ((magnitude ^ negative) - negative, sure)
     }
 
-    /// One draw that begins with `word`; what else it needs is drawn from `spare`.
     fn finish<R: Rng>(&self, mut word: u64, spare: &mut Spare<'_, R>) -> i64 {
         loop {
             if let Some(point) = point(word, spare) {
@@ -73,45 +68,6 @@ impl GridScale {
             }
             word = spare.word();
         }
-    }
-}
-
-/// Draws from words alone: `values[i]` from `words[i]`. The places of those that need more than their
-/// word are listed in `open`; the result is their number.
-struct FirstLook<'a> {
-    scale: GridScale,
-    words: &'a [[u8; 8]],
-    values: &'a mut [i64],
-    open: &'a mut [u16; CHUNK],
-}
-
-impl Kernel for FirstLook<'_> {
-    type Output = usize;
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _simd: S) -> usize {
-        let shift = self.scale.shift + LOOK_BITS;
-        let half = 1u128 << (shift - 1);
-        let mantissa = u128::from(self.scale.mantissa);
-        // One unit of 2^-POSITION_BITS, less the smallest step.
-        let rest = (mantissa << (LOOK_BITS - POSITION_BITS)) - 1;
-        let mut n = 0;
-        for (i, (value, word)) in self.values.iter_mut().zip(self.words).enumerate() {
-            let word = u64::from_le_bytes(*word);
-            let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
-            let x = u64::from(code) << CELL_BITS | word & ((1 << CELL_BITS) - 1);
-            // As GridScale::round_at, with 6 bits of zeros below x.
-            let low = mantissa * u128::from(x << (LOOK_BITS - POSITION_BITS)) + half;
-            let high = low + rest;
-            let rounded = |v: u128| ((v >> 64) as u64) >> (shift - 64);
-            let magnitude = rounded(low) as i64;
-            let negative = -((word >> SIGN & 1) as i64);
-            *value = (magnitude ^ negative) - negative;
-            let sure = usize::from(code) < SURE_CELLS && rounded(low) == rounded(high);
-            self.open[n] = i as u16;
-            n += usize::from(!sure);
-        }
-        n
     }
 }
 
@@ -159,60 +115,4 @@ fn tail_point<R: Rng>(spare: &mut Spare<'_, R>) -> Option<ExactPoint> {
     let v = spare.word();
     let below = below_density(x, &mut digits, Height::tail(part), v, || spare.digit());
     below.then_some(ExactPoint { x, digits })
-}
-
-/// Words for the draws that need more than one.
-pub(super) struct Spare<'a, R> {
-    pub rng: &'a mut R,
-    words: [[u8; 8]; SPARE],
-    used: usize,
-}
-
-/// Words that [`Spare`] takes at a time: about as many as 256 draws need.
-const SPARE: usize = 32;
-
-impl<'a, R: Rng> Spare<'a, R> {
-    pub fn new(rng: &'a mut R) -> Self {
-        Self {
-            rng,
-            words: [[0; 8]; SPARE],
-            used: SPARE,
-        }
-    }
-
-    /// The next word.
-    #[inline]
-    pub fn word(&mut self) -> u64 {
-        if self.used == SPARE {
-            self.rng.fill_bytes(self.words.as_flattened_mut());
-            self.used = 0;
-        }
-        self.used += 1;
-        u64::from_le_bytes(self.words[self.used - 1])
-    }
-
-    /// The next digit in base `2^32`.
-    pub fn digit(&mut self) -> u32 {
-        (self.word() >> 32) as u32
-    }
-
-    /// The number of random bits 1 before the first 0, unless that is `end` or more.
-    pub fn ones(&mut self, end: u32) -> Option<u32> {
-        let mut count = 0;
-        loop {
-            let ones = self.word().trailing_ones();
-            count += ones;
-            if count >= end {
-                return None;
-            }
-            if ones < u64::BITS {
-                return Some(count);
-            }
-        }
-    }
-
-    /// A uniform integer in `0 .. m` for a positive `m`.
-    pub fn below(&mut self, m: u64) -> u64 {
-        uniform(m, || self.word())
-    }
 }

@@ -8,6 +8,7 @@ mod chacha;
 pub mod coins;
 pub mod discrete_gaussian;
 pub mod discrete_laplace;
+mod first_look;
 pub mod gamma_ball;
 pub mod gaussian;
 pub mod grid_gaussian;
@@ -31,7 +32,7 @@ pub use selection::{exponential_choice, permute_and_flip};
 pub use stream::{KEY_BYTES, Key, Stream, Task};
 pub use symmetric::symmetric_gaussian;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::with_capacity;
 use crate::runtime::threads::{each_chunk, pool_above};
@@ -72,9 +73,9 @@ fn fill_blocks<T: Copy + Default + Send>(
     fill: impl Fn(&mut Stream, &mut [T]) + Sync,
 ) -> Result<Vec<T>> {
     let last = u32::try_from(size.div_ceil(BLOCK)).ok();
-    if last.and_then(|n| first_step.checked_add(n)).is_none() {
-        return Err(Error::invalid("size", format!("got {size}, too large")));
-    }
+    let message = format_args!("got {size}, too large");
+    let right = last.is_some_and(|n| first_step.checked_add(n).is_some());
+    require(right, "size", message)?;
     let mut values: Vec<T> = with_capacity(size)?;
     while values.len() < size {
         interrupt.check()?;
@@ -92,11 +93,8 @@ fn fill_blocks<T: Copy + Default + Send>(
 
 /// Checks a standard deviation.
 fn check_sigma(sigma: f64) -> Result<()> {
-    if sigma == 0.0 || (MIN_SIGMA..=MAX_SIGMA).contains(&sigma) {
-        return Ok(());
-    }
-    Err(Error::invalid(
-        "sigma",
-        format!("got {sigma}, expected 0 or a number from {MIN_SIGMA:e} to {MAX_SIGMA:e}"),
-    ))
+    let message =
+        format_args!("got {sigma}, expected 0 or a number from {MIN_SIGMA:e} to {MAX_SIGMA:e}");
+    let right = sigma == 0.0 || (MIN_SIGMA..=MAX_SIGMA).contains(&sigma);
+    require(right, "sigma", message)
 }

@@ -9,7 +9,7 @@
 //!
 //! A batch costs expected time O(q n), and depends on the random stream, q and n alone.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::noise::natural::Natural;
 use rand::Rng;
 
@@ -43,10 +43,8 @@ impl Rate {
     /// # Errors
     /// `q` not from 1e-300 to 1.
     pub fn new(q: f64) -> Result<Self> {
-        if !(LEAST_RATE..=1.0).contains(&q) {
-            let message = format!("got {q}, expected {LEAST_RATE:e} to 1");
-            return Err(Error::invalid("sampling_rate", message));
-        }
+        let message = format_args!("got {q}, expected {LEAST_RATE:e} to 1");
+        require((LEAST_RATE..=1.0).contains(&q), "sampling_rate", message)?;
         let method = if q == 1.0 {
             Method::All
         } else if q >= COIN_RATE {

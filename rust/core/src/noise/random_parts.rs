@@ -1,6 +1,6 @@
 //! Random assignment of records to parts, each record independently, with exact probabilities.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::noise::coins::below;
 use crate::noise::{Task, fill_blocks};
 use crate::runtime::interrupt::Interrupt;
@@ -20,10 +20,8 @@ pub fn random_parts(
 ) -> Result<Vec<i64>> {
     let ends = ends(weights)?;
     let total = ends.last().copied().unwrap_or(0);
-    if total == 0 {
-        let message = "expected at least one positive weight";
-        return Err(Error::invalid("weights", message));
-    }
+    let message = "expected at least one positive weight";
+    require(total != 0, "weights", message)?;
     fill_blocks(task, 0, size, n_threads, interrupt, |stream, block| {
         for part in block {
             let at = below(stream, total);
@@ -38,11 +36,8 @@ fn ends(weights: &[i64]) -> Result<Vec<u64>> {
     let mut sum = 0_i64;
     for weight in weights {
         let next = sum.checked_add(*weight).filter(|_| *weight >= 0);
-        let Some(next) = next else {
-            let message = "expected integers of at least 0 whose sum is below 2**63";
-            return Err(Error::invalid("weights", message));
-        };
-        sum = next;
+        let message = "expected integers of at least 0 whose sum is below 2**63";
+        sum = next.ok_or_else(|| Error::invalid("weights", message))?;
         ends.push(sum as u64);
     }
     Ok(ends)

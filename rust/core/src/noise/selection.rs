@@ -10,10 +10,10 @@
 //!
 //! The argument is the project's page `docs/proofs/private_selection.md`.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::noise::Task;
 use crate::noise::coins::{below, bernoulli_exp};
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::with_capacity;
 
 /// Significant bits that a rate may have: with differences of 32 bits all products are exact.
@@ -24,9 +24,6 @@ const MOST_DIFFERENCE: u64 = 1 << 32;
 
 /// Products of rates from here on with differences could overflow.
 const MOST_RATE: f64 = 1e290;
-
-/// Candidates tried between two looks at the interrupt.
-const POLL: u64 = 1 << 12;
 
 /// Scores and rate, checked.
 struct Scores<'s> {
@@ -40,20 +37,14 @@ impl<'s> Scores<'s> {
         let (Some(best), Some(worst)) = (scores.iter().min(), scores.iter().max()) else {
             return Err(Error::invalid("scores", "got none, expected at least one"));
         };
-        if worst.abs_diff(*best) >= MOST_DIFFERENCE {
-            let message = "expected scores that differ by less than 2**32";
-            return Err(Error::invalid("scores", message));
-        }
-        if !(rate > 0.0 && rate <= MOST_RATE) {
-            let message = format!("got {rate:e}, expected a positive number up to {MOST_RATE:e}");
-            return Err(Error::invalid("rate", message));
-        }
+        let message = "expected scores that differ by less than 2**32";
+        require(worst.abs_diff(*best) < MOST_DIFFERENCE, "scores", message)?;
+        let message = format_args!("got {rate:e}, expected a positive number up to {MOST_RATE:e}");
+        require(rate > 0.0 && rate <= MOST_RATE, "rate", message)?;
         let leading = libm::ldexp(libm::frexp(rate).0, RATE_BITS);
-        if leading != leading.trunc() {
-            let message =
-                format!("got {rate:e}, expected a number of at most {RATE_BITS} significant bits");
-            return Err(Error::invalid("rate", message));
-        }
+        let message =
+            format_args!("got {rate:e}, expected a number of at most {RATE_BITS} significant bits");
+        require(leading == leading.trunc(), "rate", message)?;
         Ok(Self {
             scores,
             best: *best,
@@ -83,11 +74,9 @@ pub fn exponential_choice(
     let mut stream = task.stream(0);
     let count = scores.scores.len() as u64;
     // One candidate at least is always taken: `count` tries on average at most.
-    let mut tries = 0_u64;
+    let mut tries = 0_usize;
     loop {
-        if tries.is_multiple_of(POLL) {
-            interrupt.check()?;
-        }
+        poll(tries, interrupt)?;
         tries = tries.wrapping_add(1);
         let i = below(&mut stream, count) as usize;
         if bernoulli_exp(&mut stream, scores.exponent(i)) {
@@ -113,9 +102,7 @@ pub fn permute_and_flip(
     order.extend(0..count);
     let mut last = 0;
     for visited in 0..count {
-        if (visited as u64).is_multiple_of(POLL) {
-            interrupt.check()?;
-        }
+        poll(visited, interrupt)?;
         // The order is shuffled only as far as it is visited.
         let pick = visited + below(&mut stream, (count - visited) as u64) as usize;
         order.swap(visited, pick);

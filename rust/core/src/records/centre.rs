@@ -6,12 +6,14 @@
 //! exact too. So the rounding towards zero that follows never lengthens a row, and both layouts
 //! have the same effective rows, bit for bit.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::records::map::norm_above;
 use crate::records::store::{
     Centre, LEAST_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records, waves,
 };
 use crate::rows::clip::towards_zero;
+use crate::rows::sparse::SparseRows;
+use crate::rows::view::Row;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
@@ -37,14 +39,12 @@ impl Records {
         n_threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
-        if self.centre.is_some() {
-            return Err(Error::invalid("records", "centred already"));
-        }
+        require(self.centre.is_none(), "records", "centred already")?;
         self.require_stored("a centre")?;
         let point = self.check_point(point)?;
         let pool = pool_above(n_threads, self.n_stored(), PARALLEL_ENTRIES)?;
         let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
-        let sparse = matches!(self.rows, RecordRows::Sparse { .. });
+        let sparse = matches!(self.rows, RecordRows::Sparse(_));
         let mut factor = zeros(if sparse { self.len() } else { 0 })?;
         for wave in waves(self.len(), self.n_stored(), threads) {
             let norms = self.norm[wave.clone()].chunks_mut(PART_ROWS);
@@ -59,12 +59,13 @@ impl Records {
                         Ok(())
                     })?;
                 }
-                RecordRows::Sparse {
-                    value,
-                    index,
-                    start,
-                } => {
-                    let rows = SparseRows::new(value, index, start, &point);
+                RecordRows::Sparse(rows) => {
+                    let length = point.iter().map(|m| squared(m / ROW_GRID)).sum();
+                    let rows = Distances {
+                        rows,
+                        point: &point,
+                        length,
+                    };
                     let factors = factor[wave.clone()].chunks_mut(PART_ROWS);
                     let firsts = wave.step_by(PART_ROWS);
                     let mut parts = collected(firsts.zip(norms.zip(factors)))?;
@@ -87,18 +88,15 @@ impl Records {
 
     /// The point on the grid.
     fn check_point(&self, point: &[f64]) -> Result<Vec<f64>> {
-        if point.len() != self.columns {
-            let message = format!("got {} entries, expected {}", point.len(), self.columns);
-            return Err(Error::invalid("point", message));
-        }
+        let message = format_args!("got {} entries, expected {}", point.len(), self.columns);
+        require(point.len() == self.columns, "point", message)?;
         let rounded = |m: &f64| (m / ROW_GRID).round_ties_even() * ROW_GRID;
         let rounded = mapped(point, rounded)?;
         let norm = rounded.iter().map(|m| squared(*m)).sum::<f64>().sqrt();
-        if norm <= LARGEST_CENTRE {
-            return Ok(rounded);
-        }
-        let message = format!("expected finite entries and a norm of at most {LARGEST_CENTRE}");
-        Err(Error::invalid("point", message))
+        let message =
+            format_args!("expected finite entries and a norm of at most {LARGEST_CENTRE}");
+        require(norm <= LARGEST_CENTRE, "point", message)?;
+        Ok(rounded)
     }
 
     /// Columns `columns` of the effective row of record `i`, rounded towards zero to the grid.
@@ -114,13 +112,8 @@ impl Records {
                 let row = &value[i * self.columns..][columns];
                 out.iter_mut().zip(row).for_each(|(o, v)| *o = T::from(*v));
             }
-            RecordRows::Sparse {
-                value,
-                index,
-                start,
-            } => {
-                let range = start[i]..start[i + 1];
-                let (value, index) = (&value[range.clone()], &index[range]);
+            RecordRows::Sparse(rows) => {
+                let Row { value, index } = rows.row(i);
                 let from = index.partition_point(|j| (*j as usize) < columns.start);
                 let to = index.partition_point(|j| (*j as usize) < columns.end);
                 let entries = value[from..to].iter().zip(&index[from..to]);
@@ -157,27 +150,14 @@ fn squared(x: f64) -> f64 {
 }
 
 /// Sparse rows and the centre to come.
-struct SparseRows<'a> {
-    value: &'a [f32],
-    index: &'a [u32],
-    start: &'a [usize],
+struct Distances<'a> {
+    rows: &'a SparseRows,
     point: &'a [f64],
     /// `||m||^2 / grid^2`, exact.
     length: f64,
 }
 
-impl<'a> SparseRows<'a> {
-    fn new(value: &'a [f32], index: &'a [u32], start: &'a [usize], point: &'a [f64]) -> Self {
-        let length = point.iter().map(|m| squared(m / ROW_GRID)).sum();
-        Self {
-            value,
-            index,
-            start,
-            point,
-            length,
-        }
-    }
-
+impl Distances<'_> {
     /// Norms and factors of the rows from `first` on.
     fn measure(&self, first: usize, norm: &mut [f32], factor: &mut [f32]) {
         for (i, (norm, factor)) in (first..).zip(norm.iter_mut().zip(factor)) {
@@ -189,9 +169,9 @@ impl<'a> SparseRows<'a> {
 
     /// `||x - m||^2 / grid^2`, exact: the centre's own, and what each non-zero changes in it.
     fn distance(&self, i: usize) -> f64 {
-        let range = self.start[i]..self.start[i + 1];
         let mut square = self.length;
-        for (x, j) in self.value[range.clone()].iter().zip(&self.index[range]) {
+        let row = self.rows.row(i);
+        for (x, j) in row.value.iter().zip(row.index) {
             let (x, m) = (f64::from(*x) / ROW_GRID, self.point[*j as usize] / ROW_GRID);
             square += x * (x - 2.0 * m);
         }

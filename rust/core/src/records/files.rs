@@ -7,7 +7,7 @@
 //!
 //! Read and not mapped: pages of a map count as memory of the process, and a disk that fails ends it.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::records::map::norm_above;
 use crate::records::persons::Owners;
 use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
@@ -113,10 +113,8 @@ impl FilePart<'_> {
             norm: self.norm,
             columns,
         };
-        if known && dispatch(norms) {
-            return Ok(());
-        }
-        Err(Error::invalid("records", "their file was changed"))
+        let message = "their file was changed";
+        require(known && dispatch(norms), "records", message)
     }
 }
 

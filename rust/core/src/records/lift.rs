@@ -7,7 +7,7 @@
 //! frequencies a row takes 4 microseconds to make by Hadamard products and 10 by a dense matrix, and 1
 //! in a step of the descent over ten classes.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::fourier::FourierMap;
 use crate::fourier::lift::{Features, LiftScratch, Prepared, TILE};
 use crate::records::persons::Owners;
@@ -48,14 +48,11 @@ impl Records {
         n_threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
-        if let RecordRows::Lifted(_) = self.rows {
-            return Err(Error::invalid("records", "are features already"));
-        }
+        let lifted = matches!(self.rows, RecordRows::Lifted(_));
+        require(!lifted, "records", "are features already")?;
         let (got, expected) = (self.columns, map.settings().features);
-        if got != expected {
-            let message = format!("expected rows of {expected}, got {got}");
-            return Err(Error::invalid("map", message));
-        }
+        let message = format_args!("expected rows of {expected}, got {got}");
+        require(got == expected, "map", message)?;
         // What the map needs is made here, where a lack of memory is an error.
         let prepared = map.single()?;
         let outputs = prepared.outputs();

@@ -9,7 +9,7 @@
 //! once beyond never comes back), and a row whose sum exceeds `1 / grid^2 = 2^40` is scaled
 //! down. So the bound 1 does not rest on any analysis of rounding.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::records::store::ROW_GRID;
 use crate::rows::clip::length;
 use crate::rows::view::{Columns, RowBuffer, Rows, Values};
@@ -68,21 +68,16 @@ impl Prepared {
             map.low.clamp(-f64::MAX, f64::MAX),
         )?;
         let most = low.iter().fold(f64::MIN, |most, x| most.max(*x));
-        if map.low.is_nan() || high.is_nan() || most > high {
-            return Err(Error::invalid("low", "expected low <= high"));
-        }
-        if !(0.0..=LARGEST).contains(&map.constant) {
-            let message = format!("got {:e}, expected 0 to {LARGEST:e}", map.constant);
-            return Err(Error::invalid("constant", message));
-        }
-        if !rows.is_dense() && (map.offset.is_some() || most > 0.0 || high < 0.0) {
-            let message = "a CSR matrix needs low <= 0 <= high and no offset: zeros stay zeros";
-            return Err(Error::invalid("low", message));
-        }
-        if !map.unit && !(1e-100..=1e100).contains(&map.data_norm) {
-            let message = format!("got {:e}, expected 1e-100 to 1e100", map.data_norm);
-            return Err(Error::invalid("data_norm", message));
-        }
+        let message = "expected low <= high";
+        require(!map.low.is_nan() && most <= high, "low", message)?;
+        let message = format_args!("got {:e}, expected 0 to {LARGEST:e}", map.constant);
+        require((0.0..=LARGEST).contains(&map.constant), "constant", message)?;
+        let message = "a CSR matrix needs low <= 0 <= high and no offset: zeros stay zeros";
+        let right = rows.is_dense() || (map.offset.is_none() && most <= 0.0 && high >= 0.0);
+        require(right, "low", message)?;
+        let message = format_args!("got {:e}, expected 1e-100 to 1e100", map.data_norm);
+        let right = map.unit || (1e-100..=1e100).contains(&map.data_norm);
+        require(right, "data_norm", message)?;
         let free = map.low == f64::NEG_INFINITY && map.high == f64::INFINITY;
         let moved = [map.offset, map.scale, map.floor]
             .iter()
@@ -158,16 +153,10 @@ fn vector(
     let Some(values) = values else {
         return filled(columns, default);
     };
-    if values.len() != columns {
-        let message = format!("got {} entries, expected {columns}", values.len());
-        return Err(Error::invalid(name, message));
-    }
-    if !values.iter().all(|v| v.abs() <= LARGEST) {
-        return Err(Error::invalid(
-            name,
-            "expected entries from -1e100 to 1e100",
-        ));
-    }
+    let message = format_args!("got {} entries, expected {columns}", values.len());
+    require(values.len() == columns, name, message)?;
+    let message = "expected entries from -1e100 to 1e100";
+    require(values.iter().all(|v| v.abs() <= LARGEST), name, message)?;
     copied(values)
 }
 
@@ -195,9 +184,7 @@ fn map_row(rows: &Rows<'_>, map: &Prepared, i: usize, scratch: &mut MapScratch) 
             all_finite(x)
         }
     };
-    if !finite {
-        return Err(Error::invalid("X", "contains NaN or infinity"));
-    }
+    require(finite, "X", "contains NaN or infinity")?;
     let MapScratch { z, row } = scratch;
     z.extend(map.constant);
     resize(row, entries)?;

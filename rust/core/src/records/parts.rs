@@ -4,7 +4,7 @@
 //! them as they are: `low` is below `2^32` in one part and has room for `2^31` parts, so no carry is
 //! needed and the order of merging changes nothing.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::runtime::memory::reserve;
 
 /// Bits of the low half.
@@ -36,10 +36,8 @@ pub fn join(parts: &[i64], most: i128) -> Result<Vec<i128>> {
     reserve(&mut values, high.len())?;
     for (high, low) in high.iter().zip(low) {
         let value = (i128::from(*high) << LOW_BITS) + i128::from(*low);
-        if *low < 0 || value.abs() > most {
-            let message = "beyond what sums of records can be: too many parts, or damaged ones";
-            return Err(Error::invalid("parts", message));
-        }
+        let message = "beyond what sums of records can be: too many parts, or damaged ones";
+        require(*low >= 0 && value.abs() <= most, "parts", message)?;
         values.push(value);
     }
     Ok(values)

@@ -5,7 +5,7 @@
 //! towards zero and added exactly. How the first sum was rounded decides nothing. Persons of one row
 //! go the way of rows. Proved in `docs/proofs/persons.md`.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::records::store::{ROW_GRID, RecordRows, Records};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, mapped, reserve, with_capacity, zeros};
@@ -68,15 +68,13 @@ impl Owners {
             usize::try_from(*start).unwrap_or(usize::MAX)
         })?;
         let rising = starts.windows(2).all(|pair| pair[0] < pair[1]);
-        if !rising || starts.last().is_some_and(|end| *end != rows) || starts.len() == 1 {
-            let message = "expected increasing numbers of rows, the last one that of all";
-            return Err(Error::invalid("persons", message));
-        }
+        let message = "expected increasing numbers of rows, the last one that of all";
+        let right = rising && starts.last().is_none_or(|end| *end == rows) && starts.len() != 1;
+        require(right, "persons", message)?;
         let all = weight.is_empty() || weight.len() == rows;
-        if !all || !weight.iter().all(|w| (0.0..=1.0).contains(w)) {
-            let message = "expected a number from 0 to 1 for each row";
-            return Err(Error::invalid("weights", message));
-        }
+        let message = "expected a number from 0 to 1 for each row";
+        let right = all && weight.iter().all(|w| (0.0..=1.0).contains(w));
+        require(right, "weights", message)?;
         Ok(Self {
             several: starts,
             weight: mapped(weight, |w| *w as f32)?,
@@ -133,10 +131,9 @@ impl Records {
     /// Factors of another number, or outside `[0, 1]`; no memory.
     pub fn weigh(&mut self, factor: &[f64]) -> Result<()> {
         let inside = factor.iter().all(|f| (0.0..=1.0).contains(f));
-        if factor.len() != self.n_classes || !inside {
-            let message = "expected a number from 0 to 1 for each class";
-            return Err(Error::invalid("class_weight", message));
-        }
+        let message = "expected a number from 0 to 1 for each class";
+        let right = factor.len() == self.n_classes && inside;
+        require(right, "class_weight", message)?;
         let mut weight = Vec::new();
         reserve(&mut weight, self.len())?;
         let labels = self.label.iter().enumerate();
@@ -154,12 +151,7 @@ impl Records {
         pool: Option<&ThreadPool>,
         interrupt: &dyn Interrupt,
     ) -> Result<Option<&Products>> {
-        let RecordRows::Sparse {
-            value,
-            index,
-            start,
-        } = &self.rows
-        else {
+        let RecordRows::Sparse(stored) = &self.rows else {
             return Ok(None);
         };
         if self.several() == 0 || self.owners.products.get().is_some() {
@@ -168,7 +160,10 @@ impl Records {
         let mut range = with_capacity(self.several())?;
         for p in 0..self.several() {
             let rows = self.person(p);
-            let (m, entries) = (rows.len(), start[rows.end] - start[rows.start]);
+            let (m, entries) = (
+                rows.len(),
+                stored.start[rows.end] - stored.start[rows.start],
+            );
             let numbers = m * (m + 1) / 2;
             let few = m <= MOST_ROWS && numbers <= PRODUCTS_PER_ENTRY * entries + MOST_ROWS;
             let before = match range.last() {
@@ -178,8 +173,8 @@ impl Records {
             range.push(before..before + if few { numbers as u32 } else { 0 });
         }
         let entries = |i: usize| {
-            let range = start[i]..start[i + 1];
-            value[range.clone()].iter().zip(&index[range])
+            let row = stored.row(i);
+            row.index.iter().zip(row.value)
         };
         let point = self.centre.as_ref().map(|centre| &*centre.point);
         let length = point.map_or(0.0, |point| point.iter().map(|m| m * m).sum());
@@ -191,7 +186,7 @@ impl Records {
             for p in persons.filter(|p| !range[*p].is_empty()) {
                 let rows = self.person(p);
                 let inner = |room: &[f64], i: usize| -> f64 {
-                    let terms = entries(i).map(|(x, j)| f64::from(*x) * room[*j as usize]);
+                    let terms = entries(i).map(|(j, x)| f64::from(*x) * room[*j as usize]);
                     terms.sum()
                 };
                 let mut near = [0.0; MOST_ROWS];
@@ -203,13 +198,13 @@ impl Records {
                     centre.map_or(1.0, |centre| f64::from(centre.factor[i]))
                 };
                 for (at, i) in rows.clone().enumerate() {
-                    entries(i).for_each(|(x, j)| room[*j as usize] = f64::from(*x));
+                    entries(i).for_each(|(j, x)| room[*j as usize] = f64::from(*x));
                     for (other, j) in rows.clone().take(at + 1).enumerate() {
                         let product = inner(&room, j) - near[at] - near[other] + length;
                         let times = if i == j { 1.0 } else { 2.0 };
                         found.push(times * product * (factor(i) * factor(j)));
                     }
-                    entries(i).for_each(|(_, j)| room[*j as usize] = 0.0);
+                    entries(i).for_each(|(j, _)| room[*j as usize] = 0.0);
                 }
             }
             Ok(found)
@@ -243,15 +238,11 @@ impl Records {
                     let entries = room.iter_mut().zip(row);
                     entries.for_each(|(room, x)| *room += weight * f64::from(*x));
                 }
-                RecordRows::Sparse {
-                    value,
-                    index,
-                    start,
-                } => {
-                    let range = start[i]..start[i + 1];
-                    append(touched, &index[range.clone()])?;
-                    for (x, j) in value[range.clone()].iter().zip(&index[range]) {
-                        room[*j as usize] += weight * f64::from(*x);
+                RecordRows::Sparse(rows) => {
+                    let row = rows.row(i);
+                    append(touched, row.index)?;
+                    for (j, x) in row.entries() {
+                        room[j] += weight * f64::from(x);
                     }
                 }
                 // Refused before.

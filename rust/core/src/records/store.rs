@@ -7,11 +7,12 @@
 //! A row is a function of its own record and of public numbers alone. That includes the layout:
 //! by default it follows the user's format, because one record could tip a choice made by density.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::records::lift::LiftedRows;
 use crate::records::map::{MapPart, Prepared, RowMap};
 use crate::records::persons::Owners;
 use crate::rows::labels::check_labels;
+use crate::rows::sparse::SparseRows;
 use crate::rows::view::{RowBuffer, Rows};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append_sparing, collected, mapped, reserve, with_capacity};
@@ -35,14 +36,7 @@ pub enum RecordRows {
         value: Vec<f32>,
     },
     /// Non-zero entries with their columns.
-    Sparse {
-        /// Entries.
-        value: Vec<f32>,
-        /// Columns, strictly increasing within a row.
-        index: Vec<u32>,
-        /// Start of each row, and the end.
-        start: Vec<usize>,
-    },
+    Sparse(SparseRows),
     /// Features of other rows, made when they are read.
     Lifted(LiftedRows),
 }
@@ -97,9 +91,7 @@ impl Records {
         n_threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<Self> {
-        if rows.n_columns() == 0 {
-            return Err(Error::invalid("X", "has no features"));
-        }
+        require(rows.n_columns() != 0, "X", "has no features")?;
         let label = codes(labels, rows.n_rows(), n_classes)?;
         let map = Prepared::new(map, rows)?;
         let pool = pool_above(n_threads, rows.n_stored(), PARALLEL_ENTRIES)?;
@@ -140,7 +132,9 @@ impl Records {
     /// Number of stored entries.
     pub fn n_stored(&self) -> usize {
         match &self.rows {
-            RecordRows::Dense { value } | RecordRows::Sparse { value, .. } => value.len(),
+            RecordRows::Dense { value } | RecordRows::Sparse(SparseRows { value, .. }) => {
+                value.len()
+            }
             RecordRows::Lifted(_) => 0,
         }
     }
@@ -150,11 +144,9 @@ impl Records {
     /// # Errors
     /// Such records.
     pub(crate) fn require_stored(&self, what: &str) -> Result<()> {
-        if let RecordRows::Lifted(_) = self.rows {
-            let message = format!("{what} of features that are not stored");
-            return Err(Error::invalid("records", message));
-        }
-        Ok(())
+        let message = format_args!("{what} of features that are not stored");
+        let right = !matches!(self.rows, RecordRows::Lifted(_));
+        require(right, "records", message)
     }
 }
 
@@ -202,9 +194,8 @@ pub(super) fn made_rows(
 /// Labels as codes of classes.
 fn codes(labels: &[i64], n_rows: usize, n_classes: usize) -> Result<Vec<u32>> {
     check_labels(labels, n_rows, n_classes)?;
-    if u32::try_from(n_rows.max(n_classes)).is_err() {
-        return Err(Error::invalid("X", "more than 2^32 - 1 rows or classes"));
-    }
+    let message = "more than 2^32 - 1 rows or classes";
+    require(u32::try_from(n_rows.max(n_classes)).is_ok(), "X", message)?;
     mapped(labels, |y| *y as u32)
 }
 
@@ -289,10 +280,6 @@ impl Source<'_, '_> {
         all.value.shrink_to_fit();
         all.index.shrink_to_fit();
         let RowBuffer { value, index } = all;
-        Ok(RecordRows::Sparse {
-            value,
-            index,
-            start,
-        })
+        Ok(RecordRows::Sparse(SparseRows::new(value, index, start)))
     }
 }

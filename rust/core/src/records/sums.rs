@@ -8,7 +8,7 @@
 //! contribution: norm at most 1 for rows, and `||u u^T||_F = ||u||^2 <= 1` for outer products. A person
 //! of several rows contributes the mean of them, and the sum of their outer products shortened to norm 1.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::linalg::gemm::Product;
 use crate::records::persons::shortening;
 use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
@@ -36,9 +36,7 @@ impl Records {
     /// # Errors
     /// Records with a centre; threads out of range; no memory; an interrupt.
     pub fn sums(&self, n_threads: usize, interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
-        if self.centre.is_some() {
-            return Err(Error::invalid("records", "sums of centred records"));
-        }
+        require(self.centre.is_none(), "records", "sums of centred records")?;
         self.require_stored("sums")?;
         let pool = pool_above(n_threads, self.n_stored(), PARALLEL_ENTRIES)?;
         let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
@@ -299,14 +297,10 @@ impl Kernel for AddRows<'_> {
                     }
                 }
             }
-            RecordRows::Sparse {
-                value,
-                index,
-                start,
-            } => {
-                let range = start[self.range.start]..start[self.range.end];
-                for (v, j) in value[range.clone()].iter().zip(&index[range]) {
-                    self.sum[*j as usize] += f64::from(*v);
+            RecordRows::Sparse(rows) => {
+                let range = rows.start[self.range.start]..rows.start[self.range.end];
+                for (x, j) in rows.value[range.clone()].iter().zip(&rows.index[range]) {
+                    self.sum[*j as usize] += f64::from(*x);
                 }
             }
             // Refused before.

@@ -3,7 +3,7 @@
 //! A new row is a function of its own record and of M, see [`Packed`]. How well it is rounded decides
 //! nothing: the norm is checked exactly afterwards.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::linalg::packed::{Packed, TILE_ROWS};
 use crate::records::map::shorten;
 use crate::records::store::{RecordRows, Records, made_rows};
@@ -29,10 +29,9 @@ impl Records {
         n_threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
-        if outputs == 0 || outputs.checked_mul(self.columns) != Some(matrix.len()) {
-            let message = format!("expected (d2, {}) with d2 at least 1", self.columns);
-            return Err(Error::invalid("matrix", message));
-        }
+        let message = format_args!("expected (d2, {}) with d2 at least 1", self.columns);
+        let right = outputs != 0 && outputs.checked_mul(self.columns) == Some(matrix.len());
+        require(right, "matrix", message)?;
         self.require_stored("a transform")?;
         let matrix = packed(matrix, outputs)?;
         let work = self.len().saturating_mul(self.columns * outputs / 8);
@@ -64,9 +63,8 @@ impl Records {
 /// The matrix in single precision, its largest entry scaled to about 1 by a power of two.
 fn packed(matrix: &[f64], outputs: usize) -> Result<Packed<f32>> {
     let largest = matrix.iter().map(|m| m.abs()).fold(0.0, f64::max);
-    if !matrix.iter().all(|m| m.is_finite()) {
-        return Err(Error::invalid("matrix", "contains NaN or infinity"));
-    }
+    let message = "contains NaN or infinity";
+    require(matrix.iter().all(|m| m.is_finite()), "matrix", message)?;
     // Two factors, because one may be out of range.
     let exponent = -libm::frexp(largest).1;
     let (half, rest) = (exponent / 2, exponent - exponent / 2);

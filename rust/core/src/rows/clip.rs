@@ -2,7 +2,7 @@
 //!
 //! The record model is described in `rows.rs`, and proved harmless in `docs/notation.md`.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::numeric::float::Float;
 
 /// Factors that bring one record to its row: `x * coarse * fine`, `coarse` a power of two.
@@ -54,9 +54,7 @@ pub(crate) fn length<T: Copy + Into<F>, F: Float>(x: &[T]) -> Result<Option<(F, 
         return Ok(Some((F::ONE, plain.sqrt() * slack)));
     }
     let largest: F = largest_magnitude(x);
-    if !largest.is_finite() {
-        return Err(Error::invalid("X", "contains NaN or infinity"));
-    }
+    require(largest.is_finite(), "X", "contains NaN or infinity")?;
     if largest == F::ZERO {
         return Ok(None);
     }

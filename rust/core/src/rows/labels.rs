@@ -1,20 +1,17 @@
 //! Labels as codes of classes.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 
 /// Refuses labels of another number than rows, or outside `0..n_classes`.
 ///
 /// # Errors
 /// See above; labels are not told.
 pub(crate) fn check_labels(labels: &[i64], n_rows: usize, n_classes: usize) -> Result<()> {
-    if labels.len() != n_rows {
-        let message = "its length is not the number of rows of X";
-        return Err(Error::invalid("y", message));
-    }
+    let message = "its length is not the number of rows of X";
+    require(labels.len() == n_rows, "y", message)?;
     let known = |y: &i64| usize::try_from(*y).is_ok_and(|y| y < n_classes);
-    if !labels.iter().all(known) {
-        return Err(Error::invalid("y", "a label is outside 0..n_classes"));
-    }
+    let message = "a label is outside 0..n_classes";
+    require(labels.iter().all(known), "y", message)?;
     Ok(())
 }
 
@@ -24,9 +21,8 @@ pub(crate) fn check_labels(labels: &[i64], n_rows: usize, n_classes: usize) -> R
 /// See above; weights are not told.
 pub(crate) fn check_weights(weights: &[f64], n_rows: usize) -> Result<()> {
     let fits = weights.is_empty() || weights.len() == n_rows;
-    if !fits || !weights.iter().all(|w| (0.0..=1.0).contains(w)) {
-        let message = "expected one number from 0 to 1 for each row, or none";
-        return Err(Error::invalid("weights", message));
-    }
+    let message = "expected one number from 0 to 1 for each row, or none";
+    let right = fits && weights.iter().all(|w| (0.0..=1.0).contains(w));
+    require(right, "weights", message)?;
     Ok(())
 }

@@ -4,4 +4,5 @@ pub(crate) mod clip;
 pub(crate) mod labels;
 pub mod moments;
 pub(crate) mod shuffled;
+pub mod sparse;
 pub mod view;

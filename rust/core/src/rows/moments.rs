@@ -7,7 +7,7 @@
 //! argument that rests on this is in `docs/proofs/private_scaling.md` ("Moments from public
 //! bounds").
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::rows::view::{Columns, Rows, Values};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
@@ -46,9 +46,8 @@ pub fn column_moments(
     interrupt: &dyn Interrupt,
 ) -> Result<ColumnMoments> {
     let map = ColumnMap::new(offset, scale, rows.n_columns())?;
-    if u32::try_from(rows.n_rows()).is_err() {
-        return Err(Error::invalid("X", "more than 2^32 - 1 rows"));
-    }
+    let message = "more than 2^32 - 1 rows";
+    require(u32::try_from(rows.n_rows()).is_ok(), "X", message)?;
     let pool = pool_above(n_threads, rows.n_stored(), PARALLEL_ENTRIES)?;
     let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
     let mut shares = Vec::new();
@@ -85,17 +84,13 @@ struct ColumnMap<'a> {
 impl<'a> ColumnMap<'a> {
     fn new(offset: &'a [f64], scale: &'a [f64], columns: usize) -> Result<Self> {
         for (name, values) in [("offset", offset), ("scale", scale)] {
-            if values.len() != columns {
-                let message = format!("got {} numbers, expected {columns}", values.len());
-                return Err(Error::invalid(name, message));
-            }
-            if !values.iter().all(|v| v.is_finite()) {
-                return Err(Error::invalid(name, "expected finite numbers"));
-            }
+            let message = format_args!("got {} numbers, expected {columns}", values.len());
+            require(values.len() == columns, name, message)?;
+            let message = "expected finite numbers";
+            require(values.iter().all(|v| v.is_finite()), name, message)?;
         }
-        if !scale.iter().all(|s| *s > 0.0) {
-            return Err(Error::invalid("scale", "expected positive numbers"));
-        }
+        let message = "expected positive numbers";
+        require(scale.iter().all(|s| *s > 0.0), "scale", message)?;
         Ok(Self { offset, scale })
     }
 
@@ -219,9 +214,7 @@ fn joined(shares: Vec<Share>, map: &ColumnMap<'_>, rows: &Rows<'_>) -> Result<Co
     let (mut first, mut second) = (zeros::<i64>(d)?, zeros::<i64>(d)?);
     let mut stored = zeros::<u64>(d)?;
     for share in shares {
-        if !share.finite {
-            return Err(Error::invalid("X", "expected finite numbers"));
-        }
+        require(share.finite, "X", "expected finite numbers")?;
         for j in 0..d {
             first[j] += share.first[j] as i64;
             second[j] += share.second[j] as i64;

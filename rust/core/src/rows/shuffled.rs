@@ -5,8 +5,9 @@
 //! order in which the records came.
 
 use crate::error::{Error, Result};
+use crate::rows::sparse::SparseRows;
 use crate::rows::view::{Row, RowBuffer, Rows};
-use crate::runtime::interrupt::{Interrupt, Never};
+use crate::runtime::interrupt::{Interrupt, Never, poll};
 use crate::runtime::memory::{append_sparing, copied, counted, reserve, with_capacity};
 use crate::runtime::threads::each_block;
 use crate::simd::{Kernel, Simd, dispatch};
@@ -26,14 +27,7 @@ pub enum Store<'a> {
         columns: usize,
     },
     /// Non-zero entries with their columns.
-    Sparse {
-        /// Entries.
-        value: Vec<f32>,
-        /// Columns.
-        index: Vec<u32>,
-        /// Start of each row, and the end.
-        start: Vec<usize>,
-    },
+    Sparse(SparseRows),
     /// No copy: rows are made from the user's matrix at every visit.
     View {
         /// The user's matrix.
@@ -119,11 +113,7 @@ impl<'a> Store<'a> {
         let store = if dense {
             Self::Dense { value, columns }
         } else {
-            Self::Sparse {
-                value,
-                index,
-                start,
-            }
+            Self::Sparse(SparseRows::new(value, index, start))
         };
         Ok((store, order))
     }
@@ -132,7 +122,7 @@ impl<'a> Store<'a> {
     pub fn is_dense(&self) -> bool {
         match self {
             Self::Dense { .. } => true,
-            Self::Sparse { .. } => false,
+            Self::Sparse(_) => false,
             Self::View { dense, .. } => *dense,
         }
     }
@@ -141,7 +131,7 @@ impl<'a> Store<'a> {
     pub fn touched(&self, padded_classes: usize) -> usize {
         let entries = match self {
             Self::Dense { columns, .. } => *columns,
-            Self::Sparse { value, start, .. } => value.len() / (start.len() - 1).max(1),
+            Self::Sparse(rows) => rows.value.len() / rows.lengths().len().max(1),
             Self::View {
                 rows, dense: false, ..
             } => rows.n_stored() / rows.n_rows().max(1) + 1,
@@ -153,10 +143,7 @@ impl<'a> Store<'a> {
     /// Entries of the longest row, or a bound of it.
     pub fn longest_row(&self, columns: usize) -> usize {
         match self {
-            Self::Sparse { start, .. } => {
-                let lengths = start.windows(2).map(|ends| ends[1] - ends[0]);
-                lengths.max().unwrap_or(0)
-            }
+            Self::Sparse(rows) => rows.lengths().max().unwrap_or(0),
             Self::Dense { .. } | Self::View { .. } => columns,
         }
     }
@@ -168,7 +155,7 @@ impl<'a> Store<'a> {
     pub fn buffer(&self) -> Result<RowBuffer> {
         let columns = match self {
             Self::View { rows, .. } => rows.n_columns(),
-            Self::Dense { .. } | Self::Sparse { .. } => 0,
+            Self::Dense { .. } | Self::Sparse(_) => 0,
         };
         let (index, value) = (with_capacity(columns)?, with_capacity(columns)?);
         Ok(RowBuffer { index, value })
@@ -182,17 +169,7 @@ impl<'a> Store<'a> {
                 index: &[],
                 value: &value[at * columns..][..*columns],
             },
-            Self::Sparse {
-                value,
-                index,
-                start,
-            } => {
-                let range = start[at]..start[at + 1];
-                Row {
-                    index: &index[range.clone()],
-                    value: &value[range],
-                }
-            }
+            Self::Sparse(rows) => rows.row(at),
             Self::View { .. } => self.make(at, buffer),
         }
     }
@@ -314,20 +291,4 @@ fn check_finite(rows: &Rows<'_>, order: &[u32], interrupt: &dyn Interrupt) -> Re
         rows.append(*i as usize, false, &mut buffer)?;
     }
     Ok(())
-}
-
-/// Rows between two looks at the interrupt: below a millisecond for rows of a thousand entries.
-const POLL_ROWS: usize = 256;
-
-/// Looks at the interrupt now and then.
-///
-/// # Errors
-/// [`Error::Interrupted`].
-#[inline(always)]
-pub fn poll(at: usize, interrupt: &dyn Interrupt) -> Result<()> {
-    if at.is_multiple_of(POLL_ROWS) {
-        interrupt.check()
-    } else {
-        Ok(())
-    }
 }

@@ -10,9 +10,9 @@
 //! `row_norm / 2^e <= 1`, which is all that the sensitivity proofs use. X itself is never copied;
 //! a solver may keep the rows in a compact form of its own.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::rows::clip::{Scale, towards_zero};
-use crate::runtime::interrupt::{Interrupt, Never};
+use crate::runtime::interrupt::{Interrupt, Never, poll};
 use crate::runtime::memory::grow;
 
 /// Stored values of X: single or double precision.
@@ -100,14 +100,11 @@ impl RowBounds {
 
     fn check(&self) -> Result<()> {
         let accepted = 1e-100..=1e100;
-        if !accepted.contains(&self.data_norm) {
-            let message = format!("got {:e}, expected 1e-100 to 1e100", self.data_norm);
-            return Err(Error::invalid("data_norm", message));
-        }
-        if self.intercept != 0.0 && !accepted.contains(&self.intercept) {
-            let message = format!("got {:e}, expected 0 or 1e-100 to 1e100", self.intercept);
-            return Err(Error::invalid("intercept_scaling", message));
-        }
+        let message = format_args!("got {:e}, expected 1e-100 to 1e100", self.data_norm);
+        require(accepted.contains(&self.data_norm), "data_norm", message)?;
+        let message = format_args!("got {:e}, expected 0 or 1e-100 to 1e100", self.intercept);
+        let right = self.intercept == 0.0 || accepted.contains(&self.intercept);
+        require(right, "intercept_scaling", message)?;
         Ok(())
     }
 }
@@ -119,6 +116,16 @@ pub struct Row<'a> {
     pub index: &'a [u32],
     /// The quantised entries, intercept last.
     pub value: &'a [f32],
+}
+
+impl<'a> Row<'a> {
+    /// Columns with their entries.
+    #[inline(always)]
+    pub fn entries(self) -> impl Iterator<Item = (usize, f32)> + 'a {
+        let column = move |at: usize| self.index.get(at).map_or(at, |j| *j as usize);
+        let values = self.value.iter().enumerate();
+        values.map(move |(at, x)| (column(at), *x))
+    }
 }
 
 /// Room for one row made on the fly.
@@ -162,7 +169,7 @@ impl<'a> Rows<'a> {
     /// [`Rows::new`], which the interrupt can end while it looks at indices.
     ///
     /// # Errors
-    /// As for [`Rows::new`]; [`Error::Interrupted`].
+    /// As for [`Rows::new`]; [`crate::Error::Interrupted`].
     pub fn watched(
         values: Values<'a>,
         layout: Layout<'a>,
@@ -176,14 +183,13 @@ impl<'a> Rows<'a> {
             Values::F64(v) => v.len(),
             Values::F32(v) => v.len(),
         };
-        if n_features >= u32::MAX as usize {
-            return Err(Error::invalid("X", "more than 2^32 - 2 features"));
-        }
+        let message = "more than 2^32 - 2 features";
+        require(n_features < u32::MAX as usize, "X", message)?;
         match layout {
-            Layout::Dense if n_rows.checked_mul(n_features) != Some(stored) => {
-                return Err(Error::invalid("X", "data and shape do not agree"));
+            Layout::Dense => {
+                let agree = n_rows.checked_mul(n_features) == Some(stored);
+                require(agree, "X", "data and shape do not agree")?;
             }
-            Layout::Dense => {}
             Layout::Csr(CsrIndex::I32(columns, starts)) => {
                 check_csr(columns, starts, stored, shape, interrupt)?;
             }
@@ -193,10 +199,9 @@ impl<'a> Rows<'a> {
         }
         let shrink = libm::ldexp(1.0, -bounds.exponent());
         let intercept = towards_zero(bounds.intercept * shrink);
-        if bounds.intercept != 0.0 && intercept == 0.0 {
-            let message = "too small beside data_norm for single precision";
-            return Err(Error::invalid("intercept_scaling", message));
-        }
+        let message = "too small beside data_norm for single precision";
+        let right = bounds.intercept == 0.0 || intercept != 0.0;
+        require(right, "intercept_scaling", message)?;
         Ok(Self {
             values,
             layout,
@@ -382,9 +387,6 @@ pub(crate) fn compact(out: &mut RowBuffer, first: usize) {
     out.index.truncate(start + kept);
 }
 
-/// Rows whose indices are looked at before the interrupt is.
-const ROWS_BETWEEN_LOOKS: usize = 1 << 12;
-
 fn check_csr<I: Copy + TryInto<usize>>(
     columns: &[I],
     starts: &[I],
@@ -392,29 +394,22 @@ fn check_csr<I: Copy + TryInto<usize>>(
     (n_rows, n_features): (usize, usize),
     interrupt: &dyn Interrupt,
 ) -> Result<()> {
-    let broken = |what: &str| Error::invalid("X", format!("malformed CSR matrix: {what}"));
+    let whole =
+        |right: bool, what: &str| require(right, "X", format_args!("malformed CSR matrix: {what}"));
     let value = |i: I| i.try_into().unwrap_or(usize::MAX);
-    if columns.len() != stored || starts.len() != n_rows + 1 {
-        return Err(broken("lengths of data, indices and indptr do not agree"));
-    }
-    if value(starts[0]) != 0 || value(starts[n_rows]) != stored {
-        return Err(broken("indptr does not span the stored entries"));
-    }
+    let lengths = columns.len() == stored && starts.len() == n_rows + 1;
+    whole(lengths, "lengths of data, indices and indptr do not agree")?;
+    let spanned = value(starts[0]) == 0 && value(starts[n_rows]) == stored;
+    whole(spanned, "indptr does not span the stored entries")?;
     for (i, pair) in starts.windows(2).enumerate() {
-        if i % ROWS_BETWEEN_LOOKS == 0 {
-            interrupt.check()?;
-        }
+        poll(i, interrupt)?;
         let (from, to) = (value(pair[0]), value(pair[1]));
-        if from > to || to > stored {
-            return Err(broken("indptr decreases"));
-        }
+        whole(from <= to && to <= stored, "indptr decreases")?;
         let row = &columns[from..to];
-        if row.windows(2).any(|c| value(c[0]) >= value(c[1])) {
-            return Err(broken("indices unsorted or repeated within a row"));
-        }
-        if row.last().is_some_and(|c| value(*c) >= n_features) {
-            return Err(broken("column index out of range"));
-        }
+        let increasing = row.windows(2).all(|c| value(c[0]) < value(c[1]));
+        whole(increasing, "indices unsorted or repeated within a row")?;
+        let inside = row.last().is_none_or(|c| value(*c) < n_features);
+        whole(inside, "column index out of range")?;
     }
     Ok(())
 }

@@ -23,6 +23,22 @@ pub trait Interrupt {
     }
 }
 
+/// Rows between two looks at the interrupt: below a millisecond for rows of a thousand entries.
+const POLL_ROWS: usize = 256;
+
+/// Looks at the interrupt now and then.
+///
+/// # Errors
+/// [`Error::Interrupted`].
+#[inline(always)]
+pub(crate) fn poll(at: usize, interrupt: &dyn Interrupt) -> Result<()> {
+    if at.is_multiple_of(POLL_ROWS) {
+        interrupt.check()
+    } else {
+        Ok(())
+    }
+}
+
 /// Never stops: for tests, benchmarks and short work.
 #[derive(Debug, Clone, Copy)]
 pub struct Never;

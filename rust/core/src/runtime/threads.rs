@@ -3,7 +3,7 @@
 //! Work is cut into blocks whose boundaries are constants of the problem; each block is computed
 //! by one thread, and partial results are combined in block order.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::runtime::float_mode::{USUAL_ARITHMETIC, exchange_arithmetic};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, with_capacity};
@@ -39,11 +39,8 @@ type SharedPool = (u32, usize, Arc<ThreadPool>);
 /// # Errors
 /// `n_threads` of 0 or above [`MAX_THREADS`].
 pub fn check_threads(threads: usize) -> Result<()> {
-    if (1..=MAX_THREADS).contains(&threads) {
-        return Ok(());
-    }
-    let message = format!("got {threads}, expected 1 to {MAX_THREADS}");
-    Err(Error::invalid("n_threads", message))
+    let message = format_args!("got {threads}, expected 1 to {MAX_THREADS}");
+    require((1..=MAX_THREADS).contains(&threads), "n_threads", message)
 }
 
 /// The shared pool of `threads` workers of this process.

@@ -3,7 +3,7 @@
 //! One thread solves a problem from beginning to end, several of them side by side, so that results
 //! do not depend on the number of threads. A problem's result is a function of its own rows, labels and numbers.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, filled, mapped, zeros};
@@ -42,18 +42,13 @@ impl<'a> Parties<'a> {
     /// Rows that are not dense; labels that are not one for each row; offsets that do not rise from 0 to
     /// the number of rows.
     pub fn new(rows: Rows<'a>, labels: &'a [i64], offsets: &[i64]) -> Result<Self> {
-        if !rows.is_dense() {
-            return Err(Error::invalid("X", "expected a dense matrix"));
-        }
-        if labels.len() != rows.n_rows() {
-            let message = "its length is not the number of rows of X";
-            return Err(Error::invalid("y", message));
-        }
-        let bad = || Error::invalid("offsets", "expected numbers that rise from 0 to n_rows");
+        require(rows.is_dense(), "X", "expected a dense matrix")?;
+        let message = "its length is not the number of rows of X";
+        require(labels.len() == rows.n_rows(), "y", message)?;
         let ends = mapped(offsets, |o| usize::try_from(*o).unwrap_or(usize::MAX))?;
-        if ends.first() != Some(&0) || ends.last() != Some(&rows.n_rows()) || !ends.is_sorted() {
-            return Err(bad());
-        }
+        let all = ends.first() == Some(&0) && ends.last() == Some(&rows.n_rows());
+        let message = "expected numbers that rise from 0 to n_rows";
+        require(all && ends.is_sorted(), "offsets", message)?;
         Ok(Self {
             rows,
             labels,
@@ -111,10 +106,8 @@ impl<'a> Parties<'a> {
 
     /// Refuses numbers that are not one for each party.
     fn check(&self, name: &'static str, numbers: &[f64]) -> Result<()> {
-        if numbers.len() == self.len() {
-            return Ok(());
-        }
-        Err(Error::invalid(name, "expected one number for each party"))
+        let message = "expected one number for each party";
+        require(numbers.len() == self.len(), name, message)
     }
 }
 

@@ -5,8 +5,9 @@
 //! What is returned satisfied `delta(epsilon, sigma) <= delta` when evaluated with the upper bound
 //! of [`crate::accounting::gaussian::delta`]; hence it is never on the wrong side of the true value.
 
-use crate::accounting::gaussian::{CurvePoint, DENSITY_AT_ZERO, check_sigma};
-use crate::{Error, Result};
+use crate::accounting::gaussian::{CurvePoint, DENSITY_AT_ZERO};
+use crate::accounting::{check_delta, check_epsilon, check_positive};
+use crate::error::Result;
 
 /// Largest `epsilon` that [`sigma`] accepts.
 pub const MAX_EPSILON: f64 = 1e4;
@@ -158,14 +159,6 @@ fn polished(unknown: &impl Unknown, at: f64, step: f64, bracket: (f64, f64), str
     high
 }
 
-fn check_delta(delta: f64) -> Result<()> {
-    if (f64::MIN_POSITIVE..1.0).contains(&delta) {
-        return Ok(());
-    }
-    let message = format!("must lie in [2.3e-308, 1), got {delta}");
-    Err(Error::invalid("delta", message))
-}
-
 /// `u` with `Phi(-u) <= delta / 2`, not negative.
 fn tail_quantile_above(delta: f64) -> f64 {
     (-2.0 * libm::log(delta)).sqrt() * (1.0 + 1e-12)
@@ -182,7 +175,7 @@ fn tail_quantile_above(delta: f64) -> f64 {
 /// value, and above it by a relative 1e-14 at most.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 ///
 /// # Example
 /// ```
@@ -192,10 +185,7 @@ fn tail_quantile_above(delta: f64) -> f64 {
 /// # Ok::<(), dpsvm_core::Error>(())
 /// ```
 pub fn sigma(epsilon: f64, delta: f64) -> Result<f64> {
-    if !(0.0..=MAX_EPSILON).contains(&epsilon) {
-        let message = format!("must lie in [0, {MAX_EPSILON}], got {epsilon}");
-        return Err(Error::invalid("epsilon", message));
-    }
+    check_epsilon(epsilon)?;
     check_delta(delta)?;
     // delta(epsilon, .) <= delta(0, .) = 2 Phi(h) - 1 <= 2 h phi(0), and <= Phi(-u): two values
     // that are large enough; the margin covers their rounding and the curve's error bound.
@@ -219,10 +209,10 @@ pub fn sigma(epsilon: f64, delta: f64) -> Result<f64> {
 /// itself a small difference, that is away from the `sigma` at which it becomes 0).
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 pub fn epsilon(delta: f64, sigma: f64) -> Result<f64> {
     check_delta(delta)?;
-    check_sigma(sigma)?;
+    check_positive("sigma", sigma)?;
     let unknown = Epsilon { sigma, delta };
     if unknown.probe(0.0).excess <= 0.0 {
         return Ok(0.0);

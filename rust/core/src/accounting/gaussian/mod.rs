@@ -8,10 +8,11 @@
 
 pub(crate) mod calibration;
 
+use crate::accounting::check_positive;
+use crate::error::{Result, require};
 use crate::numeric::ROUNDOFF;
 use crate::numeric::float::{two_product, two_sum};
 use crate::numeric::normal::{LEAST, mean_complement, mills};
-use crate::{Error, Result};
 
 pub use calibration::{epsilon, sigma};
 
@@ -263,21 +264,10 @@ fn log_one_minus_up(q: f64) -> f64 {
         .max(0.0)
 }
 
-/// Checks that `sigma` is positive and finite.
-pub(super) fn check_sigma(sigma: f64) -> Result<()> {
-    if sigma > 0.0 && sigma.is_finite() {
-        return Ok(());
-    }
-    let message = format!("must be a positive finite number, got {sigma}");
-    Err(Error::invalid("sigma", message))
-}
-
 fn check(epsilon: f64, sigma: f64) -> Result<()> {
-    if !epsilon.is_finite() {
-        let message = format!("must be a finite number, got {epsilon}");
-        return Err(Error::invalid("epsilon", message));
-    }
-    check_sigma(sigma)
+    let message = format_args!("must be a finite number, got {epsilon}");
+    require(epsilon.is_finite(), "epsilon", message)?;
+    check_positive("sigma", sigma)
 }
 
 /// Smallest `delta` for which the mechanism is `(epsilon, delta)`-private, rounded up.
@@ -292,7 +282,7 @@ fn check(epsilon: f64, sigma: f64) -> Result<()> {
 /// relative 1e-13 at most, or by a few of the smallest doubles; for larger ones it may be looser.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 ///
 /// # Example
 /// ```
@@ -320,7 +310,7 @@ pub fn delta(epsilon: f64, sigma: f64) -> Result<f64> {
 /// A number in `[-f64::MAX, 0]`, never below the true logarithm unless that is below `-f64::MAX`.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 pub fn log_delta(epsilon: f64, sigma: f64) -> Result<f64> {
     check(epsilon, sigma)?;
     let Some(point) = CurvePoint::at(epsilon.abs(), sigma) else {

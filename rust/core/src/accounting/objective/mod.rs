@@ -21,12 +21,11 @@ mod search;
 mod step_law;
 mod weston_watkins;
 
-use crate::accounting::gaussian::calibration::MAX_EPSILON;
-use crate::accounting::gaussian::check_sigma;
 use crate::accounting::objective::logs::{below_zero, log_gaussian, probability};
 use crate::accounting::objective::one_score::OneScore;
+use crate::accounting::{check_epsilon, check_not_negative, check_positive};
+use crate::error::{Result, require};
 use crate::runtime::interrupt::Interrupt;
-use crate::{Error, Result};
 
 pub use search::{Curvature, sigma};
 
@@ -98,11 +97,8 @@ impl Law {
             Self::Logistic { .. } | Self::Huber { .. } => 1,
         };
         let size = self.size();
-        if (least..=MAX_SCORES).contains(&size) {
-            return Ok(());
-        }
-        let message = format!("must lie in [{least}, {MAX_SCORES}] for this law, got {size}");
-        Err(Error::invalid("n_scores", message))
+        let message = format_args!("must lie in [{least}, {MAX_SCORES}] for this law, got {size}");
+        require((least..=MAX_SCORES).contains(&size), "n_scores", message)
     }
 
     /// Norm of the largest change of all scores' gradients together.
@@ -149,22 +145,6 @@ impl Jacobian {
         };
         check_not_negative(name, value)
     }
-}
-
-fn check_not_negative(name: &'static str, value: f64) -> Result<()> {
-    if value >= 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    let message = format!("must be a finite number of at least 0, got {value}");
-    Err(Error::invalid(name, message))
-}
-
-fn check_epsilon(epsilon: f64) -> Result<()> {
-    if (0.0..=MAX_EPSILON).contains(&epsilon) {
-        return Ok(());
-    }
-    let message = format!("must lie in [0, {MAX_EPSILON}], got {epsilon}");
-    Err(Error::invalid("epsilon", message))
 }
 
 /// The law with a constant for the Jacobian, at `e = epsilon - constant`.
@@ -239,7 +219,7 @@ fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian
 fn check(law: Law, epsilon: f64, sigma: f64, jacobian: Jacobian) -> Result<()> {
     law.check()?;
     check_epsilon(epsilon)?;
-    check_sigma(sigma)?;
+    check_positive("sigma", sigma)?;
     jacobian.check()
 }
 
@@ -255,7 +235,7 @@ fn check(law: Law, epsilon: f64, sigma: f64, jacobian: Jacobian) -> Result<()> {
 /// A number in `[-f64::MAX, 0]`, such that `(epsilon, exp of it)` is guaranteed.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range; [`crate::Error::Interrupted`].
 pub fn log_delta(
     law: Law,
     relation: Relation,
@@ -281,7 +261,7 @@ pub fn log_delta(
 /// `delta` there.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range; [`crate::Error::Interrupted`].
 #[expect(
     clippy::too_many_arguments,
     reason = "a range in the place of one epsilon"
@@ -298,9 +278,8 @@ pub fn profile(
 ) -> Result<Vec<(f64, f64)>> {
     check(law, low, sigma, jacobian)?;
     check_epsilon(high)?;
-    if low >= high || count < 2 {
-        return Err(Error::invalid("high", "must be above low, with 2 points"));
-    }
+    let message = "must be above low, with 2 points";
+    require(low < high && count >= 2, "high", message)?;
     let t = (1.0 / sigma).next_up();
     let least = low.max(f64::MIN_POSITIVE);
     combined::profile(law, relation, (least, high), count, t, jacobian, interrupt)
@@ -309,7 +288,7 @@ pub fn profile(
 /// Smallest proven `delta` at `epsilon`, rounded up: `exp` of [`log_delta`], never 0.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range; [`crate::Error::Interrupted`].
 ///
 /// # Example
 /// ```

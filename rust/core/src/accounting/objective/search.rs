@@ -2,11 +2,10 @@
 
 use crate::accounting::gaussian::calibration;
 use crate::accounting::objective::logs::probability;
-use crate::accounting::objective::{
-    Jacobian, Law, Relation, check_epsilon, check_not_negative, combined, log_delta_closed,
-};
+use crate::accounting::objective::{Jacobian, Law, Relation, combined, log_delta_closed};
+use crate::accounting::{check_delta, check_epsilon, check_not_negative};
+use crate::error::{Error, Result, require};
 use crate::runtime::interrupt::Interrupt;
-use crate::{Error, Result};
 
 /// Evaluations at most; five to fifteen are usual.
 const MAX_STEPS: usize = 200;
@@ -153,23 +152,12 @@ impl NoiseSearch<'_> {
         };
         let constant = jacobian.constant(self.law);
         let most = self.epsilon - libm::log1p(-self.delta);
-        if constant < most {
-            return Ok(());
-        }
-        let message = format!(
+        let message = format_args!(
             "must be so small that the logarithm of the Jacobian, {constant}, is below epsilon - \
              ln(1 - delta) = {most}; no noise suffices otherwise"
         );
-        Err(Error::invalid(name, message))
+        require(constant < most, name, message)
     }
-}
-
-fn check_delta(delta: f64) -> Result<()> {
-    if (f64::MIN_POSITIVE..1.0).contains(&delta) {
-        return Ok(());
-    }
-    let message = format!("must lie in [2.3e-308, 1), got {delta}");
-    Err(Error::invalid("delta", message))
 }
 
 /// Whether the curve is a convolution.

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 
 use crate::Result;
-use crate::accounting::gaussian;
-use crate::accounting::subsampled::{
-    LEAST_NOISE, Subsampled, check_delta, check_epsilon, check_rate, check_steps,
-};
-use crate::accounting::subsampled::{composition, delta_on, epsilon_on, joined};
+use crate::accounting::subsampled::mixed::Answer;
+use crate::accounting::subsampled::plan::Question;
+use crate::accounting::subsampled::{LEAST_NOISE, Subsampled, check_rate, check_steps};
+use crate::accounting::subsampled::{answer, composition, joined};
+use crate::accounting::{check_delta, check_not_negative, gaussian};
 use crate::runtime::interrupt::Interrupt;
 
 /// Relative width at which an epsilon is found.
@@ -124,15 +124,14 @@ impl Wanted<'_> {
     /// How far the proven delta is above the target, and whether a finer grid may prove a smaller one.
     fn excess(&self, noise: f64, coarse: bool) -> Result<(f64, bool)> {
         let steps = self.steps(noise);
-        let found = delta_on(
-            coarse,
-            steps,
-            self.epsilon,
-            self.replace_one,
-            self.interrupt,
-        )?;
-        self.work.set(self.work.get() + found.work);
+        let found = self.ask(coarse, steps, Question::Epsilon(self.epsilon))?;
         Ok((above(found.value, self.delta), found.limited))
+    }
+
+    fn ask(&self, coarse: bool, steps: Subsampled, question: Question) -> Result<Answer> {
+        let found = answer(coarse, steps, question, self.replace_one, self.interrupt)?;
+        self.work.set(self.work.get() + found.work);
+        Ok(found)
     }
 
     /// How far the proven epsilon is above the target.
@@ -141,8 +140,7 @@ impl Wanted<'_> {
         let mut most = 0.0;
         // What the grid of a search shows, the finer one of an answer shows as well.
         for coarse in [true, false] {
-            let found = epsilon_on(coarse, steps, self.delta, self.replace_one, self.interrupt)?;
-            self.work.set(self.work.get() + found.work);
+            let found = self.ask(coarse, steps, Question::Delta(self.delta))?;
             most = above(found.value, self.epsilon);
             if !(found.limited && 0.0 < most && most < FINER && self.is_worth_more(0.0)) {
                 break;
@@ -305,7 +303,7 @@ pub fn noise_multiplier(
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
-    check_epsilon(epsilon)?;
+    check_not_negative("epsilon", epsilon)?;
     check_delta(delta)?;
     check_rate(sampling_rate)?;
     check_steps(n_steps)?;

@@ -6,7 +6,7 @@
 
 use crate::Result;
 use crate::accounting::subsampled::pair::{Pair, ULP};
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory;
 
 /// Nodes in (0, 1) and weights of Gauss-Legendre quadrature, 3 and 6 points.
@@ -26,9 +26,6 @@ const FINE: [[f64; 2]; 6] = [
 
 /// A share of the largest width of a piece below which three nodes are enough.
 const COARSE_SHARE: f64 = 0.02;
-
-/// Cells between two looks at the interrupt.
-const POLL: usize = 1024;
 
 /// What one mass can lose to underflow.
 const LOST: f64 = 1e-300;
@@ -310,9 +307,7 @@ pub(super) fn discretise(
     let n = grid.positions.len();
     let mut mass = memory::zeros::<f64>(n)?;
     for index in 0..n - 1 {
-        if index % POLL == 0 {
-            interrupt.check()?;
-        }
+        poll(index, interrupt)?;
         let (left, right) = (grid.positions[index], grid.positions[index + 1]);
         let part = if right == f64::NEG_INFINITY {
             Split::default()
@@ -393,9 +388,7 @@ fn discretise_symmetric(
     let n = grid.positions.len();
     let mut half = memory::zeros::<f64>(n)?;
     for index in 0..n - 1 {
-        if index % POLL == 0 {
-            interrupt.check()?;
-        }
+        poll(index, interrupt)?;
         let part = split(pair, grid.positions[index], grid.positions[index + 1], ends);
         half[index] += part.left;
         half[index + 1] += part.right;

@@ -16,13 +16,13 @@ mod plan;
 mod profile;
 mod single;
 
-use crate::accounting::gaussian;
 use crate::accounting::subsampled::law::Atoms;
 use crate::accounting::subsampled::mixed::{Answer, Composition};
 use crate::accounting::subsampled::pair::{Pair, ULP};
 use crate::accounting::subsampled::plan::Question;
+use crate::accounting::{check_not_negative, check_positive};
+use crate::error::{Result, require};
 use crate::runtime::interrupt::Interrupt;
-use crate::{Error, Result};
 
 pub use calibrate::noise_multiplier;
 
@@ -46,44 +46,14 @@ pub struct Subsampled {
     pub n_steps: u64,
 }
 
-fn check_positive(name: &'static str, value: f64) -> Result<()> {
-    if value > 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    let message = format!("must be a positive finite number, got {value}");
-    Err(Error::invalid(name, message))
-}
-
 fn check_rate(rate: f64) -> Result<()> {
-    if rate > 0.0 && rate <= 1.0 {
-        return Ok(());
-    }
-    let message = format!("must lie in (0, 1], got {rate}");
-    Err(Error::invalid("sampling_rate", message))
+    let message = format_args!("must lie in (0, 1], got {rate}");
+    require(rate > 0.0 && rate <= 1.0, "sampling_rate", message)
 }
 
 fn check_steps(n_steps: u64) -> Result<()> {
-    if (1..=MOST_STEPS).contains(&n_steps) {
-        return Ok(());
-    }
-    let message = format!("must be a number from 1 to 2**52, got {n_steps}");
-    Err(Error::invalid("n_steps", message))
-}
-
-fn check_epsilon(epsilon: f64) -> Result<()> {
-    if epsilon >= 0.0 && epsilon.is_finite() {
-        return Ok(());
-    }
-    let message = format!("must be a finite number >= 0, got {epsilon}");
-    Err(Error::invalid("epsilon", message))
-}
-
-fn check_delta(delta: f64) -> Result<()> {
-    if (f64::MIN_POSITIVE..1.0).contains(&delta) {
-        return Ok(());
-    }
-    let message = format!("must lie in [2.3e-308, 1), got {delta}");
-    Err(Error::invalid("delta", message))
+    let message = format_args!("must be a number from 1 to 2**52, got {n_steps}");
+    require((1..=MOST_STEPS).contains(&n_steps), "n_steps", message)
 }
 
 impl Subsampled {
@@ -121,47 +91,15 @@ impl Subsampled {
 /// (`n_steps == 1`) and the whole batch (`sampling_rate == 1`) come from closed forms.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range; [`Error::Interrupted`].
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range; [`crate::Error::Interrupted`].
 pub fn delta(
     steps: Subsampled,
     epsilon: f64,
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
-    Ok(delta_on(false, steps, epsilon, replace_one, interrupt)?.value)
-}
-
-/// [`delta`], or with `coarse` on the grid of a search: several times as fast, and never less.
-fn delta_on(
-    coarse: bool,
-    steps: Subsampled,
-    epsilon: f64,
-    replace_one: bool,
-    interrupt: &dyn Interrupt,
-) -> Result<Answer> {
-    steps.check()?;
-    check_epsilon(epsilon)?;
-    let Subsampled {
-        noise_multiplier: noise,
-        sampling_rate: rate,
-        n_steps,
-    } = steps;
-    if rate == 1.0 {
-        return Ok(gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one))?.into());
-    }
-    // Without its sampling a step is Gaussian and tells more; a record that never joins is safe.
-    let most = gaussian::delta(epsilon, steps.whole_batch_sigma(replace_one))?.min(steps.joined());
-    if noise < LEAST_NOISE {
-        return Ok(most.into());
-    }
-    if n_steps == 1 {
-        let bound = single::delta(noise, rate, replace_one, epsilon)?;
-        return Ok(bound.min(most).into());
-    }
-    let mut composed = composition(steps, replace_one);
-    composed.coarse = coarse;
-    let found = composed.answer(Question::Epsilon(epsilon), interrupt)?;
-    Ok(found.or(joined::delta(steps, epsilon, replace_one)?.min(most)))
+    let question = Question::Epsilon(epsilon);
+    Ok(answer(false, steps, question, replace_one, interrupt)?.value)
 }
 
 /// Least epsilon at `delta` of Poisson-subsampled Gaussian steps, rounded up.
@@ -174,46 +112,53 @@ fn delta_on(
 /// An upper bound on the least epsilon >= 0; infinity when no guarantee was found.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] naming the argument outside its range.
+/// [`crate::Error::InvalidArgument`] naming the argument outside its range.
 pub fn epsilon(
     steps: Subsampled,
     target: f64,
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
-    Ok(epsilon_on(false, steps, target, replace_one, interrupt)?.value)
+    let question = Question::Delta(target);
+    Ok(answer(false, steps, question, replace_one, interrupt)?.value)
 }
 
-/// [`epsilon`], or with `coarse` on the grid of a search, as [`delta_on`].
-fn epsilon_on(
+/// [`delta`] or [`epsilon`]; with `coarse` on the grid of a search: several times as fast, and never
+/// less.
+fn answer(
     coarse: bool,
     steps: Subsampled,
-    target: f64,
+    question: Question,
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<Answer> {
     steps.check()?;
-    check_delta(target)?;
-    if steps.sampling_rate == 1.0 {
-        return Ok(gaussian::epsilon(target, steps.whole_batch_sigma(replace_one))?.into());
+    question.check()?;
+    let (noise, rate) = (steps.noise_multiplier, steps.sampling_rate);
+    let whole = || question.gaussian(steps.whole_batch_sigma(replace_one));
+    if rate == 1.0 {
+        return Ok(whole()?.into());
     }
-    if steps.joined() <= target {
-        return Ok(0.0.into());
-    }
-    let most = gaussian::epsilon(target, steps.whole_batch_sigma(replace_one))?;
-    if steps.noise_multiplier < LEAST_NOISE {
+    // Without its sampling a step is Gaussian and tells more; a record that never joins is safe.
+    let most = match question {
+        Question::Delta(target) if steps.joined() <= target => return Ok(0.0.into()),
+        Question::Delta(_) => whole()?,
+        Question::Epsilon(_) => whole()?.min(steps.joined()),
+    };
+    if noise < LEAST_NOISE {
         return Ok(most.into());
     }
     if steps.n_steps == 1 {
-        let (noise, rate) = (steps.noise_multiplier, steps.sampling_rate);
-        let bound = single::epsilon(noise, rate, replace_one, target)?;
+        let bound = question.of(|e| single::delta(noise, rate, replace_one, e))?;
         return Ok(bound.min(most).into());
     }
-    let by_joins = joined::epsilon(steps, target, replace_one)?;
+    let by_joins = match question {
+        Question::Epsilon(epsilon) => joined::delta(steps, epsilon, replace_one)?,
+        Question::Delta(target) => joined::epsilon(steps, target, replace_one)?,
+    };
     let mut composed = composition(steps, replace_one);
     composed.coarse = coarse;
-    let by_grid = composed.answer(Question::Delta(target), interrupt)?;
-    Ok(by_grid.or(by_joins.min(most)))
+    Ok(composed.answer(question, interrupt)?.or(by_joins.min(most)))
 }
 
 fn composition(steps: Subsampled, replace_one: bool) -> Composition {
@@ -263,32 +208,16 @@ enum Kind {
 
 fn check_profile(points: &[(f64, f64)], times: u64) -> Result<()> {
     check_steps(times)?;
-    if points.is_empty() {
-        return Err(Error::invalid(
-            "profiles",
-            "must hold at least one point each",
-        ));
-    }
-    for window in points.windows(2) {
-        if window[0].0 >= window[1].0 {
-            return Err(Error::invalid("profiles", "epsilons must increase"));
-        }
-    }
-    if points.iter().any(|(e, _)| !e.is_finite()) {
-        return Err(Error::invalid("profiles", "epsilons must be finite"));
-    }
-    if points.iter().any(|(_, d)| !(0.0..=1.0).contains(d)) {
-        return Err(Error::invalid("profiles", "deltas must lie in [0, 1]"));
-    }
+    let message = "must hold at least one point each";
+    require(!points.is_empty(), "profiles", message)?;
+    let increasing = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    require(increasing, "profiles", "epsilons must increase")?;
+    let right = points.iter().all(|(e, _)| e.is_finite());
+    require(right, "profiles", "epsilons must be finite")?;
+    let message = "deltas must lie in [0, 1]";
+    let right = points.iter().all(|(_, d)| (0.0..=1.0).contains(d));
+    require(right, "profiles", message)?;
     Ok(())
-}
-
-fn check_nonnegative(name: &'static str, value: f64) -> Result<()> {
-    if value >= 0.0 && value.is_finite() {
-        return Ok(());
-    }
-    let message = format!("must be a finite number >= 0, got {value}");
-    Err(Error::invalid(name, message))
 }
 
 impl Events {
@@ -296,10 +225,10 @@ impl Events {
         for steps in &self.subsampled {
             steps.check()?;
         }
-        check_nonnegative("gaussian_mu", self.gaussian_mu)?;
-        check_nonnegative("zcdp_rho", self.zcdp_rho)?;
+        check_not_negative("gaussian_mu", self.gaussian_mu)?;
+        check_not_negative("zcdp_rho", self.zcdp_rho)?;
         for &(epsilon, times) in &self.pure {
-            check_nonnegative("pure", epsilon)?;
+            check_not_negative("pure", epsilon)?;
             check_steps(times)?;
         }
         for (points, times) in &self.profiles {
@@ -348,7 +277,7 @@ impl LossDistribution {
     /// Composes `events`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] naming the argument outside its range.
+    /// [`crate::Error::InvalidArgument`] naming the argument outside its range.
     pub fn new(events: &Events, replace_one: bool) -> Result<Self> {
         events.check()?;
         let sigma = events.gaussian_sigma(replace_one);
@@ -374,39 +303,30 @@ impl LossDistribution {
     /// Upper bound on `delta` at `epsilon`.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when `epsilon` is negative or not finite.
+    /// [`crate::Error::InvalidArgument`] when `epsilon` is negative or not finite.
     pub fn delta(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        check_epsilon(epsilon)?;
-        match &self.kind {
-            Kind::Gaussian(None) => Ok(0.0),
-            Kind::Gaussian(Some(sigma)) => gaussian::delta(epsilon, *sigma),
-            Kind::Step(steps, replace_one) => delta(*steps, epsilon, *replace_one, interrupt),
-            Kind::Concentrated(rho) => Ok(profile::zcdp_delta(*rho, epsilon).min(1.0)),
-            Kind::Exact(law) => Ok(law.delta(epsilon)),
-            Kind::Mixed(composition) => Ok(composition
-                .answer(Question::Epsilon(epsilon), interrupt)?
-                .value),
-        }
+        self.answer(Question::Epsilon(epsilon), interrupt)
     }
 
     /// Upper bound on the least epsilon >= 0 at `delta`; infinity when there is none.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when `target` is outside `[f64::MIN_POSITIVE, 1)`.
+    /// [`crate::Error::InvalidArgument`] when `target` is outside `[f64::MIN_POSITIVE, 1)`.
     pub fn epsilon(&self, target: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        check_delta(target)?;
+        self.answer(Question::Delta(target), interrupt)
+    }
+
+    fn answer(&self, question: Question, interrupt: &dyn Interrupt) -> Result<f64> {
+        question.check()?;
         match &self.kind {
             Kind::Gaussian(None) => Ok(0.0),
-            Kind::Gaussian(Some(sigma)) => gaussian::epsilon(target, *sigma),
-            Kind::Step(steps, replace_one) => epsilon(*steps, target, *replace_one, interrupt),
-            Kind::Concentrated(rho) => Ok(calibrate::least(
-                |e| Ok(profile::zcdp_delta(*rho, e)),
-                target,
-            )?),
-            Kind::Exact(law) => calibrate::least(|e| Ok(law.delta(e)), target),
-            Kind::Mixed(composition) => Ok(composition
-                .answer(Question::Delta(target), interrupt)?
-                .value),
+            Kind::Gaussian(Some(sigma)) => question.gaussian(*sigma),
+            Kind::Step(steps, replace_one) => {
+                Ok(answer(false, *steps, question, *replace_one, interrupt)?.value)
+            }
+            Kind::Concentrated(rho) => question.of(|e| Ok(profile::zcdp_delta(*rho, e).min(1.0))),
+            Kind::Exact(law) => question.of(|e| Ok(law.delta(e))),
+            Kind::Mixed(composition) => Ok(composition.answer(question, interrupt)?.value),
         }
     }
 }

@@ -3,9 +3,11 @@
 //! Nothing here needs to be exact. What a poor choice costs is tightness, never validity.
 
 use crate::Result;
-use crate::accounting::gaussian::DENSITY_AT_ZERO;
+use crate::accounting::gaussian::{self, DENSITY_AT_ZERO};
+use crate::accounting::subsampled::calibrate::least;
 use crate::accounting::subsampled::law::Atoms;
 use crate::accounting::subsampled::pair::Pair;
+use crate::accounting::{check_delta, check_not_negative};
 use crate::numeric::normal::mills;
 use crate::runtime::interrupt::Interrupt;
 
@@ -68,6 +70,31 @@ pub(super) enum Question {
     Epsilon(f64),
     /// `epsilon` at this delta.
     Delta(f64),
+}
+
+impl Question {
+    pub(super) fn check(self) -> Result<()> {
+        match self {
+            Self::Epsilon(epsilon) => check_not_negative("epsilon", epsilon),
+            Self::Delta(delta) => check_delta(delta),
+        }
+    }
+
+    /// The answer of the Gaussian mechanism.
+    pub(super) fn gaussian(self, sigma: f64) -> Result<f64> {
+        match self {
+            Self::Epsilon(epsilon) => gaussian::delta(epsilon, sigma),
+            Self::Delta(delta) => gaussian::epsilon(delta, sigma),
+        }
+    }
+
+    /// The answer of a curve in closed form.
+    pub(super) fn of(self, curve: impl Fn(f64) -> Result<f64>) -> Result<f64> {
+        match self {
+            Self::Epsilon(epsilon) => curve(epsilon),
+            Self::Delta(delta) => least(curve, delta),
+        }
+    }
 }
 
 /// Losses with their log masses and how often they are composed.

@@ -62,8 +62,3 @@ pub(super) fn delta(noise: f64, rate: f64, replace: bool, epsilon: f64) -> Resul
         .max(add(noise, rate, epsilon)?)
         .min(1.0))
 }
-
-/// Upper bound on the least epsilon >= 0 at `target`.
-pub(super) fn epsilon(noise: f64, rate: f64, replace: bool, target: f64) -> Result<f64> {
-    crate::accounting::subsampled::calibrate::least(|at| delta(noise, rate, replace, at), target)
-}

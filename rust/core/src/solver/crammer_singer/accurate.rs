@@ -14,10 +14,8 @@ use crate::solver::crammer_singer::problem::Problem;
 
 /// A score as an unevaluated sum of two numbers.
 fn score<L: WeightLayout>(row: Row<'_>, layout: L, weights: &[f64], class: usize) -> (f64, f64) {
-    two_fold_sum(row.value.iter().enumerate().map(|(at, x)| {
-        let column = row.index.get(at).map_or(at, |c| *c as usize);
-        (f64::from(*x), weights[layout.position(class, column)])
-    }))
+    let term = |(column, x)| (f64::from(x), weights[layout.position(class, column)]);
+    two_fold_sum(row.entries().map(term))
 }
 
 /// Upper bound on the sum of the gaps of `rows` at `weights`, whose largest class norm is at most

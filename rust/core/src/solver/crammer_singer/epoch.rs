@@ -6,8 +6,7 @@
 
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
-use crate::rows::shuffled::poll;
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::zeros;
 use crate::simd::{Kernel, Real, Simd};
 use crate::solver::crammer_singer::problem::Problem;

@@ -7,8 +7,7 @@
 
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
-use crate::rows::shuffled::poll;
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::{with_capacity, zeros};
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::certificate::Certificate;

@@ -113,9 +113,8 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
         let mut weights = zeros(self.layout.stored())?;
         for (k, i) in self.set[self.first..].iter().take(GROUP).enumerate() {
             let row = self.problem.store.row(*i as usize, &mut buffer);
-            for (at, value) in row.value.iter().enumerate() {
-                let column = row.index.get(at).map_or(at, |c| *c as usize);
-                weights[self.layout.position(k, column)] = f64::from(*value);
+            for (column, value) in row.entries() {
+                weights[self.layout.position(k, column)] = f64::from(value);
             }
         }
         let mut scores = zeros(self.layout.padded_classes())?;

@@ -32,7 +32,7 @@
 //! | `cost` | C |
 //! | `gradient` G | g |
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::rows::clip::sum_of_squares;
 use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
@@ -187,19 +187,13 @@ fn scaled(rows: &Rows<'_>, settings: &CrammerSingerSettings) -> Result<(f64, f64
     let exponent = rows.bounds().exponent();
     let cost = libm::ldexp(settings.cost, 2 * exponent);
     let radius = libm::ldexp(settings.radius, exponent);
-    if settings.classes < 2 || settings.classes > u32::MAX as usize {
-        return Err(Error::invalid("classes", "expected at least 2"));
-    }
-    if !accepted.contains(&settings.cost) || !accepted.contains(&cost) {
-        let message = "C and C * data_norm^2 must lie between 1e-100 and 1e100";
-        return Err(Error::invalid("C", message));
-    }
+    let right = (2..=u32::MAX as usize).contains(&settings.classes);
+    require(right, "classes", "expected at least 2")?;
+    let message = "C and C * data_norm^2 must lie between 1e-100 and 1e100";
+    let right = accepted.contains(&settings.cost) && accepted.contains(&cost);
+    require(right, "C", message)?;
     // Below a millionth of C the certificate would ask for more than double precision can tell.
-    if !(radius >= 1e-7 * cost && radius.is_finite()) {
-        return Err(Error::invalid(
-            "tol",
-            "too small to be certified in double precision",
-        ));
-    }
+    let message = "too small to be certified in double precision";
+    require(radius >= 1e-7 * cost && radius.is_finite(), "tol", message)?;
     Ok((cost, radius, libm::ldexp(1.0, -exponent)))
 }

@@ -156,12 +156,7 @@ pub fn largest(z: &[f64]) -> (f64, usize) {
 /// Puts a row that sums to `cost` up to rounding back on the simplex, zeros kept; a lone positive
 /// entry becomes the exact vertex.
 pub fn settle(c: &mut [f64], cost: f64) {
-    let mut best = 0;
-    for k in 1..c.len() {
-        if c[k] > c[best] {
-            best = k;
-        }
-    }
+    let (_, best) = largest(c);
     let rest: f64 = (0..c.len()).filter(|k| *k != best).map(|k| c[k]).sum();
     c[best] = (cost - rest).max(0.0);
 }

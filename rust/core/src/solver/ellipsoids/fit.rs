@@ -35,7 +35,7 @@
 //! Pathak and Raj, "Large Margin Multiclass Gaussian Classification with Differential Privacy"
 //! (2010); Kifer, Smith and Thakurta, COLT 2012 (constraint inside the minimisation).
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::loss::smooth::SmoothLoss;
 use crate::rows::labels::check_weights;
 use crate::rows::view::{Layout, RowBounds, Rows, Values};
@@ -239,24 +239,16 @@ fn check(
     check_threads(settings.threads)?;
     let (count, scores) = counts(settings)?;
     let loss = SmoothLoss::new(settings.loss, scores, settings.smoothing, settings.margin)?;
-    if !loss.ignores_common_shift() {
-        return Err(Error::invalid(
-            "loss",
-            "expected softmax_margin, huber_ww or m3",
-        ));
-    }
+    let message = "expected softmax_margin, huber_ww or m3";
+    require(loss.ignores_common_shift(), "loss", message)?;
     in_range("data_norm", settings.data_norm, 1e-15..=1e15)?;
     in_range("regularization", settings.regularization, 1e-30..=1e30)?;
     in_range("gradient_tol", settings.gradient_tol, 1e-60..=1e60)?;
-    if target.len() != records {
-        let message = format!("got {} of them, X has {records} rows", target.len());
-        return Err(Error::invalid("target", message));
-    }
+    let message = format_args!("got {} of them, X has {records} rows", target.len());
+    require(target.len() == records, "target", message)?;
     let known = |t: &i64| usize::try_from(*t).is_ok_and(|t| t < count);
-    if !target.iter().all(known) {
-        let message = "expected integers in 0..n_classes * n_ellipsoids";
-        return Err(Error::invalid("target", message));
-    }
+    let message = "expected integers in 0..n_classes * n_ellipsoids";
+    require(target.iter().all(known), "target", message)?;
     let order = features.checked_add(1);
     let square = order.and_then(|order| order.checked_mul(order.checked_add(1)?));
     let entries = square.and_then(|square| (square / 2).checked_mul(count));
@@ -271,24 +263,18 @@ fn check(
 }
 
 fn check_linear(linear: &[f64], complete: bool) -> Result<()> {
-    if !complete {
-        let message = "expected one row of (d + 1)(d + 2)/2 numbers for each ellipsoid";
-        return Err(Error::invalid("linear", message));
-    }
-    if !linear.iter().all(|b| b.abs() <= 1e50) {
-        let message = "expected finite numbers of at most 1e50";
-        return Err(Error::invalid("linear", message));
-    }
+    let message = "expected one row of (d + 1)(d + 2)/2 numbers for each ellipsoid";
+    require(complete, "linear", message)?;
+    let message = "expected finite numbers of at most 1e50";
+    require(linear.iter().all(|b| b.abs() <= 1e50), "linear", message)?;
     Ok(())
 }
 
 /// Number of ellipsoids, and of scores that a record's loss sees.
 fn counts(settings: &EllipsoidSettings<'_>) -> Result<(usize, usize)> {
     let (classes, each) = (settings.classes, settings.ellipsoids);
-    if !(2..=MOST_ENTRIES).contains(&classes) {
-        let message = format!("got {classes}, expected 2 to {MOST_ENTRIES}");
-        return Err(Error::invalid("n_classes", message));
-    }
+    let message = format_args!("got {classes}, expected 2 to {MOST_ENTRIES}");
+    require((2..=MOST_ENTRIES).contains(&classes), "n_classes", message)?;
     let count = classes.checked_mul(each);
     if let Some(count) = count.filter(|count| (1..=MOST_ENTRIES).contains(count)) {
         return Ok((count, count - each + 1));
@@ -298,10 +284,7 @@ fn counts(settings: &EllipsoidSettings<'_>) -> Result<(usize, usize)> {
 }
 
 fn in_range(name: &'static str, value: f64, accepted: std::ops::RangeInclusive<f64>) -> Result<()> {
-    if accepted.contains(&value) {
-        return Ok(());
-    }
     let (least, most) = (accepted.start(), accepted.end());
-    let message = format!("got {value:e}, expected {least:e} to {most:e}");
-    Err(Error::invalid(name, message))
+    let message = format_args!("got {value:e}, expected {least:e} to {most:e}");
+    require(accepted.contains(&value), name, message)
 }

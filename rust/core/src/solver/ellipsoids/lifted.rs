@@ -15,9 +15,8 @@
 
 use crate::error::{Error, Result};
 use crate::linalg::gemm::Product;
-use crate::rows::shuffled::poll;
 use crate::rows::view::{RowBuffer, Rows};
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::{filled, mapped, reserve, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use crate::simd::{Kernel, Real, Simd, dispatch};

@@ -15,9 +15,10 @@
 
 use crate::error::Result;
 use crate::runtime::memory::{copied, filled, mapped, zeros};
+use crate::simd::dot;
 use crate::solver::ellipsoids::cone::Frame;
 use crate::solver::ellipsoids::points::{EllipsoidPoint, Objective};
-use crate::solver::smooth::newton_parts::{add, dot};
+use crate::solver::smooth::newton_parts::add;
 
 /// Relative residual of a Newton step at most.
 const LOOSEST: f64 = 0.1;

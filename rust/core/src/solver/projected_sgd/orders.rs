@@ -1,6 +1,6 @@
 //! Public random orders of the rows, pass after pass.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{counted, with_capacity};
 use rand::SeedableRng;
@@ -16,10 +16,8 @@ pub const MOST_ORDERED: u64 = 1 << 28;
 /// More than [`MOST_ORDERED`] places; no memory; an interrupt.
 pub fn orders(n_rows: u32, epochs: u64, seed: u64, interrupt: &dyn Interrupt) -> Result<Vec<u32>> {
     let all = u64::from(n_rows).saturating_mul(epochs);
-    if all > MOST_ORDERED {
-        let message = format!("{all} places in all, expected at most {MOST_ORDERED}");
-        return Err(Error::invalid("n_epochs", message));
-    }
+    let message = format_args!("{all} places in all, expected at most {MOST_ORDERED}");
+    require(all <= MOST_ORDERED, "n_epochs", message)?;
     let mut places = counted(n_rows)?;
     // As the store orders the rows.
     places.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));

@@ -30,16 +30,16 @@
 //!
 //! Updates depend on each other, so one thread does them.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::layout::class_major::ClassMajor;
 use crate::layout::lines::Lines;
 use crate::layout::weights::{WeightLayout, typed};
 use crate::loss::smooth::{Kind, SmoothLoss};
 use crate::numeric::ROUNDOFF;
 use crate::rows::labels::{check_labels, check_weights};
-use crate::rows::shuffled::{Store, poll};
+use crate::rows::shuffled::Store;
 use crate::rows::view::{RowBounds, Rows};
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::{mapped, matrix, with_capacity, zeros};
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::projected_sgd::ball::{Iterate, Projection};
@@ -130,13 +130,10 @@ impl Constants {
         let radius = libm::ldexp(settings.radius, exponent);
         check("regularization", settings.regularization, regularization)?;
         check("radius", settings.radius, radius)?;
-        if n_rows == 0 {
-            return Err(Error::invalid("X", "expected at least one row"));
-        }
-        if !(1..=n_rows).contains(&settings.batch) {
-            let message = format!("got {}, expected 1 to the number of rows", settings.batch);
-            return Err(Error::invalid("batch_size", message));
-        }
+        require(n_rows != 0, "X", "expected at least one row")?;
+        let message = format_args!("got {}, expected 1 to the number of rows", settings.batch);
+        let right = (1..=n_rows).contains(&settings.batch);
+        require(right, "batch_size", message)?;
         let per_pass = n_rows.div_ceil(settings.batch);
         let updates = settings
             .epochs
@@ -175,11 +172,9 @@ impl Constants {
 
 fn check(name: &'static str, given: f64, scaled: f64) -> Result<()> {
     let accepted = 1e-100..=1e100;
-    if accepted.contains(&given) && accepted.contains(&scaled) {
-        return Ok(());
-    }
-    let message = format!("got {given:e}, expected 1e-100 to 1e100, in units of the rows too");
-    Err(Error::invalid(name, message))
+    let message = format_args!("got {given:e}, expected 1e-100 to 1e100, in units of the rows too");
+    let right = accepted.contains(&given) && accepted.contains(&scaled);
+    require(right, name, message)
 }
 
 /// Bound on `||computed - exact||_F` of what [`solve`] returns, over all data sets of this size.
@@ -217,11 +212,9 @@ pub fn rounding(
         let sums = rows * (64.0 * updates * radius + 128.0 * harmonic * reach);
         own + harmonic * steps + ROUNDOFF * sums
     };
-    if bound < SLACK * reach {
-        return Ok(bound * (1.0 + SLACK) * plan.unscale);
-    }
     let message = "rounding errors of so many updates could move the weights visibly";
-    Err(Error::invalid("n_epochs", message))
+    require(bound < SLACK * reach, "n_epochs", message)?;
+    Ok(bound * (1.0 + SLACK) * plan.unscale)
 }
 
 /// Bound of the norm of a gradient in the scores.
@@ -252,10 +245,8 @@ impl Ownership<'_> {
             return Ok(n_rows);
         };
         let ordered = *first >= 0 && self.persons.is_sorted_by(|a, b| a < b);
-        if !ordered || *last != n_rows as i64 {
-            let message = "expected first rows in their order and the number of rows";
-            return Err(Error::invalid("persons", message));
-        }
+        let message = "expected first rows in their order and the number of rows";
+        require(ordered && *last == n_rows as i64, "persons", message)?;
         Ok(*first as usize + self.persons.len() - 1)
     }
 }

@@ -10,9 +10,9 @@ use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::runtime::memory::{matrix, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block, each_chunk};
+use crate::simd::dot;
 use crate::simd::{Kernel, Real, Simd, dispatch};
-use crate::solver::smooth::newton_parts::dot;
-use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
+use crate::solver::smooth::problem::{Gradient, Hessian, Pass, Passes, RowMap, RowSample};
 use rayon::ThreadPool;
 use std::ops::Range;
 
@@ -111,7 +111,7 @@ struct Sweep<'s, 'a> {
 impl Sweep<'_, '_> {
     /// `total = sum over rows of map(scores)^T row`, where `w` gives the scores. Returns the sum of
     /// what the map returned.
-    fn run<T: Product, M: TileMap<T>>(
+    fn run<T: Product, M: RowMap<T>>(
         &self,
         w: &[T],
         map: &M,
@@ -219,42 +219,6 @@ impl Passes for DensePasses<'_, '_> {
     }
 }
 
-/// Gradient of the loss; keeps the curvature for later products.
-struct Gradient<'p>(&'p SmoothProblem);
-
-impl TileMap<f64> for Gradient<'_> {
-    #[inline(always)]
-    fn apply<S: Simd>(&self, _simd: S, tile: Tile<'_, f64>) -> f64 {
-        let rows = tile.scores.chunks_exact_mut(tile.stride);
-        let states = tile.state.chunks_exact_mut(tile.stride);
-        let mut size = 0.0;
-        for ((row, state), at) in rows.zip(states).zip(tile.rows) {
-            let label = self.0.label[at] as usize;
-            self.0.loss.gradient_row(label, row, state);
-            self.0.weigh(at, row);
-            size += row.iter().map(|a| a * a).sum::<f64>().sqrt();
-        }
-        size
-    }
-}
-
-/// Product with the Hessian of the loss.
-struct Hessian<'p>(&'p SmoothProblem);
-
-impl TileMap<f32> for Hessian<'_> {
-    #[inline(always)]
-    fn apply<S: Simd>(&self, simd: S, tile: Tile<'_, f32>) -> f64 {
-        let rows = tile.scores.chunks_exact_mut(tile.stride);
-        let states = tile.state.chunks_exact(tile.stride);
-        for ((row, state), at) in rows.zip(states).zip(tile.rows) {
-            let label = self.0.label[at] as usize;
-            self.0.loss.hessian_row(simd, label, row, state);
-            self.0.weigh(at, row);
-        }
-        0.0
-    }
-}
-
 /// One block's rows and what it works with.
 struct Block<T> {
     rows: Range<usize>,
@@ -263,24 +227,6 @@ struct Block<T> {
     scratch: TileScratch<T>,
     /// Sum of what the map returned for its rows.
     size: f64,
-}
-
-/// A tile on its way from scores to coefficients.
-struct Tile<'t, T> {
-    /// Places of its rows in the solver's order.
-    rows: Range<usize>,
-    /// Scores in, coefficients out: `stride` numbers a row.
-    scores: &'t mut [T],
-    /// Curvature: the same.
-    state: &'t mut [f32],
-    /// Number of scores.
-    stride: usize,
-}
-
-/// Turns the scores of a tile into coefficients.
-trait TileMap<T>: Sync {
-    /// Rewrites the scores; what it returns is added up.
-    fn apply<S: Simd>(&self, simd: S, tile: Tile<'_, T>) -> f64;
 }
 
 struct Round<'p, 'a, T, M> {
@@ -294,7 +240,7 @@ struct Round<'p, 'a, T, M> {
     block: &'p mut Block<T>,
 }
 
-impl<T: Product, M: TileMap<T>> Kernel for Round<'_, '_, T, M> {
+impl<T: Product, M: RowMap<T>> Kernel for Round<'_, '_, T, M> {
     type Output = Result<()>;
 
     #[inline(always)]
@@ -310,13 +256,14 @@ impl<T: Product, M: TileMap<T>> Kernel for Round<'_, '_, T, M> {
             design.scores(simd, self.store, rows.clone(), self.w, scratch)?;
             let (own, rest) = state.split_at_mut(rows.len() * self.scores);
             state = rest;
-            let tile = Tile {
-                rows: rows.clone(),
-                scores: &mut scratch.scores,
-                stride: self.scores,
-                state: own,
-            };
-            block.size += self.map.apply(simd, tile);
+            let scores = scratch.scores.chunks_exact_mut(self.scores);
+            let states = own.chunks_exact_mut(self.scores);
+            // Apart, as the block's own sum would be rounded in another order.
+            let mut size = 0.0;
+            for (row, (scores, state)) in rows.clone().zip(scores.zip(states)) {
+                size += self.map.apply(simd, row, scores, state);
+            }
+            block.size += size;
             design.accumulate(simd, self.store, rows, &mut block.sum, scratch)?;
         }
         Ok(())

@@ -8,7 +8,7 @@
 //! included, hence `||W - W*||_F <= gradient_tol / lambda`. The units of the solver are in
 //! [`crate::solver::smooth::problem`], the search in [`crate::solver::smooth::newton_cg`].
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
@@ -137,10 +137,9 @@ pub fn solve_batch(
     let (k, d) = (settings.loss.scores, rows.n_columns());
     check_labels(labels, rows.n_rows(), settings.loss.classes())?;
     check_threads(settings.threads)?;
-    if d == 0 || !linear.len().is_multiple_of(k * d) {
-        let message = "expected one number for each weight of each problem";
-        return Err(Error::invalid("linear", message));
-    }
+    let message = "expected one number for each weight of each problem";
+    let right = d != 0 && linear.len().is_multiple_of(k * d);
+    require(right, "linear", message)?;
     check_linear(linear, None)?;
     let stored = Stored::new(rows, settings, None, interrupt)?;
     let problems = linear.len() / (k * d);
@@ -178,13 +177,11 @@ pub fn solve_batch(
 type Task<'l, 'w> = ((&'l [f64], &'w mut [f64]), &'w mut bool);
 
 fn check_linear(linear: &[f64], length: Option<usize>) -> Result<()> {
-    if length.is_some_and(|length| linear.len() != length) {
-        let message = "expected one number for each weight, the intercept included";
-        return Err(Error::invalid("linear", message));
-    }
-    if !linear.iter().all(|b| b.abs() <= 1e100) {
-        return Err(Error::invalid("linear", "expected finite numbers"));
-    }
+    let message = "expected one number for each weight, the intercept included";
+    let right = length.is_none_or(|length| linear.len() == length);
+    require(right, "linear", message)?;
+    let message = "expected finite numbers";
+    require(linear.iter().all(|b| b.abs() <= 1e100), "linear", message)?;
     Ok(())
 }
 

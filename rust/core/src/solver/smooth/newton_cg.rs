@@ -11,8 +11,8 @@ use crate::error::Result;
 use crate::numeric::ROUNDOFF;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
-use crate::simd::Real;
-use crate::solver::smooth::newton_parts::{Minimum, NewtonPoint, Room, add, dot, norm};
+use crate::simd::{Real, dot};
+use crate::solver::smooth::newton_parts::{Minimum, NewtonPoint, Room, add, norm};
 use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
 use crate::solver::smooth::sample_inverse::SampleInverse;
 

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::runtime::memory::zeros;
-use crate::simd::Real;
+use crate::simd::{Real, dot};
 
 /// What the search found.
 pub struct Minimum {
@@ -93,22 +93,6 @@ impl<T: Real> Room<T> {
 
 /// Sums kept apart, so that the loop runs in vectors.
 const CHAINS: usize = 8;
-
-/// Inner product.
-pub fn dot<T: Real>(a: &[T], b: &[T]) -> f64 {
-    let (a, a_rest) = a.as_chunks::<CHAINS>();
-    let (b, b_rest) = b.as_chunks::<CHAINS>();
-    let mut sums = [0.0; CHAINS];
-    for (a, b) in a.iter().zip(b) {
-        for chain in 0..CHAINS {
-            sums[chain] += a[chain].wide() * b[chain].wide();
-        }
-    }
-    let rest: f64 = (a_rest.iter().zip(b_rest))
-        .map(|(a, b)| a.wide() * b.wide())
-        .sum();
-    sums.iter().sum::<f64>() + rest
-}
 
 /// Euclidean norm.
 pub fn norm<T: Real>(a: &[T]) -> f64 {

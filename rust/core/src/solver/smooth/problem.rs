@@ -10,14 +10,14 @@
 //! How the rows are met is up to [`Passes`]: [`crate::solver::smooth::dense`] or
 //! [`crate::solver::smooth::sparse`]. No result depends on the number of threads.
 
-use crate::error::{Error, Result};
+use crate::error::{Result, require};
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
 use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{mapped, zeros};
-use crate::simd::Real;
+use crate::simd::{Real, Simd};
 
 /// What the caller asks of the solver; plain public numbers.
 #[derive(Debug, Clone, Copy)]
@@ -144,6 +144,38 @@ pub struct Pass<'p> {
     pub interrupt: &'p dyn Interrupt,
 }
 
+/// What happens to the scores of a row.
+pub trait RowMap<T>: Sync {
+    /// Makes coefficients of them; what it returns is added up.
+    fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64;
+}
+
+/// Gradient of the loss; keeps the curvature for later products.
+pub struct Gradient<'p>(pub &'p SmoothProblem);
+
+impl RowMap<f64> for Gradient<'_> {
+    #[inline(always)]
+    fn apply<S: Simd>(&self, _simd: S, row: usize, scores: &mut [f64], state: &mut [f32]) -> f64 {
+        let label = self.0.label[row] as usize;
+        self.0.loss.gradient_row(label, scores, state);
+        self.0.weigh(row, scores);
+        scores.iter().map(|a| a * a).sum::<f64>().sqrt()
+    }
+}
+
+/// Product with the Hessian of the loss.
+pub struct Hessian<'p>(pub &'p SmoothProblem);
+
+impl RowMap<f32> for Hessian<'_> {
+    #[inline(always)]
+    fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [f32], state: &mut [f32]) -> f64 {
+        let label = self.0.label[row] as usize;
+        self.0.loss.hessian_row(simd, label, scores, state);
+        self.0.weigh(row, scores);
+        0.0
+    }
+}
+
 /// Passes over the rows, in one layout of the weights.
 pub trait Passes {
     /// Precision of vectors that only directions depend on.
@@ -202,14 +234,12 @@ impl Scaled {
         let lambda = libm::ldexp(settings.regularization, -2 * exponent);
         let target = libm::ldexp(settings.gradient_tol, -exponent);
         let accepted = 1e-60..=1e60;
-        if !accepted.contains(&settings.regularization) || !accepted.contains(&lambda) {
-            let message = "it and its ratio to data_norm^2 must lie between 1e-60 and 1e60";
-            return Err(Error::invalid("regularization", message));
-        }
-        if !(target > 1e-100 && target.is_finite()) {
-            let message = "expected a positive number of usual size";
-            return Err(Error::invalid("gradient_tol", message));
-        }
+        let message = "it and its ratio to data_norm^2 must lie between 1e-60 and 1e60";
+        let right = accepted.contains(&settings.regularization) && accepted.contains(&lambda);
+        require(right, "regularization", message)?;
+        let message = "expected a positive number of usual size";
+        let right = target > 1e-100 && target.is_finite();
+        require(right, "gradient_tol", message)?;
         Ok(Self {
             lambda,
             target,

@@ -6,7 +6,8 @@
 
 use crate::error::Result;
 use crate::linalg::cholesky::Cholesky;
-use crate::rows::shuffled::{Store, poll};
+use crate::rows::shuffled::Store;
+use crate::runtime::interrupt::poll;
 use crate::runtime::memory::{mapped, matrix};
 use crate::simd::Real;
 use crate::solver::smooth::problem::{Pass, SmoothProblem};

@@ -6,16 +6,17 @@
 //! working copy of the rows there are no columns either, and one thread adds up row after row.
 
 use crate::error::Result;
-use crate::layout::lines::{ByFrequency, SPARE, depth, weighted_sum};
+use crate::layout::lines::{SPARE, by_frequency, depth, weighted_sum};
 use crate::linalg::gemm::Product;
-use crate::rows::shuffled::{Store, poll};
+use crate::rows::shuffled::Store;
+use crate::rows::sparse::SparseRows;
 use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{with_capacity, zeros};
+use crate::runtime::memory::{collected, with_capacity, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
+use crate::simd::dot;
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
-use crate::solver::smooth::newton_parts::dot;
-use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
+use crate::solver::smooth::problem::{Gradient, Hessian, Pass, Passes, RowMap, RowSample};
 use rayon::ThreadPool;
 use std::ops::Range;
 
@@ -33,11 +34,9 @@ const WAVE: usize = 64;
 pub struct ByColumn {
     /// Place of each column.
     place: Vec<u32>,
-    /// Rows of the entries, column after column, ascending within each.
-    row: Vec<u32>,
-    value: Vec<f32>,
-    /// Where each column starts, where its part of the sample ends, and the end of all.
-    start: Vec<usize>,
+    /// Rows of the entries, column after column.
+    columns: SparseRows,
+    /// Where each column's part of the sample ends.
     sampled: Vec<usize>,
 }
 
@@ -60,65 +59,40 @@ impl ByColumn {
         columns: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<Option<Self>> {
-        let Store::Sparse {
-            value,
-            index,
-            start: row_start,
-        } = store
-        else {
+        let Store::Sparse(rows) = store else {
             return Ok(None);
         };
-        let ByFrequency {
-            order,
-            place,
-            count,
-        } = ByFrequency::new(index, columns)?;
-        let mut start = with_capacity(columns + 1)?;
-        let mut end = 0;
-        for column in order {
-            start.push(end);
-            end += count[column as usize];
+        let place = by_frequency(&rows.index, columns)?;
+        for column in &mut rows.index {
+            *column = place[*column as usize];
         }
-        start.push(end);
-        let mut next = count;
-        next.copy_from_slice(&start[..columns]);
-        let mut sampled = zeros(columns)?;
-        let (mut row, mut entry) = (zeros(value.len())?, zeros(value.len())?);
-        let n = row_start.len() - 1;
-        for at in 0..n {
-            poll(at, interrupt)?;
-            if at == sample_rows(n) {
-                sampled.copy_from_slice(&next);
-            }
-            let range = row_start[at]..row_start[at + 1];
-            for (column, value) in index[range.clone()].iter_mut().zip(&value[range]) {
-                *column = place[*column as usize];
-                let to = &mut next[*column as usize];
-                (row[*to], entry[*to]) = (at as u32, *value);
-                *to += 1;
-            }
-        }
-        if sample_rows(n) == n {
-            sampled.copy_from_slice(&next);
-        }
+        let n = rows.lengths().len();
+        let lines = rows.transposed(0..n, columns, interrupt)?;
+        let sampled = |column: usize| {
+            let inside = |row: &u32| (*row as usize) < sample_rows(n);
+            lines.start[column] + lines.row(column).index.partition_point(inside)
+        };
+        let sampled = collected((0..columns).map(sampled))?;
         Ok(Some(Self {
             place,
-            row,
-            value: entry,
-            start,
+            columns: lines,
             sampled,
         }))
     }
 
     /// The entries of a column, or those in the sample.
     fn line(&self, column: usize, sample: bool) -> (&[u32], &[f32]) {
+        let start = &self.columns.start;
         let end = if sample {
             self.sampled[column]
         } else {
-            self.start[column + 1]
+            start[column + 1]
         };
-        let range = self.start[column]..end;
-        (&self.row[range.clone()], &self.value[range])
+        let range = start[column]..end;
+        (
+            &self.columns.index[range.clone()],
+            &self.columns.value[range],
+        )
     }
 }
 
@@ -175,7 +149,7 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
     ) -> Result<Self> {
         let touched = store.touched(1);
         let row = |at: usize| match store {
-            Store::Sparse { start, .. } => start[at + 1] - start[at],
+            Store::Sparse(rows) => rows.row(at).value.len(),
             _ => touched,
         };
         let column = |at: usize| columns.map_or(0, |by| by.line(at, false).0.len());
@@ -207,39 +181,6 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
             cuts: (&self.row_cuts, &self.column_cuts),
             rows: pass.rows.rows,
         }
-    }
-}
-
-/// What happens to the scores of a row.
-trait RowMap<T>: Sync {
-    /// Makes coefficients of them; what it returns is added up.
-    fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64;
-}
-
-/// Gradient of the loss; keeps the curvature for later products.
-struct Gradient<'p>(&'p SmoothProblem);
-
-impl<T: Product> RowMap<T> for Gradient<'_> {
-    #[inline(always)]
-    fn apply<S: Simd>(&self, _simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64 {
-        let label = self.0.label[row] as usize;
-        self.0.loss.gradient_row(label, scores, state);
-        self.0.weigh(row, scores);
-        let square: f64 = scores.iter().map(|a| a.wide() * a.wide()).sum();
-        square.sqrt()
-    }
-}
-
-/// Product with the Hessian of the loss.
-struct Hessian<'p>(&'p SmoothProblem);
-
-impl RowMap<f32> for Hessian<'_> {
-    #[inline(always)]
-    fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [f32], state: &mut [f32]) -> f64 {
-        let label = self.0.label[row] as usize;
-        self.0.loss.hessian_row(simd, label, scores, state);
-        self.0.weigh(row, scores);
-        0.0
     }
 }
 

@@ -188,10 +188,9 @@ fn whole_row(problem: &Problem<'_>, at: usize) -> Result<Vec<f64>> {
     let mut buffer = problem.store.buffer()?;
     let mut row = zeros(problem.columns)?;
     let stored = problem.store.row(at, &mut buffer);
-    for (place, value) in stored.value.iter().enumerate() {
-        let column = stored.index.get(place).map_or(place, |j| *j as usize);
-        row[column] = f64::from(*value);
-    }
+    stored
+        .entries()
+        .for_each(|(column, value)| row[column] = f64::from(value));
     Ok(row)
 }
 

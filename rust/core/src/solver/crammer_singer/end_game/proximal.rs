@@ -16,8 +16,7 @@
 
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
-use crate::rows::shuffled::poll;
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::{append, copied, mapped, with_capacity, zeros};
 use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
@@ -236,17 +235,13 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         let along: f64 = self.weights.iter().zip(direction).map(|(v, x)| v * x).sum();
         // The far rows' part of the derivative.
         let fixed: f64 = self.far.iter().zip(direction).map(|(f, x)| f * x).sum();
-        let (blocks, rows) = self.blocks(self.near.len());
-        let pool = self.problem.pool.as_deref();
-        let bends = map_blocks(pool, blocks, interrupt, |block| {
-            dispatch(Bend {
-                state: self,
-                dual,
-                rows: self.part(block, rows),
-            })
+        let state = &*self;
+        let bends = self.over(self.near.len(), interrupt, |rows| {
+            dispatch(Bend { state, dual, rows })
         })?;
+        let pool = self.problem.pool.as_deref();
         let slope = |length: f64| -> Result<f64> {
-            let sums = map_blocks(pool, blocks, interrupt, |at| {
+            let sums = map_blocks(pool, bends.len(), interrupt, |at| {
                 dispatch(Derivative {
                     bends: &bends[at],
                     length,
@@ -304,22 +299,28 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         self.pass(dual, Some(self.problem.cost / self.width), interrupt)
     }
 
-    /// Blocks of `rows` rows: a function of the problem alone, so are the sums over them.
-    fn blocks(&self, rows: usize) -> (usize, usize) {
-        let work = rows.saturating_mul(self.layout.stored());
-        let blocks = work.div_ceil(BLOCK_WORK).clamp(1, rows.max(1));
-        (blocks, rows.div_ceil(blocks))
+    /// `work` on blocks of `rows` rows: a function of the problem alone, so are the sums over them.
+    fn over<R: Send>(
+        &self,
+        rows: usize,
+        interrupt: &dyn Interrupt,
+        work: impl Fn(Range<usize>) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        let numbers = rows.saturating_mul(self.layout.stored());
+        let blocks = numbers.div_ceil(BLOCK_WORK).clamp(1, rows.max(1));
+        let length = rows.div_ceil(blocks);
+        map_blocks(self.problem.pool.as_deref(), blocks, interrupt, |block| {
+            work((block * length).min(rows)..((block + 1) * length).min(rows))
+        })
     }
 
     fn pass(&self, dual: &[f64], sigma: Option<f64>, interrupt: &dyn Interrupt) -> Result<Found> {
-        let (blocks, length) = self.blocks(self.near.len());
-        let pool = self.problem.pool.as_deref();
-        let parts = map_blocks(pool, blocks, interrupt, |block| {
+        let parts = self.over(self.near.len(), interrupt, |rows| {
             dispatch(Project {
                 state: self,
                 dual,
                 sigma,
-                rows: self.part(block, length),
+                rows,
             })
         })?;
         let mut all = Found {
@@ -342,21 +343,14 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         Ok(all)
     }
 
-    fn part(&self, block: usize, length: usize) -> Range<usize> {
-        let most = self.near.len();
-        (block * length).min(most)..((block + 1) * length).min(most)
-    }
-
     /// Scores of the near rows with `weights`, row-major.
     fn products(&self, weights: &[f64], interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
-        let (blocks, length) = self.blocks(self.near.len());
-        let pool = self.problem.pool.as_deref();
-        let parts = map_blocks(pool, blocks, interrupt, |block| {
+        let parts = self.over(self.near.len(), interrupt, |rows| {
             dispatch(Products {
                 problem: self.problem,
                 layout: self.layout,
                 weights,
-                rows: &self.near[self.part(block, length)],
+                rows: &self.near[rows],
             })
         })?;
         let mut all = with_capacity(self.near.len() * self.problem.classes)?;
@@ -368,15 +362,13 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
 
     /// Leaves out the rows at a vertex that leads by more than `reach`.
     fn split(&mut self, dual: &[f64], reach: f64, interrupt: &dyn Interrupt) -> Result<()> {
-        let rows = self.problem.len();
-        let (blocks, length) = self.blocks(rows);
-        let pool = self.problem.pool.as_deref();
-        let parts = map_blocks(pool, blocks, interrupt, |block| {
+        let state = &*self;
+        let parts = self.over(self.problem.len(), interrupt, |rows| {
             dispatch(SplitRows {
-                state: self,
+                state,
                 dual,
                 reach,
-                rows: (block * length).min(rows)..((block + 1) * length).min(rows),
+                rows,
             })
         })?;
         self.near.clear();

@@ -137,10 +137,8 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
         let mut buffer = self.problem.store.buffer()?;
         for (i, out) in rows.iter().zip(dense.chunks_exact_mut(d)) {
             let row = self.problem.store.row(*i as usize, &mut buffer);
-            for (at, value) in row.value.iter().enumerate() {
-                let column = row.index.get(at).map_or(at, |c| *c as usize);
-                out[column] = f64::from(*value);
-            }
+            row.entries()
+                .for_each(|(column, value)| out[column] = f64::from(value));
         }
         Ok(dense)
     }

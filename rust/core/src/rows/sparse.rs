@@ -1,0 +1,145 @@
+//! Non-zero entries of rows, and the same entries column after column.
+
+use crate::error::{Error, Result};
+use crate::rows::view::Row;
+use crate::runtime::interrupt::{Interrupt, poll};
+use crate::runtime::memory::{collected, zeros};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Non-zero entries of rows.
+#[derive(Debug, Clone)]
+pub struct SparseRows {
+    /// Entries, row after row.
+    pub value: Vec<f32>,
+    /// Their columns, strictly increasing within a row.
+    pub index: Vec<u32>,
+    /// Start of each row, and the end.
+    pub start: Vec<usize>,
+    blocks: OnceLock<Option<Blocks>>,
+    longest: OnceLock<Vec<f32>>,
+}
+
+/// Rows in blocks, each column after column.
+#[derive(Debug, Clone)]
+pub(crate) struct Blocks {
+    /// Rows of a block; the last one may have fewer.
+    pub rows: usize,
+    /// The blocks: a line is a column, an index a row of the block.
+    pub by_column: Vec<SparseRows>,
+}
+
+/// Entries for each column of a block, on average, from which columns are worth it.
+const LEAST_ENTRIES: usize = 4;
+
+impl SparseRows {
+    /// Entries with their columns, and where each row starts and the last one ends.
+    pub fn new(value: Vec<f32>, index: Vec<u32>, start: Vec<usize>) -> Self {
+        Self {
+            value,
+            index,
+            start,
+            blocks: OnceLock::new(),
+            longest: OnceLock::new(),
+        }
+    }
+
+    /// One of the rows.
+    #[inline(always)]
+    pub fn row(&self, i: usize) -> Row<'_> {
+        let range = self.start[i]..self.start[i + 1];
+        Row {
+            index: &self.index[range.clone()],
+            value: &self.value[range],
+        }
+    }
+
+    /// Numbers of entries.
+    pub fn lengths(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.start.windows(2).map(|ends| ends[1] - ends[0])
+    }
+
+    /// The largest magnitude in each row, looked for once.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn longest(&self) -> Result<&[f32]> {
+        if let Some(known) = self.longest.get() {
+            return Ok(known);
+        }
+        let rows = 0..self.lengths().len();
+        let made = collected(rows.map(|i| longest(self.row(i))))?;
+        Ok(self.longest.get_or_init(|| made))
+    }
+
+    /// The entries of some rows, column after column: a line for each column, rows counted from the
+    /// first and ascending.
+    ///
+    /// # Errors
+    /// An interrupt; no memory.
+    pub(crate) fn transposed(
+        &self,
+        rows: Range<usize>,
+        columns: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Self> {
+        let mut start = zeros(columns + 1)?;
+        let entries = self.start[rows.start]..self.start[rows.end];
+        for j in &self.index[entries.clone()] {
+            start[*j as usize + 1] += 1;
+        }
+        for j in 0..columns {
+            start[j + 1] += start[j];
+        }
+        let mut next = collected(start[..columns].iter().copied())?;
+        let (mut index, mut value) = (zeros(entries.len())?, zeros(entries.len())?);
+        for (at, i) in rows.enumerate() {
+            poll(at, interrupt)?;
+            let row = self.row(i);
+            for (j, x) in row.index.iter().zip(row.value) {
+                let to = &mut next[*j as usize];
+                (index[*to], value[*to]) = (at as u32, *x);
+                *to += 1;
+            }
+        }
+        Ok(Self::new(value, index, start))
+    }
+
+    /// The first `n` rows in blocks of so many, made once: whoever asks first decides how many. None
+    /// where columns are too short to be worth it, or memory is.
+    ///
+    /// # Errors
+    /// An interrupt.
+    pub(crate) fn blocks(
+        &self,
+        n: usize,
+        columns: usize,
+        rows: usize,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Option<&Blocks>> {
+        if let Some(known) = self.blocks.get() {
+            return Ok(known.as_ref());
+        }
+        let worthwhile = self.start[n] >= LEAST_ENTRIES * columns * n.div_ceil(rows);
+        let made = match worthwhile.then(|| self.cut(n, columns, rows, interrupt)) {
+            Some(Err(Error::OutOfMemory { .. })) | None => None,
+            Some(made) => Some(made?),
+        };
+        Ok(self.blocks.get_or_init(|| made).as_ref())
+    }
+
+    fn cut(&self, n: usize, columns: usize, rows: usize, watch: &dyn Interrupt) -> Result<Blocks> {
+        let block = |first| self.transposed(first..n.min(first + rows), columns, watch);
+        Ok(Blocks {
+            rows,
+            by_column: (0..n).step_by(rows).map(block).collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// The largest magnitude of an entry.
+fn longest(row: Row<'_>) -> f32 {
+    row.value
+        .iter()
+        .fold(0.0, |longest, x| longest.max(x.abs()))
+}
