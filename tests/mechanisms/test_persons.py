@@ -765,7 +765,7 @@ def test_searches_and_validations_route_groups() -> None:
     rows, labels, ids = np.repeat(X, 2, axis=0), np.repeat(Y, 2), np.repeat(np.arange(600), 2)
     given = {"groups": ids, "sample_weight": np.linspace(0.5, 1.0, 1200)}
     folds = GroupKFold(2)
-    linear = PrivateLinearSVC(20.0, 1e-5, classes=range(3))
+    linear = PrivateLinearSVC(20.0, 1e-5, bounds="unit_norm", classes=range(3))
     search = PrivateGridSearch(linear, {"margin": [0.0, 1.0]}, epsilon=20.0, delta=1e-5)
     asked = {"groups": True, "sample_weight": True}
     with sklearn.config_context(enable_metadata_routing=True):

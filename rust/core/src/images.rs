@@ -61,13 +61,8 @@ impl ImageSettings {
             "got {:?}, expected at most the sides of an image",
             self.cells
         );
-        let right = self
-            .cells
-            .iter()
-            .zip(&self.shape)
-            .all(|(c, side)| c <= side);
-        require(right, "cells", message)?;
-        Ok(())
+        let right = self.cells[0] <= self.shape[0] && self.cells[1] <= self.shape[1];
+        require(right, "cells", message)
     }
 
     /// Pixels of all channels: entries of a row.
