@@ -508,7 +508,7 @@ def local_update(
     Guarantees: none for the vector by itself beyond the statement's ``local_epsilon``; those of
     the statement for sums of the vectors of ``spec.survivors_needed`` parties or more. Every call
     draws fresh noise and is another release. The same vector may be in one opened sum only:
-    :class:`~dpsvm_fast.federated.party.Party` answers a round once.
+    ``dpsvm_fast.federated.party.Party`` answers a round once.
 
     Examples
     --------

@@ -412,12 +412,14 @@ fn even_cells<T: Tone>(out: &mut [T], settings: &ImageSettings, totals: &mut [T]
     }
     let cells = totals.len();
     totals.fill(T::near(COMMON_SHARE / cells as f64));
-    for (at, sums) in out.chunks_exact_mut(settings.directions).enumerate() {
-        sums.iter_mut().for_each(|x| *x = *x / total);
+    for x in out.iter_mut() {
+        *x = *x / total;
+    }
+    for (at, sums) in out.chunks_exact(settings.directions).enumerate() {
         totals[at % cells] = totals[at % cells] + sum(sums);
     }
-    for (at, sums) in out.chunks_exact_mut(settings.directions).enumerate() {
-        sums.iter_mut().for_each(|x| *x = *x / totals[at % cells]);
+    for (at, x) in out.iter_mut().enumerate() {
+        *x = *x / totals[at / settings.directions % cells];
     }
 }
 
