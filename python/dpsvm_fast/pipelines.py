@@ -516,7 +516,7 @@ def takes(step: Any) -> tuple[str, ...]:
 
 
 def _owned(step: Any, facts: Facts) -> Facts:
-    """Facts about persons and weights for a step; transformers get no weights."""
+    """Facts about persons and weights for a step; some steps get no weights."""
     if facts.unit == "person" and "groups" not in takes(step):
         raise InvalidParameterError(
             f"groups: {type(step).__name__} with these parameters protects rows only"

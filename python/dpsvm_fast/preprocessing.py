@@ -101,7 +101,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
     n_features_in_: int
     privacy_: PrivacyStatement
 
-    _takes = ("groups",)
+    _takes: tuple[str, ...] = ("groups",)
 
     @in_usual_arithmetic
     def fit(self: Fitted, X: Any, y: Any = None, groups: Any = None) -> Fitted:
@@ -130,10 +130,14 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         ValueError
             X is invalid; the text does not quote it. Nothing was spent.
         """
+        return self._fitted(X, groups=groups)
+
+    def _fitted(self: Fitted, X: Any, **owners: Any) -> Fitted:
+        """Fit on rows with their persons and weights."""
         self._forget()
         checked = self.checked()
-        rows = ArrayRows(checked, X, labelled=False, groups=groups)
-        self.__dict__.update(private_fit(checked, rows))
+        rows = ArrayRows(checked, X, labelled=False, **owners)
+        self.__dict__.update(private_fit(checked, rows, stacklevel=6))
         return self
 
     def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:
@@ -153,6 +157,51 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         return tags
 
 
+class WeightedTransformer(PrivateTransformer):
+    """Base of those whose rows may have weights."""
+
+    max_weight: float
+
+    _takes = ("groups", "sample_weight")
+
+    @in_usual_arithmetic
+    def fit(
+        self: Weighted, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None
+    ) -> Weighted:
+        """Spend the budget on private rows and release noisy numbers.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Finite numbers; rows longer than ``data_norm`` are scaled down to it, silently.
+        y : ignored
+        groups : array-like of shape (n_samples,), optional
+            The person that each row belongs to: ints, strings or bools. Whole persons are then
+            protected. Ids are private and not kept.
+        sample_weight : array-like of shape (n_samples,), optional
+            Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
+            is ignored.
+
+        Returns
+        -------
+        object
+            This transformer.
+
+        Raises
+        ------
+        InvalidParameterError, TypeError
+            A parameter is outside its range, or groups or weights are invalid. Nothing was spent.
+        BudgetExceededError
+            The ledger refuses. Nothing was read or spent.
+        ValueError
+            X is invalid; the text does not quote it. Nothing was spent.
+        """
+        return self._fitted(X, groups=groups, sample_weight=sample_weight)
+
+
+Weighted = TypeVar("Weighted", bound=WeightedTransformer)
+
+
 def _public_map(data_norm: float, centre: NDArray[np.float64] | None = None) -> PublicMap:
     """Rows, less a public centre, over the bound of their norm."""
     check_range("data_norm", data_norm, "the bound on the norm of rows")
@@ -168,7 +217,7 @@ def clipped_rows(X: Any, data_norm: float) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
+class PrivateCenter(OneToOneFeatureMixin, WeightedTransformer):
     r"""Centre rows by a noisy mean.
 
     The sum of the rows, clipped to norm ``data_norm``, and their number are released together with
@@ -189,6 +238,9 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
+    max_weight : float > 0, default=1.0
+        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
+        person sum to at most one.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -204,7 +256,8 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     mean_ : ndarray of shape (n_features,)
         Noisy mean of the clipped rows, of norm at most ``data_norm``.
     n_samples_ : float
-        Noisy number of rows, at least 1; the public one with ``replace_one``.
+        Noisy number of rows, at least 1, or with weights their sum over ``max_weight``; the public
+        number with ``replace_one``, so that weights below ``max_weight`` draw the mean towards 0.
     data_norm_ : float
         The bound of the fit.
     n_features_in_ : int
@@ -245,6 +298,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     data_norm: param.Positive = 1.0
     dense_output: param.Flag = False
     adjacency: param.Adjacency = "add_remove"
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None
@@ -298,7 +352,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
+class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, WeightedTransformer):
     r"""Whiten rows by a noisy matrix of second moments.
 
     With A the sum of :math:`u u^\top` over the rows, divided by and clipped to norm ``data_norm``,
@@ -321,6 +375,9 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         and in ``transform``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another.
+    max_weight : float > 0, default=1.0
+        Public bound of ``sample_weight``; a row of this weight counts as one, and so does a person
+        at most.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -368,6 +425,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     _: KW_ONLY
     data_norm: param.Positive = 1.0
     adjacency: param.Adjacency = "add_remove"
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None
@@ -442,7 +500,7 @@ def checked_n_components(name: str, value: object) -> int | None:
 
 
 @dataclass(eq=False, repr=False)
-class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
+class PrivatePCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer):
     r"""Project rows on principal components of a noisy matrix of second moments.
 
     With :math:`u_i` the rows minus the public ``centre`` c, clipped to norm :math:`\kappa` =
@@ -477,6 +535,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         ``data_norm``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another.
+    max_weight : float > 0, default=1.0
+        Public bound of ``sample_weight``; a row of this weight counts as one, and so does a person
+        at most.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -494,7 +555,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         each is positive.
     eigenvalues_ : ndarray of shape (n_components,)
         Of ``data_norm**2 * A``: noisy sums over the rows of their squared coordinates, in squared
-        units of X; small ones are mostly noise and may be negative.
+        units of X, with weights as shares of ``max_weight``; small ones are mostly noise and may be
+        negative.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         Their shares of the trace of that noisy matrix, within [0, 1]. Of second moments about
         ``centre``, not about the mean.
@@ -547,6 +609,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     centre: Annotated[Any, checked_centre] = None
     whiten: param.Flag = False
     adjacency: param.Adjacency = "add_remove"
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None

@@ -20,9 +20,15 @@ from conftest import tries
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.estimators.inputs import ArrayRows
 from dpsvm_fast.mechanisms.gaussian_margin import NoisyAnchors, unit_rows
-from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
+from dpsvm_fast.mechanisms.moments import NoisyColumnMoments, NoisyMean
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import PublicMap
-from dpsvm_fast.preprocessing import PrivateStandardScaler
+from dpsvm_fast.preprocessing import (
+    PrivateCenter,
+    PrivatePCA,
+    PrivateStandardScaler,
+    PrivateWhitener,
+)
 from oracles.noisy_descent import STEEP, clipped_sum, distance_bound, kernel, records_of, run
 
 Array = NDArray[Any]
@@ -424,6 +430,98 @@ def test_persons_move_moments_of_columns_as_rows_do(
         if adjacency == "replace_one":
             moved = float(np.linalg.norm(exact[-1] - exact[-2]))
             assert moved <= total.sum.sensitivity
+
+
+WEIGHED: dict[str, Any] = {
+    "centre": PrivateCenter,
+    "whitener": PrivateWhitener,
+    "pca": PrivatePCA,
+}
+
+
+def what_gets_noise(model: Any, X: Any, **own: Any) -> Array:
+    """The exact sum that a transformer adds noise to."""
+    checked = model.checked()
+    rows = ArrayRows(checked, X, labelled=False, **own)
+    plan = checked.plan(checked.owned(rows.facts))
+    rows.read()
+    records = rows.records(plan.public)
+    if isinstance(plan.total, NoisyMean):
+        return plan.total.exact(records.sums(1), rows.n_rows)
+    return np.asarray(records.gram(1))
+
+
+@pytest.mark.proof("persons", "Sums of rows")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", WEIGHED)
+@given(
+    sizes=st.lists(st.integers(1, 50), min_size=3, max_size=4),
+    kind=st.sampled_from(["equal", "cancelling", "long", "any"]),
+    grouped=st.booleans(),
+    largest=st.sampled_from([0.3, 1.0, 2.0, 7.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+@tries(100)
+def test_weights_move_what_a_transformer_releases_by_no_more_than_its_contribution(
+    name: str, form: str, sizes: list[int], kind: str, grouped: bool, largest: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    X = np.concatenate([person_rows(kind, m, 4, 2, rng)[0] for m in sizes])
+    ids = np.repeat(np.arange(len(sizes)), sizes) if grouped else np.arange(len(X))
+    # Among them none, the largest, and ones beyond it.
+    weights = largest * rng.choice([0.0, 0.3, 0.999, 1.0, 1.0 + 1e-15, 3.0], len(X))
+    # Some are there whoever leaves, so that no sum is of nobody.
+    weights[ids == 1] = largest / 3.0
+    for adjacency in ("add_remove", "replace_one"):
+        model = WEIGHED[name](data_norm=2.0, adjacency=adjacency, max_weight=largest)
+        exact = {}
+        for left in (None, 0, ids[-1]):
+            kept = ids != left
+            own = {"groups": ids[kept]} if grouped else {}
+            own["sample_weight"] = weights[kept]
+            exact[left] = what_gets_noise(model, FORMS[form](X[kept]), **own)
+        plan = model.checked().plan(Facts(n_features=4))
+        if adjacency == "add_remove":
+            pairs = [(exact[None], exact[0]), (exact[None], exact[ids[-1]])]
+        else:
+            # One exchanged for another.
+            pairs = [(exact[0], exact[ids[-1]])]
+        for one, other in pairs:
+            assert float(np.linalg.norm(one - other)) <= plan.total.sum.sensitivity
+
+
+@pytest.mark.proof("persons", "Sums of rows")
+@pytest.mark.parametrize("name", WEIGHED)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_row_of_the_largest_weight_reaches_the_contribution(name: str, grouped: bool) -> None:
+    X = np.array([[0.0, 0.5], [0.6, 0.8]])
+    for largest in (0.3, 2.0, 7.0):
+        model = WEIGHED[name](max_weight=largest)
+        own: list[Any] = [{"sample_weight": largest * np.ones(m)} for m in (1, 2)]
+        if grouped:
+            own = [one | {"groups": np.arange(m)} for m, one in enumerate(own, 1)]
+        one, two = (what_gets_noise(model, X[:m], **own[m - 1]) for m in (1, 2))
+        claimed = model.checked().plan(Facts(n_features=2)).total.sum.sensitivity
+        assert float(np.linalg.norm(two - one)) >= 0.999 * claimed
+
+
+@pytest.mark.proof("persons", "Sums of rows")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", WEIGHED)
+def test_weight_two_is_two_rows_for_transformers(name: str, form: str) -> None:
+    X = np.round(np.random.default_rng(3).uniform(-0.3, 0.3, (7, 4)) * 64) / 64
+    model, twice = WEIGHED[name](max_weight=2.0), [0, 0, 1, 1, 2, 3, 4, 5, 6]
+    weights = np.array([2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    once = what_gets_noise(model, FORMS[form](X), sample_weight=weights)
+    repeated = what_gets_noise(model, FORMS[form](X[twice]), sample_weight=np.ones(9))
+    unweighted = what_gets_noise(model, FORMS[form](X[twice]))
+    assert np.array_equal(repeated, unweighted)
+    assert np.abs(once).max() > 0.1
+    if name == "centre":
+        assert np.array_equal(once, repeated)
+    else:
+        # Rows are multiplied by the root of their weight and truncated to multiples of 2^-20.
+        np.testing.assert_allclose(once, repeated, rtol=0.0, atol=9 * 2.0**-20)
 
 
 @pytest.mark.proof("persons", "Sums of gradients")

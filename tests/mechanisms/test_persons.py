@@ -107,6 +107,8 @@ TRANSFORMERS: dict[str, Any] = {
     "scaler": PrivateStandardScaler(delta=1e-5, bounds=(-2, 2), random_state=0),
 }
 ALL = CLASSIFIERS | TRANSFORMERS
+# All but the scaler, which takes no weights.
+WEIGHED = {name: kind for name, kind in ALL.items() if name != "scaler"}
 DENSE = ("ellipsoids", "anchors")
 FORMS = {"dense": np.asarray, "csr": sparse.csr_matrix}
 MEANS = (*OF_MEANS, "last iterate")
@@ -148,22 +150,22 @@ def test_threads_names_and_places_of_persons_change_nothing(name: str, form: str
     assert not same(fits[0], clone(ALL[name]).fit(FORMS[form](X), Y))
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", WEIGHED)
 def test_rows_of_weight_zero_are_not_there(name: str) -> None:
     weights = np.ones(len(X))
     weights[::3] = 0.0
     kept = weights > 0.0
     for own in (GROUPS, None):
         some = None if own is None else own[kept]
-        weighted = clone(CLASSIFIERS[name]).fit(X, Y, groups=own, sample_weight=weights)
-        fewer = clone(CLASSIFIERS[name]).fit(X[kept], Y[kept], groups=some)
+        weighted = clone(WEIGHED[name]).fit(X, Y, groups=own, sample_weight=weights)
+        fewer = clone(WEIGHED[name]).fit(X[kept], Y[kept], groups=some)
         assert same(weighted, fewer)
 
 
-@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("name", WEIGHED)
 def test_weights_are_clipped_to_the_largest(name: str) -> None:
     weights = np.linspace(0.5, 1.5, len(X))
-    model = clone(CLASSIFIERS[name])
+    model = clone(WEIGHED[name])
     assert same(
         clone(model).fit(X, Y, sample_weight=weights),
         clone(model).fit(X, Y, sample_weight=np.minimum(weights, 1.0)),
@@ -735,6 +737,81 @@ def test_a_search_has_one_largest_weight() -> None:
     with pytest.raises(InvalidParameterError) as caught:
         search.fit(X, Y, sample_weight=np.ones(600))
     assert caught.value.parameter == "max_weight"
+
+
+@pytest.mark.parametrize("first", [PrivateCenter(max_weight=2.0), PrivateCenter()])
+def test_transformers_in_a_search_have_its_largest_weight(first: Any) -> None:
+    linear = PrivateLinearSVC(classes=range(2), max_weight=3.0 - first.max_weight)
+    ledger = PrivacyLedger(4.0, 1e-5)
+    search = PrivateGridSearch(
+        make_pipeline(first, linear), [{}], epsilon=4.0, delta=1e-5, ledger=ledger
+    )
+    with pytest.raises(InvalidParameterError, match="transformers too") as caught:
+        search.fit(X, Y > 0, sample_weight=np.ones(600))
+    assert caught.value.parameter == "max_weight"
+    assert ledger.history == ()
+
+
+def test_a_search_gives_weights_to_transformers_that_take_them() -> None:
+    """Rows of a tenth of the largest weight count as a tenth each."""
+    scaler = PrivateStandardScaler(bounds=(-9, 9))
+    linear = PrivateLinearSVC(classes=range(2), mechanism="output")
+    search = PrivateGridSearch(
+        make_pipeline(scaler, PrivateCenter(data_norm=9.0), linear), [{}], epsilon=900.0, delta=0.1
+    )
+    search.fit(X, Y > 0, sample_weight=np.full(600, 0.1))
+    scaled, centre, _ = search.best_estimator_
+    assert verify(search.privacy_).ok
+    assert centre.n_samples_ == pytest.approx(0.1 * scaled.n_samples_seen_, rel=0.2)
+
+
+@pytest.mark.parametrize("name", ["centre", "whitener", "pca"])
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_weighted_transformers_promise_and_are_saved(
+    name: str, adjacency: str, grouped: bool, tmp_path: Path
+) -> None:
+    unit = "person" if grouped else "row"
+    ledger = PrivacyLedger(3.0, 1e-3, adjacency, unit=unit)
+    model = clone(WEIGHED[name]).set_params(random_state=None, ledger=ledger, max_weight=2.0)
+    own: dict[str, Any] = {"groups": GROUPS} if grouped else {}
+    model.set_params(adjacency=adjacency).fit(X, sample_weight=np.linspace(0.0, 3.0, 600), **own)
+    statement = model.privacy_
+    assert (statement.unit, total_privacy(model).unit) == (unit, unit)
+    assert verify(statement).ok
+    assert "max_weight" in statement.occasion.parameters
+    assert len(ledger.history) == 1
+    # The noise is that of rows without weights.
+    plain = clone(model).set_params(ledger=None, max_weight=1.0).fit(X, **own)
+    assert plain.privacy_.parts == statement.parts
+    save_model(model, tmp_path / "model.json")
+    loaded = load_model(tmp_path / "model.json")
+    assert loaded.max_weight == 2.0
+    assert same(loaded, model)
+
+
+def test_a_centre_with_weights_is_their_mean() -> None:
+    weights = np.where(X[:, 0] > 0.0, 3.0, 1.0)
+    centre = PrivateCenter(1e4, 0.5, data_norm=9.0, max_weight=4.0)
+    found = centre.fit(X, sample_weight=weights)
+    assert found.n_samples_ == pytest.approx(weights.sum() / 4.0, rel=1e-2)
+    np.testing.assert_allclose(found.mean_, np.average(X, axis=0, weights=weights), atol=0.01)
+    # The number of rows is public, and the mean is drawn to zero.
+    found = clone(centre).set_params(adjacency="replace_one").fit(X, sample_weight=weights)
+    assert found.n_samples_ == 600.0
+    np.testing.assert_allclose(found.mean_, weights @ X / 2400.0, atol=0.01)
+
+
+def test_pipelines_route_weights_to_transformers() -> None:
+    weights = np.linspace(0.2, 1.0, 600)
+    with sklearn.config_context(enable_metadata_routing=True):
+        centre = clone(TRANSFORMERS["centre"]).set_fit_request(sample_weight=True, groups=False)
+        linear = clone(CLASSIFIERS["linear"]).set_fit_request(sample_weight=True, groups=False)
+        steps = [("centre", centre), ("svc", linear)]
+        fitted = PrivatePipeline(steps).fit(X, Y, sample_weight=weights)
+    by_hand = clone(TRANSFORMERS["centre"]).fit(X, sample_weight=weights)
+    assert same(fitted[0], by_hand)
+    assert not same(by_hand, clone(TRANSFORMERS["centre"]).fit(X))
 
 
 def test_a_pipeline_of_persons_promises_about_persons() -> None:

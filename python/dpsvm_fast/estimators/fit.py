@@ -200,8 +200,8 @@ class PrivateEstimator(Released):
             needed = name if name == "groups" else "sample_weight"
             if there and needed not in self._takes:
                 raise InvalidParameterError(
-                    f"{name}: not supported by {type(self).__name__}; classifiers support groups "
-                    "and weights"
+                    f"{name}: not supported by {type(self).__name__}; classifiers, PrivateCenter, "
+                    "PrivateWhitener and PrivatePCA support groups and weights"
                 )
         return facts
 

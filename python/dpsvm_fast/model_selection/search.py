@@ -185,7 +185,10 @@ def given_max_weight(candidates: list[Any]) -> float:
         raise InvalidParameterError("sample_weight: expected candidates that take weights")
     found = {step.max_weight for steps in taking for step in steps}
     if len(found) > 1:
-        raise InvalidParameterError("max_weight: expected the same in all candidates")
+        raise InvalidParameterError(
+            "max_weight: expected the same in all steps of all candidates that take weights, "
+            "transformers too"
+        )
     return check.check_positive("max_weight", found.pop())
 
 
@@ -538,7 +541,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             protected. All rows of a person are in one part, and a score counts persons.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights, clipped to the ``max_weight`` of the candidates, which is the same in
-            all. Every step that takes weights gets them, and so does the score.
+            all. Every step that takes weights gets them, transformers too, and so does the score.
 
         Returns
         -------
