@@ -9,8 +9,9 @@ RUST_SOURCES := $(shell find rust -name '*.rs' -o -name 'Cargo.toml') Cargo.toml
 demo: .venv/module-built         # train a private classifier on real data, print and plot the result
 	.venv/bin/dpsvm-fast demo
 
+# One process more than cores: some tests wait for others that they start.
 test: core-tests tools           # core tests (Rust), then package tests (Python)
-	.venv/bin/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+	.venv/bin/python -m pytest --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses=4 --dist=worksteal
 
 check: core-tests tools          # core tests, format, lint, types, stub, import directions, documentation
 	tools/check.sh
