@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 
 import dpsvm_fast as dp
@@ -88,3 +89,14 @@ def test_scores_of_a_row_are_its_own(name: str) -> None:
     whole = model.decision_function(X)
     for cut in (*CUTS, slice(1, 2001), rng.random(2001) < 0.5, [5]):
         assert model.decision_function(X[cut]).tobytes() == whole[cut].tobytes()
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix], ids=["dense", "csr"])
+@pytest.mark.parametrize("unit", [True, False])
+def test_a_row_that_became_nan_is_nan_without_a_warning(unit: bool, form: Any) -> None:
+    """Another thread may write into rows after their check: the fit refuses its result later."""
+    X = np.array([[np.nan, 1e300, 1.0], [3.0, 0.0, 4.0], [0.0, 0.0, 0.0]])
+    mapped = PublicMap(unit=unit, data_norm=5.0).apply(form(X))
+    rows = mapped.toarray() if sparse.issparse(mapped) else mapped
+    assert np.isnan(rows[0]).all()
+    np.testing.assert_allclose(rows[1:], [[0.6, 0.0, 0.8], [0.0, 0.0, 0.0]])

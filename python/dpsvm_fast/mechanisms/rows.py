@@ -150,7 +150,7 @@ class PublicMap:
         if self.constant > 0.0:
             rows = np.column_stack([rows, np.full(rows.shape[0], self.constant)])
         largest = np.abs(rows).max(axis=1, initial=0.0)
-        rows /= np.where(largest > 0.0, largest, 1.0)[:, None]
+        rows /= np.where(largest == 0.0, 1.0, largest)[:, None]
         rows *= self._factors(largest, np.linalg.norm(rows, axis=1))[:, None]
         return rows
 
@@ -192,8 +192,10 @@ class PublicMap:
         data = rows.data
         row_of = np.repeat(np.arange(X.shape[0]), np.diff(rows.indptr))
         largest = np.zeros(X.shape[0])
-        np.maximum.at(largest, row_of, np.abs(data))
-        data /= np.where(largest > 0.0, largest, 1.0)[row_of]
+        # Rows that another thread changes meanwhile may hold NaN: their model is refused later.
+        with np.errstate(invalid="ignore"):
+            np.maximum.at(largest, row_of, np.abs(data))
+        data /= np.where(largest == 0.0, 1.0, largest)[row_of]
         norms = np.sqrt(np.bincount(row_of, weights=data * data, minlength=X.shape[0]))
         data *= self._factors(largest, norms)[row_of]
         return rows
