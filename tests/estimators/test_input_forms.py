@@ -254,11 +254,13 @@ def test_other_names_of_the_labels_give_the_same_model(subject: str) -> None:
 @covers(63)
 @every_subject
 @pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_rows_changed_by_another_thread_during_a_fit(subject: str, kind: str) -> None:
     """Outside the guarantee, but never a crash: an error or a model of finite numbers.
 
     A column index that leaves the matrix after it was checked is caught by a bounds check, which
-    Python sees as a RuntimeError that says nothing more.
+    Python sees as a RuntimeError that says nothing more. NumPy may warn of an overflow, wherever
+    the numbers change between two reads.
     """
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(2000, 20 if subject == "ellipsoids" else 60))
