@@ -81,7 +81,8 @@ def objective_sigma(
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
     loss : str
-        A smooth loss of :class:`dpsvm_fast.losses.Loss` but ``margin_distance``. Two classes have one score, except with ``m3`` and ``huber_ww``.
+        A smooth loss of :class:`dpsvm_fast.losses.Loss` but ``margin_distance``. Two classes
+        have one score, except with ``m3`` and ``huber_ww``.
     n_classes : int >= 2, default=2
     kappa : float > 0, optional
         Curvature ratio :math:`\kappa_t^2 / (\lambda \tau)` with tau the temperature of the loss:
