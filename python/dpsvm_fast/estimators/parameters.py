@@ -42,6 +42,17 @@ def _tests_of(kind: type) -> Mapping[str, Test]:
 
 tests_of: Callable[[type], Mapping[str, Test]] = cache(_tests_of)
 
+# Beside the check of a parameter that is younger than files of its class: its default is not
+# written, and is that of files without it.
+ADDED = "added"
+
+
+def added(kind: type) -> dict[str, Any]:
+    """Return the defaults of the parameters that are marked by ``ADDED``."""
+    hints = get_type_hints(kind, include_extras=True)
+    marked = [name for name in tests_of(kind) if ADDED in hints[name].__metadata__[1:]]
+    return {name: getattr(kind, name) for name in marked}
+
 
 def checked_copy(estimator: E) -> E:
     """Return a copy in which every parameter has passed its check; reads no data."""

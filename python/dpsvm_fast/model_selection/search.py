@@ -665,9 +665,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             "best_index_": index,
         }
 
-    @property
-    def _rests_on(self) -> str:
-        return "param_grid"
+    _rests_on = "param_grid"
 
     def _occasion(self) -> Occasion:
         """Facts about this search that the statement adds to its plan."""
