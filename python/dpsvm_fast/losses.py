@@ -15,27 +15,63 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up, mul_up, round_up, sqrt_up
 
-__all__ = ["LIKELIHOODS", "SMOOTH_LOSSES", "WEIGHT_LOSSES", "Loss"]
+__all__ = ["SMOOTH_LOSSES", "WEIGHT_LOSSES", "Loss"]
 
-# Losses with a Hessian, or (Huber) a Lipschitz gradient.
-SMOOTH_LOSSES = ("softmax_margin", "huber", "logistic", "softplus", "m3", "huber_ww")
 
-# Losses for noise on the weights, which needs no law of its own for the loss.
-WEIGHT_LOSSES = ("crammer_singer", *SMOOTH_LOSSES, "margin_distance")
+class _Kind(NamedTuple):
+    """What the constants of a loss follow from.
 
-# Losses that can be negative log-likelihoods: with margin 0 they give probabilities.
-LIKELIHOODS = ("logistic", "softmax_margin", "softplus")
+    Parameters
+    ----------
+    terms : {"each score", "pairs", "all scores"}
+        One term for each score, one for each other class, or one of all scores.
+    law : str or None
+        Law of objective perturbation with three or more classes; None where none is proved.
+    smoothing : float or None
+        What "auto" stands for; None if neither smoothing nor margin are parameters.
+    margin : float
+        What "auto" stands for, in units of the smoothing with ``likelihood``.
+    temperature : float
+        The smoothing in the unit of the laws.
+    smooth : bool
+        Whether it has a Lipschitz gradient.
+    likelihood : bool
+        Whether it can be a negative log-likelihood: with margin 0 it gives probabilities.
+    one_score : bool
+        Whether one score does for two classes.
+    """
 
-# Sums over the other classes of a smoothed hinge of the difference to the own score.
-_WESTON_WATKINS = ("m3", "huber_ww")
+    terms: str
+    law: str | None
+    smoothing: float | None
+    margin: float = 1.0
+    temperature: float = 1.0
+    smooth: bool = True
+    likelihood: bool = False
+    one_score: bool = True
 
-# Losses over all classes at once, which have K scores for K = 2 too.
-_PAIRWISE = ("crammer_singer", "margin_distance", *_WESTON_WATKINS)
+
+# A softmax with a margin of 2 to 5 temperatures does as well as any; the scale of the margin is a
+# choice of units, taken so that it is that of the hinge.
+_KINDS = {
+    "crammer_singer": _Kind("all scores", None, None, smooth=False, one_score=False),
+    "softmax_margin": _Kind("all scores", "softmax", 0.4, 2.5, likelihood=True),
+    "huber": _Kind("each score", "huber", 0.5, temperature=0.5),
+    "logistic": _Kind("each score", "logistic", None, likelihood=True),
+    "softplus": _Kind("each score", "logistic", 0.4, 2.5, likelihood=True),
+    "m3": _Kind("pairs", "weston_watkins", 0.5, one_score=False),
+    "huber_ww": _Kind("pairs", "weston_watkins", 0.5, one_score=False),
+    "margin_distance": _Kind("all scores", None, 0.5, one_score=False),
+}
+
+# Losses for noise in the objective, which needs a law, and for noise on the weights.
+SMOOTH_LOSSES = tuple(name for name, kind in _KINDS.items() if kind.law)
+WEIGHT_LOSSES = tuple(_KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +93,8 @@ class Loss:
         - ``huber_ww``: :math:`\sum_{k \ne y} H(s_y - s_k)` with the H of ``huber``
         - ``margin_distance``: d - h/2, and d^2 / (2h) for d < h, with d the Euclidean distance of s
           to the scores with :math:`s_y \ge s_k + m` for all :math:`k \ne y`
+
+        ``m3`` and ``huber_ww`` are smoothed hinges of Weston and Watkins.
     n_classes : int >= 2
     smoothing : float > 0
         tau, the half width h of ``huber`` and ``huber_ww``, or the h of ``margin_distance``. Not
@@ -81,18 +119,19 @@ class Loss:
     @property
     def n_scores(self) -> int:
         """Number of scores, which is the number of rows of W."""
-        shared = self.n_classes == 2 and self.name not in _PAIRWISE and not self.per_class
+        shared = self.n_classes == 2 and _KINDS[self.name].one_score and not self.per_class
         return 1 if shared else self.n_classes
 
     @property
     def joint(self) -> bool:
         """Whether all scores enter one term, rather than a sum of one-score terms."""
-        return self.n_scores > 1 and self.name in (*_PAIRWISE, "softmax_margin")
+        return self.n_scores > 1 and _KINDS[self.name].terms != "each score"
 
     @property
     def is_likelihood(self) -> bool:
         """Whether the loss is a negative log-likelihood, up to its temperature."""
-        return self.name == "logistic" or (self.name in LIKELIHOODS and self.margin == 0.0)
+        free = self.name == "logistic" or self.margin == 0.0
+        return _KINDS[self.name].likelihood and free
 
     @property
     def temperature(self) -> float:
@@ -101,9 +140,8 @@ class Loss:
         One score has curvature at most ``1 / (4 temperature)``, a pair of scores (``m3``,
         ``huber_ww``) ``1 / (2 temperature)`` in their difference.
         """
-        if self.name == "logistic":
-            return 1.0
-        return 0.5 * self.smoothing if self.name == "huber" else self.smoothing
+        smoothing = 1.0 if self.name == "logistic" else self.smoothing
+        return _KINDS[self.name].temperature * smoothing
 
     @property
     def kernel(self) -> tuple[str, float, float]:
@@ -124,20 +162,18 @@ class Loss:
     @property
     def law(self) -> str:
         """Name under which the accounting of objective perturbation knows this loss."""
-        if self.name not in SMOOTH_LOSSES:
+        law = _KINDS[self.name].law
+        if law is None:
             raise InvalidParameterError.of(
                 "loss", got=self.name, accepted="one of " + ", ".join(map(repr, SMOOTH_LOSSES))
             )
-        if self.name in _WESTON_WATKINS:
-            return "weston_watkins"
-        return {"softmax_margin": "softmax", "softplus": "logistic", "huber": "huber"}[
-            self.kernel[0]
-        ]
+        # The softmax of two scores is the logistic function of their difference.
+        return "logistic" if law == "softmax" and not self.joint else law
 
     @cached_property
     def lipschitz(self) -> float:
         """L: largest norm of the gradient in the scores, rounded up."""
-        if self.name in _WESTON_WATKINS:
+        if _KINDS[self.name].terms == "pairs":
             return sqrt_up(float(self.n_classes * (self.n_classes - 1)))
         if self.name == "margin_distance":
             return 1.0
@@ -146,9 +182,10 @@ class Loss:
     @cached_property
     def curvature(self) -> float:
         """Largest eigenvalue beta of the Hessian in the scores, rounded up."""
-        if self.name == "crammer_singer":
+        kind = _KINDS[self.name]
+        if not kind.smooth:
             return math.inf
-        if self.name in _WESTON_WATKINS:
+        if kind.terms == "pairs":
             return div_up(0.5 * self.n_classes, self.smoothing)
         if self.name == "margin_distance":
             return div_up(1.0, self.smoothing)
@@ -181,15 +218,15 @@ class Loss:
         curvature_ratio : float >= 0
             What :meth:`curvature_ratio` returns.
         """
-        K, kappa = self.n_classes, curvature_ratio
-        if self.name not in SMOOTH_LOSSES:
+        K, kappa, kind = self.n_classes, curvature_ratio, _KINDS[self.name]
+        if kind.law is None:
             return math.inf
         if self.averaged:
             trace = 0.25 * self.n_scores
             if self.joint:
-                trace = K - 1.0 if self.name in _WESTON_WATKINS else 1.0 - 1.0 / K
+                trace = K - 1.0 if kind.terms == "pairs" else 1.0 - 1.0 / K
             bound = trace * kappa
-        elif self.name in _WESTON_WATKINS:
+        elif kind.terms == "pairs":
             bound = math.log1p(0.5 * K * kappa) + (K - 2) * math.log1p(0.5 * kappa)
         elif self.joint:
             bound = (K - 1) * math.log1p(kappa / K)
@@ -197,3 +234,42 @@ class Loss:
             bound = self.n_scores * math.log1p(0.25 * kappa)
         # Two functions, two products and a sum of positive terms, each within an ulp.
         return round_up(bound, 8)
+
+    @property
+    def at_zero(self) -> float:
+        """Value at scores 0, the same for every label."""
+        tau, m, K = self.smoothing, self.margin, self.n_classes
+        match self.name:
+            case "crammer_singer":
+                return 1.0
+            case "m3":
+                return (K - 1) * 0.5 * (m + math.hypot(m, tau))
+            case "huber" | "huber_ww":
+                inside = max(m + tau, 0.0) ** 2 / (4.0 * tau)
+                n_terms = self.n_scores if self.name == "huber" else K - 1
+                return n_terms * (m if m > tau else inside)
+            case "margin_distance":
+                # The own score would rise to the mean of 0 and K - 1 margins, the others fall to
+                # it less m.
+                distance = m * math.sqrt((K - 1.0) / K)
+                return distance - 0.5 * tau if distance > tau else 0.5 * distance**2 / tau
+        if self.joint:
+            return _softplus(m / tau + math.log(K - 1.0)) * tau
+        _, tau, m = self.kernel
+        return self.n_scores * _softplus(m / tau) * tau
+
+    @staticmethod
+    def automatic_smoothing(name: str) -> float | None:
+        """Return what ``smoothing="auto"`` stands for; None for a loss that has no smoothing."""
+        return _KINDS[name].smoothing
+
+    @staticmethod
+    def automatic_margin(name: str, smoothing: float) -> float:
+        """Return what ``margin="auto"`` stands for: that of the hinge, or in temperatures."""
+        kind = _KINDS[name]
+        return kind.margin * smoothing if kind.likelihood else kind.margin
+
+
+def _softplus(z: float) -> float:
+    """``log(1 + exp(z))`` without overflow."""
+    return max(z, 0.0) + math.log1p(math.exp(-abs(z)))

@@ -797,10 +797,7 @@ class PrivateEvaluation(PrivateEstimator):
             )
         self.classes = np.asarray(self.model.classes_)
 
-    @property
-    def _rests_on(self) -> str:
-        """What must not come from the rows."""
-        return "model"
+    _rests_on = "model"
 
     @property
     def has_probabilities(self) -> bool:

@@ -23,7 +23,6 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import MOST_FEATURES, joined_parameter
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from dpsvm_fast.mechanisms.output import loss_at_zero
 from dpsvm_fast.mechanisms.pipeline import (
     DescentRule,
     PrivateKernel,
@@ -686,9 +685,8 @@ def _norm_of_solver(mechanism: Solver, n_samples: int) -> float:
     :math:`\lambda W` is the sum of n gradients of norm at most :math:`L \kappa_t` each.
     """
     loss, norm, n = mechanism.score_loss, mechanism.row_norm, n_samples
-    at_zero = 1.0 if loss.name == "crammer_singer" else loss_at_zero(loss)
     lam = mechanism.regularization
-    return min(math.sqrt(2.0 * n * at_zero / lam), n * loss.lipschitz * norm / lam)
+    return min(math.sqrt(2.0 * n * loss.at_zero / lam), n * loss.lipschitz * norm / lam)
 
 
 def _decision(

@@ -956,10 +956,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     # Of the copy that a call of fit_periods fits with: where it goes on from.
     _next: ClassVar[Running | None] = None
 
-    @property
-    def _rests_on(self) -> str:
-        """The public parameter on which the sensitivity rests."""
-        return "bounds"
+    _rests_on = "bounds"
 
     def plan(self, facts: Facts) -> SumPlan:
         """Return the plan of one release."""

@@ -40,7 +40,7 @@ def fraction_down(x: Fraction) -> float:
 
 def add_up(*terms: float) -> float:
     """Sum of all terms, rounded up once."""
-    if any(math.isinf(term) for term in terms):
+    if any(map(math.isinf, terms)):
         return math.fsum(terms)
     return fraction_up(sum(map(Fraction, terms), Fraction(0)))
 

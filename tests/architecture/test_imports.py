@@ -139,6 +139,28 @@ def test_python_imports_point_one_way() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def spends(source: str) -> list[str]:
+    """Return the functions that call ``spend`` of a ledger, but for ledgers themselves."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and node.name != "spend"
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute) and inner.attr == "spend"
+    ]
+
+
+def test_budgets_are_spent_in_one_place() -> None:
+    found = {
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for name in spends(path.read_text(encoding="utf-8"))
+    }
+    assert found == {("estimators/fit.py", "charge")}
+    # A wrong one would be seen.
+    assert spends("def fit(ledger):\n    ledger.spend(event)\n") == ["fit"]
+
+
 def test_every_module_is_on_a_floor() -> None:
     parts = {p.relative_to(PACKAGE).parts[0].removesuffix(".py") for p in PACKAGE.rglob("*.py")}
     lost = sorted(p for p in parts - {"__init__"} if floor(p) is None)

@@ -21,7 +21,7 @@ from conftest import three_clusters
 from dpsvm_fast import OutputPerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.output import loss_at_zero, mean_visits
+from dpsvm_fast.mechanisms.output import mean_visits
 from dpsvm_fast.verification import verify
 from oracles.descent import compiled, mechanism, twin
 from twins.smooth_erm import score_loss
@@ -175,7 +175,7 @@ def test_the_loss_at_zero(loss: str, n_classes: int, smoothing: float, margin: f
     chosen = Loss(name=loss, n_classes=n_classes, smoothing=smoothing, margin=margin)
     zeros = np.zeros((n_classes, chosen.n_scores))
     values = score_loss(zeros, np.arange(n_classes), chosen.kernel)
-    np.testing.assert_allclose(values, loss_at_zero(chosen), rtol=1e-13)
+    np.testing.assert_allclose(values, chosen.at_zero, rtol=1e-13)
 
 
 @pytest.mark.proof("projected_sgd")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpsvm_fast.certificates.statement import Statement
+from dpsvm_fast.certificates.words import LOSSES
 
 __all__ = [
     "Change",
@@ -30,11 +31,7 @@ WORDS: dict[str, tuple[str, ...]] = {
         *("private_linear", "private_kernel", "private_center", "private_whitener"),
         *("private_pca", "private_standard_scaler", "gaussian_margin"),
     ),
-    "loss": (
-        *("crammer_singer", "softmax_margin", "softplus", "huber", "huber_ww", "m3", "logistic"),
-        "margin_distance",
-        "none",
-    ),
+    "loss": (*LOSSES, "none"),
     "adjacency": ("add_remove", "replace_one"),
     "distribution": ("gaussian", "gamma"),
     "sampler": ("exact_grid", "floating_point"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jsonschema
 import numpy as np
@@ -27,10 +28,11 @@ from sklearn.preprocessing import (
 import dpsvm_fast as dp
 from dpsvm_fast import InvalidParameterError, PrivacyLedger
 from dpsvm_fast.data import TableSchema
+from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.exceptions import ModelFormatError
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.persist import load_model, model_schema, read_model, save_certificate, save_model
-from dpsvm_fast.persist.classes import saved_classes
+from dpsvm_fast.persist.classes import declared_parameters, read_entries, saved_classes, written
 from oracles.saved import COMPOSED, LABELS, ROWS, answers, fitted, rewritten
 from oracles.subjects import SUBJECTS, every_recipe
 
@@ -359,3 +361,20 @@ def test_skops_works_with_the_types_that_the_page_lists(kind: str) -> None:
     needed = skops.get_untrusted_types(data=data)
     assert [name for name in needed if f'"{name}"' not in page] == []
     assert_same(model, skops.loads(data, trusted=needed))
+
+
+def test_a_younger_parameter_may_be_absent_from_a_file() -> None:
+    @dataclass
+    class Younger:
+        old: param.Flag = True
+        new: Annotated[param.Flag, param.ADDED] = True
+
+    entries = declared_parameters(Younger)
+    # Files at the default are those from before it.
+    assert written(entries, {"old": False, "new": True}) == {"old": False}
+    assert written(entries, {"old": False, "new": False}) == {"old": False, "new": False}
+    assert Younger(**read_entries(entries, {"old": False}, "")) == Younger(old=False)
+    assert read_entries(entries, {"old": True, "new": False}, "") == {"old": True, "new": False}
+    for record in ({"new": True}, {"old": True, "new": 1}, {"old": True, "newer": True}):
+        with pytest.raises(ModelFormatError):
+            read_entries(entries, record, "")

@@ -80,8 +80,9 @@ def objective_sigma(
     ----------
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
-    loss : {"softmax_margin", "huber", "logistic", "softplus", "m3", "huber_ww"}
-        Two classes have one score, except with ``m3`` and ``huber_ww``.
+    loss : str
+        A smooth loss of :class:`dpsvm_fast.losses.Loss` but ``margin_distance``. Two classes
+        have one score, except with ``m3`` and ``huber_ww``.
     n_classes : int >= 2, default=2
     kappa : float > 0, optional
         Curvature ratio :math:`\kappa_t^2 / (\lambda \tau)` with tau the temperature of the loss:

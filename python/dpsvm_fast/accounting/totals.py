@@ -127,48 +127,7 @@ class Totals:
         An event of unknown kind or of another relation is refused.
         """
         check_event(event, self.adjacency)
-        match event:
-            case GaussianEvent():
-                self.mu_squared += (Fraction(event.mu) * size) ** 2
-            case PureEvent():
-                self.pure[fraction_up(Fraction(event.epsilon) * size)] += 1
-            case ApproximateEvent():
-                self.pure[fraction_up(Fraction(event.epsilon) * size)] += 1
-                self.certain[_group_delta(event, size)] += 1
-            case ZCDPEvent():
-                self.rho += Fraction(event.rho) * size**2
-            case SubsampledGaussianEvent(sampling_rate=1.0):
-                # The Gaussian mechanism that steps are when everyone is in them.
-                moved = 2.0 if event.adjacency == "replace_one" else 1.0
-                mu = Fraction(div_up(moved, event.noise_multiplier)) * size
-                self.mu_squared += mu**2 * event.n_steps
-            case SubsampledGaussianEvent() if size > 1:
-                self.curved[Grouped(replace(event, n_steps=1), size)] += event.n_steps
-            case SubsampledGaussianEvent():
-                self.sampled[event.noise_multiplier, event.sampling_rate] += event.n_steps
-            case ObjectiveEvent():
-                mu_of_event = gaussian_mu(event)
-                if mu_of_event is not None:
-                    self.mu_squared += (Fraction(mu_of_event) * size) ** 2
-                elif size > 1:
-                    self.curved[Grouped(event, size)] += 1
-                else:
-                    self.objective[event] += 1
-            case DistanceEvent():
-                # It holds on every data set, so that both ends of a path are as far away.
-                self.distance += Fraction(event.distance)
-            case AlternativesEvent():
-                # Whichever is chosen, none is further away than the farthest.
-                exact, distance = without_distances(event)
-                self.distance += distance
-                if exact is not None:
-                    self.curved[exact if size == 1 else Grouped(exact, size)] += 1
-            case RandomStoppingEvent():
-                self.curved[event if size == 1 else Grouped(event, size)] += 1
-            case ParallelEvent():
-                self.parallel[event if size == 1 else Grouped(event, size)] += 1
-            case _:
-                raise TypeError(f"event: got {type(event).__name__}, which has no accounting")
+        event.charge(_Charge(self, size))
         self.adjacency = event.adjacency
 
     @property
@@ -196,6 +155,64 @@ class Totals:
         logs = [n * math.log1p(-delta) for delta, n in self.certain.items()]
         told = -math.expm1(math.fsum(logs) * (1.0 + 8.0 * ERROR))
         return min(1.0, mul_up(told, 1.0 + 8.0 * ERROR))
+
+
+class _Charge(NamedTuple):
+    """Adds an event, as it is for ``size`` records of one person, by the method with its tag."""
+
+    totals: Totals
+    size: int
+
+    def add_gaussian(self, event: GaussianEvent) -> None:
+        self.totals.mu_squared += (Fraction(event.mu) * self.size) ** 2
+
+    def add_pure(self, event: PureEvent | ApproximateEvent) -> None:
+        self.totals.pure[fraction_up(Fraction(event.epsilon) * self.size)] += 1
+
+    def add_approximate(self, event: ApproximateEvent) -> None:
+        self.add_pure(event)
+        self.totals.certain[_group_delta(event, self.size)] += 1
+
+    def add_zcdp(self, event: ZCDPEvent) -> None:
+        self.totals.rho += Fraction(event.rho) * self.size**2
+
+    def add_subsampled_gaussian(self, event: SubsampledGaussianEvent) -> None:
+        if event.sampling_rate == 1.0:
+            # The Gaussian mechanism that steps are when everyone is in them.
+            moved = 2.0 if event.adjacency == "replace_one" else 1.0
+            mu = Fraction(div_up(moved, event.noise_multiplier)) * self.size
+            self.totals.mu_squared += mu**2 * event.n_steps
+        elif self.size > 1:
+            step = Grouped(replace(event, n_steps=1), self.size)
+            self.totals.curved[step] += event.n_steps
+        else:
+            self.totals.sampled[event.noise_multiplier, event.sampling_rate] += event.n_steps
+
+    def add_objective(self, event: ObjectiveEvent) -> None:
+        mu = gaussian_mu(event)
+        if mu is not None:
+            self.totals.mu_squared += (Fraction(mu) * self.size) ** 2
+        elif self.size > 1:
+            self.totals.curved[Grouped(event, self.size)] += 1
+        else:
+            self.totals.objective[event] += 1
+
+    def add_distance(self, event: DistanceEvent) -> None:
+        # It holds on every data set, so that both ends of a path are as far away.
+        self.totals.distance += Fraction(event.distance)
+
+    def add_alternatives(self, event: AlternativesEvent) -> None:
+        # Whichever is chosen, none is further away than the farthest.
+        exact, distance = without_distances(event)
+        self.totals.distance += distance
+        if exact is not None:
+            self.add_random_stopping(exact)
+
+    def add_random_stopping(self, event: RandomStoppingEvent | AlternativesEvent) -> None:
+        self.totals.curved[event if self.size == 1 else Grouped(event, self.size)] += 1
+
+    def add_parallel(self, event: ParallelEvent) -> None:
+        self.totals.parallel[event if self.size == 1 else Grouped(event, self.size)] += 1
 
 
 def check_event(event: object, adjacency: str | None) -> None:

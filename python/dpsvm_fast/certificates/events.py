@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dpsvm_fast.certificates.record import (
     COUNT,
@@ -28,7 +28,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up
 from dpsvm_fast.validation import check_integer, check_real
 
-# What every privacy event knows: its neighbouring relation, and how to be written down.
+# What every event knows: its relation, how to be written down, and how to be accounted for.
 #
 # An event never changes its meaning. A new mechanism with another privacy loss gets a new class
 # with a new tag; a reader that does not know a tag refuses it.
@@ -61,6 +61,22 @@ class PrivacyEvent(Record):
         if cls is PrivacyEvent:
             raise TypeError("PrivacyEvent: expected one of its kinds, such as GaussianEvent")
         return super().__new__(cls)
+
+    def charge(self, account: Any) -> None:
+        """Add this event to an account: of the accountant, or of ``verify``, which has its own.
+
+        An account has a method ``add_<tag>`` for each law that it knows. An event whose loss is
+        dominated by such laws charges those events instead.
+        """
+        add = getattr(account, f"add_{self.tag}", None)
+        if add is None:
+            raise TypeError(f"event: got {type(self).__name__}, which has no accounting")
+        add(self)
+
+    @property
+    def has_distance(self) -> bool:
+        """Whether it is a distance, or has one inside."""
+        return False
 
 
 # More steps of one release than anyone takes; their number stays exact as a float.
@@ -306,6 +322,11 @@ class DistanceEvent(PrivacyEvent):
     distance: OpenProbability
     adjacency: Adjacency
 
+    @property
+    def has_distance(self) -> bool:
+        """True."""
+        return True
+
 
 # Events about other events: a known pair, one of several branches, the best of several runs.
 #
@@ -361,6 +382,11 @@ class ParallelEvent(PrivacyEvent):
         for branch in self.branches:
             check_relation("branches", branch, self.adjacency)
         store(self, "branches", tuple(dict.fromkeys(self.branches)))
+
+    @property
+    def has_distance(self) -> bool:
+        """Whether any branch has one."""
+        return any(event.has_distance for branch in self.branches for event in branch)
 
 
 @dataclass(frozen=True)
@@ -444,7 +470,7 @@ class RandomStoppingEvent(PrivacyEvent):
     def check(self) -> None:
         """Refuse events of another relation, distances, and means that the law cannot have."""
         check_relation("base", self.base, self.adjacency)
-        if any(map(_is_distant, self.base)):
+        if any(event.has_distance for event in self.base):
             raise InvalidParameterError(
                 "base: got a DistanceEvent, expected events that describe one run exactly; spend "
                 "the distance of the whole search separately"
@@ -460,13 +486,6 @@ class RandomStoppingEvent(PrivacyEvent):
     def gamma(self) -> float:
         """Parameter of a geometric or logarithmic law: the one to sample, and accounted for."""
         return _gamma(self.stopping, self.mean)
-
-
-def _is_distant(event: PrivacyEvent) -> bool:
-    """Whether an event is a distance or has one inside."""
-    if isinstance(event, ParallelEvent):
-        return any(_is_distant(inner) for branch in event.branches for inner in branch)
-    return isinstance(event, DistanceEvent)
 
 
 def check_relation(name: str, events: Events, adjacency: str) -> None:

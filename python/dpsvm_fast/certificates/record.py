@@ -26,6 +26,7 @@ import typing
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -316,7 +317,7 @@ class _Tuple(_Kind):
         if not low <= n <= high:
             accepted = f"{low} or more" if math.isinf(high) else f"{low} to {high}"
             raise InvalidParameterError(f"{name}: got {n} entries, expected {accepted} of them")
-        return tuple(self.kind.check(name, item) for item in values)
+        return tuple(map(partial(self.kind.check, name), values))
 
     def read(self, name: str, value: Any) -> Any:
         values: list[Any] = check_type(name, value, list, "a list")
@@ -471,8 +472,9 @@ class Record:
         ``more`` takes precedence, then the first owner, then the second.
         """
         for owner in owners:
-            left = (name for name in cls.kinds() if name not in more and hasattr(owner, name))
-            more |= {name: getattr(owner, name) for name in left}
+            for name in cls.kinds():
+                if name not in more and hasattr(owner, name):
+                    more[name] = getattr(owner, name)
         return cls(**more)
 
     @classmethod

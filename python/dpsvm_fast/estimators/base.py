@@ -31,10 +31,10 @@ class Released:
 
     def _forget(self) -> None:
         """Removes every fitted attribute."""
-        fitted = [name for name in vars(self) if name.endswith("_") and name[0] != "_"]
-        for name in (*fitted, *BESIDE):
-            # Another thread may be fitting, and forgetting, the same object.
-            self.__dict__.pop(name, None)
+        for name in (*vars(self), *BESIDE):
+            if name in BESIDE or (name.endswith("_") and name[0] != "_"):
+                # Another thread may be fitting, and forgetting, the same object.
+                self.__dict__.pop(name, None)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a release has been published."""

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.certificates import Occasion
+from dpsvm_fast.certificates import Occasion, PrivacyEvent
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, Released, linear_attributes
 from dpsvm_fast.estimators.inputs import ArrayRows, NamedBounds, check_room
 from dpsvm_fast.estimators.parameters import checked_copy, number_or_none, tests_of
@@ -66,7 +66,7 @@ Fitted = TypeVar("Fitted", bound="PrivateEstimator")
 def private_fit(
     estimator: PrivateEstimator, rows: FitRows, *, stacklevel: int = 5
 ) -> dict[str, Any]:
-    """Plan, spend and run a fit: the only place where a fit spends budget.
+    """Plan, spend and run a fit, the same for every estimator.
 
     Parameters
     ----------
@@ -109,16 +109,41 @@ def private_fit(
     LOG.info("%s: %s", name, plan.summary())
     if rows.verbose:
         sys.stdout.write(f"{name}: {plan.summary()}\n")
-    if ledger is not None:
-        # An entry of a ledger is marked where no budget covers it.
-        ledger.spend(plan.events, name if private else f"{name}, NOT PRIVATE", **how)
-        LOG.info("%s: charged", name)
+    charge(ledger, plan.events, name, private=private, **how)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion).of_unit(facts.unit)
     if ledger is not None:
         statement = statement.of_periods(ledger.charged)
     LOG.info("%s: released, %s", name, "private" if private else "NOT PRIVATE")
     return estimator._attributes(plan, released) | rows.published | {"privacy_": statement}
+
+
+def charge(
+    ledger: PrivacyLedger | None,
+    events: tuple[PrivacyEvent, ...],
+    label: str,
+    *,
+    private: bool = True,
+    unit: str = "row",
+    by_age: bool = False,
+) -> None:
+    """Charge a ledger, if there is one, for a release: nothing else in the package spends.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger or None
+    events : tuple of PrivacyEvent
+    label : str
+        Of the entry, which is marked if no budget covers it.
+    private : bool, default=True
+    unit, by_age
+        As of :meth:`PrivacyLedger.spend`.
+    """
+    if ledger is not None and events:
+        ledger.spend(
+            events, label if private else f"{label}, NOT PRIVATE", unit=unit, by_age=by_age
+        )
+        LOG.info("%s: charged", label)
 
 
 class FitRows(Rows, Protocol):

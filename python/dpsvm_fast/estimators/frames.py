@@ -43,8 +43,8 @@ def tabular(X: Any) -> Any:
         raise TypeError("X: got a polars LazyFrame, expected a DataFrame; call .collect() first")
     if _is(X, "pyarrow", "RecordBatch"):
         return sys.modules["pyarrow"].Table.from_batches([X])
-    known = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table"))
-    return X if any(_is(X, *name) for name in known) else None
+    framed = _is(X, "pandas", "DataFrame") or _is(X, "polars", "DataFrame")
+    return X if framed or _is(X, "pyarrow", "Table") else None
 
 
 def public_shape(X: Any) -> tuple[int, int] | None:
@@ -53,8 +53,10 @@ def public_shape(X: Any) -> tuple[int, int] | None:
         shape: Any = (len(X), len(X[0]))
     else:
         shape = getattr(X, "shape", None)
-    two = isinstance(shape, tuple) and len(shape) == 2 and all(isinstance(n, int) for n in shape)
-    return shape if two and min(shape) > 0 else None
+    match shape:
+        case (int(n_rows), int(n_columns)) if min(n_rows, n_columns) > 0:
+            return n_rows, n_columns
+    return None
 
 
 def sparse_table(X: Any) -> bool:
@@ -160,9 +162,9 @@ def label_values(y: Any) -> Any:
     """
     if isinstance(y, np.ndarray):
         labels = y.astype(object) if y.dtype.kind == "T" else y
-    elif any(_is(y, "pyarrow", kind) for kind in ("Array", "ChunkedArray")):
+    elif _is(y, "pyarrow", "Array") or _is(y, "pyarrow", "ChunkedArray"):
         labels = np.asarray(y.to_pylist(), dtype=object) if y.null_count else np.asarray(y)
-    elif any(_is(y, *name) for name in (("pandas", "Series"), ("polars", "Series"))):
+    elif _is(y, "pandas", "Series") or _is(y, "polars", "Series"):
         labels = np.asarray(y)
     else:
         return y

@@ -208,10 +208,9 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
     loss : str, default="softmax_margin"
-        The function phi of the scores; formulas in :class:`dpsvm_fast.losses.Loss`.
-        ``softmax_margin`` is the smoothed Crammer-Singer hinge, cross-entropy with ``margin=0``,
-        ``m3`` and ``huber_ww`` sum hinges over the other classes (Weston and Watkins), ``huber``,
-        ``logistic`` and ``softplus`` over all.
+        The function phi of the scores, one of the smooth losses of
+        :class:`dpsvm_fast.losses.Loss` but ``margin_distance``. ``softmax_margin`` is the smoothed
+        Crammer-Singer hinge, cross-entropy with ``margin=0``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed (their number stays private), or one
         replaced by another (twice the noise; the number of rows is public).
@@ -229,7 +228,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         the finite path from 0 regularises.
     smoothing : "auto" or float > 0, default="auto"
         Width over which the hinge is rounded; "auto" is 1 for ``softmax_margin`` and ``softplus``,
-        0.5 for ``huber``, ``m3`` and ``huber_ww``. Must be "auto" for ``logistic``.
+        0.5 for the others. Must be "auto" for ``logistic``.
     margin : "auto" or float >= 0, default="auto"
         "auto" is 1. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
     optimizer : {"gd", "sgd", "adam"}, default="gd"

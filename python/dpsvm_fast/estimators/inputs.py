@@ -148,7 +148,7 @@ def public_classes(classes: Any) -> NDArray[Any]:
         )
     classes = label_values(classes)
     items = list(classes.ravel() if isinstance(classes, np.ndarray) else classes)
-    kinds = {_kind(item) for item in items}
+    kinds = set(map(_kind, items))
     if "other" in kinds or len(kinds) > 1:
         raise TypeError(
             "classes: expected labels of one kind: ints, strings, bools or whole floats"
@@ -321,13 +321,14 @@ def _canonical(X: Any) -> Any:
 
 def _kind(item: Any) -> str:
     """Which family of labels ``item`` belongs to."""
-    families = (
-        ("bool", (bool, np.bool_)),
-        ("int", (int, np.integer)),
-        ("float", (float, np.floating)),
-        ("str", (str,)),
-    )
-    return next((name for name, types in families if isinstance(item, types)), "other")
+    # True is an int, too.
+    if isinstance(item, (bool, np.bool_)):
+        return "bool"
+    if isinstance(item, (int, np.integer)):
+        return "int"
+    if isinstance(item, (float, np.floating)):
+        return "float"
+    return "str" if isinstance(item, str) else "other"
 
 
 def _label_array(items: list[Any]) -> NDArray[Any]:

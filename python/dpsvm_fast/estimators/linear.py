@@ -62,10 +62,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     class_weight: Any
     noise_grid: str
 
-    @property
-    def _rests_on(self) -> str:
-        """The public parameter on which the sensitivity rests."""
-        return "bounds"
+    _rests_on = "bounds"
 
     def _trainer(self) -> str:
         """How the weights are trained."""

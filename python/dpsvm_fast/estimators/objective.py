@@ -37,17 +37,9 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
         whatever is given here.
     loss : str, default="softmax_margin"
-        With tau = ``smoothing``, m = ``margin`` and :math:`t_k = 1` for the own class, -1 else:
-
-        - ``softmax_margin``: :math:`\tau \log \sum_k \exp((m 1[k \ne y] + s_k - s_y) / \tau)`, the
-          smoothed Crammer-Singer hinge; cross-entropy for m = 0
-        - ``softplus``: :math:`\tau \log(1 + \exp((m - t s) / \tau))`, a smoothed hinge
-        - ``logistic``: :math:`\log(1 + \exp(-t s))`
-        - ``huber``: the Huber hinge, a parabola for margins within ``smoothing`` of 1
-        - ``m3``: the smoothed hinge of Weston and Watkins, summed over the other classes
-        - ``huber_ww``: the same sum of Huber hinges, exactly 0 and exactly linear outside a band
-
-        ``huber``, ``softplus`` and ``logistic`` are one-vs-rest sums for three or more classes.
+        The function phi of the scores, one of the smooth losses of
+        :class:`dpsvm_fast.losses.Loss` but ``margin_distance``. ``softmax_margin`` is the smoothed
+        Crammer-Singer hinge, cross-entropy with ``margin=0``.
     noise : {"gaussian", "gamma"}, default="gaussian"
         Law of B: independent Gaussians, (epsilon, delta); or a density proportional to
         ``exp(-beta ||B||)``, epsilon with delta = 0, much larger for many weights.
@@ -72,11 +64,11 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         "auto" adds the best amount, often none, see Notes. With a float, a C too large for the
         budget is refused; the error names the largest valid one.
     smoothing : "auto" or float > 0, default="auto"
-        Width over which the hinge is rounded; "auto" is 0.4, or 0.5 for ``huber``, ``m3`` and
-        ``huber_ww``. Must be "auto" for ``logistic``.
+        Width over which the hinge is rounded; "auto" is 0.4 for ``softmax_margin`` and
+        ``softplus``, 0.5 for the others. Must be "auto" for ``logistic``.
     margin : "auto" or float >= 0, default="auto"
-        "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1 for ``huber``,
-        ``m3`` and ``huber_ww``. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
+        "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1 for the
+        others. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
     tol : float in [1e-8, 1], default=1e-5
         The solver stops at a certified gradient norm of ``tol`` times the largest gradient of one
         row. Additional noise covers the remaining error of the weights.

@@ -56,17 +56,10 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
         whatever is given here.
     loss : str, default="crammer_singer"
-        The function phi of the scores; formulas in :class:`dpsvm_fast.losses.Loss`:
-
-        - ``"crammer_singer"``: the multi-class hinge, not smooth;
-        - ``"softmax_margin"``: smoothed hinge over all classes, cross-entropy with ``margin=0``;
-        - ``"softplus"``, ``"huber"``: smoothed hinges, ``"logistic"``: the logistic loss; one score
-          for two classes, the sum of one-vs-rest losses for more;
-        - ``"m3"``, ``"huber_ww"``: smoothed hinges of all pairs with the own class (Weston and
-          Watkins);
-        - ``"margin_distance"``: distance of the scores to ones that keep the margin. All its
-          gradients have the same norm where the margin is missed, so it needs less noise: better
-          than the others for three classes or more.
+        The function phi of the scores; formulas of all in :class:`dpsvm_fast.losses.Loss`.
+        ``crammer_singer`` is the multi-class hinge, the others are smooth. All gradients of
+        ``margin_distance`` have the same norm where the margin is missed, so it needs less noise:
+        better than the others for three classes or more.
     noise : {"gaussian", "gamma"}, default="gaussian"
         Independent Gaussian noise, (epsilon, delta); or noise of density proportional to
         ``exp(-beta ||b||)``, epsilon with delta = 0, much larger for many weights.
@@ -87,12 +80,11 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
         Multiplies the sum of the losses, as in scikit-learn. Noise grows with it. "auto" is a rule
         of public facts, see Notes.
     smoothing : "auto" or float > 0, default="auto"
-        Temperature of ``softmax_margin`` and ``softplus`` ("auto": 0.4), half width of the
-        quadratic part of ``huber`` and ``huber_ww`` (0.5), smoothing of ``m3`` (0.5), distance up
-        to which ``margin_distance`` is quadratic (0.5). Not for other losses.
+        Width over which the hinge is rounded; "auto" is 0.4 for ``softmax_margin`` and
+        ``softplus``, 0.5 for the others. Not for ``crammer_singer`` and ``logistic``.
     margin : "auto" or float >= 0, default="auto"
-        Margin of ``softmax_margin`` and ``softplus`` ("auto": 2.5 ``smoothing``) and of ``m3``,
-        ``huber_ww`` and ``margin_distance`` (1).
+        "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1 for the others. Not
+        for ``crammer_singer`` and ``logistic``; 1 for ``huber``.
     solver : {"exact", "psgd"}, default="exact"
         "exact" certifies a distance to the minimiser. "psgd" is projected stochastic gradient
         descent with a known sensitivity: fixed work, a less accurate model. It needs a smooth loss

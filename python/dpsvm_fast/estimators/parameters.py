@@ -42,6 +42,17 @@ def _tests_of(kind: type) -> Mapping[str, Test]:
 
 tests_of: Callable[[type], Mapping[str, Test]] = cache(_tests_of)
 
+# Beside the check of a parameter that is younger than files of its class: its default is not
+# written, and is that of files without it.
+ADDED = "added"
+
+
+def added(kind: type) -> dict[str, Any]:
+    """Return the defaults of the parameters that are marked by ``ADDED``."""
+    hints = get_type_hints(kind, include_extras=True)
+    marked = [name for name in tests_of(kind) if ADDED in hints[name].__metadata__[1:]]
+    return {name: getattr(kind, name) for name in marked}
+
 
 def checked_copy(estimator: E) -> E:
     """Return a copy in which every parameter has passed its check; reads no data."""
@@ -145,20 +156,6 @@ def number_or_none(value: float | str) -> float | None:
     return None if isinstance(value, str) else value
 
 
-# smoothing="auto" and margin="auto". A softmax with a margin of 2 to 5 temperatures does as well as
-# any; the scale of the margin is a choice of units, taken so that it is that of the hinge.
-AUTOMATIC_SMOOTHING = {
-    "softmax_margin": 0.4,
-    "softplus": 0.4,
-    "huber": 0.5,
-    "m3": 0.5,
-    "huber_ww": 0.5,
-    "margin_distance": 0.5,
-}
-
-MARGIN_IN_TEMPERATURES = 2.5
-
-
 def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float | str) -> Loss:
     """The loss with checked ``smoothing`` and ``margin``, each a number or "auto".
 
@@ -167,23 +164,19 @@ def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float
     InvalidParameterError
         A number for something that the loss does not have.
     """
-    if name not in AUTOMATIC_SMOOTHING:
+    automatic = Loss.automatic_smoothing(name)
+    if automatic is None:
         for parameter, value in (("smoothing", smoothing), ("margin", margin)):
             _refuse(name, parameter, value, ("auto",))
         return Loss(name=name, n_classes=n_classes, margin=0.0 if name == "logistic" else 1.0)
     if name == "huber":
         _refuse(name, "margin", margin, ("auto", 1.0))
-    width = AUTOMATIC_SMOOTHING[name] if smoothing == "auto" else float(smoothing)
-    distance = automatic_margin(name, width) if margin == "auto" else float(margin)
+    width = automatic if smoothing == "auto" else float(smoothing)
+    distance = Loss.automatic_margin(name, width) if margin == "auto" else float(margin)
     # Before anything is spent: the solvers refuse others.
     smoothing_range("smoothing", width)
     margin_range("margin", distance)
     return Loss(name=name, n_classes=n_classes, smoothing=width, margin=distance)
-
-
-def automatic_margin(name: str, smoothing: float) -> float:
-    """Return margin="auto": that of the hinge, or one that suits a softmax of this temperature."""
-    return MARGIN_IN_TEMPERATURES * smoothing if name in ("softmax_margin", "softplus") else 1.0
 
 
 def _refuse(loss: str, parameter: str, value: object, accepted: tuple[object, ...]) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.estimators.fit import charge
 from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import checked_numbers, encoded_labels, owners
 from dpsvm_fast.exceptions import CertificationError, PartyRefusedError
@@ -526,9 +527,7 @@ def local_update(
     plan = spec.round(round_name)
     ledger = check_ledger(ledger, "replace_one")
     public = checked_public(public, spec, round_name)
-    if ledger is not None:
-        label = f"{spec.algorithm}, round {round_name!r}"
-        ledger.spend(plan.events(trust), label, unit=spec.unit)
+    charge(ledger, plan.events(trust), f"{spec.algorithm}, round {round_name!r}", unit=spec.unit)
     records = checked_records(X, y, spec, groups)
     source = _core.NoiseSource(None) if source is None else source
     (vector,) = contributions(spec, round_name, records, public, [source], n_threads)

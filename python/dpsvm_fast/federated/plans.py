@@ -21,7 +21,7 @@ from dpsvm_fast.federated.secsum import LIMIT, ROUNDED_STEPS, FixedPointCodec, P
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import RELATION_FACTOR, check_range, check_row_norm
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from dpsvm_fast.mechanisms.output import ProjectedSGD, loss_at_zero
+from dpsvm_fast.mechanisms.output import ProjectedSGD
 from dpsvm_fast.rounding import (
     add_down,
     add_up,
@@ -588,7 +588,7 @@ class ObjectiveTraining:
         n = self.spec.max_records
         most = self.sum_regularization(n)
         by_gradient = n * loss.lipschitz * self.mechanism.row_norm / most
-        by_value = math.sqrt(2.0 * n * loss_at_zero(loss) / most)
+        by_value = math.sqrt(2.0 * n * loss.at_zero / most)
         noise = self.mechanism.inside.deviation * math.sqrt(self.mechanism.n_weights)
         noise += self.mechanism.output.deviation * math.sqrt(self.mechanism.n_weights)
         return 2.0 * (min(by_gradient, by_value) + 2.0 * noise / regularization)

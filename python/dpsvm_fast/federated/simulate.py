@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.estimators.fit import SEEDED, refuse_or_warn
+from dpsvm_fast.estimators.fit import SEEDED, charge, refuse_or_warn
 from dpsvm_fast.exceptions import (
     InvalidParameterError,
     NotPrivateWarning,
@@ -89,10 +89,8 @@ def simulate(
             raise SecureSumAborted(name, spec.n_users - len(lost), spec.survivors_needed)
     if seed is not None:
         refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=4)
-    if ledger is not None:
-        label = f"{spec.algorithm} of {spec.n_users} parties"
-        label += "" if seed is None else ", NOT PRIVATE"
-        ledger.spend(spec.events("trusted_curator"), label, unit=spec.unit)
+    label = f"{spec.algorithm} of {spec.n_users} parties"
+    charge(ledger, spec.events("trusted_curator"), label, private=seed is None, unit=spec.unit)
     records, refusal = [], None
     for i, party in enumerate(parties):
         try:

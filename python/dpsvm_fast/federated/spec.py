@@ -29,7 +29,7 @@ from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.moments import NoisyComponents
 from dpsvm_fast.mechanisms.noise import epsilon_left, share_of
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from dpsvm_fast.mechanisms.output import INTERCEPT, PROJECTIONS, loss_at_zero
+from dpsvm_fast.mechanisms.output import INTERCEPT, PROJECTIONS
 from dpsvm_fast.rounding import div_down, div_up, mul_up, round_up, sqrt_up
 
 PROTOCOL = "secagg-mask/v1"
@@ -292,7 +292,7 @@ class FederatedSpec(PartyCounts):
             settled["regularization"] = max(moved / SCORE_NOISE, least) * row_norm * row_norm
         if self.radius == "auto":
             by_gradient = loss.lipschitz * row_norm / self.regularization
-            by_value = math.sqrt(2.0 * loss_at_zero(loss) / self.regularization)
+            by_value = math.sqrt(2.0 * loss.at_zero / self.regularization)
             settled["radius"] = min(by_gradient, by_value) * (USER_RADIUS if users else 1.0 + 1e-12)
 
     @cached_property

@@ -53,7 +53,6 @@ from dpsvm_fast.mechanisms.noise import (
     grid_below,
     law_of,
 )
-from dpsvm_fast.mechanisms.output import loss_at_zero
 from dpsvm_fast.mechanisms.pipeline import (
     AVERAGED_SHARE,
     CLIP,
@@ -401,7 +400,7 @@ class LastIterateSums(DescentSums):
         """
         penalty = self.regularization * self.divisor
         by_gradient = div_up(mul_up(self.clip, float(self.n_records)), penalty)
-        by_value = math.sqrt(2.0 * loss_at_zero(self.loss) * self.n_records / penalty)
+        by_value = math.sqrt(2.0 * self.loss.at_zero * self.n_records / penalty)
         return min(by_gradient, round_up(by_value, 8))
 
     @cached_property

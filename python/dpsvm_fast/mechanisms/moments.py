@@ -89,12 +89,13 @@ class NoisyMean(SumRelease):
     @cached_property
     def sum(self) -> NoisySum:
         """The noise and what it covers."""
-        return self.of_multiples(
+        return NoisySum.of_multiples(
             ROW_GRID,
             name="centre",
             clip_norm=sqrt_up(1.0 + COUNT_SCALE**2) if self.counts else 1.0,
             relation_factor=float(RELATION_FACTOR[self.adjacency]),
             shape=(self.n_features + self.counts,),
+            **self.budget,
         )
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedMean:
@@ -114,19 +115,16 @@ class NoisyMean(SumRelease):
         return np.append(total, COUNT_SCALE * n_rows) if self.counts else total
 
     def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedMean:
-        """Post-processing; the number of rows is used only where it is public."""
-        if not self.counts:
-            return self._mean(noisy, float(n_rows))
-        return self._mean(noisy[:-1], max(1.0, float(noisy[-1]) / COUNT_SCALE))
-
-    def _mean(self, total: NDArray[np.float64], count: float) -> ReleasedMean:
-        r"""Post-processing of a noisy sum.
+        r"""Post-processing of a noisy sum; the number of rows is used only where it is public.
 
         Of its squared length, :math:`d \sigma^2` is noise on average; the mean is shrunk by that
         share (James and Stein) and never longer than the rows it is a mean of. Of ``lifted`` rows
         three parts are shrunk, each by its own share: what all entries have in common, how they
         differ from it, and the last entry.
         """
+        total, count = noisy, float(n_rows)
+        if self.counts:
+            total, count = noisy[:-1], max(1.0, float(noisy[-1]) / COUNT_SCALE)
         noise = self.sum.deviation**2
         if self.lifted:
             common = np.full(total.size - 1, total[:-1].mean())
@@ -240,7 +238,7 @@ class NoisyColumnMoments(SumRelease):
         if not counts:
             factor = div_up(2.0, float(PAIR_NORM)) if squares else 2.0
         unit = SUM_GRID * FACTOR_GRID if self.factor else SUM_GRID
-        noise = self.of_multiples(
+        noise = NoisySum.of_multiples(
             unit,
             name="moments" if squares else "means",
             clip_norm=clip_norm,
@@ -248,6 +246,7 @@ class NoisyColumnMoments(SumRelease):
             shape=(d * (1 + squares) + counts,),
             n_steps=max(1, len(self.factor)),
             factor=self.factor,
+            **self.budget,
         )
         if self.factor and noise.grid not in (None, unit):
             raise InvalidParameterError(

@@ -475,12 +475,12 @@ class NoisySum:
             return self.scale
         return math.sqrt(self.size + 1.0) / self.scale
 
-    @property
+    @cached_property
     def event(self) -> PrivacyEvent:
         """Event that a ledger records."""
         return self.part.event(self.adjacency)
 
-    @property
+    @cached_property
     def part(self) -> ReleasePart:
         """Return the same for the statement."""
         law = law_of("gamma" if self.mu is None else "gaussian", self.scale, self.grid)
@@ -543,10 +543,12 @@ class SumRelease:
         """Event that a ledger records."""
         return self.sum.event
 
-    def of_multiples(self, unit: float, **facts: Any) -> NoisySum:
-        """Return the noise of this budget on a sum of multiples of ``unit``."""
-        facts |= {"adjacency": self.adjacency, "mu": self.mu, "epsilon": self.epsilon}
-        return NoisySum.of_multiples(unit, exact=self.noise_grid == "exact", **facts)
+    @property
+    def budget(self) -> dict[str, Any]:
+        """What a noisy sum needs to know of it, see :meth:`NoisySum.of_multiples`."""
+        exact = self.noise_grid == "exact"
+        shared = {"adjacency": self.adjacency, "mu": self.mu, "epsilon": self.epsilon}
+        return shared | {"exact": exact}
 
 
 # A symmetric matrix of second moments of private rows, with symmetric Gaussian noise.
@@ -666,9 +668,10 @@ class SecondMoments(SumRelease):
         off_scale = math.nextafter(off_scale, math.inf)
         flat = np.tile(moments[rows, columns], n)
         off = release_on_grid(flat, off_scale, self.sum.grid, source, n_threads)
-        diagonal = np.ascontiguousarray(np.diagonal(moments))
+        diagonal = np.tile(np.diagonal(moments), n)
+        on = release_on_grid(diagonal, self.sum.scale, self.sum.grid, source, n_threads)
         noisy = np.zeros((n, d, d))
-        noisy[:, np.arange(d), np.arange(d)] = self.sum.release_many(diagonal, n, source, n_threads)
+        noisy[:, np.arange(d), np.arange(d)] = on.reshape(n, -1)
         noisy[:, rows, columns] = off.reshape(n, -1)
         noisy[:, columns, rows] = off.reshape(n, -1)
         return noisy

@@ -176,7 +176,7 @@ class ProjectedSGD:
         """
         regularization = self.regularization(C)
         by_gradient = div_up(mul_up(loss.lipschitz, row_norm), regularization)
-        by_value = math.sqrt(2.0 * loss_at_zero(loss) / regularization)
+        by_value = math.sqrt(2.0 * loss.at_zero / regularization)
         return min(by_gradient, round_up(by_value, 8))
 
     def sensitivity(self, loss: Loss, C: float, row_norm: float) -> float:
@@ -232,30 +232,6 @@ def mean_visits(n_epochs: int, updates_per_epoch: int) -> float:
     harmonic = digamma(ends + 1.0) + np.euler_gamma
     total = n_epochs * harmonic[-1] - float(np.sum(harmonic[:-1]))
     return float(total) / n_epochs * (1.0 + HARMONIC_SLACK)
-
-
-def loss_at_zero(loss: Loss) -> float:
-    """Value of the loss at scores 0, the same for every label."""
-    tau, m, K = loss.smoothing, loss.margin, loss.n_classes
-    if loss.name == "m3":
-        return (K - 1) * 0.5 * (m + math.hypot(m, tau))
-    if loss.name in ("huber", "huber_ww"):
-        inside = max(m + tau, 0.0) ** 2 / (4.0 * tau)
-        n_terms = loss.n_scores if loss.name == "huber" else K - 1
-        return n_terms * (m if m > tau else inside)
-    if loss.name == "margin_distance":
-        # The own score would rise to the mean of 0 and K - 1 margins, the others fall to it less m.
-        distance = m * math.sqrt((K - 1.0) / K)
-        return distance - 0.5 * tau if distance > tau else 0.5 * distance**2 / tau
-    if loss.joint:
-        return _softplus(m / tau + math.log(K - 1.0)) * tau
-    _, tau, m = loss.kernel
-    return loss.n_scores * _softplus(m / tau) * tau
-
-
-def _softplus(z: float) -> float:
-    """``log(1 + exp(z))`` without overflow."""
-    return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -264,7 +264,8 @@ class DescentRule:
 
     def descended(self, records: Any, rows: Rows, source: _core.NoiseSource) -> tuple[Array, float]:
         """Weights of the row before it was shortened for the constant feature; a temperature."""
-        descent, options = self.descent(), self.descent_options()
+        options = self.descent_options()
+        descent = _core.Descent(**options)
         rows.weigh(records)
         rows.descend(records, descent, options, source, self.n_moves, rows.on_step)
         weights = np.asarray(self.row_scale * descent.weights())
@@ -543,7 +544,9 @@ class PrivateLinear(LinearPlan):
                 f"{SMALLEST_EXACT_MU:g}; use larger values of epsilon and delta, or "
                 "noise_grid='float'"
             )
-        assert self._rest.mu > 0.0
+        # Each sum, and what they leave, refuses a budget that is too small for it.
+        spent = [part.event for part in self._sums]
+        assert self._left_by(tuple(spent)).mu > 0.0
 
     @property
     def pure(self) -> bool:
@@ -621,11 +624,15 @@ class PrivateLinear(LinearPlan):
         classes = () if self.classes is None else (self.classes,)
         return classes if self.centre is None else (*classes, self.centre.sum)
 
-    @property
+    @cached_property
+    def _sums(self) -> tuple[NoisySum, ...]:
+        """The noisy sums before the training, of the path with all of them."""
+        return (*self._first, *[each.sum for each in self.whitenings])
+
+    @cached_property
     def _before(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger is charged before the training."""
-        moments = [each.sum for each in self.whitenings]
-        return tuple([part.event for part in (*self._first, *moments)])
+        return tuple([part.event for part in self._sums])
 
     @cached_property
     def _rest(self) -> GaussianEvent:
@@ -633,8 +640,8 @@ class PrivateLinear(LinearPlan):
         return self._left_by(self._before)
 
     def _left_by(self, events: tuple[PrivacyEvent, ...]) -> GaussianEvent:
-        mus = (Fraction(event.mu) for event in events if isinstance(event, GaussianEvent))
-        spent = sum((mu**2 for mu in mus), Fraction(0))
+        squares = [Fraction(event.mu) ** 2 for event in events if isinstance(event, GaussianEvent)]
+        spent = sum(squares, Fraction(0))
         left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - spent))
         return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
 
@@ -674,7 +681,7 @@ class PrivateLinear(LinearPlan):
         whitened = moments is not None and wanted
         mu = 0.0 if self.pure else self._rest.mu
         if whitened:
-            return whitened, (*sums, *[each.sum for each in self.whitenings]), mu
+            return whitened, self._sums, mu
         events = [each.event for each in self.whitenings]
         unspent = [event.mu for event in events if isinstance(event, GaussianEvent)]
         return whitened, sums, joined_parameter(mu, *unspent) if unspent else mu
@@ -949,7 +956,8 @@ class NoisyCount(SumRelease):
     @cached_property
     def sum(self) -> NoisySum:
         """The noise and what it covers; Gamma noise on one number is Laplace noise."""
-        return self.of_multiples(1.0, name="count", clip_norm=1.0, relation_factor=1.0, shape=(1,))
+        facts: dict[str, Any] = {"clip_norm": 1.0, "relation_factor": 1.0, "shape": (1,)}
+        return NoisySum.of_multiples(1.0, name="count", **facts, **self.budget)
 
     def release(self, n_rows: float, source: _core.NoiseSource, n_threads: int) -> float:
         """The noisy number of rows, at least 1."""

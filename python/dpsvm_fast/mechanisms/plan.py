@@ -138,10 +138,10 @@ def filled(kind: type[Made], *owners: object, **more: Any) -> Made:
 
     ``more`` goes first, then what the first owner has, and the second; like `Record.of`.
     """
-    names = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]
     for owner in owners:
-        left = [name for name in names if name not in more and hasattr(owner, name)]
-        more |= {name: getattr(owner, name) for name in left}
+        for field in fields(kind):  # type: ignore[arg-type]
+            if field.init and field.name not in more and hasattr(owner, field.name):
+                more[field.name] = getattr(owner, field.name)
     return kind(**more)
 
 

@@ -23,6 +23,7 @@ from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES, SelectionStat
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import (
     PrivateEstimator,
+    charge,
     occasion_of,
     private_fit,
     refuse_or_warn,
@@ -664,9 +665,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             "best_index_": index,
         }
 
-    @property
-    def _rests_on(self) -> str:
-        return "param_grid"
+    _rests_on = "param_grid"
 
     def _occasion(self) -> Occasion:
         """Facts about this search that the statement adds to its plan."""
@@ -886,8 +885,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
             self.__dict__.pop(name, None)
         checked = self.checked()
         events = checked.plan().events
-        if checked.ledger is not None and events:
-            checked.ledger.spend(events, type(self).__name__, unit="row")
+        charge(checked.ledger, events, type(self).__name__)
         model = self.train(X, y, **checked._arguments(budget=callable(self.events)))
         if not hasattr(model, "predict"):
             kind = type(model).__name__

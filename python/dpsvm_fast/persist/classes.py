@@ -47,7 +47,7 @@ from dpsvm_fast.estimators import (
     PrivateLinearSVC,
 )
 from dpsvm_fast.estimators.inputs import NamedBounds, checked_bounds, public_classes
-from dpsvm_fast.estimators.parameters import tests_of
+from dpsvm_fast.estimators.parameters import added, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.federated.classifier import FederatedLinearSVC
 from dpsvm_fast.federated.spec import FederatedSpec
@@ -98,12 +98,19 @@ class Entry:
         Whether it may be missing.
     none : bool
         Whether it may be None.
+    default : object
+        What an optional one stands for where it is missing; not written.
     """
 
     write: Callable[[Any], Any]
     read: Callable[[str, Any, Facts], Any]
     optional: bool = False
     none: bool = False
+    default: Any = None
+
+    def is_default(self, value: Any) -> bool:
+        """Whether a value is not written, as it is that of files without it."""
+        return self.default is not None and bool(value == self.default)
 
     def written(self, value: Any) -> Any:
         """JSON."""
@@ -119,7 +126,11 @@ Entries = dict[str, Entry]
 
 def written(entries: Entries, source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON of all entries that the source has; names lose a leading underscore."""
-    return {n.lstrip("_"): one.written(source[n]) for n, one in entries.items() if n in source}
+    return {
+        n.lstrip("_"): one.written(source[n])
+        for n, one in entries.items()
+        if n in source and not one.is_default(source[n])
+    }
 
 
 def read_entries(entries: Entries, record: object, where: str) -> dict[str, Any]:
@@ -344,8 +355,13 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 def declared_parameters(kind: type) -> Entries:
     """Parameters of an estimator that declares their checks."""
+    younger = added(kind)
     return {
-        name: parameter(name, test, **SPECIAL.get(name, {}))
+        name: replace(
+            parameter(name, test, **SPECIAL.get(name, {})),
+            optional=name in younger,
+            default=younger.get(name),
+        )
         for name, test in tests_of(kind).items()
         if name not in NOT_SAVED
     }

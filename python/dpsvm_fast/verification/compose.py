@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,63 +176,89 @@ def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
     """Sort events by what is known of them."""
     work(WORK_OF_EVENT * len(events))
     choice = Choice(replace_one=events[0].adjacency == "replace_one")
+    account = _Charge(choice)
     for event in events:
-        if isinstance(event, GaussianEvent):
-            choice.squares.append(_square(event.sensitivity / event.sigma))
-        elif isinstance(event, PureEvent):
-            choice.pure.append(event.epsilon)
-        elif isinstance(event, ApproximateEvent):
-            choice.pure.append(event.epsilon)
-            choice.stays.append(-event.delta)
-        elif isinstance(event, SubsampledGaussianEvent) and event.sampling_rate < 1.0:
+        event.charge(account)
+    return choice
+
+
+class _Charge(NamedTuple):
+    """Adds an event to what is known of one record, by the method with its tag."""
+
+    choice: Choice
+
+    def add_gaussian(self, event: GaussianEvent) -> None:
+        self.choice.squares.append(_square(event.sensitivity / event.sigma))
+
+    def add_pure(self, event: PureEvent) -> None:
+        self.choice.pure.append(event.epsilon)
+
+    def add_approximate(self, event: ApproximateEvent) -> None:
+        self.choice.pure.append(event.epsilon)
+        self.choice.stays.append(-event.delta)
+
+    def add_subsampled_gaussian(self, event: SubsampledGaussianEvent) -> None:
+        if event.sampling_rate < 1.0:
             # More noise than that is still counted as no more.
             noise = min(event.noise_multiplier, LARGEST_NOISE)
-            choice.sampled.append((noise, event.sampling_rate, event.n_steps))
-        elif isinstance(event, SubsampledGaussianEvent):
-            # A Gaussian mechanism, as everyone is in each.
-            moved = 2.0 if choice.replace_one else 1.0
-            choice.squares.append(event.n_steps * _square(moved / event.noise_multiplier))
-        elif isinstance(event, ZCDPEvent):
-            choice.rho.append(min(event.rho, LARGEST_MU))
-        elif isinstance(event, RandomStoppingEvent):
-            _add_stopping(choice, event)
-        elif isinstance(event, AlternativesEvent):
-            _add_alternatives(choice, event)
-        elif isinstance(event, ObjectiveEvent):
-            square = _gaussian_square(event)
-            if square is None:
-                choice.curved.append(event)
-            else:
-                choice.squares.append(square)
-        elif isinstance(event, DistanceEvent):
-            choice.distances.append(event.distance)
+            self.choice.sampled.append((noise, event.sampling_rate, event.n_steps))
         else:
-            raise TypeError(f"event: got {type(event).__name__}, which has no accounting")
-    return choice
+            # A Gaussian mechanism, as everyone is in each.
+            moved = 2.0 if self.choice.replace_one else 1.0
+            self.choice.squares.append(event.n_steps * _square(moved / event.noise_multiplier))
+
+    def add_zcdp(self, event: ZCDPEvent) -> None:
+        self.choice.rho.append(min(event.rho, LARGEST_MU))
+
+    def add_objective(self, event: ObjectiveEvent) -> None:
+        square = _gaussian_square(event)
+        if square is None:
+            self.choice.curved.append(event)
+        else:
+            self.choice.squares.append(square)
+
+    def add_distance(self, event: DistanceEvent) -> None:
+        self.choice.distances.append(event.distance)
+
+    def add_alternatives(self, event: AlternativesEvent) -> None:
+        # The one that covers all, pure where all are, or with a curve.
+        branches = [choice_of(branch) for branch in event.branches]
+        # No alternative is further away than the farthest one.
+        farthest = max(branches, key=lambda branch: branch.distance)
+        self.choice.distances.extend(farthest.distances)
+        for branch in branches:
+            branch.distances = []
+        for branch in branches:
+            if all(_covers(branch, other) for other in branches):
+                for name in ("squares", "pure", "stays", "sampled", "rho", "curved"):
+                    getattr(self.choice, name).extend(getattr(branch, name))
+                return
+        if all(branch.is_pure for branch in branches):
+            self.choice.pure.append(max(math.fsum(branch.pure) for branch in branches))
+        else:
+            self.choice.curved.append(event)
+
+    def add_random_stopping(self, event: RandomStoppingEvent) -> None:
+        # The best of several runs is pure where a run is.
+        bases = choices_of(event.base)
+        if bases is None or not all(base.is_pure for base in bases):
+            self.choice.curved.append(event)
+            return
+        epsilon = max(math.fsum(base.pure) for base in bases)
+        # The largest ratio of densities is at the kink of what u can become.
+        low, high = 1.0 / (1.0 + math.exp(epsilon)), 1.0 / (1.0 + math.exp(-epsilon))
+        if event.stopping == "poisson":
+            self.choice.pure.append(epsilon + event.mean * (high - low))
+            return
+        rest = 1.0 - event.gamma
+        power = {"geometric": 2.0, "logarithmic": 1.0}[event.stopping]
+        ratio = math.log(event.gamma + rest * high) - math.log(event.gamma + rest * low)
+        self.choice.pure.append(epsilon + power * ratio)
 
 
 def _square(mu: float) -> float:
     """Square of a Gaussian parameter; of one that promises nothing, as much as it takes."""
     return min(mu, LARGEST_MU) ** 2
-
-
-def _add_alternatives(choice: Choice, event: AlternativesEvent) -> None:
-    """One of several mechanisms: the one that covers all, pure where all are, or with a curve."""
-    branches = [choice_of(branch) for branch in event.branches]
-    # No alternative is further away than the farthest one.
-    farthest = max(branches, key=lambda branch: branch.distance)
-    choice.distances.extend(farthest.distances)
-    for branch in branches:
-        branch.distances = []
-    for branch in branches:
-        if all(_covers(branch, other) for other in branches):
-            for name in ("squares", "pure", "stays", "sampled", "rho", "curved"):
-                getattr(choice, name).extend(getattr(branch, name))
-            return
-    if all(branch.is_pure for branch in branches):
-        choice.pure.append(max(math.fsum(branch.pure) for branch in branches))
-    else:
-        choice.curved.append(event)
 
 
 def _covers(large: Choice, small: Choice) -> bool:
@@ -247,24 +274,6 @@ def _covers(large: Choice, small: Choice) -> bool:
         and Counter(small.curved) <= Counter(large.curved)
         and small.steps <= large.steps
     )
-
-
-def _add_stopping(choice: Choice, event: RandomStoppingEvent) -> None:
-    """Best of several runs, which is pure where a run is."""
-    bases = choices_of(event.base)
-    if bases is None or not all(base.is_pure for base in bases):
-        choice.curved.append(event)
-        return
-    epsilon = max(math.fsum(base.pure) for base in bases)
-    # The largest ratio of densities is at the kink of what u can become.
-    low, high = 1.0 / (1.0 + math.exp(epsilon)), 1.0 / (1.0 + math.exp(-epsilon))
-    if event.stopping == "poisson":
-        choice.pure.append(epsilon + event.mean * (high - low))
-        return
-    rest = 1.0 - event.gamma
-    power = {"geometric": 2.0, "logarithmic": 1.0}[event.stopping]
-    ratio = math.log(event.gamma + rest * high) - math.log(event.gamma + rest * low)
-    choice.pure.append(epsilon + power * ratio)
 
 
 def responses(pure: list[float]) -> tuple[Array, Array]:

@@ -48,6 +48,7 @@ from dpsvm_fast.verification.compose import recomputed_events
 from dpsvm_fast.verification.losses import TooMuchWorkError, limited_work
 from dpsvm_fast.verification.releases import (
     CHECKS,
+    WESTON_WATKINS,
     objective_share,
     recomputed_weights,
 )
@@ -221,7 +222,7 @@ ANCHOR_STEPS = 3
 
 MU_SLACK = 1e-9
 # Losses with a score for each of two classes.
-PAIRWISE = ("crammer_singer", "margin_distance", "m3", "huber_ww")
+PAIRWISE = ("crammer_singer", "margin_distance", *WESTON_WATKINS)
 # Classes that set the norm of rows by themselves.
 PIPELINES = ("PrivateLinearSVC", "PrivateKernelSVC")
 # The class whose further calls spend more than its parameter says.

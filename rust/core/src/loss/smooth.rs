@@ -123,6 +123,18 @@ impl SmoothLoss {
         }
     }
 
+    /// Bound of the norm of a gradient in the scores.
+    pub fn lipschitz(&self) -> f64 {
+        let scores = self.scores as f64;
+        match self.kind {
+            Kind::Softmax => std::f64::consts::SQRT_2,
+            Kind::Softplus | Kind::Huber => scores.sqrt(),
+            Kind::Pairwise | Kind::PairwiseHuber => scores,
+            Kind::MarginDistance => 1.0,
+            Kind::Confidence | Kind::Correctness => 0.5 * self.margin,
+        }
+    }
+
     /// Factor that [`Self::gradient_row`] leaves out of the Hessian's state.
     fn state_scale(&self) -> f64 {
         if self.kind == Kind::Softmax {

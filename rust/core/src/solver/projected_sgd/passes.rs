@@ -34,7 +34,7 @@ use crate::error::{Error, Result, require};
 use crate::layout::class_major::ClassMajor;
 use crate::layout::lines::Lines;
 use crate::layout::weights::{WeightLayout, typed};
-use crate::loss::smooth::{Kind, SmoothLoss};
+use crate::loss::smooth::SmoothLoss;
 use crate::numeric::ROUNDOFF;
 use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
@@ -142,7 +142,7 @@ impl Constants {
             .ok_or_else(|| Error::invalid("n_epochs", "expected 1 to 2^36 updates in all"))?;
         let row_norm = libm::ldexp(bounds.row_norm(), -exponent);
         let curvature = settings.loss.curvature() * row_norm * row_norm;
-        let reach = lipschitz(&settings.loss) / regularization;
+        let reach = settings.loss.lipschitz() / regularization;
         // Relative to half the sensitivity, as the weights of neighbours are both inexact.
         let longest = match settings.projection {
             Projection::Joint => radius,
@@ -215,18 +215,6 @@ pub fn rounding(
     let message = "rounding errors of so many updates could move the weights visibly";
     require(bound < SLACK * reach, "n_epochs", message)?;
     Ok(bound * (1.0 + SLACK) * plan.unscale)
-}
-
-/// Bound of the norm of a gradient in the scores.
-fn lipschitz(loss: &SmoothLoss) -> f64 {
-    let scores = loss.scores as f64;
-    match loss.kind {
-        Kind::Softmax => std::f64::consts::SQRT_2,
-        Kind::Softplus | Kind::Huber => scores.sqrt(),
-        Kind::Pairwise | Kind::PairwiseHuber => scores,
-        Kind::MarginDistance => 1.0,
-        Kind::Confidence | Kind::Correctness => 0.5 * loss.margin,
-    }
 }
 
 /// Who owns which rows, and what they weigh; all empty for rows by themselves.
