@@ -157,7 +157,7 @@ def test_single_precision_and_sparse_rows_are_welcome() -> None:
 @pytest.mark.parametrize("unit", ["row", "person", "party"])
 @pytest.mark.parametrize("weighting", ["records", "users"])
 def test_statements_verify(unit: str, weighting: str) -> None:
-    settings = {"unit": unit, "weighting": weighting, "max_dropout": 0.25, "min_records": 5}
+    settings = {"unit": unit, "weighting": weighting, "max_dropout": 0.25, "min_records": 2}
     spec = helmet(**(DIGITS | settings))
     parties: list[Any] = digits_of(SIZES)
     if unit == "person":

@@ -157,17 +157,17 @@ def test_a_specification_cannot_be_changed() -> None:
         ({"radius": 1e12, "max_records": 2**28, "epsilon": 9.0, "local": "exact"}, "radius"),
     ],
 )
+def test_wrong_parameters_are_named(settings: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        helmet(**settings)
+
+
 def test_persons_need_no_bound_of_their_rows() -> None:
     with pytest.raises(TypeError, match="group_size"):
         helmet(unit="person", group_size=3)
     record = json.loads(helmet().to_json()) | {"group_size": 1}
     with pytest.raises(InvalidParameterError, match="group_size"):
         FederatedSpec.from_dict(record)
-
-
-def test_wrong_parameters_are_named(settings: dict[str, Any], name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        helmet(**settings)
 
 
 @pytest.mark.parametrize(

@@ -43,9 +43,7 @@ SPECS = {
     ),
     "objective": FederatedSpec.fed_dpdr(**SHARED, n_components=2),
     "persons": FederatedSpec.dp_helmet(**SHARED, n_epochs=2, unit="person"),
-    "projectors, persons": FederatedSpec.fed_dpdr(
-        **SHARED, n_components=2, aggregation="projectors", unit="person"
-    ),
+    "exact persons": FederatedSpec.dp_helmet(**SHARED, local="exact", unit="person"),
 }
 
 

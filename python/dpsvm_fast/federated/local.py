@@ -216,8 +216,8 @@ class Records:
 
         Those of a person are clipped to Frobenius norm 1.
         """
-        public = PublicMap(unit=False, data_norm=data_norm)
-        records = public.records(*self.of_party(i), 2, n_threads)
+        public, (X, codes) = PublicMap(unit=False, data_norm=data_norm), self.of_party(i)
+        records = public.records(X, np.zeros_like(codes), 2, n_threads)
         if self.owners:
             records.own(self.owners[i].persons, self.owners[i].weights)
         return np.asarray(records.gram(n_threads))
