@@ -20,6 +20,7 @@ from dpsvm_fast.federated import FederatedSpec
 from dpsvm_fast.federated.plans import SMOOTHING, SumNoise, plan_noise
 from dpsvm_fast.federated.secsum import PartyCounts
 from oracles.federated_laws import merge_exponent, smoothing_exponent
+from oracles.parties import reduction
 
 SIZES = (1, 3, 7850)
 PARTIES = ((1, 1.0, 0.0), (3, 1.0, 0.0), (10, 0.5, 0.1), (1000, 0.7, 0.05), (2**18, 0.6, 0.0))
@@ -131,6 +132,17 @@ def test_counts_without_an_honest_noise_or_a_threshold_are_refused(
 ) -> None:
     with pytest.raises(InvalidParameterError):
         PartyCounts(n_users=users, honest_fraction=honest, max_dropout=lost)
+
+
+@pytest.mark.proof("federated", "Two rounds (FedDPDR)")
+@pytest.mark.parametrize("d", [1, 4, 300])
+def test_matrices_of_persons_are_planned_with_their_rounding(d: int) -> None:
+    """Of d^2 entries, each rounded by at most 2**-40 and by the products in both worlds."""
+    found = reduction(n_features=d, n_components=1, local="output", unit="person").rounds[0].noise
+    assert found is not None
+    exact = Fraction(found.distance) - 2 * d * (Fraction(1, 2**40) + Fraction(1, 2**53))
+    assert exact > 0
+    assert exact**2 >= 2
 
 
 @pytest.mark.proof("federated", "The library")

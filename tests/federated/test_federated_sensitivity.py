@@ -204,6 +204,22 @@ def test_persons_of_any_rows_stay_within_the_plan(local: str) -> None:
         assert moved(spec, visits(seed, False), visits(seed, True), "model") <= 1.0
 
 
+@pytest.mark.parametrize("local", LOCALS)
+def test_equal_rows_of_a_person_count_as_one_row(local: str) -> None:
+    """Batches of SGD are of persons, and so are sizes of parties."""
+    spec = plan_of(local, "person", "records", regularization=0.05)
+    single: list[Party] = [(X, y, np.arange(len(y))) for X, y in at_random(3)]
+    several: list[Party] = [tuple(np.repeat(a, 3, axis=0) for a in party) for party in single]
+    noise, training = spec.rounds[0].noise, spec.training
+    assert noise is not None
+    assert training is not None
+    one, other = summed(spec, single, "model"), summed(spec, several, "model")
+    allowed = 1.0 if training.by_sgd else 2.0 * training.solver_radius / noise.step
+    assert np.linalg.norm(one - other) <= len(SIZES) * (allowed + training.size)
+    # All that is allowed is little beside the sums.
+    assert np.linalg.norm(one) > 20.0 * allowed
+
+
 @pytest.mark.proof("federated", "What a unit moves")
 @pytest.mark.parametrize("local", ["svm_sgd", "huber"])
 def test_a_person_at_two_parties_counts_twice(local: str) -> None:
