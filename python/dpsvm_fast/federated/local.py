@@ -132,24 +132,13 @@ def fit_persons(
     }
     exact = shared | {"n_threads": n_threads, "max_iter": None, "shuffle_seed": seed}
     for i, n in enumerate(records.sizes):
-        rows = *records.of_party(i), records.factors(i)
+        X, codes = records.of_party(i)
+        rows = X, codes, records.factors(i)
         if training.by_sgd:
-            run = training.run(n)
-            yield certified(
-                "projected_sgd",
-                *rows,
-                records.owners[i].persons,
-                regularization=spec.regularization,
-                n_epochs=run.n_epochs,
-                batch_size=run.batch,
-                radius=run.radius,
-                projection=run.projection,
-                average=run.average,
-                most_rows=run.most_rows,
-                permutation_seed=seed,
-                **training.loss.compiled,
-                **shared,
-            )
+            own = records.owners[i]
+            owned = (rows[2], own.persons, own.places)
+            facts = (training.loss, training.own_C(n), training.row_norm)
+            yield training.run(n).iterate(*facts, X, codes, owned, seed, **shared)
         elif training.loss.name == "crammer_singer":
             yield certified(
                 "solve_crammer_singer",
