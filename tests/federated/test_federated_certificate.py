@@ -418,9 +418,10 @@ def test_in_a_pipeline_it_counts_like_any_other() -> None:
     assert verify(whole)
     assert not verify(replace(whole, epsilon=0.9 * whole.epsilon))
     assert "one row of the training data" in " ".join(str(whole).split())
-    user = replace(step, statement=federated_statement("dpdr output user"))
-    with pytest.raises(InvalidParameterError, match="unit"):
-        replace(whole, steps=(step, user))
+    for kind in ("dpdr output user", "dpdr output person"):
+        other = replace(step, statement=federated_statement(kind))
+        with pytest.raises(InvalidParameterError, match="unit"):
+            replace(whole, steps=(step, other))
 
 
 @pytest.mark.parametrize("unit", ["row", "person", "party"])

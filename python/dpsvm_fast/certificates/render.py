@@ -530,10 +530,13 @@ def _of_round(part: SecureRound, statement: FederatedStatement) -> tuple[str, ..
         if part.computational
         else ""
     )
+    shortened = ""
+    if part.clip_norm is not None and statement.unit == "person":
+        shortened = f", those of one person together shortened to norm {part.clip_norm:g}"
     return (
-        f"{part.what}, summed over parties ({part.size} numbers): neighbours differ by at most "
-        f"{part.exact:.6g}, rounding to the grid of {part.grid:.6g} adds {part.rounding:.6g}; "
-        f"total {part.total:.6g}",
+        f"{part.what}{shortened}, summed over parties ({part.size} numbers): neighbours differ by "
+        f"at most {part.exact:.6g}, rounding to the grid of {part.grid:.6g} adds "
+        f"{part.rounding:.6g}; total {part.total:.6g}",
         f"each party adds discrete Gaussian noise of {part.sigma_steps} steps from the {source}; "
         f"{part.honest_survivors} of these count, together Gaussian noise with sigma = "
         f"{part.sigma:.6g}",

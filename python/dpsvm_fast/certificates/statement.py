@@ -966,7 +966,8 @@ class PipelineStatement(Statement):
                     f"{self.adjacency!r} in all steps; guarantees of different relations do not "
                     "compose"
                 )
-        if len({(s.unit, getattr(s, "group_size", 1)) for s in self.statements}) > 1:
+        # A person at one party is less than a person.
+        if len({s.protected for s in self.statements}) > 1:
             raise InvalidParameterError("steps: all steps need the same unit of privacy")
 
     @property
