@@ -157,7 +157,7 @@ RELATED = {
     # Which scale belongs to which law, which numbers a law can have, what is there beside what.
     *("distribution", "beta", "jacobian", "last_iterate", "n_steps", "sampling_rate"),
     *("law", "n_scores", "kappa", "stopping", "mean", "noise", "name", "clip_norm", "rounds"),
-    *("group_size", "trust", "threshold", "local_epsilon", "weighting", "local_events"),
+    *("trust", "threshold", "local_epsilon", "weighting", "local_events"),
 }
 
 
@@ -200,7 +200,7 @@ FEW = [
     ("gradient sampled", "replace_one"),
     ("linear pure", "add_remove"),
     ("pipeline", "add_remove"),
-    ("helmet group", "replace_one"),
+    ("helmet person", "replace_one"),
     ("dpdr objective", "replace_one"),
 ]
 QUICK = [FEW[0], FEW[3], FEW[-2]]

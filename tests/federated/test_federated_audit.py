@@ -1,4 +1,4 @@
-"""What colluders can prove about one record from the sum, against what the statement promises.
+"""What colluders can prove about one row or person from the sum, against what is promised.
 
 Four parties, one colludes, one vanishes: two noises are left, one of them the victim's. The pair of
 data sets nearly reaches the sensitivity. False-alarm rate ALPHA = 1e-6.
@@ -19,46 +19,60 @@ pytestmark = pytest.mark.statistical
 
 N = 2000
 EPSILON, DELTA = 4.0, 1e-5
-SPEC = FederatedSpec.dp_helmet(
-    n_users=4,
-    n_features=1,
-    classes=[0, 1],
-    epsilon=EPSILON,
-    delta=DELTA,
-    max_records=2,
-    honest_fraction=0.75,
-    max_dropout=0.25,
-    intercept_scaling=0.0,
-    regularization=400.0,
-    n_epochs=1,
-)
-
-
-def sums(flipped: float, honest: int) -> NDArray[np.float64]:
-    """N sums over some honest parties: what is left when colluders take out what is theirs."""
-    rows = np.array([[flipped], [1.0]])
-    same = checked_records(np.ones((2, 1)), np.zeros(2, dtype=int), SPEC)
-    records = Records.joined(
-        [checked_records(rows, np.zeros(2, dtype=int), SPEC)] + [same] * (honest - 1)
+# Rows of the person in question, and of everybody else; where rows are protected, all have one.
+SEVERAL = {"row": 1, "person": 50}
+SPECS = {
+    unit: FederatedSpec.dp_helmet(
+        n_users=4,
+        n_features=1,
+        classes=[0, 1],
+        epsilon=EPSILON,
+        delta=DELTA,
+        max_records=2,
+        honest_fraction=0.75,
+        max_dropout=0.25,
+        intercept_scaling=0.0,
+        regularization=400.0,
+        n_epochs=1,
+        unit=unit,
     )
+    for unit in SEVERAL
+}
+SPEC = SPECS["row"]
+
+
+def party(unit: str, value: float) -> Records:
+    """Two rows, or persons with as many equal rows each: of the value, and of 1."""
+    m = SEVERAL[unit]
+    rows, ids = np.repeat([[value], [1.0]], m, axis=0), np.repeat([0, 1], m)
+    groups = ids if unit == "person" else None
+    return checked_records(rows, np.zeros(2 * m, dtype=int), SPECS[unit], groups)
+
+
+def sums(flipped: float, honest: int, unit: str = "row") -> NDArray[np.float64]:
+    """N sums over some honest parties: what is left when colluders take out what is theirs."""
+    records = Records.joined([party(unit, flipped)] + [party(unit, 1.0)] * (honest - 1))
     found = []
     for _ in range(N):
-        vectors = contributions(SPEC, "model", records, None, party_sources(honest, None), 1)
+        sources = party_sources(honest, None)
+        vectors = contributions(SPECS[unit], "model", records, None, sources, 1)
         found.append(sum(int(vector[0]) for vector in vectors))
     return np.array(found, dtype=np.float64)
 
 
-def proved(honest: int) -> float:
-    return epsilon_of_separation(separation_bound(sums(1.0, honest), sums(-1.0, honest)), DELTA)
+def proved(honest: int, unit: str = "row") -> float:
+    pair = (sums(value, honest, unit) for value in (1.0, -1.0))
+    return epsilon_of_separation(separation_bound(*pair), DELTA)
 
 
 @pytest.mark.proof("federated", "The library")
-def test_colluders_prove_much_of_the_claim_and_never_more() -> None:
-    noise = SPEC.rounds[0].noise
+@pytest.mark.parametrize("unit", SPECS)
+def test_colluders_prove_much_of_the_claim_and_never_more(unit: str) -> None:
+    noise = SPECS[unit].rounds[0].noise
     assert noise is not None
     assert noise.honest_survivors == 2
     # 0.8 of it on average with so few sums; below a half with probability below 1e-6.
-    assert 0.5 * EPSILON <= proved(2) <= EPSILON
+    assert 0.5 * EPSILON <= proved(2, unit) <= EPSILON
 
 
 @pytest.mark.proof("federated", "The library")

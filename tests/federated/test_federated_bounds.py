@@ -20,6 +20,7 @@ from dpsvm_fast.federated import FederatedSpec
 from dpsvm_fast.federated.plans import SMOOTHING, SumNoise, plan_noise
 from dpsvm_fast.federated.secsum import PartyCounts
 from oracles.federated_laws import merge_exponent, smoothing_exponent
+from oracles.parties import reduction
 
 SIZES = (1, 3, 7850)
 PARTIES = ((1, 1.0, 0.0), (3, 1.0, 0.0), (10, 0.5, 0.1), (1000, 0.7, 0.05), (2**18, 0.6, 0.0))
@@ -29,18 +30,10 @@ BUDGETS = ((0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-9))
 def plans() -> list[tuple[SumNoise, float]]:
     found = []
     for size, (users, honest, lost), (epsilon, delta) in itertools.product(SIZES, PARTIES, BUDGETS):
-        for affected in {1, min(users, 5)}:
-            counts = PartyCounts(n_users=users, honest_fraction=honest, max_dropout=lost)
-            multiplier = gaussian_sigma(epsilon, delta)
-            noise = plan_noise(
-                size=size,
-                distance=0.37,
-                bound=11.0,
-                n_affected=affected,
-                counts=counts,
-                multiplier=multiplier,
-            )
-            found.append((noise, multiplier))
+        counts = PartyCounts(n_users=users, honest_fraction=honest, max_dropout=lost)
+        multiplier = gaussian_sigma(epsilon, delta)
+        shared: dict[str, Any] = {"counts": counts, "multiplier": multiplier}
+        found.append((plan_noise(size=size, distance=0.37, bound=11.0, **shared), multiplier))
     return found
 
 
@@ -55,7 +48,7 @@ def stated_too_little(noise: SumNoise, multiplier: float) -> list[str]:
     if Fraction(noise.sigma) ** 2 > square:
         wrong.append("sigma")
     rounded = Fraction(noise.total) - Fraction(noise.distance)
-    if (rounded / (noise.n_affected * g * (1 + Fraction(1, 2**20)))) ** 2 < noise.size:
+    if (rounded / (g * (1 + Fraction(1, 2**20)))) ** 2 < noise.size:
         wrong.append("total")
     if Fraction(noise.sigma) < Fraction(multiplier) * Fraction(noise.total):
         wrong.append("multiplier")
@@ -141,25 +134,33 @@ def test_counts_without_an_honest_noise_or_a_threshold_are_refused(
         PartyCounts(n_users=users, honest_fraction=honest, max_dropout=lost)
 
 
+@pytest.mark.proof("federated", "Two rounds (FedDPDR)")
+@pytest.mark.parametrize("d", [1, 4, 300])
+def test_matrices_of_persons_are_planned_with_their_rounding(d: int) -> None:
+    """Of d^2 entries, each rounded by at most 2**-40 and by the products in both worlds."""
+    found = reduction(n_features=d, n_components=1, local="output", unit="person").rounds[0].noise
+    assert found is not None
+    exact = Fraction(found.distance) - 2 * d * (Fraction(1, 2**40) + Fraction(1, 2**53))
+    assert exact > 0
+    assert exact**2 >= 2
+
+
 @pytest.mark.proof("federated", "The library")
-@pytest.mark.parametrize(("group", "users", "touched"), [(2, 5, 2), (5, 5, 5), (9, 5, 5)])
-def test_a_group_rounds_in_every_party_it_touches(group: int, users: int, touched: int) -> None:
-    shared: dict[str, Any] = {
-        "n_users": users,
-        "n_features": 4,
-        "classes": [0, 1],
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "max_records": 20,
-    }
-    spec = FederatedSpec.dp_helmet(**shared, unit="person", group_size=group)
+@pytest.mark.parametrize("unit", ["row", "person"])
+@pytest.mark.parametrize("local", ["svm_sgd", "exact"])
+def test_a_person_is_planned_like_a_row(unit: str, local: str) -> None:
+    spec = FederatedSpec.dp_helmet(
+        n_users=5,
+        n_features=4,
+        classes=[0, 1],
+        epsilon=1.0,
+        delta=1e-6,
+        max_records=20,
+        local=local,
+        unit=unit,
+    )
     noise, training = spec.rounds[0].noise, spec.training
     assert noise is not None
     assert training is not None
-    rounded = touched * noise.step * math.sqrt(training.size)
-    assert noise.rounding == pytest.approx(rounded, rel=1e-5)
-    errors = 2 * touched * training.solver_radius
-    assert noise.distance == pytest.approx(group * training.by_record + errors)
-    alone = FederatedSpec.dp_helmet(**shared).rounds[0].noise
-    assert alone is not None
-    assert alone.rounding == pytest.approx(alone.step * math.sqrt(training.size), rel=1e-5)
+    assert noise.rounding == pytest.approx(noise.step * math.sqrt(training.size), rel=1e-5)
+    assert noise.distance == pytest.approx(training.by_record + 2 * training.solver_radius)

@@ -38,7 +38,7 @@ from oracles.federated_statements import FEDERATED, federated_statement
 from oracles.tampering import places, replaced
 
 Document = dict[str, Any]
-QUICK = [kind for kind in FEDERATED if kind != "dpdr objective"]
+QUICK = [kind for kind in FEDERATED if not kind.startswith("dpdr objective")]
 
 every_kind = pytest.mark.parametrize("kind", FEDERATED)
 
@@ -91,7 +91,6 @@ def test_caveats_belong_to_the_kind_of_trust() -> None:
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("helmet", {"threshold": None}, "threshold"),
     ("helmet curator", {"threshold": 12}, "threshold"),
-    ("helmet", {"group_size": 2}, "group_size"),
     ("helmet", {"delta": 0.0}, "delta"),
     ("helmet", {"epsilon": math.inf}, "epsilon"),
     ("helmet", {"adjacency": "add_remove"}, "adjacency"),
@@ -177,22 +176,14 @@ def drop_outs_forgotten(s: FederatedStatement) -> FederatedStatement:
     return restated(s, honest_survivors=honest, rounds=(replace(part, **changes), *s.rounds[1:]))
 
 
-def one_rounding_for_a_group(s: FederatedStatement) -> FederatedStatement:
-    """A group in several parties, each of which rounds; one rounding counted."""
-    part = s.rounds[0]
-    rounding = part.rounding / part.parties * (1.0 + 1e-13)
-    total = math.nextafter(part.exact + rounding, math.inf)
-    return with_round(s, parties=1, rounding=rounding, total=total)
-
-
 def a_record_for_a_user(s: FederatedStatement) -> FederatedStatement:
     """The sensitivity of one row under a promise for all rows of a party."""
     return restated(s, unit="party")
 
 
-def a_group_like_a_record(s: FederatedStatement) -> FederatedStatement:
-    """The sensitivity of one row under a promise for a group."""
-    return restated(s, unit="person", group_size=3)
+def a_person_like_a_row(s: FederatedStatement) -> FederatedStatement:
+    """The matrix of one row, which is not rounded, under a promise for a person."""
+    return restated(s, unit="person")
 
 
 def weights_forgotten(s: FederatedStatement) -> FederatedStatement:
@@ -265,9 +256,15 @@ def a_smaller_lambda(s: FederatedStatement) -> FederatedStatement:
 
 
 def noise_within_an_objective_for_a_user(s: FederatedStatement) -> FederatedStatement:
-    """Objective perturbation is about one row."""
+    """Objective perturbation is about one row or person."""
     event = ObjectiveEvent("huber", 1, 8.0, 0.01, None, "replace_one")
     return restated(s, local_events=(event,))
+
+
+def the_curvature_of_a_row(s: FederatedStatement) -> FederatedStatement:
+    """Of a person, whose rows may lie in many directions."""
+    event = ObjectiveEvent("huber", 1, 8.0, 0.01, None, "replace_one")
+    return restated(s, local_events=(event, *s.local_events[1:]))
 
 
 def a_second_sum_forgotten(s: FederatedStatement) -> FederatedStatement:
@@ -289,9 +286,9 @@ def sequence_of_sums_swapped(s: FederatedStatement) -> FederatedStatement:
 FORGERIES: list[tuple[str, Callable[[FederatedStatement], FederatedStatement], str]] = [
     ("helmet", all_survive, "honest_survivors is not"),
     ("helmet", drop_outs_forgotten, "honest_survivors is not"),
-    ("helmet group", one_rounding_for_a_group, "parties is not"),
     ("helmet", a_record_for_a_user, "exact"),
-    ("helmet", a_group_like_a_record, "exact"),
+    ("dpdr output", a_person_like_a_row, "exact"),
+    ("dpdr objective person", the_curvature_of_a_row, "objective protects one row"),
     ("helmet users", weights_forgotten, "C"),
     ("dpdr output", no_sqrt_two, "exact"),
     ("helmet", no_smoothing, "sigma is not"),
@@ -304,7 +301,7 @@ FORGERIES: list[tuple[str, Callable[[FederatedStatement], FederatedStatement], s
     ("helmet", nobody_opens, "threshold is above"),
     ("dpdr output user", a_smaller_lambda, "C"),
     ("helmet user", fewer_rows_than_there_may_be, "exact"),
-    ("dpdr output user", noise_within_an_objective_for_a_user, "protects one row"),
+    ("dpdr output user", noise_within_an_objective_for_a_user, "protects no party"),
     ("dpdr output", a_second_sum_forgotten, "each of its two rounds"),
     ("helmet", own_noise_overstated, "local_epsilon is below"),
     ("dpdr output", sequence_of_sums_swapped, "matrices, then models"),
@@ -421,9 +418,10 @@ def test_in_a_pipeline_it_counts_like_any_other() -> None:
     assert verify(whole)
     assert not verify(replace(whole, epsilon=0.9 * whole.epsilon))
     assert "one row of the training data" in " ".join(str(whole).split())
-    user = replace(step, statement=federated_statement("dpdr output user"))
-    with pytest.raises(InvalidParameterError, match="unit"):
-        replace(whole, steps=(step, user))
+    for kind in ("dpdr output user", "dpdr output person"):
+        other = replace(step, statement=federated_statement(kind))
+        with pytest.raises(InvalidParameterError, match="unit"):
+            replace(whole, steps=(step, other))
 
 
 @pytest.mark.parametrize("unit", ["row", "person", "party"])
@@ -440,9 +438,10 @@ def test_the_certificate_of_a_real_training_holds_and_adds_up(unit: str) -> None
         honest_fraction=0.75,
         max_dropout=0.125,
         unit=unit,
-        group_size=3 if unit == "person" else 1,
     )
-    parties = [(rng.normal(size=(20, 4)) / 4.0, np.arange(20) % 3) for _ in range(8)]
+    parties: list[Any] = [(rng.normal(size=(20, 4)) / 4.0, np.arange(20) % 3) for _ in range(8)]
+    if unit == "person":
+        parties = [(X, y, np.arange(20) // 2) for X, y in parties]
     model = simulate(spec, parties)
     for trust in ("trusted_curator", "secure_sum"):
         statement = statement_of(spec, trust, "operating_system")

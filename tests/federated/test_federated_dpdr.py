@@ -189,8 +189,11 @@ def test_sums_that_cannot_be_are_refused() -> None:
     assert public_state(spec, {}) is None
 
 
-def test_units_beyond_one_record_need_one_common_noise() -> None:
-    assert reduction(unit="person", group_size=2, local="output").rounds[0].noise is not None
-    with pytest.raises(InvalidParameterError) as caught:
-        reduction(unit="person", group_size=2)
-    assert caught.value.parameter == "unit"
+def test_whole_parties_need_one_common_noise() -> None:
+    for unit in ("person", "party"):
+        assert reduction(unit=unit, local="output").rounds[0].noise is not None
+    for settings in ({}, {"local": "output", "aggregation": "projectors"}):
+        assert reduction(unit="person", **settings).rounds
+        with pytest.raises(InvalidParameterError) as caught:
+            reduction(unit="party", **settings)
+        assert caught.value.parameter == "unit"

@@ -32,9 +32,9 @@ LOCALS: dict[str, dict[str, Any]] = {
 }
 
 
-def sums(spec: FederatedSpec, parties: list[Party]) -> SumResult:
+def sums(spec: FederatedSpec, parties: list[Any]) -> SumResult:
     """The sum without noise."""
-    records = Records.joined([checked_records(X, y, spec) for X, y in parties])
+    records = Records.joined([checked_records(X, y, spec, *ids) for X, y, *ids in parties])
     sources = cast("list[_core.NoiseSource]", [NoNoise() for _ in parties])
     vectors = list(contributions(spec, "model", records, None, sources, 1))
     return SumResult(np.sum(vectors, axis=0), len(vectors))
@@ -157,14 +157,17 @@ def test_single_precision_and_sparse_rows_are_welcome() -> None:
 @pytest.mark.parametrize("unit", ["row", "person", "party"])
 @pytest.mark.parametrize("weighting", ["records", "users"])
 def test_statements_verify(unit: str, weighting: str) -> None:
-    settings = {"unit": unit, "weighting": weighting, "group_size": 3 if unit == "person" else 1}
-    spec = helmet(**(DIGITS | settings | {"max_dropout": 0.25, "min_records": 5}))
-    model = simulate(spec, digits_of(SIZES), dropouts=[2])
+    settings = {"unit": unit, "weighting": weighting, "max_dropout": 0.25, "min_records": 2}
+    spec = helmet(**(DIGITS | settings))
+    parties: list[Any] = digits_of(SIZES)
+    if unit == "person":
+        parties = [(X, y, np.arange(len(y)) // 2) for X, y in parties]
+    model = simulate(spec, parties, dropouts=[2])
     assert verify(model.privacy_)
     assert model.privacy_.unit == unit
     assert model.privacy_.trust == "trusted_curator"
     assert model.privacy_.events == spec.events("trusted_curator")
-    secure = finalize({"model": sums(spec, digits_of(SIZES))}, spec).privacy_
+    secure = finalize({"model": sums(spec, parties)}, spec).privacy_
     assert verify(secure)
     assert secure.trust == "secure_sum"
     assert secure.threshold == spec.threshold

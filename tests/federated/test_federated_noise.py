@@ -135,20 +135,19 @@ def test_wrong_plans_are_not_verified(mutant: Any, monkeypatch: pytest.MonkeyPat
     assert not is_promised(helmet(**SETTINGS))
 
 
-def test_groups_and_users_are_not_verified_as_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = {"unit": "person", "group_size": 3}
-    assert is_promised(helmet(**SETTINGS, **group))
+def test_parties_are_not_verified_as_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_promised(helmet(**SETTINGS, unit="person"))
     user: dict[str, Any] = {"unit": "party"}
     assert is_promised(helmet(**SETTINGS, **user))
     whole = vars(LocalTraining)["by_record"].func
     monkeypatch.setattr(LocalTraining, "distance", property(lambda t: 1.01 * whole(t)))
-    assert not is_promised(helmet(**SETTINGS, **group))
+    assert not is_promised(helmet(**SETTINGS, unit="person"))
     assert not is_promised(helmet(**SETTINGS, radius=100.0, **user))
 
 
 def test_noise_that_finds_no_room_is_refused() -> None:
     counts = PartyCounts(n_users=2, honest_fraction=1.0)
-    facts: dict[str, Any] = {"size": 4, "distance": 1.0, "n_affected": 1, "counts": counts}
+    facts: dict[str, Any] = {"size": 4, "distance": 1.0, "counts": counts}
     assert plan_noise(**facts, bound=1.0, multiplier=4.0).sigma_steps == 2**24
     coarse = plan_noise(**facts, bound=1e7, multiplier=4.0)
     assert coarse.sigma_steps < 2**24

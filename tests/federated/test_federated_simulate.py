@@ -134,7 +134,7 @@ def test_rounds_lose_parties_of_their_own() -> None:
     assert caught.value.parameter == "dropouts"
 
 
-def test_the_ledger_is_charged_before_records_are_looked_at() -> None:
+def test_a_ledger_refuses_before_records_are_looked_at() -> None:
     class Untouchable:
         def __array__(self, *_: Any, **__: Any) -> Any:
             raise AssertionError("read")

@@ -21,14 +21,15 @@ VARIANTS: dict[str, FederatedSpec] = {
     "helmet": helmet(),
     "softmax": helmet(local="softmax_slp_sgd", classes=["a", "b", "c"]),
     "exact": helmet(local="exact", loss="crammer_singer", classes=[3, 1, 2]),
-    "group": helmet(unit="person", group_size=3),
-    "persons": helmet(unit="person", local="exact"),
+    "persons": helmet(unit="person"),
+    "exact persons": helmet(unit="person", local="exact"),
     "user": helmet(unit="party"),
     "large epsilon": helmet(epsilon=20.0),
     "small epsilon": helmet(epsilon=0.01),
     "gram, output": reduction(local="output"),
     "gram, output, user": reduction(local="output", unit="party"),
     "gram, objective": reduction(),
+    "gram, objective, persons": reduction(unit="person"),
     "projectors, objective": reduction(aggregation="projectors"),
     "eigenvectors, output": reduction(aggregation="eigenvectors", local="output"),
     "objective, own regularization": reduction(regularization=0.5, min_records=10),
@@ -150,8 +151,6 @@ def test_a_specification_cannot_be_changed() -> None:
         ({"projection": "both"}, "projection"),
         ({"weighting": "equal"}, "weighting"),
         ({"unit": "record"}, "unit"),
-        ({"unit": "person"}, "group_size"),
-        ({"group_size": 2}, "group_size"),
         ({"tol": 2.0}, "tol"),
         ({"n_epochs": 0}, "n_epochs"),
         ({"study": "x" * 300}, "study"),
@@ -163,6 +162,14 @@ def test_wrong_parameters_are_named(settings: dict[str, Any], name: str) -> None
         helmet(**settings)
 
 
+def test_persons_need_no_bound_of_their_rows() -> None:
+    with pytest.raises(TypeError, match="group_size"):
+        helmet(unit="person", group_size=3)
+    record = json.loads(helmet().to_json()) | {"group_size": 1}
+    with pytest.raises(InvalidParameterError, match="group_size"):
+        FederatedSpec.from_dict(record)
+
+
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
@@ -170,10 +177,7 @@ def test_wrong_parameters_are_named(settings: dict[str, Any], name: str) -> None
         ({"aggregation": "sum"}, "aggregation"),
         ({"first_share": 1.0}, "first_share"),
         ({"unit": "party"}, "unit"),
-        (
-            {"local": "output", "aggregation": "projectors", "unit": "person", "group_size": 2},
-            "unit",
-        ),
+        ({"local": "output", "aggregation": "projectors", "unit": "party"}, "unit"),
         ({"loss": "crammer_singer"}, "loss"),
         ({"n_features": 2**20}, "n_features"),
     ],
@@ -209,7 +213,7 @@ def test_default_regularization_follows_what_is_public() -> None:
 
     base = found()
     assert found(n_users=8) == pytest.approx(base / 2)
-    assert found(unit="person", group_size=3) == pytest.approx(3 * base)
+    assert found(unit="person") == base
     assert found(data_norm=2.0, n_users=4) == pytest.approx(4 * base)
     assert found(epsilon=2.0) < base
     assert found(honest_fraction=1.0) == pytest.approx(base / math.sqrt(2))

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from dpsvm_fast import PrivacyLedger
 from dpsvm_fast.federated import (
     FederatedSpec,
-    local,
     local_update,
     simulate,
 )
 from dpsvm_fast.federated.secsum import FixedPointCodec
 from dpsvm_fast.mechanisms.moments import NoisyComponents
+from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from oracles.taint import compared
 
 SIZES = (4, 9, 6)
@@ -42,6 +42,8 @@ SPECS = {
         **SHARED, n_components=2, local="output", aggregation="projectors"
     ),
     "objective": FederatedSpec.fed_dpdr(**SHARED, n_components=2),
+    "persons": FederatedSpec.dp_helmet(**SHARED, n_epochs=2, unit="person"),
+    "exact persons": FederatedSpec.dp_helmet(**SHARED, local="exact", unit="person"),
 }
 
 
@@ -71,20 +73,24 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     """Every passage through noise."""
     told = Answers()
     noisy, release = FixedPointCodec.add_noise, NoisyComponents.release
-    objective = local.fit_objective
+    objective = ObjectivePerturbation.trained
     monkeypatch.setattr(FixedPointCodec, "add_noise", lambda *a: told(noisy(*a)))
     monkeypatch.setattr(NoisyComponents, "release", lambda *a: told(release(*a)))
-    monkeypatch.setattr(local, "fit_objective", lambda *a: told(objective(*a)))
+    monkeypatch.setattr(ObjectivePerturbation, "trained", lambda *a, **k: told(objective(*a, **k)))
     return told
 
 
-def parties(world: int) -> list[tuple[NDArray[np.float64], NDArray[Any]]]:
+def parties(world: int, unit: str = "row") -> list[tuple[NDArray[Any], ...]]:
+    """With as many persons as SIZES says, who have other numbers of rows in each world."""
     rng = np.random.default_rng(world)
     scale = 0.3 if world == 0 else 40.0
-    made = []
-    for n in SIZES:
+    made: list[tuple[NDArray[Any], ...]] = []
+    for n_records in SIZES:
+        ids = rng.permutation(np.repeat(np.arange(n_records), 2 + 3 * world)) + 1000 * world
+        n = ids.size if unit == "person" else n_records
         labels = rng.integers(0, 2, n) if world == 0 else np.zeros(n, dtype=int)
-        made.append((rng.normal(size=(n, 3)) * scale, np.array(["no", "yes"])[labels]))
+        party = (rng.normal(size=(n, 3)) * scale, np.array(["no", "yes"])[labels])
+        made.append((*party, ids) if unit == "person" else party)
     return made
 
 
@@ -95,7 +101,8 @@ def test_a_simulation_shows_nothing_but_what_has_noise(name: str, answers: Answe
         kept.append(simulate(SPECS[name], data, n_threads=1))
         answers.run_is_over()
 
-    assert compared(run, parties(0), parties(1)) == []
+    unit = SPECS[name].unit
+    assert compared(run, parties(0, unit), parties(1, unit)) == []
 
 
 @pytest.mark.proof("federated", "The library")
@@ -108,14 +115,15 @@ def test_a_party_shows_nothing_but_what_has_noise(name: str, answers: Answers) -
         ledger = PrivacyLedger(10.0, 1e-4, "replace_one", unit=spec.unit)
         for plan in spec.rounds:
             public = components if len(spec.rounds) == 2 and plan.name == "model" else None
-            X, y = data[1]
-            made = local_update(X, y, spec, plan.name, public=public, ledger=ledger)
+            X, y, *ids = data[1]
+            own: dict[str, Any] = {"groups": ids[0]} if ids else {}
+            made = local_update(X, y, spec, plan.name, public=public, ledger=ledger, **own)
             kept.append(made.vector)
             kept.append(made)
         kept.append(ledger)
         answers.run_is_over()
 
-    assert compared(run, parties(0), parties(1)) == []
+    assert compared(run, parties(0, spec.unit), parties(1, spec.unit)) == []
 
 
 def test_a_count_beside_the_noise_is_seen(
@@ -134,10 +142,10 @@ def test_a_count_beside_the_noise_is_seen(
     assert compared(run, parties(0), parties(1))
 
 
-def broken(world: int, how: str) -> list[tuple[Any, Any]]:
+def broken(world: int, how: str) -> list[tuple[Any, ...]]:
     """Party 1 cannot take part; what is wrong with its records differs between the worlds."""
-    made: list[tuple[Any, Any]] = list(parties(world))
-    X, y = made[1]
+    made: list[tuple[Any, ...]] = parties(world, "person" if how.startswith("id") else "row")
+    X, y, *ids = made[1]
     if how == "nan":
         X[2 + world, world] = np.nan
         X[0, 0] = 123.456 + world
@@ -149,20 +157,28 @@ def broken(world: int, how: str) -> list[tuple[Any, Any]]:
         X[1, 1] = f"secret {world}"
     elif how == "infinite":
         X[world, world] = np.inf if world else -np.inf
-    made[1] = (X, y)
+    elif how == "id missing":
+        ids = [np.where(np.arange(ids[0].size) == world, np.nan, ids[0])]
+    elif how == "ids of another length":
+        ids = [ids[0][1 + world :]]
+    made[1] = (X, y, *ids)
     return made
 
 
 @pytest.mark.proof("federated", "The library")
-@pytest.mark.parametrize("how", ["nan", "label", "text", "infinite"])
+@pytest.mark.parametrize(
+    "how", ["nan", "label", "text", "infinite", "id missing", "ids of another length"]
+)
 def test_refusals_do_not_say_what_was_wrong_with_which_record(how: str, answers: Answers) -> None:
+    spec = SPECS["persons" if how.startswith("id") else "helmet"]
+
     def run(data: Any, kept: list[Any]) -> None:
-        simulate(SPECS["helmet"], data, n_threads=1)
+        simulate(spec, data, n_threads=1)
 
     assert compared(run, broken(0, how), broken(1, how), fails=True) == []
 
     def alone(data: Any, kept: list[Any]) -> None:
-        X, y = data[1]
-        local_update(X, y, SPECS["helmet"], "model")
+        X, y, *ids = data[1]
+        local_update(X, y, spec, "model", groups=ids[0] if ids else None)
 
     assert compared(alone, broken(0, how), broken(1, how), fails=True) == []

@@ -328,7 +328,7 @@ def iterate(model: Any, X: Array, y: Array, ids: Array) -> tuple[Any, Array]:
     rows = ArrayRows(model, X, y, classes=model.classes, groups=ids)
     rows.read()
     plan = model.plan(rows.facts)
-    owned = {"weights": rows.loss_weights, "persons": rows.persons}
+    owned = {"weights": rows.loss_weights, "persons": rows.persons, "places": rows.places}
     return plan, plan.solution(rows.X, rows.codes, _core.NoiseSource(5), 1, **owned)
 
 
@@ -359,6 +359,24 @@ def test_a_person_moves_an_iterate_by_no_more_than_a_row_may(
     moved = float(np.linalg.norm(found[0][1] - found[1][1]))
     assert plan.sgd.n_samples == 13
     assert moved <= plan.exact_sensitivity + 2.0 * plan.radius
+
+
+@pytest.mark.proof("persons", "Projected SGD")
+@pytest.mark.parametrize("others", [1, 2])
+@pytest.mark.parametrize("at", [0, 60, 119])
+def test_a_person_of_more_rows_does_not_move_the_turns_of_others(others: int, at: int) -> None:
+    """One pass over sorted labels forgets what came first: only the same turns are close."""
+    options: dict[str, Any] = {"solver": "psgd", "loss": "logistic", "adjacency": "replace_one"}
+    model = OutputPerturbationSVC(classes=[0, 1], C=0.1, n_epochs=1, **options).checked()
+    n, found = 120, []
+    for m in (1, 2, 50):
+        sizes = np.where(np.arange(n) == at, m, others)
+        y, ids = np.repeat(np.arange(n) // (n // 2), sizes), np.repeat(np.arange(n), sizes)
+        found.append(iterate(model, (ids != at)[:, None] * np.ones((ids.size, 1)), y, ids))
+    plan, first = found[0]
+    for _, other in found[1:]:
+        moved = float(np.linalg.norm(first - other))
+        assert moved <= plan.exact_sensitivity + 2.0 * plan.radius
 
 
 @pytest.mark.proof("persons", "Projected SGD")

@@ -32,7 +32,6 @@ SURVIVORS = LEFT - (N_USERS - HONEST)
 LAMBDA, RADIUS, KAPPA = 0.1, 4.0, 1.0
 ROWS = (10, 50)
 SCORES, COLUMNS, FEATURES = 3, 5, 4
-GROUP = 7
 STEPS = 2**16
 
 
@@ -48,7 +47,6 @@ def down(x: Fraction | float) -> float:
 
 def a_round(
     name: str,
-    unit: str,
     exact: float,
     bound: float,
     size: int,
@@ -57,9 +55,8 @@ def a_round(
     weighting: str,
 ) -> SecureRound:
     """A sum whose noise is ``noise`` times what a unit moves."""
-    parties = min(GROUP, N_USERS) if unit == "person" else 1
     grid = noise * exact / (STEPS * math.sqrt(SURVIVORS))
-    rounding = up(parties * grid * math.sqrt(size) * (1.0 + 2.0**-20))
+    rounding = up(grid * math.sqrt(size) * (1.0 + 2.0**-20))
     square = SURVIVORS * STEPS**2 - 9
     return SecureRound(
         name=name,
@@ -68,7 +65,6 @@ def a_round(
         clip_norm=None if name == "model" else KAPPA**2,
         exact=exact,
         grid=grid,
-        parties=parties,
         rounding=rounding,
         total=up(Fraction(exact) + Fraction(rounding)),
         sigma_steps=STEPS,
@@ -83,7 +79,7 @@ def a_round(
 
 
 def a_sensitivity(weighting: str) -> tuple[Sensitivity, int]:
-    """What one row moves, and the largest weight; rounding is filled in later."""
+    """What one row or person moves, and the largest weight; rounding is filled in later."""
     weight = ROWS[1] if weighting == "records" else 1
     C = up(1 / (Fraction(LAMBDA) * (1 if weighting == "records" else ROWS[0])))
     lipschitz, row_norm = up(math.sqrt(SCORES)), up(math.hypot(KAPPA, 0.5))
@@ -107,11 +103,10 @@ def model_round(
     s: Sensitivity, weight: int, unit: str, trust: str, noise: float, weighting: str
 ) -> tuple[SecureRound, Sensitivity]:
     """The sum of models, and the sensitivity with its rounding."""
-    parties = min(GROUP, N_USERS) if unit == "person" else 1
-    diameter = 2.0 * RADIUS * weight * parties
-    rows = {"row": 1, "person": GROUP, "party": 10**9}[unit]
-    moved = min(up(rows * s.exact + 2.0 * parties * s.solver_radius), diameter)
-    part = a_round("model", unit, moved, RADIUS * weight, SCORES * COLUMNS, trust, noise, weighting)
+    moved = 2.0 * RADIUS * weight
+    if unit != "party":
+        moved = min(up(s.exact + 2.0 * s.solver_radius), moved)
+    part = a_round("model", moved, RADIUS * weight, SCORES * COLUMNS, trust, noise, weighting)
     rounding = up(part.grid * math.sqrt(part.size) * (1.0 + 2.0**-20))
     total = up(s.exact + 2.0 * s.solver_radius + rounding)
     return part, replace(s, rounding=rounding, total=total)
@@ -119,10 +114,13 @@ def model_round(
 
 def gram_round(unit: str, trust: str, noise: float) -> SecureRound:
     """The sum of matrices."""
-    rows = {"row": 1, "person": GROUP, "party": ROWS[1]}[unit]
     size = FEATURES * (FEATURES + 1) // 2
-    moved = up(math.sqrt(2.0) * KAPPA**2 * rows)
-    return a_round("gram", unit, moved, ROWS[1] * KAPPA**2, size, trust, noise, "records")
+    moved = up(math.sqrt(2.0) * (ROWS[1] if unit == "party" else 1))
+    if unit == "person":
+        # The matrices of two persons, each entry rounded by 2**-40 and once more.
+        moved = up(moved + 2.0 * FEATURES * (2.0**-40 + 2.0**-53))
+    moved *= KAPPA**2
+    return a_round("gram", moved, ROWS[1] * KAPPA**2, size, trust, noise, "records")
 
 
 def made(
@@ -138,8 +136,10 @@ def made(
         rounds = (gram_round(unit, trust, 8.0), part)
     elif algorithm == "objective":
         sensitivity, rounds = None, (gram_round(unit, trust, 8.0),)
+        # A row's law has the curvature ratio, a person's a constant.
+        curvature = (0.01, None) if unit == "row" else (None, 0.01)
         own = (
-            ObjectiveEvent("huber", 1, 8.0, 0.01, None, "replace_one"),
+            ObjectiveEvent("huber", 1, 8.0, *curvature, "replace_one"),
             GaussianEvent(0.5, 1e-3, "replace_one"),
         )
     elif algorithm == "own noise":
@@ -151,7 +151,6 @@ def made(
         algorithm="dp_helmet" if algorithm == "dp_helmet" else "fed_dpdr",
         loss="huber",
         unit=unit,
-        group_size=GROUP if unit == "person" else 1,
         n_users=N_USERS,
         honest_fraction=HONEST / N_USERS,
         max_dropout=LOST / N_USERS,
@@ -181,12 +180,14 @@ def made(
 FEDERATED: dict[str, Callable[[], FederatedStatement]] = {
     "helmet": lambda: made("dp_helmet"),
     "helmet users": lambda: made("dp_helmet", weighting="users"),
-    "helmet group": lambda: made("dp_helmet", unit="person"),
+    "helmet person": lambda: made("dp_helmet", unit="person"),
     "helmet user": lambda: made("dp_helmet", unit="party"),
     "helmet curator": lambda: made("dp_helmet", trust="trusted_curator"),
     "dpdr output": lambda: made("output"),
     "dpdr output user": lambda: made("output", unit="party", weighting="users"),
+    "dpdr output person": lambda: made("output", unit="person"),
     "dpdr objective": lambda: made("objective"),
+    "dpdr objective person": lambda: made("objective", unit="person"),
     "dpdr own noise": lambda: made("own noise"),
 }
 

@@ -197,6 +197,7 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
     ("features", {("attributes", "features", "kernel"): "laplacian"}, "frequencies of 'rbf'"),
     ("federated", {("parameters", "spec", "classes"): [0, 2]}, "of the specification"),
     ("federated", {("parameters", "spec", "n_users"): 5}, "another n_users: 5, the certificate 4"),
+    ("federated", {("parameters", "spec", "unit"): "person"}, "another unit: 'person'"),
     ("federated", {("parameters", "spec"): None}, "does not have the form"),
     ("search", {("parameters", "strategy"): "random_stopping"}, "another strategy"),
     ("search", {("parameters", "epsilon"): 9.0}, "another epsilon: 9.0, the certificate 8.0"),

@@ -627,7 +627,8 @@ class OutputWorld(TrainedWorld):
     def solution(self, source: _core.NoiseSource) -> Array:
         """Weights without noise, shape (n_scores, n_columns)."""
         rows = self.rows
-        owned: Any = {"weights": rows.loss_weights, "persons": rows.persons}
+        owned: Any = {name: getattr(rows, name) for name in ("persons", "places")}
+        owned["weights"] = rows.loss_weights
         found = self.plan.solution(rows.X, rows.codes, source, self.n_threads, **owned)
         return np.asarray(found)
 

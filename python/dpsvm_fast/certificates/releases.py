@@ -510,16 +510,15 @@ class SecureRound(Record):
     size : int in 1..2**40
         p: how many noisy numbers one vector has.
     clip_norm : float > 0 or None
-        Of ``"gram"``: bound of the Frobenius norm of one row's outer product with itself.
+        Of ``"gram"``: bound of the Frobenius norm of one row's outer product with itself, or of the
+        sum of those of one person.
     exact : float > 0
         How far the exact sums of neighbours can be apart, with the errors of the solvers and the
         weights of the parties.
     grid : float > 0
         g: step of the grid.
-    parties : int in 1..2**18
-        m: largest number of parties that an exchange can touch; each of them rounds its own vector.
     rounding : float > 0
-        :math:`m g \sqrt{p} (1 + 2^{-20})`: what rounding to the grid adds.
+        :math:`g \sqrt{p} (1 + 2^{-20})`: what rounding to the grid adds.
     total : float > 0
         ``exact + rounding``, rounded up.
     sigma_steps : int
@@ -554,7 +553,6 @@ class SecureRound(Record):
     clip_norm: Annotated[Positive, Unit("feature squared")] | None = None
     exact: Annotated[Positive, NUMBER]
     grid: Annotated[Positive, NUMBER]
-    parties: Annotated[int, Range(1, MOST_PARTIES), COUNT]
     rounding: Annotated[Positive, NUMBER]
     total: Annotated[Positive, NUMBER]
     sigma_steps: Annotated[int, Range(2**4, 2**24), GRID_STEP]

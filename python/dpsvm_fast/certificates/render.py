@@ -127,28 +127,30 @@ def _promise(statement: PrivacyStatement) -> str:
     if not statement.private:
         return f"This release is not private. Its noise has the size that would give {bound}."
     what = "evaluation" if statement.mechanism == "private_evaluation" else "fit"
+    several = "The unit is a person with all their rows, however many."
+    if statement.unit == "row":
+        several = _several(statement, OF_ROWS)
     return (
         f"This {what} is differentially private with {bound}. "
         f"{odds(statement.epsilon, statement.delta)} Anything computed from the release alone is "
-        f"as private. {_several(statement)} {ALONE} {STEPS_BEFORE}"
+        f"as private. {several} {ALONE} {STEPS_BEFORE}"
     )
 
 
-# The number of rows of one person for which a statement shows epsilon.
-SEVERAL = 10
+# For how many units of one person a statement shows epsilon, and how it names so many.
+OF_ROWS, OF_PARTIES = (10, "{} rows"), (2, "rows at {} parties")
 # Kinds of events whose price for a person with several rows takes no time.
 QUICK = ("gaussian", "pure", "zcdp", "distance")
 
 
-def _several(statement: PrivacyStatement) -> str:
-    """What a person with several rows is promised."""
-    if statement.unit == "person":
-        return "The unit is a person with all their rows, however many."
-    asked = "see privacy_.for_group(m) for m rows"
+def _several(statement: Statement, units: tuple[int, str]) -> str:
+    """What a person who owns several units is promised."""
+    n, many = units
+    asked = f"see privacy_.for_group(m) for {many.format('m')}"
     if any(event.tag not in QUICK for event in statement.events):
-        return f"A person with several rows gets weaker protection: {asked}."
-    epsilon, _ = statement.for_group(SEVERAL)
-    return f"A person with {SEVERAL} rows is protected at epsilon = {epsilon:.3g}: {asked}."
+        return f"A person with {many.format('several')} gets weaker protection: {asked}."
+    epsilon, _ = statement.for_group(n)
+    return f"A person with {many.format(n)} is protected at epsilon = {epsilon:.3g}: {asked}."
 
 
 def odds(epsilon: float, delta: float) -> str:
@@ -434,14 +436,10 @@ def _federated_promise(statement: FederatedStatement) -> str:
     """Return the guarantee in a few sentences."""
     what = {
         "row": "by replacing one row of one party",
-        "person": (
-            f"by replacing the rows of one person, at most {statement.group_size} in all parties "
-            "together"
-        )
-        if statement.group_size > 1
-        else "by replacing all rows of one person, which one party holds, by those of another",
+        "person": "by replacing all rows that one person has at one party, however many",
         "party": "by replacing all rows of one party by as many others",
     }[statement.unit]
+    units = OF_ROWS if statement.unit == "row" else OF_PARTIES
     bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
     if not statement.private:
         return (
@@ -454,7 +452,7 @@ def _federated_promise(statement: FederatedStatement) -> str:
     return (
         f"The model and all sums opened on the way to it are {kind} with {bound} for data sets "
         f"that differ {what}. {odds(statement.epsilon, statement.delta)} Anything computed from "
-        "the model alone is as private."
+        f"the model alone is as private. {_several(statement, units)}"
     )
 
 
@@ -510,7 +508,7 @@ def _secure_sum_derivation(statement: FederatedStatement) -> tuple[str, ...]:
     lines: tuple[str, ...] = (f"{NAMES[statement.algorithm]}, loss {statement.loss}",)
     s = statement.sensitivity
     if s is not None:
-        own = "person" if (statement.unit, statement.group_size) == ("person", 1) else "row"
+        own = "person" if statement.unit == "person" else "row"
         weight = f"its number of {own}s" if statement.weighting == "records" else "one"
         lines += (
             f"weight of each party's model: {weight}; rows clipped to norm {s.data_norm:g}; one "
@@ -532,10 +530,13 @@ def _of_round(part: SecureRound, statement: FederatedStatement) -> tuple[str, ..
         if part.computational
         else ""
     )
+    shortened = ""
+    if part.clip_norm is not None and statement.unit == "person":
+        shortened = f", those of one person together shortened to norm {part.clip_norm:g}"
     return (
-        f"{part.what}, summed over parties ({part.size} numbers): neighbours differ by at most "
-        f"{part.exact:.6g}, rounding to the grid of {part.grid:.6g} adds {part.rounding:.6g}; "
-        f"total {part.total:.6g}",
+        f"{part.what}{shortened}, summed over parties ({part.size} numbers): neighbours differ by "
+        f"at most {part.exact:.6g}, rounding to the grid of {part.grid:.6g} adds "
+        f"{part.rounding:.6g}; total {part.total:.6g}",
         f"each party adds discrete Gaussian noise of {part.sigma_steps} steps from the {source}; "
         f"{part.honest_survivors} of these count, together Gaussian noise with sigma = "
         f"{part.sigma:.6g}",

@@ -199,7 +199,8 @@ class Statement(Record):
         Parameters
         ----------
         size : int in 1..2**20
-            How many rows (or whatever the statement protects one of) one person owns, at most.
+            How many rows (or whatever the statement protects one of) one person owns, at most. In
+            federated training for persons: at how many parties.
         delta : float in [0, 1), optional
             The delta at which epsilon is asked for; that of the statement when left out.
         epsilon : float >= 0, optional
@@ -497,11 +498,9 @@ class FederatedStatement(Statement):
         Which training: one sum of models, or matrices before models.
     loss : str
     unit : {"row", "person", "party"}
-        Data sets that differ in one row; in all rows of one person; or in all rows of one party.
-        Numbers of rows stay the same, or of persons with ``group_size`` 1.
-    group_size : int in 1..2**40
-        More than 1 for ``"person"`` alone: most rows of one, at any parties. 1 for persons with
-        rows in any number at one party.
+        Data sets that differ in one row; in all rows that one person has at one party, whatever
+        their numbers; or in all rows of one party. The number of rows of each party stays the same,
+        or of persons where those are protected.
     n_users : int in 1..2**18
         U: how many parties take part.
     honest_fraction : float in (0, 1]
@@ -517,19 +516,19 @@ class FederatedStatement(Statement):
     trust : {"secure_sum", "trusted_curator"}
         Who adds up: a cryptographic protocol, or a trusted curator.
     sensitivity : Sensitivity or None
-        Of what one row changes in one party's weighted model, where a model was summed up with
-        noise. ``C`` is ``1 / regularization`` with weighting by records and ``1 / (min_records *
-        regularization)`` with equal weights; ``solver_radius`` contains the weight.
+        Of what one row or person changes in one party's weighted model, where a model was summed up
+        with noise. ``C`` is ``1 / regularization`` with weighting by records and ``1 / (min_records
+        * regularization)`` with equal weights; ``solver_radius`` contains the weight.
     n_scores : int or None
         Number of score functions of a model that was summed up with noise.
     weighting : {"records", "users"}
-        Whether a party's model counts by its number of rows.
+        Whether a party's model counts by its number of rows or persons.
     regularization : float > 0 or None
         Lambda, the same for all parties, of the mean of losses.
     radius : float > 0 or None
         Bound of the norm of a party's whole model, to which it is projected.
     min_records, max_records : int or None
-        Bounds of the number of rows of one party, public and checked by each of them.
+        Bounds of the number of rows or persons of one party, public and checked by each of them.
     rounds : tuple of SecureRound
         Sums over parties with noise, in their order.
     local_events : tuple of PrivacyEvent
@@ -555,7 +554,6 @@ class FederatedStatement(Statement):
     algorithm: Annotated[str, Options("dp_helmet", "fed_dpdr")]
     loss: Annotated[str, Options(*words.LOSSES)]
     unit: Annotated[str, Options(*words.UNITS)]
-    group_size: Rows = 1
     n_users: Parties
     honest_fraction: Annotated[Share, Unit("share")]
     max_dropout: Annotated[float, Range(0.0, 1.0, open_high=True), Unit("share")]
@@ -581,8 +579,6 @@ class FederatedStatement(Statement):
         """Refuse inconsistent fields."""
         if (self.threshold is None) != (self.trust == "trusted_curator"):
             raise InvalidParameterError("threshold: expected if and only if trust is 'secure_sum'")
-        if self.unit != "person" and self.group_size > 1:
-            raise InvalidParameterError("group_size: expected 1 unless unit is 'person'")
         if self.local_epsilon is not None and not self.rounds:
             raise InvalidParameterError("local_epsilon: expected None without rounds")
         summed = [part.name for part in self.rounds]
@@ -604,9 +600,8 @@ class FederatedStatement(Statement):
     @property
     def assumed_public(self) -> tuple[str, ...]:
         """What the guarantee assumes to be public or chosen without the data."""
-        of_persons = (self.unit, self.group_size) == ("person", 1)
-        counted = "number of persons" if of_persons else "number of records"
-        return tuple(line.replace("number of records", counted) for line in words.AGREED)
+        counted = "person" if self.unit == "person" else "row"
+        return tuple(line.format(unit=counted) for line in words.AGREED)
 
     @property
     def uncovered(self) -> tuple[str, ...]:
@@ -642,18 +637,13 @@ class FederatedStatement(Statement):
     @property
     def protected(self) -> str:
         """Unit of privacy, as text."""
-        return {
-            "row": words.PROTECTED["row"],
-            "person": "one person, whose rows are all at one party"
-            if self.group_size == 1
-            else f"one person with at most {self.group_size} rows",
-            "party": "all rows of one party",
-        }[self.unit]
+        return words.PROTECTED["person at a party" if self.unit == "person" else self.unit]
 
     @property
     def theorem(self) -> str:
         """Citation and proof page of the guarantee."""
-        return words.FEDERATED_OBJECTIVE if self.sensitivity is None else words.FEDERATED_MODEL
+        found = words.FEDERATED_OBJECTIVE if self.sensitivity is None else words.FEDERATED_MODEL
+        return found + words.PERSON_PAGE * (self.unit == "person")
 
     def __str__(self) -> str:
         return federated_prose(self)
@@ -976,7 +966,8 @@ class PipelineStatement(Statement):
                     f"{self.adjacency!r} in all steps; guarantees of different relations do not "
                     "compose"
                 )
-        if len({(s.unit, getattr(s, "group_size", 1)) for s in self.statements}) > 1:
+        # A person at one party is less than a person.
+        if len({s.protected for s in self.statements}) > 1:
             raise InvalidParameterError("steps: all steps need the same unit of privacy")
 
     @property

@@ -18,6 +18,8 @@ PROTECTED = {
     "row": "one row of the training data",
     "evaluated row": "one row of the evaluated data",
     "person": "one person and all their rows",
+    "person at a party": "one person and all their rows at one party",
+    "party": "all rows of one party",
 }
 
 LOSSES = (
@@ -63,8 +65,8 @@ CAVEATS = {
     "that fails because of its data reveals that by failing.",
     "time_of_parties": "A party's computing time depends on its data and is not covered: others "
     "see when its messages arrive.",
-    "sizes_of_parties": "The number of rows of each party is public: only data sets of the same "
-    "sizes are compared, and no noise hides the number.",
+    "sizes_of_parties": "The size of each party, its number of rows or of persons, is public: only "
+    "data sets of the same sizes are compared, and no noise hides them.",
 }
 
 SEED_REASON = "the noise was drawn from a seed, so anyone who knows the seed can subtract it"
@@ -118,7 +120,7 @@ STEPS_PUBLIC = (
 AGREED = (
     "every parameter of the specification, including data_norm",
     "the number of features and the label set",
-    "the number of records of every party",
+    "the number of {unit}s of every party",
     "the list of invited parties",
 )
 
@@ -235,7 +237,7 @@ PARTIES_GRAM = "the sum of the outer products of the rows of all parties"
 
 PARTIES_MODEL = "the weights of the models of the parties"
 
-WEIGHTED = ", times their number of records"
+WEIGHTED = ", times their sizes"
 
 
 def theorem_of(statement: PrivacyStatement) -> str:

@@ -363,6 +363,9 @@ def _comparable(y: NDArray[Any], classes: NDArray[Any]) -> tuple[Any, Any] | Non
     return y.astype(np.int64), classes.astype(np.int64)
 
 
+NO_ROWS = np.empty(0, dtype=np.int64)
+
+
 class Owners(NamedTuple):
     """Who owns rows and what they weigh, without any id."""
 
@@ -375,6 +378,8 @@ class Owners(NamedTuple):
     # Number of persons, and of their weights, at most 1 a person.
     n_persons: int
     total: float
+    # Persons in the order of their first rows as they came; empty for this order.
+    places: NDArray[np.int64] = NO_ROWS
 
     def ordered(self, X: Any, codes: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
         """Rows and classes in this order."""
@@ -417,7 +422,6 @@ class Owners(NamedTuple):
         return np.array([np.floor(one / COUNT_UNIT).astype(np.int64).sum() for one in own])
 
 
-NO_ROWS = np.empty(0, dtype=np.int64)
 # Factors of losses below this are none: the solvers bound what is lost below the range of doubles.
 LEAST_WEIGHT = 2.0**-60
 # Persons count in a class by multiples of this.
@@ -444,7 +448,9 @@ def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
     if ids is not None and kept is not None:
         ids = ids[kept]
     n = n_rows if kept is None else kept.size
-    order, persons, sizes = (None, NO_ROWS, np.ones(n, np.int64)) if ids is None else _sorted(ids)
+    order, persons, sizes, places = None, NO_ROWS, np.ones(n, np.int64), NO_ROWS
+    if ids is not None:
+        order, persons, sizes, places = _sorted(ids)
     if order is not None and share.size:
         share = share[order]
     total = float(sizes.size)
@@ -454,19 +460,19 @@ def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
         total = float(np.sum(np.floor(own / WEIGHT_GRID)) * WEIGHT_GRID)
     if kept is not None and kept.size < n_rows:
         order = kept if order is None else kept[order]
-    return Owners(order, persons, share, sizes.size, total)
+    return Owners(order, persons, share, sizes.size, total, places)
 
 
 def _sorted(
     ids: NDArray[Any],
-) -> tuple[NDArray[np.intp] | None, NDArray[np.int64], NDArray[np.int64]]:
-    """Order of the rows, first rows of persons of several, and sizes of all persons."""
+) -> tuple[NDArray[np.intp] | None, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Order of the rows, first rows of persons of several, sizes and places of all persons."""
     _, first, codes, counts = np.unique(
         ids, return_index=True, return_inverse=True, return_counts=True
     )
     sizes = counts[codes]
     if counts.size == ids.size:
-        return None, NO_ROWS, sizes
+        return None, NO_ROWS, sizes, NO_ROWS
     singles, several = np.flatnonzero(sizes == 1), np.flatnonzero(sizes > 1)
     several = several[np.argsort(first[codes[several]], kind="stable")]
     order = np.concatenate([singles, several])
@@ -474,7 +480,8 @@ def _sorted(
     begins = np.flatnonzero(np.diff(codes[several], prepend=-1)) + singles.size
     persons = np.append(begins, ids.size).astype(np.int64)
     sizes = np.concatenate([sizes[singles], np.diff(persons)])
-    return order, persons, sizes
+    firsts = order[np.append(np.arange(singles.size), begins)]
+    return order, persons, sizes, np.argsort(firsts, kind="stable")
 
 
 def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
@@ -735,6 +742,11 @@ class ArrayRows:
     def persons(self) -> NDArray[np.int64]:
         """First row of each person of several, and the number of rows; empty for none."""
         return NO_ROWS if self._owners is None else self._owners.persons
+
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Persons in the order of their first rows as they came; empty for that of the rows."""
+        return NO_ROWS if self._owners is None else self._owners.places
 
     def class_counts(self) -> NDArray[np.float64]:
         """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""

@@ -44,7 +44,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
     n_survivors_ : int
         Parties in the sum of the models.
     n_records_ : int or None
-        Their records; None if all parties have equal weight.
+        Their records, or persons; None if all parties have equal weight.
     privacy_ : FederatedStatement
         Privacy statement of the fit, with every number to recompute it.
 
@@ -70,12 +70,12 @@ class FederatedLinearSVC(PrivateLinearClassifier):
     def __init__(self, spec: FederatedSpec | None = None) -> None:
         self.spec = spec
 
-    def fit(self, parties: Sequence[tuple[Any, Any]], y: None = None) -> FederatedLinearSVC:
+    def fit(self, parties: Sequence[tuple[Any, ...]], y: None = None) -> FederatedLinearSVC:
         """Train on the records of all parties in this process, as :func:`simulate` does.
 
         Parameters
         ----------
-        parties : sequence of (X, y)
+        parties : sequence of (X, y) or (X, y, groups)
             One of each party.
         y : ignored
 
@@ -122,7 +122,7 @@ def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> Federat
     noise = next((part.noise for part in spec.rounds if part.name == "model"), None)
     sensitivity = None
     if training is not None and noise is not None:
-        # What one row changes in one party's weighted model, factor by factor.
+        # What one row or person changes in one party's weighted model, factor by factor.
         rounding = noise.codec.rounding(noise.size)
         sensitivity = Sensitivity.of(
             training,

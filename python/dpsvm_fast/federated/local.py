@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,12 +14,17 @@ from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.estimators.fit import charge
 from dpsvm_fast.estimators.frames import label_values
-from dpsvm_fast.estimators.inputs import checked_numbers, encoded_labels, owners
-from dpsvm_fast.exceptions import CertificationError, PartyRefusedError
-from dpsvm_fast.federated.plans import LocalTraining, ObjectiveTraining, RoundPlan
+from dpsvm_fast.estimators.inputs import Owners, checked_numbers, encoded_labels, owners
+from dpsvm_fast.exceptions import (
+    CertificationError,
+    InvalidParameterError,
+    PartyRefusedError,
+)
+from dpsvm_fast.federated.plans import LocalTraining, RoundPlan
 from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import Projection
+from dpsvm_fast.mechanisms.plan import certified
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.validation import check_option
 
@@ -33,23 +38,14 @@ Integers = NDArray[np.int64]
 UNCERTIFIED = "training: the minimum could not be certified in double precision"
 
 
-def fit_parties(
-    training: LocalTraining,
-    X: NDArray[Any],
-    codes: Integers,
-    offsets: Integers,
-    seed: int,
-    n_threads: int,
-) -> Array:
+def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads: int) -> Array:
     """Weights of every party's model, shape (n_parties, n_scores, n_columns). Private.
 
     Parameters
     ----------
     training : LocalTraining
-    X : ndarray of shape (n_rows, n_features)
-        Rows of all parties; those of party i are ``offsets[i]:offsets[i + 1]``.
-    codes : ndarray of shape (n_rows,)
-    offsets : ndarray of shape (n_parties + 1,)
+    records : Records
+        Without persons.
     seed : int
         Of the orders of rows; public.
     n_threads : int
@@ -60,7 +56,7 @@ def fit_parties(
     PartyRefusedError
         A party's minimum was not certified.
     """
-    sizes = np.diff(offsets).tolist()
+    rows = records.X, records.codes, records.offsets
     spec: Any = training.spec
     shared: dict[str, Any] = {
         "data_norm": spec.data_norm,
@@ -69,13 +65,11 @@ def fit_parties(
     }
 
     def of_each(number: Callable[[int], float]) -> Array:
-        return np.array([number(n) for n in sizes])
+        return np.array([number(n) for n in records.sizes])
 
     if training.by_sgd:
         last = _core.projected_sgd_parties(
-            X,
-            codes,
-            offsets,
+            *rows,
             regularizations=of_each(lambda _: spec.regularization),
             n_epochs=spec.n_epochs,
             batch_size=spec.batch_size,
@@ -88,10 +82,8 @@ def fit_parties(
         )
         return np.asarray(last)
     if training.loss.name == "crammer_singer":
-        weights, certified = _core.solve_crammer_singer_parties(
-            X,
-            codes,
-            offsets,
+        weights, found = _core.solve_crammer_singer_parties(
+            *rows,
             n_classes=training.loss.n_classes,
             C=of_each(training.own_C),
             radius=of_each(training.own_radius),
@@ -99,17 +91,15 @@ def fit_parties(
             **shared,
         )
     else:
-        weights, certified = _core.solve_smooth_parties(
-            X,
-            codes,
-            offsets,
+        weights, found = _core.solve_smooth_parties(
+            *rows,
             regularizations=of_each(training.sum_regularization),
             gradient_tols=of_each(training.gradient_tol),
             shuffle_seed=seed,
             **training.loss.compiled,
             **shared,
         )
-    if not certified.all():
+    if not found.all():
         raise PartyRefusedError(UNCERTIFIED)
     return np.asarray(weights)
 
@@ -122,9 +112,9 @@ def fit_persons(
     Parameters
     ----------
     training, seed, n_threads
-        As of :func:`fit_parties`; not by SGD.
+        As of :func:`fit_parties`.
     records : Records
-        With factors.
+        With persons.
 
     Yields
     ------
@@ -132,49 +122,43 @@ def fit_persons(
 
     Raises
     ------
-    PartyRefusedError
+    CertificationError
         A party's minimum was not certified.
     """
-    assert records.factors is not None
-    options: dict[str, Any] = {
-        "data_norm": training.spec.data_norm,
-        "intercept_scaling": training.spec.intercept_scaling,
-        "n_threads": n_threads,
-        "max_iter": None,
+    spec: Any = training.spec
+    shared: dict[str, Any] = {
+        "data_norm": spec.data_norm,
+        "intercept_scaling": spec.intercept_scaling,
         "low_memory": False,
-        "shuffle_seed": seed,
     }
+    exact = shared | {"n_threads": n_threads, "max_iter": None, "shuffle_seed": seed}
     for i, n in enumerate(records.sizes):
-        own = records.rows(i)
-        rows = records.X[own], records.codes[own], records.factors[own]
-        if training.loss.name == "crammer_singer":
-            C, radius = training.own_C(n), training.own_radius(n)
-            options |= {"n_classes": training.loss.n_classes, "C": C, "radius": radius}
-            weights, _ = _core.solve_crammer_singer(*rows, **options)
+        X, codes = records.of_party(i)
+        rows = X, codes, records.factors(i)
+        if training.by_sgd:
+            own = records.owners[i]
+            owned = (rows[2], own.persons, own.places)
+            facts = (training.loss, training.own_C(n), training.row_norm)
+            yield training.run(n).iterate(*facts, X, codes, owned, seed, **shared)
+        elif training.loss.name == "crammer_singer":
+            yield certified(
+                "solve_crammer_singer",
+                *rows,
+                n_classes=training.loss.n_classes,
+                C=training.own_C(n),
+                radius=training.own_radius(n),
+                **exact,
+            )
         else:
-            options |= {"regularization": training.sum_regularization(n), "linear": None}
-            options |= {"gradient_tol": training.gradient_tol(n)} | training.loss.compiled
-            weights, _ = _core.solve_smooth(*rows, **options)
-        if weights is None:
-            raise PartyRefusedError(UNCERTIFIED)
-        yield np.asarray(weights)
-
-
-def fit_objective(
-    training: ObjectiveTraining,
-    X: NDArray[Any],
-    codes: Integers,
-    source: _core.NoiseSource,
-    seed: int,
-    n_threads: int,
-) -> Array:
-    """Fit one party's weights with their own noise; noiseless values are dropped."""
-    regularization = training.sum_regularization(X.shape[0])
-    own: dict[str, Any] = {"regularization": regularization, "shuffle_seed": seed}
-    try:
-        return training.mechanism.trained(X, codes, source, n_threads, **own)
-    except CertificationError:
-        raise PartyRefusedError(UNCERTIFIED) from None
+            yield certified(
+                "solve_smooth",
+                *rows,
+                regularization=training.sum_regularization(n),
+                linear=None,
+                gradient_tol=training.gradient_tol(n),
+                **training.loss.compiled,
+                **exact,
+            )
 
 
 # Records of parties, checked: one array of the rows of all, and where each party's begin.
@@ -191,35 +175,46 @@ class Records:
         Indices of the labels.
     offsets : ndarray of shape (n_parties + 1,)
         Rows of party i are ``offsets[i]:offsets[i + 1]``.
-    factors : ndarray of shape (n_rows,) or None
-        Of the rows' losses, at most 1 for all rows of a person; None where rows are protected.
-    persons : tuple of int
-        Of each party; empty where rows are protected.
+    owners : tuple of Owners
+        Whose each party's rows are, in their order; empty where no persons are protected.
     """
 
     X: NDArray[Any]
     codes: Integers
     offsets: Integers
-    factors: Array | None = None
-    persons: tuple[int, ...] = ()
+    owners: tuple[Owners, ...] = ()
 
     @cached_property
     def sizes(self) -> list[int]:
         """Records of each party, or its persons."""
-        return [int(n) for n in (self.persons or np.diff(self.offsets))]
+        if self.owners:
+            return [own.n_persons for own in self.owners]
+        return [int(n) for n in np.diff(self.offsets)]
 
-    def rows(self, i: int) -> slice:
-        """Return where party i's numbers are."""
-        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+    def of_party(self, i: int) -> tuple[NDArray[Any], Integers]:
+        """Rows and codes of party i."""
+        own = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        return self.X[own], self.codes[own]
 
-    def of_each(self) -> Iterator[NDArray[Any]]:
-        """Rows of one party after the other."""
-        for i in range(len(self.sizes)):
-            yield self.X[self.rows(i)]
+    def factors(self, i: int) -> Array | None:
+        """Of the losses of party i's rows, at most 1 for all rows of a person; None for 1 each."""
+        n_rows = int(self.offsets[i + 1] - self.offsets[i])
+        return self.owners[i].shares(n_rows) if self.owners else None
+
+    def moments(self, i: int, data_norm: float, n_threads: int) -> Array:
+        """Second moments of party i's clipped rows over the squared norm; private.
+
+        Those of a person are clipped to Frobenius norm 1.
+        """
+        public, (X, codes) = PublicMap(unit=False, data_norm=data_norm), self.of_party(i)
+        records = public.records(X, np.zeros_like(codes), 2, n_threads)
+        if self.owners:
+            records.own(self.owners[i].persons, self.owners[i].weights)
+        return np.asarray(records.gram(n_threads))
 
     def mapped(self, f: Callable[[Any, int], Array], n_threads: int) -> Records:
         """Map each row; the output of ``f`` must depend on that row only, to the last bit."""
-        return Records(np.ascontiguousarray(f(self.X, n_threads)), self.codes, self.offsets)
+        return replace(self, X=np.ascontiguousarray(f(self.X, n_threads)))
 
     @classmethod
     def joined(cls, parts: Sequence[Records]) -> Records:
@@ -227,13 +222,11 @@ class Records:
         sizes = [n for part in parts for n in np.diff(part.offsets)]
         if len(parts) == 1:
             return parts[0]
-        factors = [part.factors for part in parts if part.factors is not None]
         return cls(
             np.concatenate([part.X for part in parts]),
             np.concatenate([part.codes for part in parts]),
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            np.concatenate(factors) if factors else None,
-            tuple(n for part in parts for n in part.persons),
+            tuple(own for part in parts for own in part.owners),
         )
 
 
@@ -242,31 +235,36 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> 
 
     Raises
     ------
+    InvalidParameterError
+        Groups where rows or parties are protected, or none where persons are.
     PartyRefusedError
         They are not. The texts are constants.
     """
+    if (spec.unit == "person") != (groups is not None):
+        raise InvalidParameterError(
+            f"groups: got {'none' if groups is None else 'some'} with unit={spec.unit!r}, expected "
+            "the id of a person for each row with unit='person', and none otherwise"
+        )
     numbers = _numbers(X)
     if numbers.shape[1] != spec.n_features:
         raise PartyRefusedError("records: the specification has another number of features")
     codes = _codes(y, spec)
     if codes.size != numbers.shape[0]:
         raise PartyRefusedError("records: expected one label for each row")
-    n, factors = numbers.shape[0], None
-    offsets = np.array([0, n], dtype=np.int64)
-    if spec.takes_groups != (groups is not None):
-        raise PartyRefusedError("groups: expected with unit='person' and group_size=1 alone")
+    found: tuple[Owners, ...] = ()
     if groups is not None:
         try:
-            found = owners(groups, None, n, 1.0)
+            found = (owners(groups, None, codes.size, 1.0),)
         except (TypeError, ValueError):
             raise PartyRefusedError("groups: expected the id of a person for each row") from None
-        numbers, codes = found.ordered(numbers, codes)
-        n, factors = found.n_persons, found.shares(n)
+        numbers, codes = found[0].ordered(numbers, codes)
+    records = Records(numbers, codes, np.array([0, codes.size], dtype=np.int64), found)
+    (n,) = records.sizes
     if not spec.min_records <= n <= spec.max_records:
         raise PartyRefusedError("records: fewer than min_records, or more than max_records")
     if spec.training is not None and spec.training.by_sgd and not spec.training.accurate(n):
         raise PartyRefusedError("records: too many for the rounding errors of SGD")
-    return Records(numbers, codes, offsets, factors, () if factors is None else (n,))
+    return records
 
 
 def _numbers(X: Any) -> NDArray[Any]:
@@ -348,16 +346,20 @@ def _values(
 ) -> Iterator[Array]:
     """Contribution of each party before encoding. Private, unless it has noise already."""
     if plan.name == "gram":
-        for rows in records.of_each():
-            yield packed(moments(spec, rows, n_threads) * spec.data_norm**2, ROOT_TWO)
+        for i in range(len(sources)):
+            moments = records.moments(i, spec.data_norm, n_threads)
+            yield packed(moments * spec.data_norm**2, ROOT_TWO)
     elif plan.name == "components":
-        for rows, source in zip(records.of_each(), sources, strict=True):
-            assert isinstance(spec, DpdrSpec)
-            yield _own_components(spec, rows, source, n_threads)
+        assert isinstance(spec, DpdrSpec)
+        for i, source in enumerate(sources):
+            yield _own_components(spec, records, i, source, n_threads)
     else:
         if public is not None:
             records = records.mapped(projection(spec, public).apply, n_threads)
-        yield from _models(spec, records, sources, n_threads)
+        try:
+            yield from _models(spec, records, sources, n_threads)
+        except CertificationError:
+            raise PartyRefusedError(UNCERTIFIED) from None
 
 
 def _models(
@@ -370,12 +372,8 @@ def _models(
     seed = spec.public_seed("model")
     training = spec.training
     if training is not None:
-        fitted: Iterable[Array]
-        if records.factors is None:
-            rows = records.X, records.codes, records.offsets
-            fitted = fit_parties(training, *rows, seed, n_threads)
-        else:
-            fitted = fit_persons(training, records, seed, n_threads)
+        fit: Callable[..., Iterable[Array]] = fit_persons if records.owners else fit_parties
+        fitted = fit(training, records, seed, n_threads)
         for weights, n in zip(fitted, records.sizes, strict=True):
             if not np.isfinite(weights).all():
                 raise PartyRefusedError("training: the model is not finite")
@@ -383,32 +381,29 @@ def _models(
         return
     objective = spec.objective
     assert objective is not None
-    for i, source in enumerate(sources):
-        own = records.rows(i)
-        released = fit_objective(
-            objective, records.X[own], records.codes[own], source, seed, n_threads
+    for i, (source, n) in enumerate(zip(sources, records.sizes, strict=True)):
+        released = objective.mechanism.trained(
+            *records.of_party(i),
+            source,
+            n_threads,
+            weights=records.factors(i),
+            regularization=objective.sum_regularization(n),
+            shuffle_seed=seed,
         )
         norm = float(np.linalg.norm(released))
         released *= objective.radius / max(norm, objective.radius)
-        yield released * float(spec.weight(records.sizes[i]))
-
-
-def moments(spec: FederatedSpec, rows: NDArray[np.float64], n_threads: int) -> Array:
-    """Sum of the outer products of clipped rows over the bound of their norm; private."""
-    public = PublicMap(unit=False, data_norm=spec.data_norm)
-    codes = np.zeros(rows.shape[0], dtype=np.int64)
-    return np.asarray(public.records(rows, codes, 2, n_threads).gram(n_threads))
+        yield released * float(spec.weight(n))
 
 
 def _own_components(
-    spec: DpdrSpec, rows: Array, source: _core.NoiseSource, n_threads: int
+    spec: DpdrSpec, records: Records, i: int, source: _core.NoiseSource, n_threads: int
 ) -> Array:
-    """Components of a party's own noisy matrix, or their projector, times its weight."""
+    """Components of party i's own noisy matrix, or their projector, times its weight."""
     mechanism = spec.components
     assert mechanism is not None
-    k = spec.n_components
-    vectors = mechanism.release(moments(spec, rows, n_threads), k, source, n_threads).vectors
-    weight = float(spec.weight(rows.shape[0]))
+    moments = records.moments(i, spec.data_norm, n_threads)
+    vectors = mechanism.release(moments, spec.n_components, source, n_threads).vectors
+    weight = float(spec.weight(records.sizes[i]))
     if spec.aggregation == "projectors":
         return packed(vectors.T @ vectors, 1.0) * weight
     signs = np.where(vectors.sum(axis=1) < 0.0, -1.0, 1.0)
@@ -478,14 +473,15 @@ def local_update(
     round_name : str
         A name of ``spec.rounds``.
     groups : array-like of shape (n_records,), optional
-        The person that each row belongs to, with ``unit="person"`` and ``group_size=1``.
+        The person that each row belongs to, with ``unit="person"`` and only then.
     public : ndarray of shape (n_components, n_features) or None
         What a later round takes from the sums of earlier ones, see
         :func:`dpsvm_fast.federated.public_state`.
     source : NoiseSource or None
         None takes the operating system's entropy. A seeded one makes the result not private.
     ledger : PrivacyLedger or None
-        The party's own; charged with the events of the round before its records are looked at.
+        The party's own; asked before its records are looked at, and charged with the events of the
+        round before noise is drawn.
     trust : {"secure_sum", "trusted_curator"}
     n_threads : int
         Does not change the result.
@@ -497,12 +493,12 @@ def local_update(
     Raises
     ------
     InvalidParameterError, TypeError
-        A parameter outside its range. Nothing was read or spent.
+        A parameter outside its range, or ``groups`` missing. Nothing was read or spent.
     BudgetExceededError
         The ledger refuses. Nothing was read or spent.
     PartyRefusedError
-        Records or public numbers are not as agreed on, or training failed: nothing is released. The
-        texts are constants. The budget is spent.
+        Records or public numbers are not as agreed on: nothing is spent or released. Or training
+        failed: nothing is released, and the budget is spent. The texts are constants.
 
     Notes
     -----
@@ -527,8 +523,11 @@ def local_update(
     plan = spec.round(round_name)
     ledger = check_ledger(ledger, "replace_one")
     public = checked_public(public, spec, round_name)
-    charge(ledger, plan.events(trust), f"{spec.algorithm}, round {round_name!r}", unit=spec.unit)
+    events = plan.events(trust)
+    if ledger is not None:
+        ledger.check(events, unit=spec.unit)
     records = checked_records(X, y, spec, groups)
+    charge(ledger, events, f"{spec.algorithm}, round {round_name!r}", unit=spec.unit)
     source = _core.NoiseSource(None) if source is None else source
     (vector,) = contributions(spec, round_name, records, public, [source], n_threads)
     return LocalUpdate(vector)

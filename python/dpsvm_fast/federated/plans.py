@@ -15,7 +15,7 @@ from dpsvm_fast.accounting import gaussian_sigma
 from dpsvm_fast.accounting.composition import distance_delta
 from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.releases import SecureRound
-from dpsvm_fast.certificates.words import summed_over_parties
+from dpsvm_fast.certificates.words import ROWS_OF_PERSON, summed_over_parties
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated.secsum import LIMIT, ROUNDED_STEPS, FixedPointCodec, PartyCounts
 from dpsvm_fast.losses import Loss
@@ -42,14 +42,16 @@ if TYPE_CHECKING:
 
 # What a party fits, and how far one unit can move its contribution.
 #
-# Party i holds n_i rows of norm at most :math:`\kappa_t` and contributes :math:`w_i \Pi_R(f_i)`,
+# Party i holds n_i rows of norm at most :math:`\kappa_t`, or rows of n_i persons whose losses count
+# by their mean, and contributes :math:`w_i \Pi_R(f_i)`,
 #
 # .. math:: f_i \approx \arg\min_W \tfrac{\Lambda}{2} \|W\|_F^2
 #           + \frac{1}{n_i} \sum_j \phi_{y_j}(W \tilde x_j)
 #
 # with w_i = n_i (``weighting="records"``) or 1 (``"users"``) and the projection onto a ball or a
-# product of balls. One row exchanged moves it by at most :math:`2 L \kappa_t / \Lambda`, whatever
-# n_i, or :math:`2 L \kappa_t / (n_{min} \Lambda)`, and by no more than the diameter of the balls.
+# product of balls. One row or person exchanged moves it by at most :math:`2 L \kappa_t / \Lambda`,
+# whatever n_i, or :math:`2 L \kappa_t / (n_{min} \Lambda)`, and by no more than the diameter of the
+# balls.
 # docs/proofs/federated.md. All numbers are rounded towards more noise; none of them reads data.
 
 
@@ -63,7 +65,7 @@ ROUNDING_PER_WEIGHT = 2.0**-51
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """One party's training; parties differ only in the number of rows.
+    """One party's training; parties differ only in the number of rows, or of persons.
 
     Parameters
     ----------
@@ -161,27 +163,19 @@ class LocalTraining:
         natural = div_up(mul_up(self.loss.lipschitz, self.row_norm), self.spec.regularization)
         return mul_up(2.0, max(natural, self.model_norm))
 
-    @property
-    def n_affected(self) -> int:
-        """Parties in which neighbours may differ."""
-        return min(self.spec.group_size, self.spec.n_users) if self.spec.unit == "person" else 1
-
     @cached_property
     def distance(self) -> float:
-        """Sensitivity to one unit, errors of every affected party included, rounded up."""
+        """Sensitivity to one unit, errors of its party included, rounded up."""
         if self.spec.unit == "party":
             return self.diameter
-        parties = self.n_affected
-        errors = mul_up(2.0 * parties, self.solver_radius)
-        by_records = add_up(mul_up(float(self.spec.group_size), self.by_record), errors)
-        return min(by_records, mul_up(float(parties), self.diameter))
+        return min(add_up(self.by_record, 2.0 * self.solver_radius), self.diameter)
 
     @property
     def bound(self) -> float:
         """Norm of a contribution at most."""
         return mul_up(float(self.spec.most_weight), self.model_norm)
 
-    # One party's own numbers.
+    # One party's own numbers, of its records or persons.
 
     def sum_regularization(self, n_records: int) -> float:
         """Lambda of the sum-form objective, rounded up: a larger one moves less."""
@@ -198,6 +192,19 @@ class LocalTraining:
     def own_C(self, n_records: int) -> float:
         """1 over ``sum_regularization``, rounded down."""
         return fraction_down(1 / (Fraction(self.spec.regularization) * n_records))
+
+    def run(self, n_records: int) -> ProjectedSGD:
+        """Projected SGD of one party."""
+        spec: Any = self.spec
+        return ProjectedSGD(
+            n_samples=n_records,
+            n_epochs=spec.n_epochs,
+            batch_size=spec.batch_size,
+            radius=spec.radius,
+            projection=spec.projection,
+            average="last",
+            most_rows=ROWS_OF_PERSON if spec.unit == "person" else 1,
+        )
 
     def accurate(self, n_records: int) -> bool:
         """Whether rounding errors of the run stay within the tolerance."""
@@ -217,21 +224,12 @@ class LocalTraining:
 @lru_cache(maxsize=4096)
 def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
     """Bound of the distance of the computed iterate from that of real arithmetic."""
-    spec: Any = training.spec
-    run = ProjectedSGD(
-        n_samples=n_records,
-        n_epochs=spec.n_epochs,
-        batch_size=spec.batch_size,
-        radius=spec.radius,
-        projection=spec.projection,
-        average="last",
-    )
-    return run.rounding(
+    return training.run(n_records).rounding(
         training.loss,
         training.own_C(n_records),
         n_columns=training.shape[1],
-        data_norm=spec.data_norm,
-        intercept_scaling=spec.intercept_scaling,
+        data_norm=training.spec.data_norm,
+        intercept_scaling=training.spec.intercept_scaling,
         row_norm=training.row_norm,
     )
 
@@ -274,8 +272,6 @@ class SumNoise:
         How far the sums of neighbours can be apart before they are encoded.
     bound : float > 0
         Norm of one party's vector at most.
-    n_affected : int >= 1
-        m: parties in which neighbours may differ.
     counts : PartyCounts
     step : float > 0
         g.
@@ -286,7 +282,6 @@ class SumNoise:
     size: int
     distance: float
     bound: float
-    n_affected: int
     counts: PartyCounts
     step: float
     sigma_steps: int
@@ -314,7 +309,7 @@ class SumNoise:
     @cached_property
     def rounding(self) -> float:
         """Largest distance that encoding adds between sums of neighbours, rounded up."""
-        return mul_up(float(self.n_affected), self.codec.rounding(self.size))
+        return self.codec.rounding(self.size)
 
     @cached_property
     def total(self) -> float:
@@ -356,7 +351,6 @@ def plan_noise(
     size: int,
     distance: float,
     bound: float,
-    n_affected: int,
     counts: PartyCounts,
     multiplier: float,
 ) -> SumNoise:
@@ -364,7 +358,7 @@ def plan_noise(
 
     Parameters
     ----------
-    size, distance, bound, n_affected, counts
+    size, distance, bound, counts
         Of :class:`SumNoise`.
     multiplier : float > 0
         Standard deviation of the Gaussian mechanism that is wanted, at sensitivity 1.
@@ -375,14 +369,13 @@ def plan_noise(
         No grid is coarse enough for the contributions and fine enough for the noise.
     """
     for bits in range(MOST_BITS, LEAST_BITS - 1, -1):
-        step = _step(size, distance, n_affected, counts.honest_survivors, multiplier, 2**bits)
+        step = _step(size, distance, counts.honest_survivors, multiplier, 2**bits)
         if step is None:
             break
         noise = SumNoise(
             size=size,
             distance=distance,
             bound=bound,
-            n_affected=n_affected,
             counts=counts,
             step=step,
             sigma_steps=2**bits,
@@ -442,13 +435,9 @@ def _root(h: int, sigma_steps: int) -> float:
     return sqrt_down(square)
 
 
-def _step(
-    size: int, distance: float, n_affected: int, h: int, multiplier: float, sigma_steps: int
-) -> float | None:
+def _step(size: int, distance: float, h: int, multiplier: float, sigma_steps: int) -> float | None:
     """Smallest step, rounded up, at which the noise suffices; None if rounding dominates."""
-    rounded = mul_up(
-        mul_up(float(n_affected), multiplier), mul_up(ROUNDED_STEPS, sqrt_up(float(size)))
-    )
+    rounded = mul_up(multiplier, mul_up(ROUNDED_STEPS, sqrt_up(float(size))))
     left = add_down(_root(h, sigma_steps), -rounded)
     if not left > 0.0:
         return None
@@ -526,7 +515,6 @@ class RoundPlan:
             noise,
             exact=noise.distance,
             grid=noise.step,
-            parties=noise.n_affected,
             smoothing=SMOOTHING,
             computational=COMPUTATIONAL if trust == "secure_sum" else 0.0,
             range_steps=noise.bound_steps,
@@ -555,7 +543,6 @@ def averaged_models(spec: FederatedSpec, multiplier: float) -> RoundPlan:
         size=training.size,
         distance=training.distance,
         bound=training.bound,
-        n_affected=training.n_affected,
         counts=spec,
         multiplier=multiplier,
     )

@@ -48,7 +48,7 @@ def simulate(
     ----------
     spec : FederatedSpec
     parties : sequence of (X, y) or (X, y, groups)
-        One of each party; groups as of :func:`local_update`.
+        One of each party; groups, with ``unit="person"``, as of :func:`local_update`.
     random_state : int or None, default=None
         None: each party's noise has its own key from the operating system. A seed makes the result
         reproducible and not private: ``NotPrivateWarning``.
@@ -60,7 +60,7 @@ def simulate(
         Protocol of the sum; None for a plain sum. The result has the same bits. Either way the
         operator of this process sees all records, and the statement says that they are trusted.
     ledger : PrivacyLedger or None, default=None
-        Charged with everything before any records are read.
+        Asked before any records are read, and charged with everything before noise is drawn.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def simulate(
     InvalidParameterError, TypeError
         The number of parties is not as agreed, or a parameter is out of range.
     PartyRefusedError
-        A party's records are not as agreed; nothing is released.
+        A party's records are not as agreed; nothing is spent or released.
     BudgetExceededError
         The ledger refuses. Nothing was read or spent.
     SecureSumAborted
@@ -89,8 +89,9 @@ def simulate(
             raise SecureSumAborted(name, spec.n_users - len(lost), spec.survivors_needed)
     if seed is not None:
         refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=4)
-    label = f"{spec.algorithm} of {spec.n_users} parties"
-    charge(ledger, spec.events("trusted_curator"), label, private=seed is None, unit=spec.unit)
+    events = spec.events("trusted_curator")
+    if ledger is not None:
+        ledger.check(events, unit=spec.unit)
     records, refusal = [], None
     for i, party in enumerate(parties):
         try:
@@ -101,6 +102,8 @@ def simulate(
         if refusal is not None:
             # Here, so that nothing of the first error travels along.
             raise PartyRefusedError(refusal)
+    label = f"{spec.algorithm} of {spec.n_users} parties"
+    charge(ledger, events, label, private=seed is None, unit=spec.unit)
     sources = party_sources(spec.n_users, seed)
     results: dict[str, SumResult] = {}
     for plan in spec.rounds:

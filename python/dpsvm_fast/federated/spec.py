@@ -18,7 +18,7 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.accounting import composed_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.record import exactly, read_json
-from dpsvm_fast.certificates.words import UNITS
+from dpsvm_fast.certificates.words import UNITS, WEIGHTED
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.inputs import public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -30,7 +30,7 @@ from dpsvm_fast.mechanisms.moments import NoisyComponents
 from dpsvm_fast.mechanisms.noise import epsilon_left, share_of
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import INTERCEPT, PROJECTIONS
-from dpsvm_fast.rounding import div_down, div_up, mul_up, round_up, sqrt_up
+from dpsvm_fast.rounding import add_up, div_down, div_up, mul_up, round_up, sqrt_up
 
 PROTOCOL = "secagg-mask/v1"
 
@@ -105,8 +105,8 @@ class FederatedSpec(PartyCounts):
     delta : float in (0, 1)
         Of everything together, for relation ``replace_one`` of the unit.
     max_records, min_records : int
-        Bounds of a party's number of records; a party outside them is refused. The first bounds the
-        contribution of a party, the second the sensitivity to a record with equal weights.
+        Bounds of a party's number of rows, or of persons; a party outside them is refused. The
+        first bounds the contribution of a party, the second the sensitivity with equal weights.
     expected_records : int or None, default=None
         Number that ``regularization="auto"`` assumes; None for the geometric mean of the bounds.
     study : str, default=""
@@ -131,11 +131,9 @@ class FederatedSpec(PartyCounts):
         Whether parties count by their records or alike; "auto" is the former unless
         ``unit="party"``.
     unit : {"row", "person", "party"}, default="row"
-        What is protected: one row, one person, or all rows of one party.
-    group_size : int, default=1
-        With ``unit="person"``: 2 or more for persons of at most so many rows, at any parties. 1 for
-        all rows of a person, whatever their number, at one party: parties give ``groups``, noise
-        is that of a row, and ``min_records`` to ``max_records`` are numbers of persons.
+        What is protected: one row, all rows that one person has at one party, or all rows of one
+        party. For persons the parties give ``groups``; ``min_records`` to ``max_records`` are
+        numbers of persons then, who have any numbers of rows.
     tol : float in [1e-4, 1], default=1e-3
         Distance to the minimiser relative to the sensitivity to one record.
     local : str
@@ -183,7 +181,6 @@ class FederatedSpec(PartyCounts):
     projection: Annotated[str, param.one_of(*PROJECTIONS)] = "joint"
     weighting: Annotated[str, param.auto_or(param.one_of("records", "users"))] = "auto"
     unit: Annotated[str, param.one_of(*UNITS)] = "row"
-    group_size: Count = 1
     tol: param.DistanceTol = 1e-3
     local: str
 
@@ -225,14 +222,6 @@ class FederatedSpec(PartyCounts):
             raise InvalidParameterError.of(
                 "min_records", got=self.min_records, accepted="at most max_records"
             )
-        if self.unit != "person" and self.group_size > 1:
-            raise InvalidParameterError.of(
-                "group_size", got=self.group_size, accepted="2 or more with unit='person' alone"
-            )
-        if self.takes_groups and self.local != "exact":
-            raise InvalidParameterError.of(
-                "group_size", got=1, accepted="2 or more with unit='person', unless local='exact'"
-            )
         self._settle()
         # Planned now: a specification for which no noise suffices is refused first.
         _ = self.rounds
@@ -266,7 +255,7 @@ class FederatedSpec(PartyCounts):
     def _settle_sizes(self) -> None:
         r"""Replace ``regularization="auto"`` and ``radius="auto"`` by numbers, with public rules.
 
-        .. math:: \Lambda = \frac{2 G L m \kappa_t^2}{c\, n U} \sqrt{U / h}
+        .. math:: \Lambda = \frac{2 L m \kappa_t^2}{c\, n U} \sqrt{U / h}
 
         so that the noise in a class score has standard deviation c = 0.12; m is the
         noise multiplier, n the number of records that a party is expected to have (between the two
@@ -286,7 +275,7 @@ class FederatedSpec(PartyCounts):
         elif self.regularization == "auto":
             multiplier = gaussian_sigma(self.epsilon, self.delta)
             extra = math.sqrt(self.n_users / self.honest_survivors)
-            moved = 2.0 * self.group_size * loss.lipschitz * multiplier * extra
+            moved = 2.0 * loss.lipschitz * multiplier * extra
             moved /= records * self.n_users
             least = LEAST * loss.lipschitz
             settled["regularization"] = max(moved / SCORE_NOISE, least) * row_norm * row_norm
@@ -299,11 +288,6 @@ class FederatedSpec(PartyCounts):
     def trained_loss(self) -> Loss:
         """Loss of the training of a party."""
         return param.chosen_loss(self.loss, len(self.classes), self.smoothing, self.margin)
-
-    @property
-    def takes_groups(self) -> bool:
-        """Whether parties say whose each row is: a person's rows, at one party, count by means."""
-        return self.unit == "person" and self.group_size == 1
 
     @property
     def n_trained(self) -> int:
@@ -393,11 +377,12 @@ class HelmetSpec(FederatedSpec):
     ----------
     n_users, honest_fraction, max_dropout, min_survivors, n_features, classes, epsilon, delta, \
 max_records, min_records, expected_records, study, protocol, data_norm, intercept_scaling, loss, \
-smoothing, margin, regularization, radius, projection, weighting, unit, group_size, tol
+smoothing, margin, regularization, radius, projection, weighting, unit, tol
         As of :class:`FederatedSpec`.
     local : {"svm_sgd", "softmax_slp_sgd", "exact"}, default="svm_sgd"
         Projected SGD on one-vs-rest Huber hinges, or on cross-entropy; or certified minimisers of
-        any loss, which ``loss``, ``smoothing`` and ``margin`` are of alone.
+        any loss, which ``loss``, ``smoothing`` and ``margin`` are of alone. For persons, SGD takes
+        the first 1024 rows of each, and batches are of persons.
     n_epochs, batch_size : int
         Of SGD; 20 and 1 by default.
 
@@ -428,6 +413,8 @@ def _own_epsilon(name: str, value: object) -> float:
 OBJECTIVE_TOL = 1e-5
 # Released numbers that are only hidden among others are rounded to this share of their bound.
 PLAIN_STEPS = 2**28
+# Of an entry of a person's matrix, beside entries of at most 1.
+PERSON_ROUNDING = 2.0**-40 + 2.0**-53
 # A vector of more numbers than this is surely a mistake.
 MOST_NUMBERS = 2**26
 
@@ -445,13 +432,13 @@ class DpdrSpec(FederatedSpec):
     ----------
     n_users, honest_fraction, max_dropout, min_survivors, n_features, classes, epsilon, delta, \
 max_records, min_records, expected_records, study, protocol, data_norm, intercept_scaling, loss, \
-smoothing, margin, regularization, radius, projection, weighting, unit, group_size, tol
+smoothing, margin, regularization, radius, projection, weighting, unit, tol
         As of :class:`FederatedSpec`.
     local : {"objective", "output"}, default="objective"
         Every party perturbs its own objective, with its own guarantee; or models are averaged under
         one noise, as in :class:`HelmetSpec` with ``local="exact"``. With "objective" the radius is
         a public rule, ``regularization="auto"`` that of
-        :class:`dpsvm_fast.ObjectivePerturbationSVC`, and the unit one record.
+        :class:`dpsvm_fast.ObjectivePerturbationSVC`, and the unit a row or a person.
     n_components : int
         k, 1 to n_features.
     aggregation : {"gram", "projectors", "eigenvectors"}, default="gram"
@@ -491,13 +478,13 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
             raise InvalidParameterError.of(
                 "n_components", got=self.n_components, accepted="at most the number of features"
             )
-        if self.unit != "row" and (self.local == "objective" or not self._sums_gram):
+        if self.unit == "party" and (self.local == "objective" or not self._sums_gram):
             raise InvalidParameterError.of(
                 "unit",
                 got=self.unit,
                 accepted=(
-                    "'row' where each party adds its own noise; local='output' with "
-                    "aggregation='gram' protects more"
+                    "'row' or 'person' where each party adds its own noise; local='output' with "
+                    "aggregation='gram' protects whole parties"
                 ),
             )
         if self._first_size > MOST_NUMBERS:
@@ -557,13 +544,12 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
         """Round 1."""
         if self.components is None:
             return self._gram
-        weight = self.most_weight
-        times = ", times their number of records" if weight > 1 else ""
+        times = WEIGHTED if self.most_weight > 1 else ""
         return RoundPlan(
             name="components",
             what=f"the noisy {self.aggregation} of the parties{times}",
             size=self._first_size,
-            codec=FixedPointCodec(step=round_up(1.001 * weight / PLAIN_STEPS)),
+            codec=FixedPointCodec(step=round_up(1.001 * self.most_weight / PLAIN_STEPS)),
             local_events=(self.components.event,),
         )
 
@@ -571,13 +557,14 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
     def _gram(self) -> RoundPlan:
         """The sum of matrices of products of features, under noise."""
         clip_norm = mul_up(self.data_norm, self.data_norm)
-        rows = {"row": 1, "person": self.group_size, "party": self.max_records}
-        moved = rows[self.unit]
+        moved = mul_up(sqrt_up(2.0), float(self.max_records if self.unit == "party" else 1))
+        if self.unit == "person":
+            # Matrices of persons are rounded: docs/proofs/persons.md, "Second moments".
+            moved = add_up(moved, mul_up(2.0 * self.n_features, PERSON_ROUNDING))
         noise = plans.plan_noise(
             size=self._first_size,
-            distance=mul_up(mul_up(sqrt_up(2.0), clip_norm), float(moved)),
+            distance=mul_up(moved, clip_norm),
             bound=mul_up(self.max_records * (1.0 + 2.0**-20), clip_norm),
-            n_affected=min(moved, self.n_users) if self.unit == "person" else 1,
             counts=self,
             multiplier=div_up(1.0, self.mu_of(self.first_share)),
         )
@@ -602,7 +589,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
         training = self.objective
         if training is None:
             return plans.averaged_models(self, div_up(1.0, self.mu_of(1.0 - self.first_share)))
-        times = ", times their number of records" if self.weighting == "records" else ""
+        times = WEIGHTED if self.weighting == "records" else ""
         return RoundPlan(
             name="model",
             what=f"the weights of the noisy models of the parties{times}",
@@ -629,6 +616,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, group_si
             C=C,
             extra_regularization=None,
             tol=OBJECTIVE_TOL,
+            unit=self.unit,
         )
 
 

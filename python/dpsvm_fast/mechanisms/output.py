@@ -195,6 +195,53 @@ class ProjectedSGD:
         last = fraction_up(Fraction(n, b * length))
         return last if self.average == "last" else mul_up(last, mean_visits(k, length))
 
+    def iterate(
+        self,
+        loss: Loss,
+        C: float,
+        row_norm: float,
+        X: Any,
+        codes: NDArray[np.int64],
+        owned: tuple[Any, Any, Any],
+        seed: int,
+        **options: Any,
+    ) -> NDArray[np.float64]:
+        """Weights of the run. Private.
+
+        Parameters
+        ----------
+        loss, C, row_norm
+            As of :meth:`ball_radius`.
+        X : ndarray or CSR matrix of shape (n_rows, n_features)
+        codes : ndarray of shape (n_rows,)
+        owned : tuple of ndarray or None
+            Factors of the rows' losses; first rows of persons, and their places, as of ``Rows``.
+        seed : int
+            Of the orders; public.
+        **options
+            Of the compiled function.
+        """
+        weights, persons, places = owned
+        if persons is not None and persons.size:
+            X, codes, weights, persons = _in_turn(X, codes, weights, persons, places, seed)
+        return certified(
+            "projected_sgd",
+            X,
+            codes,
+            weights,
+            persons,
+            **loss.compiled,
+            n_epochs=self.n_epochs,
+            batch_size=self.batch,
+            regularization=self.regularization(C),
+            radius=self.ball_radius(loss, C, row_norm),
+            projection=self.projection,
+            average=self.average,
+            most_rows=self.most_rows,
+            permutation_seed=seed,
+            **options,
+        )
+
     def rounding(
         self,
         loss: Loss,
@@ -221,6 +268,27 @@ class ProjectedSGD:
             intercept_scaling=intercept_scaling,
         )
         return bound
+
+
+def _in_turn(
+    X: Any,
+    codes: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    persons: NDArray[np.int64],
+    places: NDArray[np.int64],
+    seed: int,
+) -> tuple[Any, NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Rows and first rows of all persons in the order of the first pass, and their factors.
+
+    The order in which persons came decides, as that of rows does where each person has one. In the
+    order of ``persons`` one of one row exchanged for one of several would move all others.
+    """
+    turns = places[_core.projected_sgd_orders(places.size, 1, seed)]
+    begins = np.append(np.arange(persons[0]), persons)
+    sizes = np.diff(begins)[turns]
+    ends = np.cumsum(sizes)
+    rows = np.arange(ends[-1]) + np.repeat(begins[turns] - (ends - sizes), sizes)
+    return X[rows], codes[rows], weights[rows], np.append(0, ends)
 
 
 def mean_visits(n_epochs: int, updates_per_epoch: int) -> float:
@@ -461,6 +529,7 @@ class OutputPerturbation(WeightsPlan):
             rows.n_threads,
             weights=rows.loss_weights,
             persons=rows.persons,
+            places=rows.places,
             low_memory=rows.low_memory,
         )
         return self.release(weights, source, n_threads=rows.n_threads)
@@ -474,13 +543,14 @@ class OutputPerturbation(WeightsPlan):
         *,
         weights: NDArray[np.float64] | None = None,
         persons: NDArray[np.int64] | None = None,
+        places: NDArray[np.int64] | None = None,
         near: NDArray[np.float64] | None = None,
         low_memory: bool = False,
     ) -> NDArray[np.float64]:
         """Weights within ``radius`` of the minimiser or the iterate, without noise. Private.
 
         Losses are multiplied by ``weights``, which are at most 1 for all rows of a person. Batches
-        of projected SGD are of ``persons``.
+        of projected SGD are of ``persons``, who take their turns by ``places``.
 
         With ``near``, regularised towards weights released before: half the squared distance to
         them times lambda is the usual penalty plus a linear term.
@@ -490,24 +560,10 @@ class OutputPerturbation(WeightsPlan):
             "intercept_scaling": self.intercept_scaling,
             "low_memory": low_memory,
         }
-        sgd = self.sgd
-        if sgd is not None:
-            return certified(
-                "projected_sgd",
-                X,
-                codes,
-                weights,
-                persons,
-                **self.loss.compiled,
-                n_epochs=sgd.n_epochs,
-                batch_size=sgd.batch,
-                regularization=sgd.regularization(self.C),
-                radius=sgd.ball_radius(self.loss, self.C, self.row_norm),
-                projection=sgd.projection,
-                average=sgd.average,
-                most_rows=sgd.most_rows,
-                permutation_seed=source.public_seed(),
-                **options,
+        if self.sgd is not None:
+            seed, owned = source.public_seed(), (weights, persons, places)
+            return self.sgd.iterate(
+                self.loss, self.C, self.row_norm, X, codes, owned, seed, **options
             )
         options["n_threads"], options["max_iter"] = n_threads, self.max_iter
         options["shuffle_seed"] = source.public_seed()

@@ -112,6 +112,10 @@ class Rows(Protocol):
     def persons(self) -> NDArray[np.int64]:
         """First row of each person of several, and the number of rows; empty for none."""
 
+    @property
+    def places(self) -> NDArray[np.int64]:
+        """Persons in the order of their first rows as they came; empty for that of the rows."""
+
     def weigh(self, records: Any) -> None:
         """Give rows the weights of their classes, before they are trained on."""
 

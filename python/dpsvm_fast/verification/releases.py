@@ -719,6 +719,8 @@ def check_selection(statement: SelectionStatement) -> list[str]:
 
 # Shares of parties are decimal numbers that were rounded to floats: by less than this.
 SHARE_SLACK = Fraction(1, 2**50)
+# Of an entry of a person's matrix of second moments, beside entries of at most 1, in two worlds.
+PERSON_ROUNDING = 2.0 * (2.0**-40 + 2.0**-53)
 # What a grid step adds beside half a step on either side, for rounding before it.
 GRID_EXCESS = 2.0**-20
 # Integers are added modulo this.
@@ -771,13 +773,8 @@ def _weight(statement: FederatedStatement) -> int | None:
     return 1 if statement.weighting == "users" else statement.max_records
 
 
-def _touched(statement: FederatedStatement) -> int:
-    """In how many parties neighbours can differ."""
-    return min(statement.group_size, statement.n_users) if statement.unit == "person" else 1
-
-
 def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[str]:
-    """Numbers of what one row moves that do not follow from the ones before them."""
+    """Numbers of what one row or person moves that do not follow from the ones before them."""
     assert statement.n_scores is not None
     problems = failures((s.relation_factor != 2, "relation_factor does not fit replace_one"))
     problems += _chain_problems(s, lipschitz_of(statement.loss, statement.n_scores) or math.inf)
@@ -798,28 +795,25 @@ def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[st
 
 def _moved(statement: FederatedStatement, part: SecureRound) -> float | None:
     """How far sums of neighbours can be apart before rounding; None where nothing bounds that."""
-    rows = {
-        "row": 1,
-        "person": statement.group_size,
-        "party": statement.max_records,
-    }[statement.unit]
     if part.clip_norm is not None:
-        return None if rows is None else math.sqrt(2.0) * part.clip_norm * rows
-    s, weight, touched = statement.sensitivity, _weight(statement), _touched(statement)
+        matrices = statement.max_records if statement.unit == "party" else 1
+        # Every entry of a person's matrix is rounded, in both worlds.
+        rounded = math.isqrt(2 * part.size) * PERSON_ROUNDING if statement.unit == "person" else 0.0
+        return None if matrices is None else (math.sqrt(2.0) * matrices + rounded) * part.clip_norm
+    s, weight = statement.sensitivity, _weight(statement)
     assert s is not None
     bounds = []
     if statement.unit != "party":
-        assert rows is not None
-        bounds.append(rows * s.exact + 2.0 * touched * s.solver_radius)
+        bounds.append(s.exact + 2.0 * s.solver_radius)
     if statement.radius is not None and weight is not None:
-        bounds.append(2.0 * touched * weight * statement.radius)
+        bounds.append(2.0 * weight * statement.radius)
     return min(bounds, default=None)
 
 
 def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[str]:
     """Numbers of one sum."""
     own = part.grid * math.sqrt(part.size) * (1.0 + GRID_EXCESS)
-    problems = follows("rounding", part.rounding, part.parties * own)
+    problems = follows("rounding", part.rounding, own)
     moved = _moved(statement, part)
     if moved is not None:
         problems += follows("exact", part.exact, moved)
@@ -829,10 +823,9 @@ def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[st
     steps = part.honest_survivors * Fraction(part.sigma_steps) ** 2 - Fraction(part.smoothing) ** 2
     square, stated = steps * Fraction(part.grid) ** 2, Fraction(part.sigma) ** 2
     enough = square * (1 - Fraction(EXCESS)) <= stated <= square
-    other, touched = statement.honest_survivors, _touched(statement)
+    other = statement.honest_survivors
     problems += failures(
         (part.honest_survivors != other, "honest_survivors differs from the statement"),
-        (part.parties != touched, "parties is not the number in which neighbours can differ"),
         (moved is None, "exact does not follow: the sensitivity of a unit is unbounded"),
         (not added, "total is not exact + rounding, rounded up"),
         (part.sigma_steps & (part.sigma_steps - 1), "sigma_steps is not a power of two"),
@@ -917,12 +910,15 @@ def _arrangement_problems(statement: FederatedStatement) -> list[str]:
     known: tuple[list[str], ...] = ([], ["gram"], ["model"], ["gram", "model"])
     bare = not helmet and len(names) + bool(own) < 2 and len(own) < 2
     distant = any(event.tag == "distance" for event in own)
+    # The law of a person has a constant for the curvature.
+    of_rows = any(isinstance(e, ObjectiveEvent) and e.jacobian is None for e in own)
     return failures(
         (helmet and names != ["model"], "dp_helmet has exactly one noisy sum, of models"),
         (helmet and own, "dp_helmet has no noise other than that of its sum"),
         (not helmet and names not in known, "fed_dpdr sums matrices, then models"),
         (bare, "fed_dpdr has noise in each of its two rounds"),
-        (own and statement.unit != "row", "noise that each party adds protects one row"),
+        (own and statement.unit == "party", "noise that each party adds protects no party"),
+        (of_rows and statement.unit == "person", "noise in an objective protects one row"),
         (distant, "local_events contain a distance"),
     )
 

@@ -230,7 +230,7 @@ CONTINUED = "GradientPerturbationSVC"
 # What parties agree on and are promised.
 AGREED = (
     *("algorithm", "epsilon", "delta", "n_users", "honest_fraction", "max_dropout"),
-    "min_survivors",
+    *("min_survivors", "unit"),
 )
 # What comparing a record of another form raises.
 FORMLESS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
