@@ -379,7 +379,7 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
     estimator : object
         A Pipeline, FeatureUnion or ColumnTransformer with anything inside, or one estimator.
     name : str
-        Of the whole; may be empty.
+        Name of the whole; may be empty.
     """
     if isinstance(estimator, str) or estimator is None:
         if estimator not in NOTHING:
@@ -510,7 +510,7 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
 
 
 def takes(step: Any) -> tuple[str, ...]:
-    """What a fit takes beside rows and labels: "groups", "sample_weight"."""
+    """What a fit takes besides rows and labels: "groups", "sample_weight"."""
     found: tuple[str, ...] = getattr(step, "_takes", ())
     return found
 

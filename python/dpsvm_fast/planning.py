@@ -198,7 +198,7 @@ class Decision:
     margin : float
         What the loss asks for.
     temperature : float or None
-        Of a loss without a margin.
+        Temperature of a loss without a margin.
     lead : float
         The lead of one class over another that survives the noise with probability 95 %.
     largest_lead : float or None
@@ -557,7 +557,7 @@ def _centre(mechanism: PrivateLinear, n_samples: int | None) -> CentreNoise | No
         mu_share=None if centre.mu is None else _share(centre.mu, mechanism),
         epsilon=centre.epsilon,
         sum_deviation=noise,
-        # Half the number of rows is released beside the sums.
+        # Half the number of rows is released with the sums.
         count_deviation=2.0 * noise if centre.counts else None,
         mean_length=length,
     )
@@ -569,7 +569,7 @@ def _share(mu: float, mechanism: PrivateLinear) -> float:
 
 
 def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening | None:
-    """Whether so many rows are whitened; in a fit the noisy number decides."""
+    """Whether this many rows are whitened; in a fit the noisy number decides."""
     moments = mechanism.whitening
     if moments is None:
         return None
@@ -587,7 +587,7 @@ def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening
 
 
 def _kernel(mechanism: PrivateKernel, n_samples: int) -> tuple[KernelFeatures, int]:
-    """What the rule chooses for so many rows, and the number of columns; a fit asks about noise."""
+    """What the rule chooses for this many rows, and the number of columns; fits use noisy ones."""
     choice = mechanism.choice(float(n_samples))
     assert choice.signal is not None
     lifted = choice.gamma is not None

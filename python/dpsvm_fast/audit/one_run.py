@@ -202,13 +202,13 @@ def audit_one_run(
     Parameters
     ----------
     estimator : OutputPerturbationSVC or GradientPerturbationSVC
-        Of two classes. Canaries far from their margin say most: a small C, or a small clip and
-        short steps. It is not changed.
+        An estimator of two classes. Canaries far from their margin tell most: use a small C, or a
+        small clip and short steps. It is not changed.
     n_canaries : int >= 2, default=1000
         Also the number of features.
     confidence : float in (0, 1), default=0.95
-        Of the bound. A program may leak everything in one of many runs: high confidence counts only
-        leaks in nearly all runs.
+        Confidence of the bound. A program may leak everything in one of many runs; high confidence
+        counts only leaks in nearly all runs.
     method : {"auto", "gaussian", "profile", "clopper_pearson"}, default="auto"
         What is taken to be known of the law, as of ``audit``.
     n_guesses : int or None, default=None
@@ -216,7 +216,7 @@ def audit_one_run(
         claimed size would give the largest bound; a public choice.
     n_threads : int or None, default=None
     random_state : int or None, default=None
-        Of the coins and the noise; None takes entropy of the operating system.
+        Seed of the coins and the noise; None takes entropy from the operating system.
 
     Returns
     -------
@@ -281,7 +281,7 @@ def audit_scores(
         Higher for those that look as if they were in the data; functions of the release alone.
     coins : array-like of bool of shape (n_canaries,)
         Which canaries were in the data (or had the second label): independent fair coins, known
-        to nothing but the training data (owed by the caller).
+        to nothing but the training data (the caller ensures this).
     claim : tuple (epsilon, delta)
         What is claimed.
     method : {"gaussian", "clopper_pearson"}, default="gaussian"

@@ -1064,7 +1064,7 @@ def audit(
     seconds : float > 0 or None, default=None
         Time to spend; None: 60, or what ``n_trials`` take.
     confidence : float in (0, 1), default=1 - 1e-6
-        Of the bound. Both ends of it, the two proportions, have half of the rest each.
+        Confidence of the bound. Each of its two proportions gets half of the error probability.
     method : {"auto", "gaussian", "profile", "clopper_pearson"}, default="auto"
         What is taken to be known of the law: that its trade-off curve is Gaussian; that it is the
         claimed one but for the size of its noise; or nothing. "auto" is the first that applies, and

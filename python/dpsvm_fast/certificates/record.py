@@ -156,7 +156,7 @@ def exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
     return dict(found)
 
 
-# What annotations say beside the type.
+# What annotations say besides the type.
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ Adjacency = Annotated[str, Options(*ADJACENCIES)]
 
 
 def _fact(facts: tuple[Any, ...], kind: type[Any], default: Any) -> Any:
-    """Return what an annotation says of one kind beside the type."""
+    """Return what an annotation says of one kind besides the type."""
     return next((fact for fact in facts if isinstance(fact, kind)), default)
 
 
@@ -398,7 +398,7 @@ def kind_of(hint: Any) -> _Kind:
 
 
 def _kind_with(hint: Any, facts: tuple[Any, ...]) -> _Kind:
-    """The same for a type and what is said beside it."""
+    """Return the kind of a type with what is said besides it."""
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         (inner,) = (one for one in arguments if one is not type(None))

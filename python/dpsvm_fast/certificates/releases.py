@@ -194,7 +194,7 @@ class ObjectiveNoise(Record):
     curvature_ratio : float > 0
         kappa = row_norm^2 / (lambda * temperature of the loss).
     jacobian : float >= 0 or None
-        With Gamma noise: cost of the change of variables beside the noise, so that ``epsilon`` is
+        With Gamma noise: cost of the change of variables in addition to the noise: ``epsilon`` is
         relation factor * beta * L * row_norm + jacobian; 0 where it is free. With Gaussian noise:
         constant in the law of a person; None for rows, whose law contains it.
     distribution : {"gaussian", "gamma"}
@@ -317,7 +317,7 @@ class ReleasePart(Record):
     Parameters
     ----------
     name : str
-        Of what, as in "centre", "whitening" or "training".
+        Name of the part, such as "centre", "whitening" or "training".
     what : str
         What was summed over the records, for people.
     distribution : {"gaussian", "gamma"}
@@ -337,7 +337,7 @@ class ReleasePart(Record):
     grid : float > 0 or None
         Spacing of the noisy sums; None where they are not rounded to a grid.
     shape : tuple of int
-        Of the sum.
+        Shape of the sum.
     epsilon : float or None
         What noise with a beta costs: at least beta times the distance that it hides.
     n_steps : int in 1..10**9, default=1
@@ -448,9 +448,9 @@ class Descent(Record):
     n_epochs : int >= 1
         Passes over them, each in an order that does not depend on them.
     batch_size : int >= 1
-        How many are in a batch, at most ``n_samples``. A short batch is divided by this number too.
+        Size of a batch, at most ``n_samples``. A short batch is divided by this number too.
     radius : float > 0
-        Of the ball or balls onto which every iterate is projected.
+        Radius of the ball or balls onto which every iterate is projected.
     projection : {"joint", "per_class"}
         One ball for all weights, or one for each score.
     average : {"last", "uniform", "weighted"}

@@ -360,7 +360,7 @@ class PrivacyStatement(ReleaseStatement):
     adjacency : {"add_remove", "replace_one"}
     library_version : str
     occasion : Occasion
-        Facts on which the promise rests beside the numbers.
+        Facts on which the promise rests, apart from the numbers.
     random_source : {"operating_system", "seed"}
     unit : {"row", "person"}
         What neighbouring data sets differ in: one row, or all rows of one person.
@@ -490,7 +490,7 @@ class FederatedStatement(Statement):
     ----------
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
-        Of everything together, against an observer of the opened sums.
+        Delta of everything together, against an observer of the opened sums.
     adjacency : {"replace_one"}
     library_version : str
     algorithm : {"dp_helmet", "fed_dpdr"}
@@ -517,7 +517,7 @@ class FederatedStatement(Statement):
     trust : {"secure_sum", "trusted_curator"}
         Who adds up: a cryptographic protocol, or a trusted curator.
     sensitivity : Sensitivity or None
-        Of what one row changes in one party's weighted model, where a model was summed up with
+        Sensitivity of one party's weighted model to one row, where a model was summed up with
         noise. ``C`` is ``1 / regularization`` with weighting by records and ``1 / (min_records *
         regularization)`` with equal weights; ``solver_radius`` contains the weight.
     n_scores : int or None
@@ -758,7 +758,7 @@ class SelectionStatement(ReleaseStatement):
     adjacency : {"add_remove", "replace_one"}
     library_version : str
     occasion : Occasion
-        Facts on which the promise rests beside the numbers.
+        Facts on which the promise rests, apart from the numbers.
     random_source : {"operating_system", "seed"}
     unit : {"row", "person"}
         What neighbouring data sets differ in.
@@ -939,7 +939,7 @@ class PipelineStatement(Statement):
     epsilon : float >= 0
     delta : float in [0, 1)
     adjacency : {"add_remove", "replace_one"}
-        Of every step.
+        Relation of every step.
     library_version : str
     steps : tuple of PipelineStep
         At least one of them with a statement.

@@ -78,7 +78,7 @@ class SchemaEncoder(PublicTransformer):
         Parameters
         ----------
         X : DataFrame, Table, RecordBatch or mapping of str to arrays
-            Of pandas, polars or pyarrow, or one array for each column.
+            A table of pandas, polars or pyarrow, or one array for each column.
         y : ignored
 
         Returns

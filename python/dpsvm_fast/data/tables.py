@@ -161,9 +161,9 @@ class CsrRows:
     Parameters
     ----------
     data, indices : FileRows or None
-        Of the whole matrix; None where it has no entries.
+        Entries of the whole matrix; None if it has none.
     indptr : FileRows
-        Of these rows, one more than there are.
+        Row pointers, one more than there are rows.
     n_features : int
     """
 
@@ -290,7 +290,7 @@ class Table:
         Whether rows are CSR matrices.
     labelled : bool
     owners : tuple of str
-        Which of "groups" and "sample_weight" are read beside rows and labels.
+        Which of "groups" and "sample_weight" are read besides rows and labels.
     """
 
     def __init__(self, format: str, source: Source) -> None:
@@ -318,7 +318,7 @@ class Table:
         X : ndarray or CSR matrix of shape (n_rows, n_features)
             float32; arrays are C-ordered.
         y : ndarray of shape (n_rows,) or None
-            Of the type of the declared classes.
+            Labels of the type of the declared classes.
         owners : dict of ndarrays of shape (n_rows,)
             Where the table was opened with ``owners=True``: "groups" and "sample_weight", as far as
             the schema names their columns, for ``fit(X, y, **owners)``. Persons are digests under a
@@ -401,7 +401,7 @@ class Table:
         Returns
         -------
         Partitions
-            Of memory maps: nothing is loaded yet.
+            Partitions of memory maps: nothing is loaded yet.
 
         Raises
         ------

@@ -149,7 +149,7 @@ class PrivateEstimator(Released):
     ledger: PrivacyLedger | None
     n_threads: int | None
 
-    # What a fit takes beside rows and labels: "groups", "sample_weight".
+    # What a fit takes besides rows and labels: "groups", "sample_weight".
     _takes: tuple[str, ...] = ()
 
     def __sklearn_clone__(self: Fitted) -> Fitted:
@@ -429,7 +429,7 @@ def refuse_or_warn(
     sentence : str
         What is not private about it, and what to do.
     category : type
-        Of the warning.
+        Category of the warning.
     stacklevel : int
         Number of frames up to the caller to warn.
     """

@@ -49,7 +49,7 @@ def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Ar
     Parameters
     ----------
     coordinates : ndarray of shape (n_matrices, n_coordinates)
-        Of matrices of the lifted rows (x / data_norm, s) / sqrt(1 + s^2).
+        Coordinates of matrices of the lifted rows (x / data_norm, s) / sqrt(1 + s^2).
     data_norm : float > 0
     psd : {"constraint", "project"}
         "constraint": each the nearest one in the Frobenius norm; they hardly differ. "project": the

@@ -359,7 +359,7 @@ class PrivateLinearSVC(PipelineClassifier):
     take c down to 0.25 and the last 0.15 T / c iterates. Steps are at most 4 m / n, with m = d + 1
     for whitened rows, at least 16, and 64 for others; where they would be x times as long, R is
     sqrt(x) times as large, at most 0.7. For the one score of two classes R is divided by sqrt 2.
-    Of the T steps the last 2 in 100 are for ``temperature_``.
+    The last 2 % of the T steps are for ``temperature_``.
     The constants of the recipe were chosen on six data sets (vehicle, dermatology, isolet, usps,
     cornell, wisdm; epsilon 1 to 8, delta 1e-5), those of whitening on small versions of them, too:
     expect a little less on others.

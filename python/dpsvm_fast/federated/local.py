@@ -50,7 +50,7 @@ def fit_parties(
     codes : ndarray of shape (n_rows,)
     offsets : ndarray of shape (n_parties + 1,)
     seed : int
-        Of the orders of rows; public.
+        Seed of the orders of rows; public.
     n_threads : int
         Does not change the result.
 
@@ -191,9 +191,9 @@ class Records:
     offsets : ndarray of shape (n_parties + 1,)
         Rows of party i are ``offsets[i]:offsets[i + 1]``.
     factors : ndarray of shape (n_rows,) or None
-        Of the rows' losses, at most 1 for all rows of a person; None where rows are protected.
+        Factors of the rows' losses, at most 1 for all rows of a person; None if rows are protected.
     persons : tuple of int
-        Of each party; empty where rows are protected.
+        Number of persons of each party; empty if rows are protected.
     """
 
     X: NDArray[Any]

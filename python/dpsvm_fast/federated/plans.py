@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 #           + \frac{1}{n_i} \sum_j \phi_{y_j}(W \tilde x_j)
 #
 # with w_i = n_i (``weighting="records"``) or 1 (``"users"``) and the projection onto a ball or a
-# product of balls. One row exchanged moves it by at most :math:`2 L \kappa_t / \Lambda`, whatever
+# product of balls. Replacing one row moves it by at most :math:`2 L \kappa_t / \Lambda`, whatever
 # n_i, or :math:`2 L \kappa_t / (n_{min} \Lambda)`, and by no more than the diameter of the balls.
 # docs/proofs/federated.md. All numbers are rounded towards more noise; none of them reads data.
 
@@ -250,7 +250,7 @@ def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
 
 # r: the part of the noise, in steps, that makes the sum like one of real numbers.
 SMOOTHING = 3.0
-# Noise of this many standard deviations still fits beside every contribution.
+# Noise of this many standard deviations still fits in with every contribution.
 DEVIATIONS = 14
 # Powers of two that the noise may have for its parameter, in steps.
 LEAST_BITS, MOST_BITS = 4, 24
@@ -569,7 +569,7 @@ class ObjectiveTraining:
     Parameters
     ----------
     mechanism : ObjectivePerturbation
-        Of a party with the fewest records, whose regularisation is the smallest.
+        Mechanism of a party with the fewest records, whose regularisation is the smallest.
     spec : FederatedSpec
     """
 

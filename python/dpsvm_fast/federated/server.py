@@ -210,7 +210,7 @@ class ServerRound:
         return SumResult(total, survivors)
 
     def _asked(self, party: int) -> dict[str, Any]:
-        """Return what a message of this stage says besides its head."""
+        """Return the contents of a message of this stage, without its head."""
         if self.stage == stages.SHARE:
             return {"keys": [[other, *keys] for other, keys in self._keys.items()]}
         if self.stage == stages.MASK:
@@ -307,7 +307,7 @@ class ServerRound:
         return aborted
 
 
-# The field of a reply beside its head.
+# The field of a reply besides its head.
 REPLIED = {
     stages.ADVERTISE: "keys",
     stages.SHARE: "packets",

@@ -40,7 +40,7 @@ MOST_FEATURES = 2**26
 # More records of one party find no room among 30 bits.
 MOST_RECORDS = 2**28
 
-# Standard deviation of the noise in one class score of a row of the largest norm, beside a margin
+# Standard deviation of the noise in one class score of a row of the largest norm, against a margin
 # of 1, that the regularisation is chosen for. On USPS and MNIST (unit rows of pixels, and 64 public
 # components), 50 records a party, 10 to 1,000 parties and epsilon from 0.1 to 8 the best lies
 # between 0.06 and 0.35, for the softmax as for the hinge, and 0.1 is within 0.03 of it in accuracy.
@@ -103,7 +103,7 @@ class FederatedSpec(PartyCounts):
         The public label set.
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
-        Of everything together, for relation ``replace_one`` of the unit.
+        Delta of everything together, for relation ``replace_one`` of the unit.
     max_records, min_records : int
         Bounds of a party's number of records; a party outside them is refused. The first bounds the
         contribution of a party, the second the sensitivity to a record with equal weights.

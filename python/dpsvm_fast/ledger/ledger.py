@@ -317,7 +317,7 @@ class PrivacyLedger:
         -----
         Guarantees: docs/proofs/adaptive_composition.md, section "Periods". Every row belongs to
         exactly one declared period, which is public, as is the number of rows of each period with
-        ``adjacency="replace_one"``: a row is exchanged for one of the same period.
+        ``adjacency="replace_one"``: a row is replaced by one of the same period.
 
         Examples
         --------

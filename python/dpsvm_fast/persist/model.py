@@ -469,10 +469,10 @@ class SavedModel:
     estimator : estimator
         The fitted model, with its certificate in ``privacy_``.
     schema : TableSchema or None
-        Of the table that it was trained on, where it was saved with one.
+        Schema of the table that it was trained on, if it was saved with one.
     format_version : int
     library_version : str
-        Of the release that wrote the file.
+        Version of the release that wrote the file.
     signature : {"none", "not checked", "checked"}
         "not checked": the file is signed, and was read without the key. It is as good as unsigned.
     """

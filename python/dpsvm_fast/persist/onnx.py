@@ -63,7 +63,7 @@ class Graph:
     Parameters
     ----------
     dtype : {"float64", "float32"}
-        Of the rows and of everything that is computed from them.
+        Type of the rows and of everything computed from them.
     n_features : int
         Columns of the input ``X``.
 
@@ -185,7 +185,7 @@ class Graph:
         Parameters
         ----------
         properties : dict of str
-            Facts for people, beside the graph.
+            Facts for people, stored with the graph.
         """
         helper = self.onnx.helper
         graph = helper.make_graph(
@@ -728,8 +728,8 @@ def to_onnx(
     path : str, path or None, default=None
         Where to write the graph.
     dtype : {"float64", "float32"}, default="float64"
-        Of the rows and of all arithmetic. With float32 scores have about six digits, and labels of
-        rows between two classes may differ.
+        Type of the rows and of all arithmetic. With float32, scores have about six digits, and
+        labels of rows between two classes may differ.
 
     Returns
     -------
@@ -808,7 +808,7 @@ def _labels(graph: Graph, classes: Any) -> tuple[str, int]:
 
 
 def _properties(model: Any) -> dict[str, str]:
-    """What people and tools read beside the graph."""
+    """Facts for people and tools, stored with the graph."""
     found = {
         "dpsvm_fast.library_version": str(_core.build_info()["version"]),
         "dpsvm_fast.model": type(model).__name__,

@@ -79,7 +79,7 @@ class BoundaryDisplay(PlaneDisplay):
         Number of the class that is predicted at each point.
     classes : array-like of shape (n_classes,)
     names : tuple of str, default=("feature 0", "feature 1")
-        Of the features.
+        Names of the features.
     private : bool, default=True
         Whether the statement of the model promises anything.
 
@@ -664,7 +664,7 @@ def private_scores(
     X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
     y_test : array-like of shape (n_test,)
     epsilons : sequence of float in (0, 1e4]
-        Of all steps together.
+        Epsilon of all steps together.
     n_repeats : int >= 1
         Fits for every epsilon; they differ in their noise only.
 
@@ -843,7 +843,7 @@ class PrivacyUtilityDisplay(Display):
         X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
         y_test : array-like of shape (n_test,)
         epsilons : sequence of float in (0, 1e4]
-            Of all steps together, by basic composition: `total_privacy` may promise less.
+            Epsilon of all steps together, by basic composition: `total_privacy` may give less.
         n_repeats : int >= 1, default=10
             Fits for every epsilon.
         non_private : classifier or None, default=None
@@ -950,7 +950,7 @@ class NoisePlanDisplay(Display):
     """Noise at several epsilons, from plans that read no data.
 
     ``kind="lead"`` shows, against epsilon, the lead of one class over another that survives the
-    noise of a prediction with probability 95 %, beside the largest lead that this many rows allow.
+    noise of a prediction with probability 95 %, and the largest lead that this many rows allow.
     Where the first is above the second, noise dominates every decision. ``kind="budget"`` shows the
     share of the budget of each release.
 
@@ -1063,7 +1063,7 @@ class NoisePlanDisplay(Display):
         ax.set_title(f"{plan.estimator}: {size}", fontsize="medium", loc="left")
 
     def _plot_lead(self, ax: Axes) -> None:
-        """Lead that survives the noise beside the largest that rows can bring about."""
+        """Lead that survives the noise, and the largest lead that the rows allow."""
         epsilons = np.array([plan.epsilon for plan in self.plans])
         decisions = [plan.decision for plan in self.plans if plan.decision is not None]
         survives = np.array([decision.lead for decision in decisions])
@@ -1195,7 +1195,7 @@ class EvaluationDisplay(Display):
         ----------
         evaluation : Evaluation
         kind : {"roc", "calibration", "confusion_matrix"}, default="roc"
-            One of the metrics that were asked for.
+            One of the requested metrics.
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
 
@@ -1206,7 +1206,7 @@ class EvaluationDisplay(Display):
         Raises
         ------
         InvalidParameterError
-            Another kind, or one that was not asked for.
+            Another kind, or one that was not requested.
         ImportError
             matplotlib is missing.
         """
@@ -1227,7 +1227,7 @@ class EvaluationDisplay(Display):
         Raises
         ------
         InvalidParameterError
-            Another kind, or one that was not asked for.
+            Another kind, or one that was not requested.
         """
         check_option("kind", kind, EVALUATIONS)
         if kind not in self.evaluation.metrics:

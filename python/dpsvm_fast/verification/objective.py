@@ -231,7 +231,7 @@ class _Bound:
 def _searched(
     epsilon: float, setting: _Setting, guesses: list[tuple[float, float]], *, logarithmic: bool
 ) -> tuple[float, float, bool]:
-    """Smallest bound over theta_1 of one form, and where: a few more looks beside a best guess."""
+    """Smallest bound over theta_1 of one form, and where: refined around the best guess."""
     low = min(setting.quadratic, setting.kappa)
     place = guesses.index(min(guesses))
     least, fraction = guesses[place]

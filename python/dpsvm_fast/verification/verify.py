@@ -1,4 +1,4 @@
-"""Recompute the promise of a certificate from its numbers alone, or beside its model.
+"""Recompute the promise of a certificate from its numbers alone, or together with its model.
 
 Recompute the promise of a certificate from its numbers alone.
 
