@@ -773,7 +773,7 @@ def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
 
 @dataclass(eq=False, repr=False)
 class PrivateEvaluation(PrivateEstimator):
-    """An evaluation as a private fit; parameters as of `evaluate`."""
+    """An evaluation as a private fit; parameters as in `evaluate`."""
 
     _takes = ("groups",)
 

@@ -202,7 +202,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         y : array-like of shape (n_samples,), optional
             Labels.
         **params : dict
-            Handed on, as by scikit-learn's Pipeline.
+            Passed on, as by scikit-learn's Pipeline.
 
         Returns
         -------

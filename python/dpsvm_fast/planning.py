@@ -151,7 +151,7 @@ class ObjectiveNoise:
         The factor of the losses; None where it is automatic.
     regularization : float
     extra_regularization : float
-        The part of it that privacy asks for beyond 1 / C.
+        The part of it that privacy needs beyond 1 / C.
     linear_deviation : float
         Standard deviation of every component of the linear term.
     output_deviation : float
@@ -196,13 +196,13 @@ class Decision:
         Whether the two are upper bounds: gradients of the rows answer the noise.
     data_norm : float
     margin : float
-        What the loss asks for.
+        Margin of the loss.
     temperature : float or None
         Temperature of a loss without a margin.
     lead : float
         The lead of one class over another that survives the noise with probability 95 %.
     largest_lead : float or None
-        Bound of the lead that the rows can bring about; None without a number of rows.
+        Bound of the lead that the rows allow; None without a number of rows.
     """
 
     weight_deviation: float
@@ -425,7 +425,7 @@ def plan_noise(
     estimator : estimator
         `PrivateLinearSVC` or `PrivateKernelSVC` with ``mechanism`` "auto" or "gradient",
         `ObjectivePerturbationSVC`, or `OutputPerturbationSVC` with the solver "exact". It has
-        ``classes``, and stays as it is.
+        ``classes``; it is not changed.
     n_features : int >= 1
         Number of features.
     n_samples : int >= 1 or None, default=None

@@ -1326,7 +1326,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         Raises
         ------
         InvalidParameterError, TypeError
-            Parameters that are none, or for another number of features.
+            Parameters are invalid, or for another number of features.
         """
         checked = checked_copy(self)
         knots = checked.knots if isinstance(checked.knots, list) else [checked.knots] * n_features
@@ -1498,7 +1498,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Raises
         ------
         InvalidParameterError, TypeError
-            Parameters that are none, or for another number of pixels.
+            Parameters are invalid, or for another number of pixels.
         """
         checked = checked_copy(self)
         height, width, channels = (*checked.shape, 1)[:3]

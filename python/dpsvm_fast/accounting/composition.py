@@ -815,7 +815,7 @@ def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size
     Parameters
     ----------
     events : iterable of PrivacyEvent
-        All of one neighbouring relation.
+        Events of one neighbouring relation.
     epsilon : float >= 0
     group_size : int in 1..2**20, default=1
         How many of the records that the events protect belong to one person, at most.
@@ -849,7 +849,7 @@ def composed_epsilon(events: Iterable[PrivacyEvent], delta: float, *, group_size
     Parameters
     ----------
     events : iterable of PrivacyEvent
-        All of one neighbouring relation.
+        Events of one neighbouring relation.
     delta : float in [0, 1)
     group_size : int in 1..2**20, default=1
         How many of the records that the events protect belong to one person, at most.

@@ -85,7 +85,7 @@ def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
     Raises
     ------
     ImportError
-        The library is not there.
+        The library is not installed.
 
     Examples
     --------

@@ -276,7 +276,7 @@ def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array,
     """Points of the curve of several records of one person that are looked at together.
 
     Their gradient is the mean of what each gives ``size`` times, and their Jacobians add up:
-    docs/proofs/accountant.md, "Groups of records". None as of :func:`profile_points`.
+    docs/proofs/accountant.md, "Groups of records". None as in :func:`profile_points`.
     """
     sigma = div_down(event.sigma, float(size))
     points = profile_points(replace(event, sigma=sigma, kappa=None, jacobian=0.0), floor)

@@ -87,7 +87,7 @@ class Sensitivity(Record):
     solver_radius : float >= 0
         Certified distance of the solver's weights to the minimiser.
     rounding : float >= 0
-        Price of rounding the weights to the noise's grid.
+        Cost of rounding the weights to the noise's grid.
     total : float > 0
         ``exact + 2 * solver_radius + rounding``.
     """
@@ -151,7 +151,7 @@ class Noise(Record):
         Parameters
         ----------
         distance : float > 0
-            How far apart neighbours can hand them to the noise.
+            Largest distance between the noiseless weights of neighbours.
         adjacency : {"add_remove", "replace_one"}
 
         Returns
@@ -174,7 +174,7 @@ class ObjectiveNoise(Record):
     n_classes : int >= 2
         Number of classes.
     law : {"softmax", "logistic", "huber", "weston_watkins"}
-        What the loss is to the privacy of Gaussian noise; as of ``ObjectiveEvent``.
+        What the loss is to the privacy of Gaussian noise; as in ``ObjectiveEvent``.
     n_scores : int from 1 to 100,000
         Number of scores in the loss of one record.
     smoothing : float > 0
@@ -319,7 +319,7 @@ class ReleasePart(Record):
     name : str
         Name of the part, such as "centre", "whitening" or "training".
     what : str
-        What was summed over the records, for people.
+        What was summed over the records, in words.
     distribution : {"gaussian", "gamma"}
         Independent Gaussians of standard deviation sigma, or density ~ exp(-beta ||b||).
     sampler : {"exact_grid", "floating_point"}
@@ -506,11 +506,11 @@ class SecureRound(Record):
     name : {"model", "gram"}
         Weights of the parties' models; or matrices of products of features.
     what : str
-        What was summed up, for people.
+        What was summed, in words.
     size : int in 1..2**40
         p: how many noisy numbers one vector has.
     clip_norm : float > 0 or None
-        Of ``"gram"``: bound of the Frobenius norm of one row's outer product with itself.
+        For ``"gram"``: bound of the Frobenius norm of one row's outer product with itself.
     exact : float > 0
         How far the exact sums of neighbours can be apart, with the errors of the solvers and the
         weights of the parties.

@@ -500,8 +500,8 @@ class FederatedStatement(Statement):
         Data sets that differ in one row; in all rows of one person; or in all rows of one party.
         Numbers of rows stay the same, or of persons with ``group_size`` 1.
     group_size : int in 1..2**40
-        More than 1 for ``"person"`` alone: most rows of one, at any parties. 1 for persons with
-        rows in any number at one party.
+        More than 1 for ``"person"`` only: largest number of rows of a person, at any parties. 1 for
+        persons with rows in any number at one party.
     n_users : int in 1..2**18
         U: how many parties take part.
     honest_fraction : float in (0, 1]
@@ -772,7 +772,7 @@ class SelectionStatement(ReleaseStatement):
     selection : SelectionNoise
         Randomness of the choice among the candidates.
     stopping : Stopping or None
-        Of ``"random_stopping"`` alone.
+        For ``"random_stopping"`` only.
     refit : tuple of PrivacyEvent
         What fitting the winner on all records costs, whichever it is; empty without a refit.
 
@@ -1073,7 +1073,7 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
     Parameters
     ----------
     certificate : statement, dict or str
-        As of `verify`. The fields are checked; whether the promise holds is not.
+        As in `verify`. The fields are checked; whether the promise holds is not.
 
     Returns
     -------
@@ -1168,7 +1168,7 @@ def bound_certificate(
     Parameters
     ----------
     certificate : mapping
-        As of ``to_dict``.
+        As in ``to_dict``.
     document : mapping
         What the file of the model holds.
     key : bytes or None, default=None

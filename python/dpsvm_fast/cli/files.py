@@ -292,7 +292,7 @@ def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedM
     Raises
     ------
     ModelFormatError, OSError
-        As of ``read_model``.
+        As in ``read_model``.
     """
     from dpsvm_fast.persist import read_model
     from dpsvm_fast.persist.values import NOT_CHECKED

@@ -497,7 +497,7 @@ def option(*words: Any, **how: Any) -> Callable[[Callable[..., Any]], Callable[.
     *words : object
         Names, then the type where it is not text, then the help.
     **how
-        As of ``click.option``.
+        As in ``click.option``.
     """
     *names, help_text = words
     if not isinstance(names[-1], str):

@@ -589,7 +589,7 @@ class RecordFile:
         Partitions and rows in the files.
     n_rows : float
     n_persons : int
-        As of `Share`.
+        As in `Share`.
     """
 
     partition: int

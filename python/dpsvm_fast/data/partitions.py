@@ -394,7 +394,7 @@ class Partitions:
     feature_names : tuple of str or None
         Where the source names its columns.
     owners : tuple of str
-        Of "groups" and "sample_weight": what loaders return behind the labels. All rows of a person
+        Which of "groups" and "sample_weight" loaders return after the labels. All rows of a person
         must be in one partition: a fit checks this before it spends.
     """
 
@@ -521,7 +521,7 @@ class Partitions:
             on, and workers open the file themselves, under the same path. An array is sent to them.
         y : array-like or memmap of shape (n_samples,), or None
         groups : array-like of shape (n_samples,), optional
-            The person that each row belongs to, as of ``estimator.fit``. All rows of a person go to
+            The person that each row belongs to, as in ``estimator.fit``. All rows of a person go to
             one partition; ids are not kept.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights of rows.

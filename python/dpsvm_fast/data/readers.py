@@ -657,7 +657,7 @@ class RowDecoder:
     def finish(
         self, X: Rows, cells: Mapping[int, NDArray[np.int32]], before: int
     ) -> tuple[Any, ...]:
-        """Rows of features, and the rest, as of :meth:`rows`, of rows whose numbers are in place.
+        """Rows of features, and the rest, as in :meth:`rows`, of rows whose numbers are in place.
 
         Parameters
         ----------

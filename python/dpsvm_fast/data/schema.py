@@ -856,7 +856,7 @@ class TableSchema:
         Parameters
         ----------
         record : mapping
-            As in the file, or as of :meth:`to_dict`.
+            As in the file, or as in :meth:`to_dict`.
         origin : str, default="the schema"
             Where it comes from, for messages.
 
@@ -905,7 +905,7 @@ class TableSchema:
         person : str or None, default=None
             The column of persons.
         format : str or None, default=None
-            As of `open_table`.
+            As in `open_table`.
 
         Returns
         -------

@@ -346,14 +346,14 @@ class Table:
         Parameters
         ----------
         on_bytes : callable or None, default=None
-            As of :meth:`batches`.
+            As in :meth:`batches`.
 
         Returns
         -------
         X : ndarray or CSR matrix of shape (n_samples, n_features)
         y : ndarray of shape (n_samples,) or None
         owners : dict of ndarrays
-            As of :meth:`batches`.
+            As in :meth:`batches`.
         """
         blocks: list[Any] = []
         rows = _GrowingArray(self.n_rows)
@@ -394,7 +394,7 @@ class Table:
             mmap_mode="r")``. The caller deletes them; they hold the data, but digests in place of
             persons. All rows of a person are put into one partition.
         on_bytes : callable or None, default=None
-            As of :meth:`batches`.
+            As in :meth:`batches`.
         rows_per_partition : int or None, default=None
             None for at most 65536 that take at most 64 MiB.
 
@@ -406,7 +406,7 @@ class Table:
         Raises
         ------
         TableError
-            As of :meth:`batches`; no file is left. Also for a table without rows.
+            As in :meth:`batches`; no file is left. Also for a table without rows.
         FileExistsError
             The folder holds such files already.
         """

@@ -159,7 +159,7 @@ class PrivateEstimator(Released):
         return cloned
 
     def set_params(self: Fitted, **params: Any) -> Fitted:
-        """Set parameters, as of every estimator of scikit-learn.
+        """Set parameters, as in every estimator of scikit-learn.
 
         A strict ledger refuses a clone with other settings, as GridSearchCV makes them; with a
         ledger among the parameters the clone counts as an estimator of its own.

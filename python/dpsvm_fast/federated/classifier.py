@@ -76,7 +76,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
         Parameters
         ----------
         parties : sequence of (X, y)
-            One of each party.
+            One for each party.
         y : ignored
 
         Returns

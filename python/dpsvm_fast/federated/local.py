@@ -121,7 +121,7 @@ def fit_persons(
     Parameters
     ----------
     training, seed, n_threads
-        As of :func:`fit_parties`; not by SGD.
+        As in :func:`fit_parties`; not by SGD.
     records : Records
         With factors.
 

@@ -480,7 +480,7 @@ class RoundPlan:
     ----------
     name : {"model", "gram", "components"}
     what : str
-        What is summed up, for people.
+        What is summed, in words.
     size : int
         p: numbers of a contribution. A vector has two more, without noise: the party's records (0
         where parties count alike) and the number 1.
@@ -488,7 +488,7 @@ class RoundPlan:
     noise : SumNoise or None
         None where parties release their own noisy numbers, and the sum only hides who said what.
     clip_norm : float or None
-        Of ``"gram"``: bound of the norm of one row's outer product with itself.
+        For ``"gram"``: bound of the norm of one row's outer product with itself.
     local_events : tuple of PrivacyEvent
         What a party's own noise costs.
     """
@@ -503,7 +503,7 @@ class RoundPlan:
 
     @property
     def length(self) -> int:
-        """Numbers of a vector."""
+        """Length of a vector."""
         return self.size + CHECKS
 
     @property

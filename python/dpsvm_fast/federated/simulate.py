@@ -48,7 +48,7 @@ def simulate(
     ----------
     spec : FederatedSpec
     parties : sequence of (X, y) or (X, y, groups)
-        One of each party; groups as of :func:`local_update`.
+        One for each party; groups as in :func:`local_update`.
     random_state : int or None, default=None
         None: each party's noise has its own key from the operating system. A seed makes the result
         reproducible and not private: ``NotPrivateWarning``.

@@ -118,7 +118,7 @@ class FederatedSpec(PartyCounts):
     intercept_scaling : "auto" or float >= 0, default="auto"
         Constant feature, 0 for none; "auto" is ``0.2 * data_norm``.
     loss, smoothing, margin : default="auto"
-        As of :class:`dpsvm_fast.OutputPerturbationSVC`; "auto" is ``softmax_margin``.
+        As in :class:`dpsvm_fast.OutputPerturbationSVC`; "auto" is ``softmax_margin``.
     regularization : "auto" or float > 0, default="auto"
         Lambda of the mean of losses. Noise is proportional to its inverse (except with
         ``unit="party"``). "auto" is a rule of public facts.
@@ -139,7 +139,7 @@ class FederatedSpec(PartyCounts):
     tol : float in [1e-4, 1], default=1e-3
         Distance to the minimiser relative to the sensitivity to one record.
     local : str
-        How parties train, as of each algorithm.
+        How parties train, as in each algorithm.
 
     Raises
     ------
@@ -198,7 +198,7 @@ class FederatedSpec(PartyCounts):
         Parameters
         ----------
         **settings
-            Those of :class:`HelmetSpec`.
+            Parameters of :class:`HelmetSpec`.
         """
         return HelmetSpec(**settings)
 
@@ -209,7 +209,7 @@ class FederatedSpec(PartyCounts):
         Parameters
         ----------
         **settings
-            Those of :class:`DpdrSpec`.
+            Parameters of :class:`DpdrSpec`.
         """
         return DpdrSpec(**settings)
 
@@ -302,7 +302,7 @@ class FederatedSpec(PartyCounts):
 
     @property
     def takes_groups(self) -> bool:
-        """Whether parties say whose each row is: a person's rows, at one party, count by means."""
+        """Whether parties pass ``groups``: a person's rows at one party count as their mean."""
         return self.unit == "person" and self.group_size == 1
 
     @property
@@ -316,7 +316,7 @@ class FederatedSpec(PartyCounts):
 
     @property
     def most_weight(self) -> int:
-        """The largest of them."""
+        """Largest factor of any party."""
         return self.weight(self.max_records)
 
     @cached_property
@@ -335,7 +335,7 @@ class FederatedSpec(PartyCounts):
         Raises
         ------
         InvalidParameterError
-            There is none.
+            There is no such round.
         """
         names = tuple(part.name for part in self.rounds)
         return self.rounds[names.index(check.check_option("round_name", name, names))]
@@ -377,7 +377,7 @@ class FederatedSpec(PartyCounts):
 
     @classmethod
     def from_json(cls, text: str) -> FederatedSpec:
-        """Read what :meth:`to_json` wrote; as of :meth:`from_dict`."""
+        """Read what :meth:`to_json` wrote; as in :meth:`from_dict`."""
         return cls.from_dict(read_json(text))
 
     def digest(self) -> str:
@@ -394,7 +394,7 @@ class HelmetSpec(FederatedSpec):
     n_users, honest_fraction, max_dropout, min_survivors, n_features, classes, epsilon, delta, \
 max_records, min_records, expected_records, study, protocol, data_norm, intercept_scaling, loss, \
 smoothing, margin, regularization, radius, projection, weighting, unit, group_size, tol
-        As of :class:`FederatedSpec`.
+        As in :class:`FederatedSpec`.
     local : {"svm_sgd", "softmax_slp_sgd", "exact"}, default="svm_sgd"
         Projected SGD on one-vs-rest Huber hinges, or on cross-entropy; or certified minimisers of
         any loss, which ``loss``, ``smoothing`` and ``margin`` are of alone.
@@ -446,7 +446,7 @@ class DpdrSpec(FederatedSpec):
     n_users, honest_fraction, max_dropout, min_survivors, n_features, classes, epsilon, delta, \
 max_records, min_records, expected_records, study, protocol, data_norm, intercept_scaling, loss, \
 smoothing, margin, regularization, radius, projection, weighting, unit, group_size, tol
-        As of :class:`FederatedSpec`.
+        As in :class:`FederatedSpec`.
     local : {"objective", "output"}, default="objective"
         Every party perturbs its own objective, with its own guarantee; or models are averaged under
         one noise, as in :class:`HelmetSpec` with ``local="exact"``. With "objective" the radius is

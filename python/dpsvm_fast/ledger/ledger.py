@@ -436,7 +436,7 @@ class PrivacyLedger:
         Parameters
         ----------
         event, unit, by_age
-            As of ``spend``.
+            As in ``spend``.
         """
         self._check_unit(unit)
         whole = self._whole
@@ -623,7 +623,7 @@ class PrivacyLedger:
         since : str, optional
             What ``mark`` returned at some time.
         strict : bool, default=True
-            As of the constructor.
+            As in the constructor.
 
         Raises
         ------

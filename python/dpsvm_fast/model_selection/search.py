@@ -805,9 +805,9 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         Keyword arguments of both functions. ``set_params`` adds every unknown name, so that grids
         may vary them.
     epsilon : float, default=1.0
-        Privacy parameter handed to the functions.
+        Privacy parameter passed to the functions.
     delta : float, default=1e-6
-        Privacy parameter handed to the functions.
+        Privacy parameter passed to the functions.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         The relation of all events.
     ledger : PrivacyLedger or None, default=None
@@ -868,7 +868,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X, y : anything
-            Handed on.
+            Passed on.
 
         Returns
         -------

@@ -684,7 +684,7 @@ def scikit(kind: type, attributes: Entries, names: tuple[str, ...], **how: Any) 
     names : tuple of str
         Parameters that are saved; others have their defaults.
     **how
-        As of `SavedClass`.
+        As in `SavedClass`.
     """
     parameters = {name: parameter(name, **{"test": _any, **SCIKIT.get(name, {})}) for name in names}
     return SavedClass(kind, parameters, attributes, **how)

@@ -87,7 +87,7 @@ class BoundaryDisplay(PlaneDisplay):
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     regions_ : list of matplotlib PathPatch
-        One for each class; that of a class which is nowhere predicted is empty.
+        One for each class; empty for a class that is nowhere predicted.
     points_ : list of matplotlib PathCollection
         Rows that were passed, class by class.
 
@@ -168,8 +168,8 @@ class BoundaryDisplay(PlaneDisplay):
         sklearn.exceptions.NotFittedError
             The estimator is not fitted.
         InvalidParameterError
-            More or less than two features, wrong bounds, or none and nothing public to take them
-            from.
+            The number of features is not two; bounds are wrong, or missing and not public
+            in the estimator.
 
         Notes
         -----
@@ -300,7 +300,7 @@ class EllipsoidDisplay(PlaneDisplay):
     sklearn.exceptions.NotFittedError
         The model is not fitted.
     InvalidParameterError
-        A model of more or less than two features; a level that is not positive.
+        The number of features is not two, or the level is not positive.
 
     Examples
     --------
@@ -437,7 +437,7 @@ class AuditDisplay(Display):
     Parameters
     ----------
     report : AuditReport
-        Of :func:`dpsvm_fast.audit.audit`.
+        Result of :func:`dpsvm_fast.audit.audit`.
 
     Attributes
     ----------
@@ -445,7 +445,7 @@ class AuditDisplay(Display):
     worlds_ : list of matplotlib StepPatch
         The filled histogram and the outline.
     threshold_ : matplotlib Line2D
-        Where the statistic was cut.
+        The threshold of the statistic.
 
     Raises
     ------
@@ -675,8 +675,8 @@ def private_scores(
     Raises
     ------
     InvalidParameterError, TypeError
-        No or a wrong epsilon, a wrong ``n_repeats``, or an estimator without private steps;
-        nothing was fitted.
+        An epsilon is missing or wrong, ``n_repeats`` is wrong, or the estimator has no private
+        steps; nothing was fitted.
 
     Notes
     -----
@@ -957,8 +957,8 @@ class NoisePlanDisplay(Display):
     Parameters
     ----------
     plans : NoisePlan or iterable of them
-        Of :func:`dpsvm_fast.planning.plan_noise`, with one epsilon each, for one estimator and one
-        shape of the data.
+        Results of :func:`dpsvm_fast.planning.plan_noise`, with one epsilon each, for one estimator
+        and one shape of the data.
 
     Attributes
     ----------
@@ -975,9 +975,9 @@ class NoisePlanDisplay(Display):
     Raises
     ------
     TypeError
-        Something else than plans.
+        Not plans.
     InvalidParameterError
-        No plan, plans for different fits, or two of one epsilon.
+        No plan, plans for different fits, or two with the same epsilon.
 
     Examples
     --------
@@ -1157,7 +1157,7 @@ class EvaluationDisplay(Display):
     Parameters
     ----------
     evaluation : Evaluation
-        Of :func:`dpsvm_fast.metrics.evaluate`.
+        Result of :func:`dpsvm_fast.metrics.evaluate`.
 
     Attributes
     ----------
