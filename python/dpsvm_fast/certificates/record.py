@@ -643,7 +643,7 @@ HEADS = {
 # Of fields that mean the same wherever they are.
 SHARED = {
     "adjacency": (
-        "Neighbouring relation. add_remove: one data set has one record more than the other. "
+        "Neighbouring relation. add_remove: one data set has one more record than the other. "
         "replace_one: both have the same public size and differ in one record. Numbers for one "
         "relation mean nothing for the other."
     ),

@@ -577,7 +577,7 @@ class SecureRound(Record):
                 "discreteness", got=self.discreteness, accepted="a sum of distances in (0, 1)"
             )
         if (self.name == "gram") != (self.clip_norm is not None):
-            raise InvalidParameterError("clip_norm: expected a number for 'gram' alone")
+            raise InvalidParameterError("clip_norm: expected a number only for 'gram'")
 
     @property
     def distance(self) -> float:

@@ -182,7 +182,7 @@ def _shown_once() -> Callable[..., None]:
         text = " ".join(str(message).split())
         if text not in told:
             told.add(text)
-            note(f"warning: {SEEDED if text.startswith('random_state: a seed') else text}")
+            note(f"warning: {SEEDED if text.startswith('random_state: anyone') else text}")
 
     return show
 

@@ -399,16 +399,16 @@ def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
 
 UNSCALED = (
     "None scales every row to unit norm, so that features of larger range decide; pass public "
-    "bounds such as (0, 1) or {'age': (0, 100)}, or 'unit_norm' if directions of rows are what "
-    "counts, as of text"
+    "bounds such as (0, 1) or {'age': (0, 100)}, or 'unit_norm' if only the directions of "
+    "rows matter, as for text"
 )
 
 LEARNED = (
-    "Do not scale by a StandardScaler before: it learns from the rows without privacy, which "
+    "Do not scale by a StandardScaler first: it learns from the rows without privacy, which "
     "PrivatePipeline would refuse"
 )
 
-SEEDED = "a seed lets whoever knows it remove the noise; use None for a private release"
+SEEDED = "anyone who knows the seed can remove the noise; use None for a private release"
 
 
 def refuse_or_warn(

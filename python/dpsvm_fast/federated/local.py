@@ -253,7 +253,7 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> 
     n, factors = numbers.shape[0], None
     offsets = np.array([0, n], dtype=np.int64)
     if spec.takes_groups != (groups is not None):
-        raise PartyRefusedError("groups: expected with unit='person' and group_size=1 alone")
+        raise PartyRefusedError("groups: expected only with unit='person' and group_size=1")
     if groups is not None:
         try:
             found = owners(groups, None, n, 1.0)

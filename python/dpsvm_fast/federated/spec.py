@@ -227,7 +227,7 @@ class FederatedSpec(PartyCounts):
             )
         if self.unit != "person" and self.group_size > 1:
             raise InvalidParameterError.of(
-                "group_size", got=self.group_size, accepted="2 or more with unit='person' alone"
+                "group_size", got=self.group_size, accepted="2 or more only with unit='person'"
             )
         if self.takes_groups and self.local != "exact":
             raise InvalidParameterError.of(

@@ -299,7 +299,8 @@ def _score_noise(
         rate = few_bits_down(Fraction(epsilon) * Fraction(score_fraction) / sensitivity)
         if rate < SMALLEST_RATE:
             raise InvalidParameterError(
-                "epsilon: expected more, as the noise of a score exceeds the range of the sampler"
+                "epsilon: expected a larger value, as the noise of a score exceeds the range of "
+                "the sampler"
             )
         return SelectionNoise(
             mechanism="discrete_laplace", sensitivity=sensitivity, relation_factor=1, rate=rate
@@ -368,8 +369,8 @@ def largest_epsilon(
             low, step = high / step, step * step
             if low < SMALLEST_SHARE * most:
                 raise InvalidParameterError(
-                    "epsilon: expected a larger epsilon or delta, as this budget pays for no "
-                    "candidate"
+                    "epsilon: expected a larger epsilon or delta, as this budget is too small "
+                    "for any candidate"
                 )
             if allowed(low):
                 break

@@ -491,7 +491,7 @@ def _encoded(graph: Graph, step: Any, rows: str) -> str:
     """Of ``SchemaEncoder``: an input for each column, of numbers or of text."""
     if rows != "X":
         raise InvalidParameterError(
-            "model: got a SchemaEncoder behind another step, expected it first"
+            "model: got a SchemaEncoder after another step, expected it first"
         )
     del graph.inputs["X"]
     schema, types, parts = known_schema(step), graph.onnx.TensorProto, []

@@ -62,7 +62,7 @@ UNDECIDED = (
 
 NOT_CONFIRMED = (
     "the upper bound of this check is above the claim, and no lower bound refutes it: its bounds "
-    "are some ten-thousandths of delta wide, at odd settings more"
+    "are a few ten-thousandths of delta wide, or more at unusual settings"
 )
 
 TOO_MUCH_WORK = "it is not recomputed: that takes far longer than for any certificate of one fit"
@@ -498,7 +498,7 @@ class Comparison:
         survivors = facts["n_survivors_"]
         enough = s.min_survivors <= survivors <= s.n_users
         if not enough:
-            self.problems.append(f"the model is the sum of {survivors} parties: too few, or many")
+            self.problems.append(f"the model sums {survivors} parties: too few or too many")
         reduced = "components_" in facts
         paid = any(part.name == "gram" for part in s.rounds) or bool(s.local_events)
         paid = paid and s.algorithm == "fed_dpdr"
