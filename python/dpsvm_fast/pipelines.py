@@ -283,7 +283,7 @@ def _described(leaf: Step) -> PipelineStep:
 
 
 def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
-    """Warn the caller of ``total_privacy`` of steps that learned without privacy."""
+    """Warn the caller of ``total_privacy`` about steps that learned without privacy."""
     leaks = ", ".join(step.title for step in steps if step.learned)
     if leaks:
         warnings.warn(

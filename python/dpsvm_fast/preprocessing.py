@@ -471,7 +471,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, WeightedTransformer):
 
     @property
     def _n_features_out(self) -> int:
-        """Number of columns, for their names."""
+        """Number of output columns."""
         return int(self.n_features_in_)
 
 
@@ -697,7 +697,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer):
 
     @property
     def _n_features_out(self) -> int:
-        """Number of columns, for their names."""
+        """Number of output columns."""
         return self.n_components_
 
 

@@ -249,7 +249,7 @@ def optional_module(module: str, who: str, extra: str) -> Any:
     Raises
     ------
     ImportError
-        It is not installed; the sentence says how to install it.
+        The library is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(module)

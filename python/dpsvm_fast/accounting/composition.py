@@ -789,9 +789,9 @@ def base_curve(found: list[Totals]) -> BaseCurve:
 
 @lru_cache(maxsize=64)
 def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Array]:
-    """Increasing epsilons and bounds of delta there, for a loss distribution.
+    """Return increasing epsilons and bounds of delta there, for a loss distribution.
 
-    From 0 on, but for sampled steps in one direction.
+    They start at 0, except for sampled steps in one direction.
     """
     inner, size = ungrouped(event)
     if isinstance(inner, SubsampledGaussianEvent):

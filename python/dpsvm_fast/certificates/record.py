@@ -62,7 +62,7 @@ def loads(text: str) -> Any:
     json.JSONDecodeError
         Not JSON.
     ValueError
-        It is not accepted; the text ends the sentence "the file ...".
+        The text is not accepted; the message ends the sentence "the file ...".
     """
     check_size(text)
     try:

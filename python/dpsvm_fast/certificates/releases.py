@@ -454,7 +454,8 @@ class Descent(Record):
     projection : {"joint", "per_class"}
         One ball for all weights, or one for each score.
     average : {"last", "uniform", "weighted"}
-        The last iterate, or the mean of all, with equal weights or proportional to their number.
+        The last iterate, or the mean of all with equal weights or weights proportional to their
+        number.
     """
 
     n_samples: Count

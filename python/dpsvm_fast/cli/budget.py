@@ -223,7 +223,7 @@ def opened_budget(
     Raises
     ------
     CommandError
-        There is none, or no permission to use it.
+        There is no such budget, or no permission to use it.
     """
     if not os.path.lexists(path):
         raise CommandError(

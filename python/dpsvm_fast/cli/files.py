@@ -244,7 +244,7 @@ def read_document(path: Path, key: Path | None) -> Document:
     CommandError
         The file cannot be read, or is not JSON.
     ModelFormatError
-        It is a model and damaged.
+        The file is a damaged model.
     """
     from dpsvm_fast.certificates.record import check_size
 

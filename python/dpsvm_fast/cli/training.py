@@ -292,7 +292,7 @@ def declared_schema(options: dict[str, Any]) -> TableSchema:
     Raises
     ------
     CommandError, InvalidParameterError
-        There is none, or something in it is missing or wrong. No data were read.
+        The schema is missing, incomplete or wrong. No data were read.
     """
     path = options["schema"]
     if path is None:
@@ -571,7 +571,7 @@ class Spending:
         Raises
         ------
         BudgetExceededError, InvalidParameterError, TypeError
-            There is none, or a parameter is outside its range.
+            There is no budget for it, or a parameter is outside its range.
         """
         known: dict[str, Any] = {"n_classes": n_classes, "sparse": sparse, "weighted": weighted}
         events = planned_events(estimator, Facts(unit=self.unit, **known))
@@ -587,7 +587,7 @@ class Spending:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Say of every failure inside whether the budget is spent."""
+        """Make every failure inside say whether the budget is spent."""
         try:
             with _terminated_like_interrupted():
                 yield
@@ -1184,7 +1184,7 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
     Raises
     ------
     CommandError
-        There are none, or a name is not a parameter of the model.
+        No values are given, or a name is not a parameter of the model.
     """
     given: dict[str, list[Any]] = {}
     for text in options["param_grid"]:

@@ -768,7 +768,7 @@ class LocalExecutor:
         return again
 
     def close(self) -> None:
-        """Drops all records."""
+        """Drop all records."""
         self._room = None
         forget(self._token)
 
@@ -901,7 +901,7 @@ class ClusterExecutor:
                     yield own[k :: threads[worker]], worker
 
     def _added(self, level: list[Any], futures: list[Any]) -> list[Any]:
-        """Sums of all shares, few of them, by a tree of tasks that are done before others begin."""
+        """Add all shares, a few at a time, by a tree of tasks that are done before others begin."""
         depth = 0
         while len(level) > FAN_IN:
             groups = [level[k : k + FAN_IN] for k in range(0, len(level), FAN_IN)]

@@ -408,7 +408,7 @@ class Words(Lookup):
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether it is None, NaN, NaT or pandas' NA, without comparing it."""
+    """Return whether a cell is None, NaN, NaT or pandas' NA, without comparing it."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (float, Decimal)) and math.isnan(value)

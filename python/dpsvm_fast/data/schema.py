@@ -531,7 +531,7 @@ def _is_encoding(value: Any) -> bool:
 
 
 def _is_header(value: Any) -> bool:
-    """Whether it says that there is a header, or the names in its place."""
+    """Whether the value is true, false or a list of column names."""
     if isinstance(value, bool):
         return True
     return _is_list(value, _is_text) and 0 < len(value) == len(set(value))

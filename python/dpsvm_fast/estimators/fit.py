@@ -133,7 +133,7 @@ class FitRows(Rows, Protocol):
         Raises
         ------
         ValueError, TypeError
-            They are invalid; the text does not quote them.
+            The rows are invalid; the message does not quote them.
         """
 
 

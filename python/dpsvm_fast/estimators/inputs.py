@@ -113,7 +113,7 @@ def check_room(n_learned: int, n_kept: int = 0) -> None:
     Raises
     ------
     MemoryError
-        There is not enough. Nothing was spent.
+        There is not enough memory. Nothing was spent.
     """
     wanted = 8 * (COPIES * n_learned + n_kept)
     try:
@@ -675,7 +675,7 @@ class ArrayRows:
         Raises
         ------
         ValueError, TypeError
-            They are invalid; the text does not quote them.
+            Values are invalid; the message does not quote them.
         """
         if self.codes is not None:
             return

@@ -242,7 +242,7 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> 
     Raises
     ------
     PartyRefusedError
-        They are not. The texts are constants.
+        The records are not as agreed. The texts are constants.
     """
     numbers = _numbers(X)
     if numbers.shape[1] != spec.n_features:

@@ -297,7 +297,7 @@ class SpendStore:
         Raises
         ------
         LedgerError
-            It is gone, replaced, no file, or has a second name.
+            The file is gone, replaced, not a file, or has a second name.
         """
         found = _looked_at(self.path)
         if found is None:
@@ -444,7 +444,7 @@ class Session:
         Raises
         ------
         InvalidParameterError
-            It is the ledger itself.
+            The path is that of the ledger itself.
         LedgerError
             The file cannot be made, or it is there and not an anchor of this ledger.
         """

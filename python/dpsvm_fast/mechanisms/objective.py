@@ -123,7 +123,7 @@ class LinearNoise(CalibratedNoise):
         check_range("C", self.radius, "the distance to the minimiser")
 
     def _refusal(self) -> str:
-        """Says which C would do."""
+        """Say which C would be accepted."""
         extra = self.extra or 0.0
         needed = smallest_regularization(self.loss, self.epsilon, self.row_norm) - extra
         if not needed > 0.0:
@@ -726,7 +726,7 @@ class ObjectivePerturbation(WeightsPlan):
         return (self.inside.event, self.output.event)
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> NDArray[np.float64]:
-        """Noisy weights of rows with labels."""
+        """Return noisy weights for rows with labels."""
         weights, low_memory = rows.loss_weights, rows.low_memory
         return self.trained(
             rows.X, rows.codes, source, rows.n_threads, weights=weights, low_memory=low_memory

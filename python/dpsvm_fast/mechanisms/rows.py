@@ -399,7 +399,7 @@ class SplineMap:
         return sparse.vstack(blocks, format="csr")
 
     def _block(self, X: Any) -> sparse.csr_matrix:
-        """Of some rows, column by column."""
+        """Return the block for some rows, column by column."""
         rows = X.toarray() if sparse.issparse(X) else X
         n, width = rows.shape[0], 2 * len(self.knots) - sum(self.linear)
         values: NDArray[Any] = np.empty((width, n), dtype=rows.dtype)

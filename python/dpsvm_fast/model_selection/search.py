@@ -265,7 +265,7 @@ class SearchRows:
         Raises
         ------
         ValueError, TypeError
-            They are invalid; the text does not quote them.
+            The rows are invalid; the message does not quote them.
         """
         if self._was_read:
             return

@@ -792,7 +792,7 @@ def _object(description: str, properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) -> SavedModel:
-    """The contents of a document whose seals have been checked."""
+    """The contents of a document whose digest and signature have been checked."""
     version = document["library_version"]
     if not isinstance(version, str) or not 0 < len(version) <= LONGEST_VERSION:
         raise ModelFormatError(f"has the library_version {shown(version)}, expected a text")

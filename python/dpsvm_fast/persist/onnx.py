@@ -558,7 +558,7 @@ def _is_text(categories: Any) -> bool:
 
 
 def _through(graph: Graph, step: Any, columns: list[str]) -> str:
-    """Columns, each of shape (n, 1), under one part of a ``ColumnTransformer``."""
+    """Return columns of shape (n, 1) after one part of a ``ColumnTransformer``."""
     codes = _encoder_in(step)
     if codes is None or not any(map(_is_text, codes.categories_)):
         return transform_rows(graph, step, graph.op("Concat", *columns, axis=1))
@@ -704,7 +704,7 @@ TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
 
 
 def _not_expressible(step: Any) -> InvalidParameterError:
-    """Says what can be."""
+    """Say what can be exported."""
     known = ", ".join(kind.__name__ for kind in TRANSFORMERS)
     return InvalidParameterError(
         f"model: {type(step).__name__} cannot be written in ONNX; expected a classifier of this "

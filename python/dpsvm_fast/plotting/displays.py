@@ -391,7 +391,7 @@ class EllipsoidDisplay(PlaneDisplay):
         legend_beside(ax, [*self.regions_, *handles, *self.points_])
 
     def _draw_ellipses(self, ax: Axes) -> list[Any]:
-        """One ellipse for each ellipsoid, and its centre; the first of each class for a legend."""
+        """Draw each ellipsoid's ellipse and centre; return the first of each class for a legend."""
         model = self.model
         level = self.level
         if level is None:

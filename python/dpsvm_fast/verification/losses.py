@@ -56,7 +56,7 @@ def work(amount: float) -> None:
     Raises
     ------
     TooMuchWorkError
-        It is more than is left.
+        The work exceeds what is left.
     """
     left = _left.get() - amount
     _left.set(left)

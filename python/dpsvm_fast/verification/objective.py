@@ -620,7 +620,7 @@ def objective_delta(
 
 
 def event_delta(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:
-    """Return delta of an event; one of many bounds may be made on coarser grids."""
+    """Return delta of an event; many bounds at once may use coarser grids."""
     return objective_delta(
         event.law,
         event.n_scores,

@@ -255,7 +255,7 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
     Raises
     ------
     InvalidParameterError
-        It is not a file that ``save_model`` wrote, or was changed after that.
+        The file was not written by ``save_model``, or was changed afterwards.
     OSError
         It cannot be read.
     """
