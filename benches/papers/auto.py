@@ -188,7 +188,7 @@ def failures(table: Sequence[Row]) -> list[str]:
 
 def plot(table: Sequence[Row], path: Path) -> None:
     """Ours and the paper's along epsilon."""
-    curves(table, path, ours="PrivateLinearSVC", paper="PMSVM, best of table 2", columns=4)
+    curves(table, path, ours="PrivateLinearSVC", paper="PMSVM, best of table 2", columns=3)
 
 
 def page(table: Sequence[Row]) -> str:

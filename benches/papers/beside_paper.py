@@ -27,7 +27,7 @@ def curves(
             ],
         }
         drawn.append(Panel(name, lines))
-    panels(path, drawn, x_label="epsilon", columns=columns)
+    panels(path, drawn, x_label="ε", columns=columns)
 
 
 def by_epsilon(table: Sequence[Row]) -> str:

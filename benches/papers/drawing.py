@@ -11,12 +11,23 @@ from typing import Any
 
 # A mark along a line: place, height, and half the height of its error bar.
 Point = tuple[float, float, float]
-MARKERS = ("o", "s", "^", "D", "v", "x", "P", "*")
-LINES = ("-", "--", "-.", ":")
-# Dark to light, so that they differ in grey as well.
-COLOURS = ("#000000", "#08519c", "#a63603", "#238b45", "#6a51a3", "#969696", "#d94801", "#4292c6")
-WIDTH, HEIGHT, DOTS = 3.4, 3.2, 75
-COLOURS_KEPT = 32
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+# Okabe and Ito's colours, which colour-blind readers tell apart; markers do so in grey.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#000000", "#cc79a7", "#56b4e9", "#e69f00", "#7f7f7f")
+# Lines to compare with, which no private method has drawn: thin, grey and without markers.
+REFERENCES = (
+    "not private",
+    "Non-Priv",
+    "linear, not private",
+    "scikit-learn, not private",
+    "ellipsoids, not private",
+    "logistic regression, not private",
+    "linear ceiling",
+    "majority class",
+)
+REFERENCE_LINES = ("--", ":")
+WIDTH, HEIGHT, DOTS = 3.2, 2.8, 110
+COLOURS_KEPT = 64
 MOST_TICKS = 8
 
 
@@ -29,10 +40,13 @@ class Panel:
     title : str
     lines : mapping
         From a method's name to its points.
+    x_label : str
+        Instead of the figure's, if not empty.
     """
 
     title: str
     lines: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    x_label: str = ""
 
 
 def panels(
@@ -53,14 +67,14 @@ def panels(
     from matplotlib import pyplot
 
     wide = columns or len(drawn)
-    # One panel alone is too narrow for a long legend.
-    legend_columns = min(legend_columns, 2) if wide == 1 else legend_columns
+    # One panel or two are too narrow for a long legend.
+    legend_columns = min(legend_columns, max(2, wide))
     rows = -(-len(drawn) // wide)
     legend = -(-len(styles(drawn)) // legend_columns)
     figure, axes = pyplot.subplots(
         rows,
         wide,
-        figsize=(max(WIDTH * wide, 6.5), HEIGHT * rows + 0.25 * legend),
+        figsize=(max(WIDTH * wide, 6.4), HEIGHT * rows + 0.22 * legend + 0.2),
         squeeze=False,
         layout="constrained",
     )
@@ -70,7 +84,7 @@ def panels(
             own.set_visible(False)
             continue
         handles |= _fill(own, panel, styles(drawn), logarithmic=logarithmic)
-        own.set_xlabel(x_label)
+        own.set_xlabel(panel.x_label or x_label)
     for own in axes[:, 0]:
         own.set_ylabel(y_label)
     figure.legend(
@@ -78,7 +92,7 @@ def panels(
         list(handles),
         loc="outside lower center",
         ncols=legend_columns,
-        fontsize="small",
+        frameon=False,
     )
     save(figure, path)
 
@@ -95,9 +109,15 @@ def _fill(
     if logarithmic:
         own.set_xscale("log")
     _tick(own, {x for points in panel.lines.values() for x, _, _ in points})
-    own.set_title(panel.title, fontsize="medium")
-    own.grid(visible=True, alpha=0.3)
+    own.set_title(panel.title, loc="left")
+    tidy(own)
     return handles
+
+
+def tidy(own: Any) -> None:
+    """Leave away what no reader needs: half of the frame, dark grid lines."""
+    own.grid(visible=True, alpha=0.25)
+    own.spines[["top", "right"]].set_visible(False)
 
 
 def _tick(own: Any, places: set[float]) -> None:
@@ -126,14 +146,19 @@ def save(figure: Any, path: Path) -> None:
 def styles(drawn: Sequence[Panel]) -> dict[str, dict[str, Any]]:
     """Mark, line and colour of each method, in the order of their first appearance."""
     names = dict.fromkeys(name for panel in drawn for name in panel.lines)
-    return {
+    compared = [name for name in names if name in REFERENCES]
+    looks: dict[str, dict[str, Any]] = {
         name: {
             "marker": MARKERS[i % len(MARKERS)],
-            "linestyle": LINES[i % len(LINES)],
             "color": COLOURS[i % len(COLOURS)],
-            "markersize": 4,
-            "linewidth": 1.2,
-            "capsize": 2,
+            "markersize": 5,
+            "linewidth": 1.6,
+            "elinewidth": 1.0,
+            "capsize": 0,
         }
-        for i, name in enumerate(names)
+        for i, name in enumerate(name for name in names if name not in REFERENCES)
     }
+    for i, name in enumerate(compared):
+        line = REFERENCE_LINES[i % len(REFERENCE_LINES)]
+        looks[name] = {"linestyle": line, "color": "#555555", "linewidth": 1.4}
+    return looks

@@ -66,7 +66,7 @@ def failures(table: Sequence[Row]) -> list[str]:
 
 def plot(table: Sequence[Row], path: Path) -> None:
     """Accuracy along k."""
-    feddpdr_curves.plot(table, path, ALONG, "components k")
+    feddpdr_curves.plot(table, path, ALONG, "components")
 
 
 def page(table: Sequence[Row]) -> str:

@@ -49,7 +49,7 @@ def failures(table: Sequence[Row]) -> list[str]:
 
 def plot(table: Sequence[Row], path: Path) -> None:
     """Accuracy along epsilon."""
-    feddpdr_curves.plot(table, path, ALONG, "epsilon")
+    feddpdr_curves.plot(table, path, ALONG, "ε")
 
 
 def page(table: Sequence[Row]) -> str:

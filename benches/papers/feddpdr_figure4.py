@@ -46,7 +46,7 @@ def failures(table: Sequence[Row]) -> list[str]:
 
 def plot(table: Sequence[Row], path: Path) -> None:
     """Accuracy along n."""
-    feddpdr_curves.plot(table, path, ALONG, "rows n of a party")
+    feddpdr_curves.plot(table, path, ALONG, "rows per party")
 
 
 def page(table: Sequence[Row]) -> str:

@@ -170,8 +170,8 @@ def plot(table: Sequence[Row], path: Path) -> None:
             ]
             for method in DRAWN
         }
-        drawn.append(Panel(f"{name}, epsilon {EPSILONS[0]:g}", lines))
-    panels(path, drawn, x_label="list of sizes (1, 2, 3)", logarithmic=False)
+        drawn.append(Panel(f"{name}, ε = {EPSILONS[0]:g}", lines))
+    panels(path, drawn, x_label="sizes of the parties: list 1, 2, 3", logarithmic=False)
 
 
 def _beside(table: Sequence[Row], *others: str) -> Iterator[tuple[float, float]]:

@@ -78,8 +78,8 @@ def plot(table: Sequence[Row], path: Path) -> None:
             most = max((int(row["users"]) for row in own if row["method"] == CURATOR), default=0)
             curated = [row for row in own if row["method"] == CURATOR]
             lines[CURATOR] = [_point(row) for row in curated if int(row["users"]) == most]
-            drawn.append(Panel(f"{name}:\n{method}", lines))
-    panels(path, drawn, x_label="epsilon", columns=len(PANELS))
+            drawn.append(Panel(f"{method}\n{name}", lines))
+    panels(path, drawn, x_label="ε", columns=2)
 
 
 def _point(row: Row) -> Point:

@@ -62,7 +62,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
     """One panel a data set."""
     drawn = [
         Panel(
-            f"{name}, epsilon {EPSILON:g}",
+            f"{name}, ε = {EPSILON:g}",
             {
                 method: [
                     (
@@ -78,7 +78,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
         )
         for (name,), own in cells(table, ["data"]).items()
     ]
-    panels(path, drawn, x_label="users with 50 points each", legend_columns=2)
+    panels(path, drawn, x_label="users with 50 rows each", legend_columns=2)
 
 
 def _crossing(table: Sequence[Row]) -> list[bool]:

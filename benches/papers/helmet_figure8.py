@@ -351,7 +351,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
                     for epsilon in ([float(row["epsilon"])] if row["epsilon"] else EPSILONS)
                 ]
             drawn.append(Panel(f"{name}, delta = {delta}", lines))
-    panels(path, drawn, x_label="epsilon", columns=2, legend_columns=4)
+    panels(path, drawn, x_label="ε", columns=2, legend_columns=4)
 
 
 def page(table: Sequence[Row]) -> str:

@@ -103,8 +103,8 @@ def plot(table: Sequence[Row], path: Path) -> None:
                     for row in rows
                     if row[column]
                 ]
-        drawn.append(Panel(f"{name}, {USERS:,} users, epsilon {EPSILON:g}", lines))
-    panels(path, drawn, x_label="times the size of the data set", legend_columns=2)
+        drawn.append(Panel(f"{name}, {USERS:,} users, ε = {EPSILON:g}", lines))
+    panels(path, drawn, x_label="size of the data set, in copies of MNIST", legend_columns=2)
 
 
 def page(table: Sequence[Row]) -> str:

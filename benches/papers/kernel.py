@@ -338,7 +338,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
             "linear, not private": [_point(row, "not_private") for row in own],
         }
         drawn.append(Panel(name, lines))
-    panels(path, drawn, x_label="epsilon", columns=4)
+    panels(path, drawn, x_label="ε", columns=3)
 
 
 def _point(row: Row, column: str) -> tuple[float, float, float]:

@@ -329,7 +329,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
                 for row, error in zip(own, errors, strict=True)
             ]
         drawn.append(Panel(name, lines))
-    panels(path, drawn, x_label="epsilon")
+    panels(path, drawn, x_label="ε", columns=2)
 
 
 def page(table: Sequence[Row]) -> str:

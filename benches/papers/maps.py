@@ -190,10 +190,10 @@ def plot(table: Sequence[Row], path: Path) -> None:
                 (float(r["epsilon"]), float(r[f"{kind}_accuracy"]), float(r[f"{kind}_error"] or 0))
                 for r in own
             ]
-            for kind, label in ((ROWS, "rows"), (MAPPED, "public map of them"))
+            for kind, label in ((ROWS, "rows"), (MAPPED, "after a public map"))
         }
         drawn.append(Panel(name, lines))
-    panels(path, drawn, x_label="epsilon")
+    panels(path, drawn, x_label="ε", columns=3)
 
 
 def page(table: Sequence[Row]) -> str:

@@ -269,7 +269,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
                 for epsilon in ([float(row["epsilon"])] if row["epsilon"] else EPSILONS)
             ]
         drawn.append(Panel(name, lines))
-    panels(path, drawn, x_label="epsilon", columns=3)
+    panels(path, drawn, x_label="ε", columns=3)
 
 
 def page(table: Sequence[Row]) -> str:

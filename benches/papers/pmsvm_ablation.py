@@ -295,8 +295,8 @@ def along(
     epsilons : sequence of str
     """
     drawn = []
-    for epsilon in epsilons:
-        for name in dict.fromkeys(row["data"] for row in table):
+    for name in dict.fromkeys(row["data"] for row in table):
+        for epsilon in epsilons:
             own = [row for row in table if (row["data"], row["epsilon"]) == (name, epsilon)]
             drawn.append(
                 Panel(
@@ -307,7 +307,7 @@ def along(
                     },
                 )
             )
-    panels(path, drawn, x_label=x_label, columns=len(drawn) // len(epsilons))
+    panels(path, drawn, x_label=x_label, columns=len(epsilons))
 
 
 def _points(rows: Sequence[Row], of: str, places: Mapping[str, float]) -> list[Point]:

@@ -143,7 +143,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
     """Gaps along epsilon: averages, then a panel for each data set."""
     names = sorted(dict.fromkeys(row["data"] for row in table), key=lambda name: name != AVERAGE)
     drawn = [_panel(name, kind, table) for kind in (WEIGHT, GRADIENT) for name in names]
-    panels(path, drawn, x_label="epsilon", y_label="accuracy lost to noise", columns=len(names))
+    panels(path, drawn, x_label="ε", y_label="accuracy lost to noise", columns=3)
 
 
 def _panel(name: str, kind: str, table: Sequence[Row]) -> Panel:

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from benches.papers.cells import cells, error, grid
 from benches.papers.data import Array, load
-from benches.papers.drawing import save
+from benches.papers.drawing import save, tidy
 from benches.papers.pmsvm_settings import (
     EPSILONS,
     NAMES,
@@ -213,7 +213,7 @@ def _draw(panel: Any, members: Sequence[Row], measure: str, method: str, place: 
         linewidth=1.0,
         fillstyle="full" if method == METHODS[0] else "none",
     )
-    panel.grid(visible=True, alpha=0.3)
+    tidy(panel)
     panel.tick_params(labelsize="small")
     return line
 

@@ -80,7 +80,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
         ("as published (not private)", ablation.PUBLISHED, "accuracy"),
         ("the paper", ablation.PUBLIC, "paper"),
     )
-    ablation.along(table, path, lines, CLIPS, "R", ("1", "4"))
+    ablation.along(table, path, lines, CLIPS, "clip norm R", ("1", "4"))
 
 
 def page(table: Sequence[Row]) -> str:

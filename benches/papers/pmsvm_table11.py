@@ -131,7 +131,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
         ("own rule for the steps", RULE, "accuracy"),
         ("the paper", ablation.PUBLIC, "paper"),
     )
-    label = "rows in a batch (last: all)"
+    label = "rows per batch (last: all)"
     ablation.along(table, path, lines, PLACES, label, ("1", "4"))
 
 

@@ -212,7 +212,7 @@ def curves(table: Sequence[Row], path: Path) -> None:
                 for epsilon in (EPSILONS[0], EPSILONS[-1])
             ]
         drawn.append(Panel(name, lines))
-    panels(path, drawn, x_label="epsilon", columns=min(3, len(drawn)))
+    panels(path, drawn, x_label="ε", columns=min(3, len(drawn)))
 
 
 def _points(found: Sequence[Row]) -> list[tuple[float, float, float]]:

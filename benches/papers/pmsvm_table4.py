@@ -211,10 +211,10 @@ def plot(table: Sequence[Row], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    from benches.papers.drawing import COLOURS, MARKERS
+    from benches.papers.drawing import COLOURS, MARKERS, save, tidy
 
     names = list(dict.fromkeys(row["data"] for row in table))
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
+    figure, axes = pyplot.subplots(1, 2, figsize=(7.6, 5.4), layout="constrained")
     for own, unit in zip(axes, (WEIGHTS, GRADIENTS), strict=True):
         methods = [method for method in METHODS if METHODS[method] == unit]
         for place, method in enumerate(methods):
@@ -236,13 +236,11 @@ def plot(table: Sequence[Row], path: Path) -> None:
                     label=method if column == "time" else f"{method}, paper's machine",
                 )
         own.set_yscale("log")
-        own.set_ylabel("seconds a fit" if unit == WEIGHTS else "milliseconds an iteration")
+        own.set_ylabel("seconds per fit" if unit == WEIGHTS else "milliseconds per iteration")
         own.set_xticks(range(len(names)), names, rotation=30, ha="right")
-        own.grid(visible=True, alpha=0.3)
-        own.legend(fontsize="x-small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.22))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=80)
-    pyplot.close(figure)
+        tidy(own)
+        own.legend(fontsize="small", frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+    save(figure, path)
 
 
 def page(table: Sequence[Row]) -> str:

@@ -93,7 +93,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
             for column in COLUMNS
         }
         drawn.append(Panel(name, lines))
-    panels(path, drawn, x_label="epsilon", columns=min(3, len(drawn)), legend_columns=4)
+    panels(path, drawn, x_label="ε", columns=min(3, len(drawn)), legend_columns=4)
 
 
 def page(table: Sequence[Row]) -> str:

@@ -8,6 +8,7 @@ nested balls along the number of rows. The panels with KDDCup99 need a file that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -234,19 +235,20 @@ def plot(table: Sequence[Row], path: Path) -> None:
     for letter, data, curve, epsilon in PANELS:
         rows = panel(table, data, curve, epsilon)
         if rows:
-            axis = "along ε" if epsilon is None else f"along rows, ε = {epsilon:g}"
+            axis = "by ε" if epsilon is None else f"by rows, ε = {epsilon:g}"
             column = "epsilon" if curve == ALONG_EPSILON else "n"
             shown = [
                 row | {"method": DRAWN_AS.get(row["method"], row["method"])}
                 for row in rows
                 if (data, row["method"]) not in NOT_DRAWN
             ]
-            drawn.append(scm.panel(f"({letter}) {names[data]}, {axis}", shown, column))
+            own = scm.panel(f"({letter}) {names[data]}, {axis}", shown, column)
+            drawn.append(replace(own, x_label="ε" if epsilon is None else "rows"))
     columns = min(3, len(drawn))
     drawing.panels(
         path,
         drawn,
-        x_label="ε, or number of rows",
+        x_label="ε",
         y_label="error",
         columns=columns,
         legend_columns=columns,

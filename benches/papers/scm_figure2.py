@@ -155,10 +155,16 @@ def plot(table: Sequence[Row], path: Path) -> None:
     from matplotlib import pyplot
 
     places = list(dict.fromkeys((row["data"], row["epsilon"]) for row in table))
+    sizes = [sum((row["data"], row["epsilon"]) == place for row in table) for place in places]
     figure, axes = pyplot.subplots(
-        1, len(places), figsize=(3.6 * len(places) + 1.5, 4.2), squeeze=False, layout="constrained"
+        len(places),
+        1,
+        figsize=(6.4, 0.25 * sum(sizes) + 1.0 * len(places)),
+        height_ratios=sizes,
+        squeeze=False,
+        layout="constrained",
     )
-    for own, (name, epsilon) in zip(axes[0], places, strict=True):
+    for own, (name, epsilon) in zip(axes[:, 0], places, strict=True):
         rows = [row for row in table if (row["data"], row["epsilon"]) == (name, epsilon)][::-1]
         heights = range(len(rows))
         own.errorbar(
@@ -168,19 +174,17 @@ def plot(table: Sequence[Row], path: Path) -> None:
             linestyle="",
             marker="o",
             markersize=5,
-            color="tab:blue",
+            color=drawing.COLOURS[0],
             label="measured",
         )
         printed = [(float(r["paper"]), h) for r, h in zip(rows, heights, strict=True) if r["paper"]]
         own.plot(*zip(*printed, strict=True), "k*", label="the paper", linestyle="")
-        # The same methods stand beside each other.
-        first = (name, epsilon) == next(place for place in places if place[0] == name)
-        own.set_yticks(heights, [row["method"] if first else "" for row in rows], fontsize="small")
-        own.set_title(f"{name}, ε = {epsilon}", fontsize="medium")
+        own.set_yticks(heights, [row["method"] for row in rows], fontsize="small")
+        own.set_title(f"{name}, ε = {epsilon}", loc="left")
         own.set_xlabel("error")
-        own.grid(visible=True, alpha=0.3)
+        drawing.tidy(own)
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize="small")
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     drawing.save(figure, path)
 
 

@@ -113,7 +113,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
                 if row["paper"]
             ]
             drawn.append(scm.panel(f"{name}, ε = {epsilon}", rows + printed, "Lambda"))
-    drawing.panels(path, drawn, x_label="Λ", y_label="error", columns=min(4, len(drawn)))
+    drawing.panels(path, drawn, x_label="Λ", y_label="error", columns=min(2, len(drawn)))
 
 
 def page(table: Sequence[Row]) -> str:

@@ -234,7 +234,7 @@ def plot(table: Sequence[Row], path: Path) -> None:
             place = (float(row["epsilon"]), float(row["accuracy"]), error)
             lines.setdefault(row["how"], []).append(place)
         drawn.append(Panel(f"{name}, {model}", lines))
-    panels(path, drawn, x_label="epsilon", columns=3)
+    panels(path, drawn, x_label="ε", columns=3)
 
 
 def page(table: Sequence[Row]) -> str:

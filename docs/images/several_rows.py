@@ -32,7 +32,7 @@ def main() -> None:
         event = GaussianEvent(gaussian_sigma(epsilon, DELTA), 1.0, "add_remove")
         found = [composed_epsilon([event], DELTA, group_size=m) for m in ROWS]
         (line,) = ax.loglog(ROWS, found, marker=marker, markersize=5, linewidth=2)
-        end: dict[str, Any] = {"textcoords": "offset points", "xytext": (16, -4)}
+        end: dict[str, Any] = {"textcoords": "offset points", "xytext": (24, -4)}
         end |= {"color": line.get_color(), "annotation_clip": False}
         ax.annotate(rf"fit with $\epsilon$ = {epsilon:g}", (ROWS[-1], found[-1]), **end)
     ax.axhspan(10.0, 200.0, color="#000000", alpha=0.07, linewidth=0)

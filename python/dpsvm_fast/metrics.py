@@ -1,7 +1,7 @@
 """Private evaluation: metrics of a model on private rows, with noise and intervals.
 
 One noisy sum holds all metrics: a row is counted in one cell of each table, and adds one clipped
-loss; with groups a person counts with the mean of its rows. Where scores are asked for, two small
+loss; with groups a person counts with the mean of its rows. If scores are requested, two small
 noisy sums before it place the cells. Proof: docs/proofs/evaluation.md.
 """
 
@@ -46,7 +46,7 @@ TABLES = {
     "calibration": ("scores",),
     "log_loss": ("losses", "outcomes"),
 }
-# Weights of the tables beside each other, before they are scaled to a joint norm of at most 1.
+# Relative weights of the tables, before they are scaled to a joint norm of at most 1.
 # Areas and curves add up many cells, so that the table of scores has the largest.
 WEIGHTS = {"outcomes": 0.5, "confusion": 0.75, "scores": 1.0, "losses": 0.5}
 # Weights are multiples of 2**-10, losses and shares of a person's rows of 2**-14, so sums are
@@ -106,9 +106,10 @@ class RocCurve(NamedTuple):
     Parameters
     ----------
     thresholds : ndarray of shape (39,)
-        Of the probability of the positive class, or of the score where there are none.
+        Thresholds of the probability of the positive class, or of the score if there are no
+        probabilities.
     false_positive_rate, true_positive_rate : Estimate of ndarrays of shape (39,)
-        Of rows whose score is at least the threshold.
+        Rates when rows with a score of at least the threshold count as positive.
 
     Examples
     --------
@@ -190,7 +191,7 @@ class Evaluation:
     Parameters
     ----------
     metrics : tuple of str
-        What was asked for.
+        Metrics that were requested.
     classes : ndarray of shape (n_classes,)
         Labels, in the order of all tables.
     positive : object or None
@@ -203,7 +204,7 @@ class Evaluation:
     deviations : dict of floats
         Standard deviation of the noise in each number of a table; of scores see ``covariances``.
     covariances : ndarray of shape (2, 40, 40) or None
-        Of the noise in the counts of scores, for each outcome.
+        Covariances of the noise in the counts of scores, for each outcome.
     edges : ndarray of shape (39,) or None
         Between the cells of scores.
     are_probabilities : bool
@@ -443,7 +444,7 @@ class EvaluationPlan(Plan):
     Notes
     -----
     Guarantees: a row is in one cell of a table, so it moves the table by its weight at most; the
-    squares of the weights add up to at most 1. One row exchanged moves a table by sqrt(2) weights.
+    squares of the weights add up to at most 1. Replacing one row moves a table by sqrt(2) weights.
     A person adds the mean of its rows' contributions, which has no larger norm and no larger
     distance to another.
 
@@ -630,7 +631,7 @@ def score_sums(weight: Fraction, negatives: Array, positives: Array) -> NDArray[
     Parameters
     ----------
     weight : Fraction
-        Of the table.
+        Weight of the table.
     negatives, positives : ndarrays of shape (CELLS - 1,)
         Roughly the shares below each edge.
 
@@ -772,7 +773,7 @@ def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
 
 @dataclass(eq=False, repr=False)
 class PrivateEvaluation(PrivateEstimator):
-    """An evaluation as a private fit; parameters as of `evaluate`."""
+    """An evaluation as a private fit; parameters as in `evaluate`."""
 
     _takes = ("groups",)
 

@@ -202,7 +202,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         y : array-like of shape (n_samples,), optional
             Labels.
         **params : dict
-            Handed on, as by scikit-learn's Pipeline.
+            Passed on, as by scikit-learn's Pipeline.
 
         Returns
         -------
@@ -283,7 +283,7 @@ def _described(leaf: Step) -> PipelineStep:
 
 
 def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
-    """Warn the caller of ``total_privacy`` of steps that learned without privacy."""
+    """Warn the caller of ``total_privacy`` about steps that learned without privacy."""
     leaks = ", ".join(step.title for step in steps if step.learned)
     if leaks:
         warnings.warn(
@@ -379,7 +379,7 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
     estimator : object
         A Pipeline, FeatureUnion or ColumnTransformer with anything inside, or one estimator.
     name : str
-        Of the whole; may be empty.
+        Name of the whole; may be empty.
     """
     if isinstance(estimator, str) or estimator is None:
         if estimator not in NOTHING:
@@ -510,7 +510,7 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
 
 
 def takes(step: Any) -> tuple[str, ...]:
-    """What a fit takes beside rows and labels: "groups", "sample_weight"."""
+    """What a fit takes besides rows and labels: "groups", "sample_weight"."""
     found: tuple[str, ...] = getattr(step, "_takes", ())
     return found
 

@@ -150,7 +150,7 @@ class ObjectiveNoise:
         The factor of the losses; None where it is automatic.
     regularization : float
     extra_regularization : float
-        The part of it that privacy asks for beyond 1 / C.
+        The part of it that privacy needs beyond 1 / C.
     linear_deviation : float
         Standard deviation of every component of the linear term.
     output_deviation : float
@@ -195,13 +195,13 @@ class Decision:
         Whether the two are upper bounds: gradients of the rows answer the noise.
     data_norm : float
     margin : float
-        What the loss asks for.
+        Margin of the loss.
     temperature : float or None
-        Of a loss without a margin.
+        Temperature of a loss without a margin.
     lead : float
         The lead of one class over another that survives the noise with probability 95 %.
     largest_lead : float or None
-        Bound of the lead that the rows can bring about; None without a number of rows.
+        Bound of the lead that the rows allow; None without a number of rows.
     """
 
     weight_deviation: float
@@ -424,7 +424,7 @@ def plan_noise(
     estimator : estimator
         `PrivateLinearSVC` or `PrivateKernelSVC` with ``mechanism`` "auto" or "gradient",
         `ObjectivePerturbationSVC`, or `OutputPerturbationSVC` with the solver "exact". It has
-        ``classes``, and stays as it is.
+        ``classes``; it is not changed.
     n_features : int >= 1
         Number of features.
     n_samples : int >= 1 or None, default=None
@@ -556,7 +556,7 @@ def _centre(mechanism: PrivateLinear, n_samples: int | None) -> CentreNoise | No
         mu_share=None if centre.mu is None else _share(centre.mu, mechanism),
         epsilon=centre.epsilon,
         sum_deviation=noise,
-        # Half the number of rows is released beside the sums.
+        # Half the number of rows is released with the sums.
         count_deviation=2.0 * noise if centre.counts else None,
         mean_length=length,
     )
@@ -568,7 +568,7 @@ def _share(mu: float, mechanism: PrivateLinear) -> float:
 
 
 def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening | None:
-    """Whether so many rows are whitened; in a fit the noisy number decides."""
+    """Whether this many rows are whitened; in a fit the noisy number decides."""
     moments = mechanism.whitening
     if moments is None:
         return None
@@ -586,7 +586,7 @@ def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening
 
 
 def _kernel(mechanism: PrivateKernel, n_samples: int) -> tuple[KernelFeatures, int]:
-    """What the rule chooses for so many rows, and the number of columns; a fit asks about noise."""
+    """What the rule chooses for this many rows, and the number of columns; fits use noisy ones."""
     choice = mechanism.choice(float(n_samples))
     assert choice.signal is not None
     lifted = choice.gamma is not None

@@ -361,8 +361,8 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, WeightedTransformer):
     .. math:: M \propto (A + r I)^{-1/2}, \qquad r = 0.35\, \sigma \sqrt{2 d}
 
     scaled to spectral norm 1, so that rows stay within ``data_norm``. It helps where the noise, of
-    spectral norm about :math:`\sigma \sqrt{2 d}`, is small beside the number of rows. Rows should
-    be centred before.
+    spectral norm about :math:`\sigma \sqrt{2 d}`, is small compared with the number of rows. Rows
+    should be centred before.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, WeightedTransformer):
 
     @property
     def _n_features_out(self) -> int:
-        """Number of columns, for their names."""
+        """Number of output columns."""
         return int(self.n_features_in_)
 
 
@@ -697,7 +697,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer):
 
     @property
     def _n_features_out(self) -> int:
-        """Number of columns, for their names."""
+        """Number of output columns."""
         return self.n_components_
 
 
@@ -1059,7 +1059,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            Of norm at most ``data_norm_``.
+            Rows of norm at most ``data_norm_``.
         """
         check_is_fitted(self)
         X = checked_rows(self, X)
@@ -1160,7 +1160,7 @@ def _farthest(distances: Array, scale: Array | None) -> float:
     return largest * float(np.linalg.norm(corner / largest)) * slack
 
 
-# More would not fit beside a column's rows, and hardly be told apart.
+# More would not fit in memory with a column's rows, and could hardly be distinguished.
 MOST_KNOTS = 1 << 16
 
 
@@ -1313,7 +1313,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         ----------
         n_features : int
         names : sequence of str or None, default=None
-            Of the columns; None for those of the fit.
+            Names of the columns; None for those of the fit.
 
         Returns
         -------
@@ -1323,7 +1323,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         Raises
         ------
         InvalidParameterError, TypeError
-            Parameters that are none, or for another number of features.
+            Parameters are invalid, or for another number of features.
         """
         checked = checked_copy(self)
         knots = checked.knots if isinstance(checked.knots, list) else [checked.knots] * n_features
@@ -1408,8 +1408,8 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     Parameters
     ----------
     shape : tuple (height, width) or (height, width, channels)
-        Of one image. A row of X is an image of this shape, flattened in C order: rows of pixels one
-        after the other, the channels of a pixel side by side. Each at most 4096.
+        Shape of one image. A row of X is an image of this shape, flattened in C order: rows of
+        pixels one after the other, the channels of a pixel side by side. Each at most 4096.
     cells : int or tuple (vertical, horizontal), default=4
         Number of cells along height and width, at most as many as pixels; one number stands for
         both, and for as many as there are pixels along a shorter side.
@@ -1472,7 +1472,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Returns
         -------
         ndarray of shape (n_samples, channels * vertical * horizontal * n_orientations)
-            Of the precision of X, the orientations of a cell side by side.
+            Features in the precision of X, the orientations of a cell side by side.
         """
         checked = checked_copy(self)
         X = checked_rows(self, X)
@@ -1495,7 +1495,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Raises
         ------
         InvalidParameterError, TypeError
-            Parameters that are none, or for another number of pixels.
+            Parameters are invalid, or for another number of pixels.
         """
         checked = checked_copy(self)
         height, width, channels = (*checked.shape, 1)[:3]
@@ -1627,7 +1627,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Returns
         -------
         ndarray of shape (n_samples, 2 n_components)
-            Of the precision of X.
+            Features in the precision of X.
         """
         check_is_fitted(self)
         threads = check.check_n_threads(self.n_threads)

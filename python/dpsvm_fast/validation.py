@@ -20,7 +20,7 @@ import numpy as np
 
 from dpsvm_fast.exceptions import InvalidParameterError, WeakPrivacyWarning
 
-# Neighbouring relations: one record more or fewer; one record exchanged for another.
+# Neighbouring relations: one record added or removed; one record replaced by another.
 ADJACENCIES = ("add_remove", "replace_one")
 
 # Beyond this a budget says nothing any more, and the calibration is not proven.
@@ -53,7 +53,7 @@ def check_real(
     """``value`` as a float in the given range; int, float and numpy real scalars are accepted.
 
     Decimal, Fraction and long doubles are refused rather than rounded: a rounded privacy parameter
-    would be another one than was asked for. So are bools, strings and arrays.
+    would not be the one requested. So are bools, strings and arrays.
     """
     accepted = f"a finite number {'>' if open_low else '>='} {low:g}"
     if not math.isinf(high):
@@ -249,7 +249,7 @@ def optional_module(module: str, who: str, extra: str) -> Any:
     Raises
     ------
     ImportError
-        It is not installed; the sentence says how to install it.
+        The library is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(module)

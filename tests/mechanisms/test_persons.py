@@ -233,7 +233,7 @@ def test_class_weights_count_by_their_ratios() -> None:
     assert share[0] >= share[3]
 
 
-@pytest.mark.proof("persons", "Numbers of classes")
+@pytest.mark.proof("persons", "Class counts")
 @given(
     sizes=st.lists(st.integers(1, 60), min_size=2, max_size=5),
     weighted=st.booleans(),
@@ -268,7 +268,7 @@ def test_a_person_moves_numbers_of_classes_by_one_at_most(
         assert counts[0].sum() >= len(sizes) * (1.0 - 3 * 2.0**-20)
 
 
-@pytest.mark.proof("persons", "Numbers of classes")
+@pytest.mark.proof("persons", "Class counts")
 @pytest.mark.parametrize("name", ["linear", "kernel", "linear output", "linear objective"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_balanced_weights_are_paid_for(name: str, adjacency: str, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_balanced_weights_are_paid_for(name: str, adjacency: str, tmp_path: Path
     assert load_model(tmp_path / "model.json").class_weight == "balanced"
 
 
-@pytest.mark.proof("persons", "Numbers of classes")
+@pytest.mark.proof("persons", "Class counts")
 def test_balanced_weights_are_those_of_noisy_counts() -> None:
     rare = np.concatenate([np.flatnonzero(Y != 2), np.flatnonzero(Y == 2)[:60]])
     balanced = clone(CLASSIFIERS["linear"]).set_params(epsilon=50.0, class_weight="balanced")

@@ -55,15 +55,15 @@ class Size(NamedTuple):
     Parameters
     ----------
     square : Fraction
-        Of the parameter of a Gaussian release that simulates it.
+        Square of the parameter of a Gaussian release that simulates it.
     told : Fraction
         Probability of an outright leak.
     epsilon : Fraction or None
-        Of a pure event, apart from an outright leak; None for other events.
+        Epsilon of a pure event, apart from an outright leak; None for other events.
     distance : Fraction
         Sum of the distances from the laws that the rest is about.
     n_distances : int
-        Of how many releases.
+        Number of releases with a distance.
     """
 
     square: Fraction
@@ -301,5 +301,5 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
 
 
 def _pure(epsilon: float, told: float) -> Size:
-    """Size of a pure event beside something told."""
+    """Size of a pure event with a given probability of a leak."""
     return Size(Fraction(pure_mu(epsilon)) ** 2, Fraction(told), Fraction(epsilon))

@@ -14,7 +14,7 @@ by a pair of laws that dominates it in both directions: the pairs of sampled ste
 objective perturbation, random stopping and alternatives the pair that belongs to an upper bound of
 the profile. The compiled accountant moves their losses to a grid from above and adds them up;
 docs/proofs/accountant.md, section "Mixed events". Where a closed bound covers everything it is
-taken instead; charging all pure events in full is tried beside it, and the smallest bound counts.
+taken instead; charging all pure events in full is tried as well, and the smallest bound counts.
 All rounding is upwards.
 """
 
@@ -118,12 +118,12 @@ def distance_delta(distance: Fraction, epsilon: float) -> float:
     if epsilon <= LARGEST_EXPONENT:
         return min(1.0, mul_up(size, add_up(1.0, round_up(math.exp(epsilon), 2))))
     exponent = epsilon + math.log(size)
-    # One more for the 1 beside the exponential.
+    # One more for the 1 next to the exponential.
     return 1.0 if exponent >= 0.0 else min(1.0, math.exp(exponent) * (1.0 + 2.0 * DISTANCE_ERROR))
 
 
 def delta_without_distance(epsilon: float, delta: float, distance: float) -> float:
-    r"""Return the delta that remains beside a distance, at an epsilon.
+    r"""Return the delta that remains next to a distance, at an epsilon.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ class Mixture(NamedTuple):
         """Return the content of totals, with or without the pure events."""
         sampled, curved = totals.sampled, totals.curved
         if sampled and any(map(_is_step, curved)):
-            # One direction after the other: steps of one record beside those of several.
+            # One direction after the other: steps of one record together with those of several.
             adjacency = totals.adjacency or ""
             ones = {
                 Grouped(SubsampledGaussianEvent(z, q, 1, adjacency), 1): n
@@ -789,9 +789,9 @@ def base_curve(found: list[Totals]) -> BaseCurve:
 
 @lru_cache(maxsize=64)
 def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Array]:
-    """Increasing epsilons and bounds of delta there, for a loss distribution.
+    """Return increasing epsilons and bounds of delta there, for a loss distribution.
 
-    From 0 on, but for sampled steps in one direction.
+    They start at 0, except for sampled steps in one direction.
     """
     inner, size = ungrouped(event)
     if isinstance(inner, SubsampledGaussianEvent):
@@ -815,7 +815,7 @@ def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size
     Parameters
     ----------
     events : iterable of PrivacyEvent
-        All of one neighbouring relation.
+        Events of one neighbouring relation.
     epsilon : float >= 0
     group_size : int in 1..2**20, default=1
         How many of the records that the events protect belong to one person, at most.
@@ -849,7 +849,7 @@ def composed_epsilon(events: Iterable[PrivacyEvent], delta: float, *, group_size
     Parameters
     ----------
     events : iterable of PrivacyEvent
-        All of one neighbouring relation.
+        Events of one neighbouring relation.
     delta : float in [0, 1)
     group_size : int in 1..2**20, default=1
         How many of the records that the events protect belong to one person, at most.

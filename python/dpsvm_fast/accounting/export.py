@@ -36,7 +36,7 @@ def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
     Parameters
     ----------
     events : iterable of PrivacyEvent
-        Of one neighbouring relation.
+        Events of one neighbouring relation.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
     Parameters
     ----------
     events : iterable of PrivacyEvent
-        Of one neighbouring relation.
+        Events of one neighbouring relation.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
     Raises
     ------
     ImportError
-        The library is not there.
+        The library is not installed.
 
     Examples
     --------

@@ -44,7 +44,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
     sensitivity : float > 0
-        L2 distance between what neighbouring data sets hand to the noise.
+        Largest L2 distance between the noiseless values of neighbouring data sets.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def gaussian_delta(epsilon: float, sigma: float, sensitivity: float = 1.0) -> fl
     sigma : float > 0
         Standard deviation of each component of the noise.
     sensitivity : float > 0
-        L2 distance between what neighbouring data sets hand to the noise.
+        Largest L2 distance between the noiseless values of neighbouring data sets.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def gaussian_epsilon(delta: float, sigma: float, sensitivity: float = 1.0) -> fl
     sigma : float > 0
         Standard deviation of each component of the noise.
     sensitivity : float > 0
-        L2 distance between what neighbouring data sets hand to the noise.
+        Largest L2 distance between the noiseless values of neighbouring data sets.
 
     Returns
     -------

@@ -59,8 +59,8 @@ MOST_NODES, FEW_NODES, MOST_PAIRS = 800, 128, 60_000
 NODES_PER_DEVIATION, LEAST_NODES = 100.0, 16.0
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU_SHARE = 1e-9
-# What is promised of noise in an objective beside others leaves this much of delta to those who
-# check it with tables of their own.
+# What is promised of noise in an objective among other events leaves this much of delta to those
+# who check it with tables of their own.
 HEADROOM = 1.0005
 
 
@@ -277,7 +277,7 @@ def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array,
     """Points of the curve of several records of one person that are looked at together.
 
     Their gradient is the mean of what each gives ``size`` times, and their Jacobians add up:
-    docs/proofs/accountant.md, "Groups of records". None as of :func:`profile_points`.
+    docs/proofs/accountant.md, "Groups of records". None as in :func:`profile_points`.
     """
     sigma = div_down(event.sigma, float(size))
     points = profile_points(replace(event, sigma=sigma, kappa=None, jacobian=0.0), floor)
@@ -426,13 +426,13 @@ def crossing(curve: Callable[[float], float], delta: float, low: float, high: fl
     return high
 
 
-# One event beside a Gaussian loss, more sharply than on a grid: with T the summed loss of all else,
+# One event with a Gaussian loss, more sharply than on a grid: with T the summed loss of all else,
 # :math:`\delta(\epsilon) = E[g(\epsilon - T)]`, and g lies below its chords.
 
 
 @dataclass(frozen=True)
 class BesideGaussian:
-    """Delta of one quick objective event beside a Gaussian loss and losses with few values.
+    """Delta of one quick objective event with a Gaussian loss and losses with few values.
 
     Parameters
     ----------
@@ -482,7 +482,7 @@ class BesideGaussian:
             # A little more than probabilities, whatever they were multiplied from.
             masses=self.masses * (1.0 + 3.0 * ERROR),
         )
-        # Beyond the reach the Gaussian part weighs little beside the result.
+        # Beyond the reach the Gaussian part is small compared with the result.
         at_least = max(profile(self.event, max(high, 0.0)), 1e-300)
         reach = min(math.sqrt(25.0 - 2.0 * math.log(at_least)), 37.0)
         widest = reach * beside.mu + 0.5 * beside.mu * beside.mu

@@ -71,9 +71,9 @@ class StoppingLaw:
     ----------
     kind : {"geometric", "logarithmic", "poisson"}
     gamma : float in (0, 1)
-        Of the first two.
+        Parameter of the first two.
     mean : float
-        Of the last.
+        Mean of the last.
     """
 
     kind: str
@@ -191,7 +191,7 @@ class StoppingKernel:
     ----------
     law : StoppingLaw
     base : BaseCurve
-        Of one run.
+        Curve of one run.
     """
 
     def __init__(self, law: StoppingLaw, base: BaseCurve) -> None:

@@ -354,7 +354,7 @@ def _without_curve(event: CurvedEvent) -> Totals | None:
 def _branches(event: ParallelEvent | Grouped) -> tuple[Totals, ...]:
     """Totals of the branches that no other branch covers; not to be modified.
 
-    Of several records of one person, all ways in which they may lie in the branches; where these
+    For several records of one person: all ways in which they may lie in the branches; where these
     are too many, totals that cover them all: section "Groups of records" of the proof page.
     """
     inner, size = ungrouped(event)

@@ -55,7 +55,7 @@ def audit_density(estimator: Any, *, pair: Pair | None = None) -> AuditReport:
         "m3" or "huber_ww") and at most two weights; ``GradientPerturbationSVC`` with one step and a
         gradient that is clipped in both worlds; a transformer of this library.
     pair : Pair or None, default=None
-        As of ``audit``.
+        As in ``audit``.
 
     Returns
     -------
@@ -70,8 +70,8 @@ def audit_density(estimator: Any, *, pair: Pair | None = None) -> AuditReport:
 
     Notes
     -----
-    Of objective perturbation the exact minimiser is looked at; the small noise that hides the
-    solver's tolerance comes on top, and can only lower epsilon. Of output perturbation the
+    For objective perturbation the exact minimiser is considered; the small noise that hides the
+    solver's tolerance is added to it and can only lower epsilon. For output perturbation the
     distance of the two solutions is measured, and the noise is taken at its stated scale: that it
     has this law is for the tests of the samplers.
 

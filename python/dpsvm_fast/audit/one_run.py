@@ -202,21 +202,21 @@ def audit_one_run(
     Parameters
     ----------
     estimator : OutputPerturbationSVC or GradientPerturbationSVC
-        Of two classes. Canaries far from their margin say most: a small C, or a small clip and
-        short steps. It is not changed.
+        An estimator of two classes. Canaries far from their margin tell most: use a small C, or a
+        small clip and short steps. It is not changed.
     n_canaries : int >= 2, default=1000
         Also the number of features.
     confidence : float in (0, 1), default=0.95
-        Of the bound. A program may leak everything in one of many runs: high confidence counts only
-        leaks in nearly all runs.
+        Confidence of the bound. A program may leak everything in one of many runs; high confidence
+        counts only leaks in nearly all runs.
     method : {"auto", "gaussian", "profile", "clopper_pearson"}, default="auto"
-        What is taken to be known of the law, as of ``audit``.
+        What is assumed about the law, as in ``audit``.
     n_guesses : int or None, default=None
         None: the share of the canaries for which an ideal program with Gaussian noise of the
         claimed size would give the largest bound; a public choice.
     n_threads : int or None, default=None
     random_state : int or None, default=None
-        Of the coins and the noise; None takes entropy of the operating system.
+        Seed of the coins and the noise; None takes entropy from the operating system.
 
     Returns
     -------
@@ -224,7 +224,7 @@ def audit_one_run(
 
     Notes
     -----
-    Guarantees: as of ``audit``. One run certifies less than many do, whatever the program: of
+    Guarantees: as for ``audit``. One run certifies less than many do, whatever the program: of
     epsilon 4 at 95 percent about 2.2 with 1,000 canaries and 3.1 with 100,000. It is for programs
     too slow to be run more than once.
 
@@ -281,15 +281,15 @@ def audit_scores(
         Higher for those that look as if they were in the data; functions of the release alone.
     coins : array-like of bool of shape (n_canaries,)
         Which canaries were in the data (or had the second label): independent fair coins, known
-        to nothing but the training data (owed by the caller).
+        to nothing but the training data (the caller ensures this).
     claim : tuple (epsilon, delta)
         What is claimed.
     method : {"gaussian", "clopper_pearson"}, default="gaussian"
-        "gaussian" takes the trade-off curve to be Gaussian; "clopper_pearson" nothing beyond
+        "gaussian" assumes a Gaussian trade-off curve; "clopper_pearson" nothing beyond
         (epsilon, delta).
     confidence : float in (0, 1), default=0.95
     n_guesses : int or None, default=None
-        As of ``audit_one_run``: to be fixed before the scores are seen.
+        As in ``audit_one_run``: to be fixed before the scores are seen.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Whether a coin decides that a canary is in the data or which of two records it is.
 
@@ -304,7 +304,7 @@ def audit_scores(
 
     Notes
     -----
-    Guarantees: as of ``audit_one_run``. Half of the guesses go to the highest scores and half to
+    Guarantees: as for ``audit_one_run``. Half of the guesses go to the highest scores and half to
     the lowest; ties are broken by position, so canaries must not be sorted by their coins.
 
     Examples

@@ -86,7 +86,7 @@ class AuditReport:
     certified : float
         Lower bound of the epsilon that the program really has, at the claim's delta.
     method : {"gaussian", "profile", "clopper_pearson", "density", or one of these with
-        "one_run" before it; "one_run" alone takes nothing to be known}
+        "one_run" before it; "one_run" alone assumes nothing}
         How counts became a bound; what each assumes is in docs/auditing.md.
     confidence : float
         Probability, over the program's own noise, with which the bound is right.
@@ -97,11 +97,12 @@ class AuditReport:
     seconds : float
         Wall-clock time.
     statistic : str
-        The number of a release that was looked at.
+        The statistic of a release that was compared with the threshold.
     threshold : float
-        Where it was cut.
+        The threshold.
     counts : tuple of two ints
-        Runs beyond the cut in the world in which it was expected more often, and in the other.
+        Runs beyond the threshold on the data set where that was expected more often, and on the
+        other.
     histogram : dict
         ``edges`` (n_bins + 1 floats), ``first`` and ``second`` (n_bins ints): the statistic in the
         counted runs of both worlds.
@@ -326,7 +327,7 @@ def subject_of(
     claim: tuple[float, float] | None = None,
     part: str | None = None,
 ) -> Subject:
-    """Both worlds of ``estimator`` and its claim; parameters as of ``audit``."""
+    """Both worlds of ``estimator`` and its claim; parameters as in ``audit``."""
     if part not in (None, *PARTS):
         raise InvalidParameterError.of("part", got=part, accepted=f"None or one of {PARTS}")
     if not hasattr(estimator, "fit"):
@@ -1065,11 +1066,11 @@ def audit(
     seconds : float > 0 or None, default=None
         Time to spend; None: 60, or what ``n_trials`` take.
     confidence : float in (0, 1), default=1 - 1e-6
-        Of the bound. Both ends of it, the two proportions, have half of the rest each.
+        Confidence of the bound. Each of its two proportions gets half of the error probability.
     method : {"auto", "gaussian", "profile", "clopper_pearson"}, default="auto"
-        What is taken to be known of the law: that its trade-off curve is Gaussian; that it is the
-        claimed one but for the size of its noise; or nothing. "auto" is the first that applies, and
-        the last for pure mechanisms, for which it is as sharp.
+        What is assumed about the law: that its trade-off curve is Gaussian; that it is the
+        claimed one except for the size of its noise; or nothing. "auto" is the first that applies,
+        and the last for pure mechanisms, for which it is as sharp.
     adjacency : {"add_remove", "replace_one"} or None, default=None
         Relation of ``pair``, for what does not have one; None takes the estimator's.
     pair : Pair or None, default=None
@@ -1083,7 +1084,7 @@ def audit(
     n_threads : int or None, default=None
         Threads; None is all cores. Never changes the result.
     random_state : int or None, default=None
-        None: noise of the operating system. An int makes audits of this library's estimators
+        None: noise from the operating system. An int makes audits of this library's estimators
         reproducible (with ``n_trials``).
 
     Returns

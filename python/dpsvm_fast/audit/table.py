@@ -161,7 +161,7 @@ def selected(words: str | None) -> dict[str, Row]:
 def audited(
     rows: dict[str, Row], epsilons: tuple[float, ...], **options: Any
 ) -> Iterator[tuple[str, AuditReport]]:
-    """Yield the audits of all rows, relations and epsilons; ``options`` as of ``audit``."""
+    """Yield the audits of all rows, relations and epsilons; ``options`` as in ``audit``."""
     for name, row in rows.items():
         for adjacency in row.relations:
             for epsilon in epsilons:

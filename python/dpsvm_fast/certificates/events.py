@@ -97,7 +97,7 @@ class GaussianEvent(PrivacyEvent):
     sigma : float > 0
         Standard deviation of each component of the noise.
     sensitivity : float > 0
-        L2 distance between what neighbouring data sets hand to the noise.
+        Largest L2 distance between the noiseless values of neighbouring data sets.
     adjacency : {"add_remove", "replace_one"}
 
     Examples

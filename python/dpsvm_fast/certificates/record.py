@@ -63,7 +63,7 @@ def loads(text: str) -> Any:
     json.JSONDecodeError
         Not JSON.
     ValueError
-        It is not accepted; the text ends the sentence "the file ...".
+        The text is not accepted; the message ends the sentence "the file ...".
     """
     check_size(text)
     try:
@@ -157,7 +157,7 @@ def exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
     return dict(found)
 
 
-# What annotations say beside the type.
+# What annotations say besides the type.
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ Adjacency = Annotated[str, Options(*ADJACENCIES)]
 
 
 def _fact(facts: tuple[Any, ...], kind: type[Any], default: Any) -> Any:
-    """Return what an annotation says of one kind beside the type."""
+    """Return what an annotation says of one kind besides the type."""
     return next((fact for fact in facts if isinstance(fact, kind)), default)
 
 
@@ -399,7 +399,7 @@ def kind_of(hint: Any) -> _Kind:
 
 
 def _kind_with(hint: Any, facts: tuple[Any, ...]) -> _Kind:
-    """The same for a type and what is said beside it."""
+    """Return the kind of a type with what is said besides it."""
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         (inner,) = (one for one in arguments if one is not type(None))
@@ -645,7 +645,7 @@ HEADS = {
 # Of fields that mean the same wherever they are.
 SHARED = {
     "adjacency": (
-        "Neighbouring relation. add_remove: one data set has one record more than the other. "
+        "Neighbouring relation. add_remove: one data set has one more record than the other. "
         "replace_one: both have the same public size and differ in one record. Numbers for one "
         "relation mean nothing for the other."
     ),

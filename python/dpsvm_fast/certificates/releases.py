@@ -87,7 +87,7 @@ class Sensitivity(Record):
     solver_radius : float >= 0
         Certified distance of the solver's weights to the minimiser.
     rounding : float >= 0
-        Price of rounding the weights to the noise's grid.
+        Cost of rounding the weights to the noise's grid.
     total : float > 0
         ``exact + 2 * solver_radius + rounding``.
     """
@@ -151,7 +151,7 @@ class Noise(Record):
         Parameters
         ----------
         distance : float > 0
-            How far apart neighbours can hand them to the noise.
+            Largest distance between the noiseless weights of neighbours.
         adjacency : {"add_remove", "replace_one"}
 
         Returns
@@ -174,7 +174,7 @@ class ObjectiveNoise(Record):
     n_classes : int >= 2
         Number of classes.
     law : {"softmax", "logistic", "huber", "weston_watkins"}
-        What the loss is to the privacy of Gaussian noise; as of ``ObjectiveEvent``.
+        What the loss is to the privacy of Gaussian noise; as in ``ObjectiveEvent``.
     n_scores : int from 1 to 100,000
         Number of scores in the loss of one record.
     smoothing : float > 0
@@ -194,7 +194,7 @@ class ObjectiveNoise(Record):
     curvature_ratio : float > 0
         kappa = row_norm^2 / (lambda * temperature of the loss).
     jacobian : float >= 0 or None
-        With Gamma noise: cost of the change of variables beside the noise, so that ``epsilon`` is
+        With Gamma noise: cost of the change of variables in addition to the noise: ``epsilon`` is
         relation factor * beta * L * row_norm + jacobian; 0 where it is free. With Gaussian noise:
         constant in the law of a person; None for rows, whose law contains it.
     distribution : {"gaussian", "gamma"}
@@ -317,9 +317,9 @@ class ReleasePart(Record):
     Parameters
     ----------
     name : str
-        Of what, as in "centre", "whitening" or "training".
+        Name of the part, such as "centre", "whitening" or "training".
     what : str
-        What was summed over the records, for people.
+        What was summed over the records, in words.
     distribution : {"gaussian", "gamma"}
         Independent Gaussians of standard deviation sigma, or density ~ exp(-beta ||b||).
     sampler : {"exact_grid", "floating_point"}
@@ -337,7 +337,7 @@ class ReleasePart(Record):
     grid : float > 0 or None
         Spacing of the noisy sums; None where they are not rounded to a grid.
     shape : tuple of int
-        Of the sum.
+        Shape of the sum.
     epsilon : float or None
         What noise with a beta costs: at least beta times the distance that it hides.
     n_steps : int in 1..10**9, default=1
@@ -448,13 +448,14 @@ class Descent(Record):
     n_epochs : int >= 1
         Passes over them, each in an order that does not depend on them.
     batch_size : int >= 1
-        How many are in a batch, at most ``n_samples``. A short batch is divided by this number too.
+        Size of a batch, at most ``n_samples``. A short batch is divided by this number too.
     radius : float > 0
-        Of the ball or balls onto which every iterate is projected.
+        Radius of the ball or balls onto which every iterate is projected.
     projection : {"joint", "per_class"}
         One ball for all weights, or one for each score.
     average : {"last", "uniform", "weighted"}
-        The last iterate, or the mean of all, with equal weights or proportional to their number.
+        The last iterate, or the mean of all with equal weights or weights proportional to their
+        number.
     """
 
     n_samples: Count
@@ -506,7 +507,7 @@ class SecureRound(Record):
     name : {"model", "gram"}
         Weights of the parties' models; or matrices of products of features.
     what : str
-        What was summed up, for people.
+        What was summed, in words.
     size : int in 1..2**40
         p: how many noisy numbers one vector has.
     clip_norm : float > 0 or None
@@ -575,7 +576,7 @@ class SecureRound(Record):
                 "discreteness", got=self.discreteness, accepted="a sum of distances in (0, 1)"
             )
         if (self.name == "gram") != (self.clip_norm is not None):
-            raise InvalidParameterError("clip_norm: expected a number for 'gram' alone")
+            raise InvalidParameterError("clip_norm: expected a number only for 'gram'")
 
     @property
     def distance(self) -> float:

@@ -89,7 +89,7 @@ def notebook(text: str) -> str:
     Parameters
     ----------
     text : str
-        As of :func:`page`.
+        As in :func:`page`.
     """
     title, *blocks = text.replace("\n" + "=" * WIDTH, "\n").split("\n\n")
     parts = [f"<strong>{escape(title)}</strong>"]

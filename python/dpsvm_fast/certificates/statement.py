@@ -361,7 +361,7 @@ class PrivacyStatement(ReleaseStatement):
     adjacency : {"add_remove", "replace_one"}
     library_version : str
     occasion : Occasion
-        Facts on which the promise rests beside the numbers.
+        Facts on which the promise rests, apart from the numbers.
     random_source : {"operating_system", "seed"}
     unit : {"row", "person"}
         What neighbouring data sets differ in: one row, or all rows of one person.
@@ -491,7 +491,7 @@ class FederatedStatement(Statement):
     ----------
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
-        Of everything together, against an observer of the opened sums.
+        Delta of everything together, against an observer of the opened sums.
     adjacency : {"replace_one"}
     library_version : str
     algorithm : {"dp_helmet", "fed_dpdr"}
@@ -748,7 +748,7 @@ class SelectionStatement(ReleaseStatement):
     adjacency : {"add_remove", "replace_one"}
     library_version : str
     occasion : Occasion
-        Facts on which the promise rests beside the numbers.
+        Facts on which the promise rests, apart from the numbers.
     random_source : {"operating_system", "seed"}
     unit : {"row", "person"}
         What neighbouring data sets differ in.
@@ -762,7 +762,7 @@ class SelectionStatement(ReleaseStatement):
     selection : SelectionNoise
         Randomness of the choice among the candidates.
     stopping : Stopping or None
-        Of ``"random_stopping"`` alone.
+        For ``"random_stopping"`` only.
     refit : tuple of PrivacyEvent
         What fitting the winner on all records costs, whichever it is; empty without a refit.
 
@@ -929,7 +929,7 @@ class PipelineStatement(Statement):
     epsilon : float >= 0
     delta : float in [0, 1)
     adjacency : {"add_remove", "replace_one"}
-        Of every step.
+        Relation of every step.
     library_version : str
     steps : tuple of PipelineStep
         At least one of them with a statement.
@@ -1064,7 +1064,7 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
     Parameters
     ----------
     certificate : statement, dict or str
-        As of `verify`. The fields are checked; whether the promise holds is not.
+        As in `verify`. The fields are checked; whether the promise holds is not.
 
     Returns
     -------
@@ -1159,7 +1159,7 @@ def bound_certificate(
     Parameters
     ----------
     certificate : mapping
-        As of ``to_dict``.
+        As in ``to_dict``.
     document : mapping
         What the file of the model holds.
     key : bytes or None, default=None

@@ -1,6 +1,6 @@
 """Words of certificates: sentences that follow from facts and numbers.
 
-They are written beside the facts, and compared with them when a certificate is read.
+A certificate contains them next to the facts; when it is read, the two are compared.
 """
 
 from __future__ import annotations

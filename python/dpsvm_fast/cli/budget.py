@@ -223,7 +223,7 @@ def opened_budget(
     Raises
     ------
     CommandError
-        There is none, or no permission to use it.
+        There is no such budget, or no permission to use it.
     """
     if not os.path.lexists(path):
         raise CommandError(
@@ -232,7 +232,7 @@ def opened_budget(
         )
     if path.is_file() and not os.access(path, os.R_OK):
         raise CommandError(f"{path}: no permission to read this budget; ask its owner for access")
-    # The database keeps a journal beside the file while it is changed.
+    # The database keeps a journal next to the file while it is changed.
     if (
         path.is_file()
         and to_spend

@@ -33,7 +33,7 @@ class Draft:
     path : Path
         The name.
     draft : Path
-        An empty file beside it, of this process.
+        An empty file next to it, of this process.
     force : bool
         Whether an existing file may be replaced.
     """
@@ -77,7 +77,7 @@ class Draft:
 def reserved(
     *paths: Path | None, force: bool, inputs: Sequence[Path | None] = ()
 ) -> Iterator[list[Draft]]:
-    """Check that files can be written, and hold a place beside each.
+    """Check that files can be written, and reserve a place next to each.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
-    """An empty file beside ``path``."""
+    """An empty file next to ``path``."""
     if path.is_dir():
         raise CommandError(f"{path}: is a folder; name a file in it")
     if path.exists() and not force:
@@ -208,9 +208,10 @@ class Document:
     is_model : bool
         Whether it was part of a saved model.
     sha256 : str
-        Of the file.
+        Digest of the file.
     signature : str or None, default=None
-        Of a saved model or of a certificate with the digest of one, as of ``SavedModel``.
+        Signature of a saved model, or of a certificate with the digest of one, as in
+        ``SavedModel``.
     key : bytes or None, default=None
         That ``text`` was signed with.
     """
@@ -243,7 +244,7 @@ def read_document(path: Path, key: Path | None) -> Document:
     CommandError
         The file cannot be read, or is not JSON.
     ModelFormatError
-        It is a model and damaged.
+        The file is a damaged model.
     """
     from dpsvm_fast.certificates.record import check_size
 
@@ -291,7 +292,7 @@ def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedM
     Raises
     ------
     ModelFormatError, OSError
-        As of ``read_model``.
+        As in ``read_model``.
     """
     from dpsvm_fast.persist import read_model
     from dpsvm_fast.persist.values import NOT_CHECKED

@@ -182,7 +182,7 @@ def _shown_once() -> Callable[..., None]:
         text = " ".join(str(message).split())
         if text not in told:
             told.add(text)
-            note(f"warning: {SEEDED if text.startswith('random_state: a seed') else text}")
+            note(f"warning: {SEEDED if text.startswith('random_state: anyone') else text}")
 
     return show
 
@@ -497,7 +497,7 @@ def option(*words: Any, **how: Any) -> Callable[[Callable[..., Any]], Callable[.
     *words : object
         Names, then the type where it is not text, then the help.
     **how
-        As of ``click.option``.
+        As in ``click.option``.
     """
     *names, help_text = words
     if not isinstance(names[-1], str):

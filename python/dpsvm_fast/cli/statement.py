@@ -262,7 +262,7 @@ def _rules(path: Path) -> Policy:
     Raises
     ------
     CommandError
-        It is none; the sentence names what is wrong in it.
+        The file is not a certificate; the message says what is wrong.
     """
     from dpsvm_fast.data.schema import read_record
     from dpsvm_fast.verification import Policy

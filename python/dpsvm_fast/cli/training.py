@@ -95,7 +95,7 @@ def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **set
         With classes, and a name for every column.
     spending : Spending
     options : dict
-        Of fit or tune.
+        Options of fit or tune.
     **settings
         More parameters of the estimator; None stands for its default.
 
@@ -144,7 +144,7 @@ ADVICE = {
 def _public_map(
     schema: Any, splines: int | None, image: tuple[int, ...] | None, model: str
 ) -> PublicSplines | PublicImageFeatures | None:
-    """The public map of rows that is asked for.
+    """The public map of rows that was requested.
 
     Raises
     ------
@@ -292,7 +292,7 @@ def declared_schema(options: dict[str, Any]) -> TableSchema:
     Raises
     ------
     CommandError, InvalidParameterError
-        There is none, or something in it is missing or wrong. No data were read.
+        The schema is missing, incomplete or wrong. No data were read.
     """
     path = options["schema"]
     if path is None:
@@ -366,7 +366,7 @@ class Room:
         return max(LEAST_ROOM // 4, self.left // 2)
 
     def holds(self, n_bytes: float, copies: int) -> bool:
-        """Return whether so many copies of so many bytes fit."""
+        """Return whether that many copies of that many bytes fit."""
         return n_bytes * copies <= self.left
 
     def part(self, n_features: int) -> int:
@@ -375,7 +375,7 @@ class Room:
         return int(min(MOST_ROWS_OF_PART, max(1, fitting)))
 
     def kept_parts(self, n_bytes: int, n_parts: int) -> int:
-        """Return how many equal parts fit in memory beside the one being worked on."""
+        """Return how many equal parts fit in memory besides the one being worked on."""
         size = -(-n_bytes // n_parts)
         return max(0, min(n_parts, self.left // size - PART_COPIES))
 
@@ -516,7 +516,7 @@ class Spending:
     Parameters
     ----------
     options : dict
-        Of a command with ``budget_options``.
+        Options of a command with ``budget_options``.
     schema : TableSchema
         If it names persons, they are protected.
 
@@ -571,7 +571,7 @@ class Spending:
         Raises
         ------
         BudgetExceededError, InvalidParameterError, TypeError
-            There is none, or a parameter is outside its range.
+            There is no budget for it, or a parameter is outside its range.
         """
         known: dict[str, Any] = {"n_classes": n_classes, "sparse": sparse, "weighted": weighted}
         events = planned_events(estimator, Facts(unit=self.unit, **known))
@@ -587,7 +587,7 @@ class Spending:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Say of every failure inside whether the budget is spent."""
+        """Make every failure inside say whether the budget is spent."""
         try:
             with _terminated_like_interrupted():
                 yield
@@ -715,10 +715,10 @@ class Task:
     ----------
     screen : Screen
     options : dict
-        Of a command with ``table_options``, ``budget_options`` and ``model_file_options``.
+        Options of a command with ``table_options``, ``budget_options`` and ``model_file_options``.
     spending : Spending
     drafts : list of Draft
-        Of the model and, where asked for, its certificate.
+        Drafts of the model and, if requested, its certificate.
     table : Table
         The private rows.
     tested : Table or None
@@ -741,7 +741,7 @@ class Task:
         Parameters
         ----------
         copies : int
-            Of the rows that a fit in memory needs.
+            Number of copies of the rows that a fit in memory needs.
 
         Raises
         ------
@@ -942,7 +942,7 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
 
 
 # Copies of all rows that a fit needs, in the size in which they are decoded: rows and packed
-# records; rows, mapped rows and the solver's; and the scalers' double precision besides.
+# records; rows, mapped rows and the solver's; and the scalers' double precision in addition.
 DESCENT, SOLVER, PIPELINE = 2, 4, 8
 # Components of a kernel, where they are chosen by its rule.
 FEATURES = 1000
@@ -1184,7 +1184,7 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
     Raises
     ------
     CommandError
-        There are none, or a name is not a parameter of the model.
+        No values are given, or a name is not a parameter of the model.
     """
     given: dict[str, list[Any]] = {}
     for text in options["param_grid"]:

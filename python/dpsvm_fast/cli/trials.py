@@ -76,7 +76,7 @@ PIXELS = (0.0, 16.0)
 @option("--no-plot", "Draw nothing.", is_flag=True)
 @pass_screen
 def demo_command(screen: Screen, **options: Any) -> None:
-    """Train on real digits at five values of epsilon, beside a model without privacy.
+    """Train on real digits at five values of epsilon, and once without privacy.
 
     Prints accuracies and one privacy statement, and draws a plot.
     """
@@ -203,7 +203,7 @@ def _bar(accuracy: float) -> str:
     return "#" * round(accuracy * BAR_WIDTH)
 
 
-# ``dpsvm-fast bench``: times on this machine, beside scikit-learn without privacy.
+# ``dpsvm-fast bench``: times on this machine, against scikit-learn without privacy.
 
 
 DEFAULT_MODELS = ("linear", "objective", "output")
@@ -232,7 +232,7 @@ SEED = 0
 @threads_option
 @pass_screen
 def bench_command(screen: Screen, **options: Any) -> None:
-    """Time private training on this machine, beside scikit-learn's models without privacy.
+    """Time private training on this machine against scikit-learn's models without privacy.
 
     The rows are synthetic. Fits alternate between estimators; the table shows medians.
     """
@@ -337,7 +337,7 @@ def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.3g}" if seconds < 0.9995 else f"{1e3 * seconds:,.0f}"
 
 
-# ``dpsvm-fast audit``: certified lower bounds of epsilon beside what every mechanism claims.
+# ``dpsvm-fast audit``: certified lower bounds of epsilon against what every mechanism claims.
 
 
 COLUMNS = ("mechanism", "relation", "claim", "certified", "method", "trials", "seconds")

@@ -78,7 +78,7 @@ class SchemaEncoder(PublicTransformer):
         Parameters
         ----------
         X : DataFrame, Table, RecordBatch or mapping of str to arrays
-            Of pandas, polars or pyarrow, or one array for each column.
+            A table of pandas, polars or pyarrow, or one array for each column.
         y : ignored
 
         Returns
@@ -249,7 +249,7 @@ def _named(schema: TableSchema, names: list[str]) -> TableSchema:
 
 
 def _columns(X: Any) -> dict[str, Any]:
-    """Columns by name."""
+    """Return the columns by name."""
     table = tabular(X)
     if table is None and not isinstance(X, Mapping):
         raise TypeError(
@@ -288,7 +288,7 @@ def _cells(values: Any, column: Column) -> Any:
     Raises
     ------
     TableError
-        They are of a type that the schema does not fit.
+        The cells have a type that does not fit the schema.
     """
     if hasattr(values, "combine_chunks"):
         # Of pyarrow, whose types are known; one chunk, or several that are made one.

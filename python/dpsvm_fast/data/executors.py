@@ -137,7 +137,7 @@ class Persons(Operation):
     n_parts: int
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """None: digests are no sum."""
+        """None: digests are not a sum."""
         return ()
 
     def digests(self, ids: NDArray[Any] | None) -> NDArray[Any]:
@@ -217,8 +217,8 @@ class Change:
     Parameters
     ----------
     method : {"centre", "transform", "weigh", "lift"}
-        Of the records: less a released point, times a released matrix, with the weights of their
-        classes, or random features of them.
+        Map of the records: less a released point, times a released matrix, with the weights of
+        their classes, or random features of them.
     value : ndarray or FourierFeatures
     stored : bool
         Whether random features are stored.
@@ -349,17 +349,17 @@ class Share:
     Parameters
     ----------
     n_rows : float
-        Number of rows, or of their weights, at most 1 a person.
+        Number of rows, or sum of their weights, at most 1 per person.
     n_persons : int
         Number of persons, or of rows where each is one.
     parts : tuple of ndarray or None
         None where there were no rows.
     digests : tuple of ndarray
-        Of persons, each of one partition.
+        Digests of persons, each of one partition.
     failure : tuple of (int, str) or None
         The first partition that failed, and a constant text.
     builds : frozenset of str
-        Of the processes that summed.
+        Builds of the processes that summed.
     """
 
     n_rows: float = 0
@@ -456,7 +456,7 @@ def share_of_bundle(
     recipe : Recipe
     operation : Operation
     token : str
-        Of the fit.
+        Token of the fit.
     n_threads : int
         Does not change the result.
     resident : bool
@@ -555,9 +555,9 @@ class PreparedRows:
     Parameters
     ----------
     loader : callable
-        Of the rows as they are.
+        Loader of the raw rows.
     recipe : Recipe
-        Of dense rows, without random features.
+        Recipe of dense rows, without random features.
     n_threads : int
         Does not change the result.
     """
@@ -589,7 +589,7 @@ class RecordFile:
         Partitions and rows in the files.
     n_rows : float
     n_persons : int
-        As of `Share`.
+        As in `Share`.
     """
 
     partition: int
@@ -687,7 +687,7 @@ class LocalExecutor:
     n_threads : int
         Inside a partition. Does not change the result.
     resident : int
-        Of how many partitions, the first ones, records are kept for the next sum.
+        Number of partitions, the first ones, whose records are kept for the next sum.
     scratch : Path or None
         Folder of the caller for mapped rows of the others.
     """
@@ -768,7 +768,7 @@ class LocalExecutor:
         return again
 
     def close(self) -> None:
-        """Drops all records."""
+        """Drop all records."""
         self._room = None
         forget(self._token)
 
@@ -791,7 +791,7 @@ class ClusterExecutor:
     Raises
     ------
     ClusterError
-        There is no worker, or they run several versions or kinds of processors.
+        There is no worker, or workers run different versions or kinds of processors.
     """
 
     def __init__(
@@ -901,7 +901,7 @@ class ClusterExecutor:
                     yield own[k :: threads[worker]], worker
 
     def _added(self, level: list[Any], futures: list[Any]) -> list[Any]:
-        """Sums of all shares, few of them, by a tree of tasks that are done before others begin."""
+        """Add all shares, a few at a time, by a tree of tasks that are done before others begin."""
         depth = 0
         while len(level) > FAN_IN:
             groups = [level[k : k + FAN_IN] for k in range(0, len(level), FAN_IN)]

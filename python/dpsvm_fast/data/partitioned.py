@@ -178,7 +178,7 @@ class ShardedRows:
         Raises
         ------
         InvalidParameterError
-            It is asked for before the budget is spent, and is not known.
+            The number is needed before the budget is spent, and is not known.
         """
         if self._n_rows is None:
             if self._records is None:

@@ -71,7 +71,7 @@ class FileRows:
     shape : tuple of int
     strides : tuple of int
     offset : int
-        Of the first number, in bytes from the start of the file.
+        Offset of the first number, in bytes from the start of the file.
     """
 
     path: str
@@ -394,7 +394,7 @@ class Partitions:
     feature_names : tuple of str or None
         Where the source names its columns.
     owners : tuple of str
-        Of "groups" and "sample_weight": what loaders return behind the labels. All rows of a person
+        Which of "groups" and "sample_weight" loaders return after the labels. All rows of a person
         must be in one partition: a fit checks this before it spends.
     """
 
@@ -516,12 +516,12 @@ class Partitions:
         Parameters
         ----------
         X : ndarray, memmap, CSR matrix or table of shape (n_samples, n_features)
-            Of a memory map (``np.load(path, mmap_mode="r")``, ``np.memmap``, or a view of one) only
-            the name of the file is kept: no partition is in memory but the one that is worked on,
-            and workers open the file themselves, under the same path. An array is sent to them.
+            For a memory map (``np.load(path, mmap_mode="r")``, ``np.memmap``, or a view of one)
+            only the name of the file is kept: no partition is in memory but the one that is worked
+            on, and workers open the file themselves, under the same path. An array is sent to them.
         y : array-like or memmap of shape (n_samples,), or None
         groups : array-like of shape (n_samples,), optional
-            The person that each row belongs to, as of ``estimator.fit``. All rows of a person go to
+            The person that each row belongs to, as in ``estimator.fit``. All rows of a person go to
             one partition; ids are not kept.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights of rows.
@@ -630,9 +630,9 @@ class Partitions:
         person, weight : str or None, default=None
             Columns of persons and of weights; no person may have rows in two record batches.
         rows_per_partition : int, default=65536
-            Of a table.
+            Rows per partition of a table.
         n_rows : int or None, default=None
-            Of files, as of :meth:`from_loaders`.
+            Number of rows of files, as for :meth:`from_loaders`.
 
         Returns
         -------
@@ -684,7 +684,7 @@ class Partitions:
         groups, sample_weight : dask.array.Array or dask.dataframe.Series, optional
             Persons and weights, in as many blocks as X; no person may have rows in two blocks.
         n_rows : int or None, default=None
-            As of :meth:`from_loaders`, where Dask does not know it.
+            As for :meth:`from_loaders`, if Dask does not know it.
 
         Returns
         -------

@@ -61,7 +61,7 @@ from dpsvm_fast.validation import optional_module
 
 Progress = Callable[[int], None]
 
-# Default of the bytes that reading may take beside the rows that it returns.
+# Default of the bytes that reading may take besides the rows that it returns.
 ROOM = 2**28
 # How more of it is had.
 MORE_ROOM = "raise the memory limit: max_memory= of open_table, --max-memory of a command"
@@ -337,7 +337,7 @@ class Lookup:
 
 
 class Dates(Lookup):
-    """Days since a first date; NaN for no value, infinity for what is no date."""
+    """Days since a first date; NaN for no value, infinity for what is not a date."""
 
     kind = np.float64
 
@@ -346,7 +346,7 @@ class Dates(Lookup):
         self._first, self._missing = first, math.nan  # type: ignore[assignment]
 
     def codes(self, values: Any) -> NDArray[Any]:
-        """Return the days to each cell; dates that are no text are taken as a whole."""
+        """Return the days to each cell; dates that are not text are taken as a whole."""
         kind = getattr(values, "type", None)
         if kind is not None and str(kind).startswith(("date", "timestamp")):
             # With a time zone: the time in UTC.
@@ -408,7 +408,7 @@ class Words(Lookup):
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether it is None, NaN, NaT or pandas' NA, without comparing it."""
+    """Return whether a cell is None, NaN, NaT or pandas' NA, without comparing it."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (float, Decimal)) and math.isnan(value)
@@ -639,7 +639,7 @@ class RowDecoder:
         Parameters
         ----------
         cells : sequence of arrays
-            Of every column, as of :meth:`cells`.
+            Cells of every column, as in :meth:`cells`.
         before : int
             Number of rows before these, for messages.
         """
@@ -657,14 +657,14 @@ class RowDecoder:
     def finish(
         self, X: Rows, cells: Mapping[int, NDArray[np.int32]], before: int
     ) -> tuple[Any, ...]:
-        """Rows of features, and the rest, as of :meth:`rows`, of rows whose numbers are in place.
+        """Rows of features, and the rest, as in :meth:`rows`, of rows whose numbers are in place.
 
         Parameters
         ----------
         X : ndarray of shape (n_rows, n_features)
             With zeros where no number is.
         cells : mapping
-            Of every other column by its number.
+            Cells of every other column by its number.
         before : int
             Number of rows before these, for messages.
         """
@@ -1033,7 +1033,7 @@ def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM
 
 
 def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> list[str]:
-    """Cells of the first record that is no blank line."""
+    """Cells of the first record that is not a blank line."""
     file = os.path.basename(path)
     quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
     encoding = "utf-8-sig" if text.encoding.lower() in UTF_8 else text.encoding
@@ -1135,7 +1135,7 @@ def kind_of(type: Any) -> str:
 
 
 def check_type(file: str, column: Column, type: Any) -> None:
-    """Refuse a type that is no number, or no category."""
+    """Refuse a type that is not a number, or not a category."""
     fact = next((one for one in ACCEPTED if getattr(column, one) is not None), "categories")
     accepted, expected = ACCEPTED[fact]
     if kind_of(type) not in accepted and str(type) != "null":
@@ -1895,7 +1895,7 @@ class LibsvmSource(Source):
     sparse = True
 
     def _named(self, schema: TableSchema) -> TableSchema:
-        """Refuse columns that are no numbers."""
+        """Refuse columns that are not numbers."""
         found = schema.of_width(None, file=self.file, owned=self.owned)
         wrong = next((column.name for column in found.columns if column.bounds is None), None)
         if wrong is not None:

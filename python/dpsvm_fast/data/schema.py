@@ -126,7 +126,7 @@ class Column:
     ordered : bool
         Whether categories are steps of a scale: one feature, the place of the category from 0.
     ngrams : tuple of two int
-        Of text: least and largest number of words that are hashed together.
+        For text: least and largest number of words that are hashed together.
     missing : float, str, int, bool or None
         Public value in place of a missing one; None refuses it.
     unknown : {"refuse", "none"}
@@ -374,7 +374,7 @@ def _date(value: Any) -> str | None:
 
 
 def days(cell: Any, first: str) -> float:
-    """Days from a first date to one as text or of Python, in UTC; NaN where it is no date."""
+    """Days from a first date to one as text or of Python, in UTC; NaN if it is not a date."""
     if isinstance(cell, datetime.datetime) and cell.tzinfo is not None:
         cell = cell.astimezone(datetime.timezone.utc).replace(tzinfo=None)
     elif not isinstance(cell, datetime.date):
@@ -531,7 +531,7 @@ def _is_encoding(value: Any) -> bool:
 
 
 def _is_header(value: Any) -> bool:
-    """Whether it says that there is a header, or the names in its place."""
+    """Whether the value is true, false or a list of column names."""
     if isinstance(value, bool):
         return True
     return _is_list(value, _is_text) and 0 < len(value) == len(set(value))
@@ -652,7 +652,7 @@ def _are_classes(value: Any) -> bool:
     return longest <= LONGEST_CLASS and longest * len(value) <= MOST_CHARACTERS
 
 
-# What may be said of a table beside its columns: the key in a file, and the name here.
+# What may be said of a table besides its columns: the key in a file, and the name here.
 NAMES = {"n_features": "declared_width", "csv": "text"}
 
 TABLE = {
@@ -856,7 +856,7 @@ class TableSchema:
         Parameters
         ----------
         record : mapping
-            As in the file, or as of :meth:`to_dict`.
+            As in the file, or as in :meth:`to_dict`.
         origin : str, default="the schema"
             Where it comes from, for messages.
 
@@ -905,7 +905,7 @@ class TableSchema:
         person : str or None, default=None
             The column of persons.
         format : str or None, default=None
-            As of `open_table`.
+            As in `open_table`.
 
         Returns
         -------
@@ -929,7 +929,7 @@ class TableSchema:
         Parameters
         ----------
         frame : DataFrame, Table, RecordBatch or mapping of str to arrays
-            Of pandas, polars or pyarrow, or one array for each column.
+            A table of pandas, polars or pyarrow, or one array for each column.
         target : str or None, default=None
             The column of the labels.
         person : str or None, default=None
@@ -1030,7 +1030,7 @@ class TableSchema:
         Parameters
         ----------
         names : sequence of str
-            Of the columns, in the order of the file.
+            Names of the columns, in the order of the file.
         labelled : bool
             Whether the target must be among them.
         file : str
@@ -1168,7 +1168,7 @@ class TableSchema:
         return (*self.columns, *(replace(self.all_other_columns, name=name) for name in names))
 
     def _target_name(self, names: Sequence[str], *, labelled: bool, file: str) -> str | None:
-        """The column of labels; None where there is none and none is asked for."""
+        """The column of labels; None if there is none and none is required."""
         target = self.target
         if target is None and labelled:
             raise SchemaError(

@@ -161,9 +161,9 @@ class CsrRows:
     Parameters
     ----------
     data, indices : FileRows or None
-        Of the whole matrix; None where it has no entries.
+        Entries of the whole matrix; None if it has none.
     indptr : FileRows
-        Of these rows, one more than there are.
+        Row pointers, one more than there are rows.
     n_features : int
     """
 
@@ -290,7 +290,7 @@ class Table:
         Whether rows are CSR matrices.
     labelled : bool
     owners : tuple of str
-        Which of "groups" and "sample_weight" are read beside rows and labels.
+        Which of "groups" and "sample_weight" are read besides rows and labels.
     """
 
     def __init__(self, format: str, source: Source) -> None:
@@ -318,7 +318,7 @@ class Table:
         X : ndarray or CSR matrix of shape (n_rows, n_features)
             float32; arrays are C-ordered.
         y : ndarray of shape (n_rows,) or None
-            Of the type of the declared classes.
+            Labels of the type of the declared classes.
         owners : dict of ndarrays of shape (n_rows,)
             Where the table was opened with ``owners=True``: "groups" and "sample_weight", as far as
             the schema names their columns, for ``fit(X, y, **owners)``. Persons are digests under a
@@ -346,14 +346,14 @@ class Table:
         Parameters
         ----------
         on_bytes : callable or None, default=None
-            As of :meth:`batches`.
+            As in :meth:`batches`.
 
         Returns
         -------
         X : ndarray or CSR matrix of shape (n_samples, n_features)
         y : ndarray of shape (n_samples,) or None
         owners : dict of ndarrays
-            As of :meth:`batches`.
+            As in :meth:`batches`.
         """
         blocks: list[Any] = []
         rows = _GrowingArray(self.n_rows)
@@ -394,19 +394,19 @@ class Table:
             mmap_mode="r")``. The caller deletes them; they hold the data, but digests in place of
             persons. All rows of a person are put into one partition.
         on_bytes : callable or None, default=None
-            As of :meth:`batches`.
+            As in :meth:`batches`.
         rows_per_partition : int or None, default=None
             None for at most 65536 that take at most 64 MiB.
 
         Returns
         -------
         Partitions
-            Of memory maps: nothing is loaded yet.
+            Partitions of memory maps: nothing is loaded yet.
 
         Raises
         ------
         TableError
-            As of :meth:`batches`; no file is left. Also for a table without rows.
+            As in :meth:`batches`; no file is left. Also for a table without rows.
         FileExistsError
             The folder holds such files already.
         """

@@ -22,7 +22,7 @@ from dpsvm_fast.mechanisms.rows import row_scores
 # What estimators, transformers and searches have in common once they are fitted, or no longer.
 
 
-# What a fit leaves beside them: the loss, and what further calls continue from.
+# What a fit leaves besides them: the loss, and what further calls continue from.
 BESIDE = ("_fitted_loss", "_continuation", "_running")
 
 

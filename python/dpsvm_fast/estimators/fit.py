@@ -158,7 +158,7 @@ class FitRows(Rows, Protocol):
         Raises
         ------
         ValueError, TypeError
-            They are invalid; the text does not quote them.
+            The rows are invalid; the message does not quote them.
         """
 
 
@@ -174,7 +174,7 @@ class PrivateEstimator(Released):
     ledger: PrivacyLedger | None
     n_threads: int | None
 
-    # What a fit takes beside rows and labels: "groups", "sample_weight".
+    # What a fit takes besides rows and labels: "groups", "sample_weight".
     _takes: tuple[str, ...] = ()
 
     def __sklearn_clone__(self: Fitted) -> Fitted:
@@ -184,7 +184,7 @@ class PrivateEstimator(Released):
         return cloned
 
     def set_params(self: Fitted, **params: Any) -> Fitted:
-        """Set parameters, as of every estimator of scikit-learn.
+        """Set parameters, as in every estimator of scikit-learn.
 
         A strict ledger refuses a clone with other settings, as GridSearchCV makes them; with a
         ledger among the parameters the clone counts as an estimator of its own.
@@ -424,16 +424,16 @@ def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
 
 UNSCALED = (
     "None scales every row to unit norm, so that features of larger range decide; pass public "
-    "bounds such as (0, 1) or {'age': (0, 100)}, or 'unit_norm' if directions of rows are what "
-    "counts, as of text"
+    "bounds such as (0, 1) or {'age': (0, 100)}, or 'unit_norm' if only the directions of "
+    "rows matter, as for text"
 )
 
 LEARNED = (
-    "Do not scale by a StandardScaler before: it learns from the rows without privacy, which "
+    "Do not scale by a StandardScaler first: it learns from the rows without privacy, which "
     "PrivatePipeline would refuse"
 )
 
-SEEDED = "a seed lets whoever knows it remove the noise; use None for a private release"
+SEEDED = "anyone who knows the seed can remove the noise; use None for a private release"
 
 
 def refuse_or_warn(
@@ -454,7 +454,7 @@ def refuse_or_warn(
     sentence : str
         What is not private about it, and what to do.
     category : type
-        Of the warning.
+        Category of the warning.
     stacklevel : int
         Number of frames up to the caller to warn.
     """

@@ -4,7 +4,7 @@ None of the libraries is imported: a table can only be one of theirs if somebody
 
 A pandas frame of one of numpy's float types, or with a sparse column, is left to scikit-learn: it
 copies the frame unless that is in C order, and makes CSR of one whose columns are all sparse. Every
-other table is written column by column into one new C-ordered array: one copy of X, beside which
+other table is written column by column into one new C-ordered array: one copy of X; in addition,
 columns with missing values, several chunks or a type that numpy lacks are copied.
 """
 
@@ -96,7 +96,7 @@ def refuse_columns(table: Any) -> None:
 def table_rows(table: Any) -> NDArray[np.floating[Any]] | None:
     """C-ordered rows, NaN where values are missing; None for frames left to scikit-learn.
 
-    Of single precision where that holds the type of every column, else double.
+    Single precision if that holds the type of every column, else double.
     """
     if _is(table, "pandas", "DataFrame"):
         kinds = set(table.dtypes)
@@ -194,7 +194,7 @@ def _is_sparse(dtype: Any) -> bool:
 def _columns(table: Any) -> Iterator[tuple[Any, Any, bool]]:
     """Name and type of every column, and whether it holds numbers or booleans.
 
-    Of polars the name of the type alone: that of an Enum has its categories.
+    For polars the name of the type alone, since the full name of an Enum contains its categories.
     """
     if _is(table, "pandas", "DataFrame"):
         numeric: Callable[[Any], bool] = sys.modules["pandas"].api.types.is_numeric_dtype

@@ -49,7 +49,7 @@ def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Ar
     Parameters
     ----------
     coordinates : ndarray of shape (n_matrices, n_coordinates)
-        Of matrices of the lifted rows (x / data_norm, s) / sqrt(1 + s^2).
+        Coordinates of matrices of the lifted rows (x / data_norm, s) / sqrt(1 + s^2).
     data_norm : float > 0
     psd : {"constraint", "project"}
         "constraint": each the nearest one in the Frobenius norm; they hardly differ. "project": the
@@ -250,7 +250,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
                  + \tfrac{\lambda}{2} \sum_j \|\Phi_j\|_F^2 + \sum_j \langle B_j, \Phi_j \rangle
 
     over symmetric or positive semidefinite matrices, B_j symmetric and random. As in a soft-margin
-    machine, the losses are the slack: C is the price of a violated margin.
+    machine, the losses are the slack: C is the cost of a violated margin.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         parameter of Gaussian noise); a row then competes for the ellipsoid of its class with the
         nearest of these.
     trace_weight : float >= 0, default=0.0
-        w: price of large precisions, the regulariser of the papers. Without effect on decisions
+        w: penalty on large precisions, the regulariser of the papers. It does not affect decisions
         with ``psd="project"``.
     C : "auto" or float > 0, default="auto"
         Multiplies the sum of the losses, as in scikit-learn: ``lambda = 1 / C + extra``. "auto" is
@@ -360,7 +360,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     ``CertificationError`` is raised; with ``noise="gamma"`` or ``noise_grid="float"``,
     floating-point effects. Errors reveal that data are invalid but never quote them.
 
-    There are (d + 1)(d + 2)/2 numbers a matrix, all of them noisy: reduce many features first, by
+    There are (d + 1)(d + 2)/2 numbers per matrix, all of them noisy: reduce many features first, by
     a private projection. Time and memory grow with d squared; the products of features are never
     stored for more than a block of rows.
 

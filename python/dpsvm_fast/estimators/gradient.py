@@ -251,7 +251,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
     schedule : {"constant", "inverse", "linear"}, default="constant"
         The learning rate times 1, 1 / (t + 1) or 1 - t / n_steps in step t = 0, 1, ...
     momentum : float in [0, 1), default=0.0
-        Of ``gd`` and ``sgd``: velocity = momentum * velocity + g.
+        For ``gd`` and ``sgd``: velocity = momentum * velocity + g.
     nesterov : bool, default=False
         Whether a step goes along ``g + momentum * velocity`` instead of the velocity.
     betas : tuple of two floats in [0, 1), default=(0.9, 0.999)

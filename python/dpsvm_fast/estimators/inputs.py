@@ -113,7 +113,7 @@ def check_room(n_learned: int, n_kept: int = 0) -> None:
     Raises
     ------
     MemoryError
-        There is not enough. Nothing was spent.
+        There is not enough memory. Nothing was spent.
     """
     wanted = 8 * (COPIES * n_learned + n_kept)
     try:
@@ -268,7 +268,7 @@ def _without_quotes(validate: Any, X: Any) -> Any:
 def _not_finite(X: Any, *, missing: bool) -> str:
     """Message about non-finite values and the remedy, without a value.
 
-    Of a table it names the column, which is up to the rows. Of an array it is a constant.
+    For a table it names the column, which depends on the rows. For an array it is a constant.
     """
     column = _first_column(X, np.isnan if missing else np.isinf)
     if missing:
@@ -375,7 +375,7 @@ class Owners(NamedTuple):
     persons: NDArray[np.int64]
     # In units of the largest; empty for 1 each.
     weights: NDArray[np.float64]
-    # Number of persons, and of their weights, at most 1 a person.
+    # Number of persons, and of their weights, at most 1 per person.
     n_persons: int
     total: float
     # Persons in the order of their first rows as they came; empty for this order.
@@ -476,7 +476,7 @@ def _sorted(
     singles, several = np.flatnonzero(sizes == 1), np.flatnonzero(sizes > 1)
     several = several[np.argsort(first[codes[several]], kind="stable")]
     order = np.concatenate([singles, several])
-    # One size a person: where another begins.
+    # One size per person: where another begins.
     begins = np.flatnonzero(np.diff(codes[several], prepend=-1)) + singles.size
     persons = np.append(begins, ids.size).astype(np.int64)
     sizes = np.concatenate([sizes[singles], np.diff(persons)])
@@ -512,8 +512,9 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
 def _ids(groups: Any) -> NDArray[Any] | None:
     """An array of ids that are equal where they were; None for what are none.
 
-    Whether two are equal never depends on a third: of a list of numbers, NumPy makes texts beside
-    one text, and floats that lose digits beside one float, or where the range is large.
+    Whether two are equal never depends on a third: NumPy turns a list of numbers into texts if it
+    contains one text, and into floats that lose digits if it contains one float or the range is
+    large.
     """
     if isinstance(groups, (str, bytes, np.ma.MaskedArray)):
         return None
@@ -682,7 +683,7 @@ class ArrayRows:
         Raises
         ------
         ValueError, TypeError
-            They are invalid; the text does not quote them.
+            Values are invalid; the message does not quote them.
         """
         if self.codes is not None:
             return
@@ -865,7 +866,7 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
     Attributes
     ----------
     names : tuple of str
-        Of the columns.
+        Names of the columns.
     """
 
     names: tuple[str, ...] = ()

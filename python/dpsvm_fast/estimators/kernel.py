@@ -50,7 +50,7 @@ class PrivateKernelSVC(PipelineClassifier):
         of pure epsilon, whose noise grows with the number of weights: for two classes and few
         features.
     bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
-        Public bounds of the features, as of `PrivateLinearSVC`; None with ``normalize=False``.
+        Public bounds of the features, as in `PrivateLinearSVC`; None with ``normalize=False``.
     kernel : {"auto", "rbf", "laplacian", "linear"}, default="auto"
         ``exp(-gamma ||x - x'||^2)`` or ``exp(-gamma ||x - x'||_1)`` of the mapped rows; "linear"
         trains the model of `PrivateLinearSVC`. "auto" is "rbf" or "linear", see Notes; it is
@@ -66,7 +66,7 @@ class PrivateKernelSVC(PipelineClassifier):
         Whether frequencies of "rbf" are orthogonal in blocks, which makes the features more
         accurate; those of "laplacian" never are.
     mechanism : {"auto", "gradient", "objective", "output"}, default="auto"
-        How the weights are trained, as of `PrivateLinearSVC`.
+        How the weights are trained, as in `PrivateLinearSVC`.
     normalize : bool, default=True
         False keeps the length of rows: they are clipped to norm ``data_norm`` and divided by it,
         and neither scaled to norm 1 nor centred nor whitened. Where their number is private and the
@@ -81,15 +81,15 @@ class PrivateKernelSVC(PipelineClassifier):
         Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
     whiten : "auto" or bool, default="auto"
-        As of `PrivateLinearSVC`.
+        As in `PrivateLinearSVC`.
     margin : "auto" or float >= 0, default="auto"
-        Margin of the softmax loss, as of `PrivateLinearSVC`.
+        Margin of the softmax loss, as in `PrivateLinearSVC`.
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is noisy like the others.
     low_memory : bool or "auto", default="auto"
         Whether to recompute features in blocks in every pass over the rows instead of keeping them
-        (8 D bytes per row). "auto" keeps up to 256 MiB. Never changes the result; of "gradient"
-        only, the other mechanisms keep them.
+        (8 D bytes per row). "auto" keeps up to 256 MiB. Never changes the result. For "gradient"
+        only; the other mechanisms keep all features.
     class_weight : dict, "balanced" or None, default=None
         Public weights of the losses by label, 1 if not named. Only ratios count: the largest
         becomes 1. "balanced" releases noisy numbers of rows of each class, for 2 % of the squared
@@ -105,7 +105,7 @@ class PrivateKernelSVC(PipelineClassifier):
     n_threads : int or None, default=None
         None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
-        How Gaussian noise is drawn, as of `PrivateLinearSVC`.
+        How Gaussian noise is drawn, as in `PrivateLinearSVC`.
     verbose : {0, 1}, default=0
         1 prints the plan and draws a progress bar.
 
@@ -125,11 +125,11 @@ class PrivateKernelSVC(PipelineClassifier):
     features_ : FourierFeatures or None
         Public definition of the map: seed, structure, centre, kernel.
     classes_, n_features_in_, feature_names_in_, bounds_, lift_, lift_coef_, n_samples_, centre_
-        As of `PrivateLinearSVC`; ``lift_coef_`` is None where ``kernel_`` is not "linear".
+        As in `PrivateLinearSVC`; ``lift_coef_`` is None where ``kernel_`` is not "linear".
     whitened_, whitening_, mechanism_, mu_, max_grad_norm_, n_steps_, learning_rate_, c_, lambda_
-        As of `PrivateLinearSVC`.
+        As in `PrivateLinearSVC`.
     temperature_ : float
-        As of `PrivateLinearSVC`.
+        As in `PrivateLinearSVC`.
     data_norm_ : float or None
         Bound of the rows' norm of the fit; None with ``normalize=True``.
     privacy_ : PrivacyStatement

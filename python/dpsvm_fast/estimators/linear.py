@@ -294,7 +294,7 @@ class PrivateLinearSVC(PipelineClassifier):
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
         Noisy weights of the centred row, whitening included, see Notes.
     lift_ : float
-        The constant behind mapped rows, public; 0 without ``bounds``.
+        Public constant appended to mapped rows; 0 without ``bounds``.
     lift_coef_ : ndarray of shape (n_classes,) or (1,), or None
         Noisy weights of the constant; None where there is none.
     intercept_ : ndarray of shape (n_classes,), or (1,)
@@ -321,11 +321,11 @@ class PrivateLinearSVC(PipelineClassifier):
         Gaussian parameter of each kind of release ("centre", "whitening", "training"), of
         "gradient"; the sum of their squares is that of the whole budget. Empty otherwise.
     max_grad_norm_, n_steps_, learning_rate_, c_, lambda_ : float or int, or None
-        Of "gradient": clip norm, number of steps, step on the sum of gradients, and the rule behind
-        it, see Notes. With "objective", ``lambda_`` is that of the objective.
+        With "gradient": clip norm, number of steps, step on the sum of gradients, and the rule
+        behind it, see Notes. With "objective", ``lambda_`` is that of the objective.
     temperature_ : float
-        By which ``predict_proba`` divides scores, noisy; 1 with ``class_weight`` or without an
-        intercept, where nothing is spent on it.
+        Noisy number by which ``predict_proba`` divides scores; 1 with ``class_weight`` or without
+        an intercept, where nothing is spent on it.
     privacy_ : PrivacyStatement
         Privacy statement of the fit, with every number to recompute it.
 
@@ -356,7 +356,7 @@ class PrivateLinearSVC(PipelineClassifier):
     take c down to 0.25 and the last 0.15 T / c iterates. Steps are at most 4 m / n, with m = d + 1
     for whitened rows, at least 16, and 64 for others; where they would be x times as long, R is
     sqrt(x) times as large, at most 0.7. For the one score of two classes R is divided by sqrt 2.
-    Of the T steps the last 2 in 100 are for ``temperature_``.
+    The last 2 % of the T steps are for ``temperature_``.
     The constants of the recipe were chosen on six data sets (vehicle, dermatology, isolet, usps,
     cornell, wisdm; epsilon 1 to 8, delta 1e-5), those of whitening on small versions of them, too:
     expect a little less on others.

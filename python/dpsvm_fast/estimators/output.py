@@ -160,7 +160,7 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     ``softmax_margin``, 1 for one score, ``sqrt(K)`` for one-vs-rest sums over K classes,
     ``sqrt(K (K - 1))`` for ``m3`` and ``huber_ww``, 1 for ``margin_distance``), f = 1
     (``add_remove``) or 2 (``replace_one``) and m the root mean square of the noise in a weight at
-    sensitivity 1. Noise in a class score then has a standard deviation of at most 0.2, beside a
+    sensitivity 1. Noise in a class score then has a standard deviation of at most 0.2, against a
     margin of 1. The constant was chosen on digits, USPS and ISOLET (``crammer_singer``, rows of
     norm 1, epsilon 0.5 to 8): neighbouring constants do about as well, and data or losses unlike
     these may prefer another C. For ``margin_distance`` it is ``min(0.12, 1/K)`` instead of 0.2,

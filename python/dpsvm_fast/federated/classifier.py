@@ -201,7 +201,7 @@ def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array
     ----------
     spec : FederatedSpec
     results : mapping of round names to SumResult
-        Of all rounds so far.
+        Results of all rounds so far.
 
     Returns
     -------

@@ -266,7 +266,7 @@ def run_training(
     node_ids : sequence of int
         Parties; those that drop out of one round are asked again in the next.
     timeout, attempts
-        As of :func:`run_secure_round`.
+        As in :func:`run_secure_round`.
 
     Returns
     -------

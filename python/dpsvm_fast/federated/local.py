@@ -47,7 +47,7 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
     records : Records
         Without persons.
     seed : int
-        Of the orders of rows; public.
+        Seed of the orders of rows; public.
     n_threads : int
         Does not change the result.
 
@@ -238,7 +238,7 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> 
     InvalidParameterError
         Groups where rows or parties are protected, or none where persons are.
     PartyRefusedError
-        They are not. The texts are constants.
+        The records are not as agreed. The texts are constants.
     """
     if (spec.unit == "person") != (groups is not None):
         raise InvalidParameterError(

@@ -248,7 +248,7 @@ def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
 
 # r: the part of the noise, in steps, that makes the sum like one of real numbers.
 SMOOTHING = 3.0
-# Noise of this many standard deviations still fits beside every contribution.
+# Noise of this many standard deviations still fits in with every contribution.
 DEVIATIONS = 14
 # Powers of two that the noise may have for its parameter, in steps.
 LEAST_BITS, MOST_BITS = 4, 24
@@ -469,7 +469,7 @@ class RoundPlan:
     ----------
     name : {"model", "gram", "components"}
     what : str
-        What is summed up, for people.
+        What is summed, in words.
     size : int
         p: numbers of a contribution. A vector has two more, without noise: the party's records (0
         where parties count alike) and the number 1.
@@ -477,7 +477,7 @@ class RoundPlan:
     noise : SumNoise or None
         None where parties release their own noisy numbers, and the sum only hides who said what.
     clip_norm : float or None
-        Of ``"gram"``: bound of the norm of one row's outer product with itself.
+        For ``"gram"``: bound of the norm of one row's outer product with itself.
     local_events : tuple of PrivacyEvent
         What a party's own noise costs.
     """
@@ -492,7 +492,7 @@ class RoundPlan:
 
     @property
     def length(self) -> int:
-        """Numbers of a vector."""
+        """Length of a vector."""
         return self.size + CHECKS
 
     @property
@@ -556,7 +556,7 @@ class ObjectiveTraining:
     Parameters
     ----------
     mechanism : ObjectivePerturbation
-        Of a party with the fewest records, whose regularisation is the smallest.
+        Mechanism of a party with the fewest records, whose regularisation is the smallest.
     spec : FederatedSpec
     """
 

@@ -161,7 +161,7 @@ def read(data: bytes) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is none.
+        The text is not a record.
     """
     record = loads(data.decode("ascii"))
     if not isinstance(record, dict):
@@ -194,7 +194,7 @@ def as_parties(numbers: object) -> list[int]:
     Raises
     ------
     ValueError
-        They are none.
+        The value is not a list of party numbers.
     """
     if not isinstance(numbers, list) or any(type(number) is not int for number in numbers):
         raise ValueError("expected numbers of parties")
@@ -209,7 +209,7 @@ def as_items(items: object, n_values: int, size: int) -> dict[int, list[bytes]]:
     Raises
     ------
     ValueError
-        They are none.
+        The value is not such a list.
     """
     if not isinstance(items, list) or not all(
         isinstance(item, list) and len(item) == 1 + n_values for item in items
@@ -260,7 +260,7 @@ def read_array(record: Any) -> NDArray[np.float64] | None:
     Raises
     ------
     KeyError, TypeError, ValueError
-        It is none.
+        The record is not such an array.
     """
     if record is None:
         return None

@@ -49,7 +49,7 @@ def centred(total: NDArray[np.int64]) -> NDArray[np.int64]:
     return ((total + half) & (MODULUS - 1)) - half
 
 
-# Relative error of a float beside the share that was typed, and more.
+# Relative error of a float against the share that was typed, and more.
 TYPED = Fraction(1, 2**50)
 
 

@@ -202,7 +202,7 @@ class ServerRound:
         # Every vector ends with a 1. A party with other masks, or a sum of other parties than those
         # that were counted, leaves something else here.
         if total[-1] != survivors:
-            raise InconsistentSumError("sum: of other parties than were counted")
+            raise InconsistentSumError("sum: its parties are not those that were counted")
         if self.reasons:
             _LOG.warning("round %r: %d of %d parties in the sum", terms.name, survivors, n_asked)
             for text in self._told():
@@ -210,7 +210,7 @@ class ServerRound:
         return SumResult(total, survivors)
 
     def _asked(self, party: int) -> dict[str, Any]:
-        """Return what a message of this stage says besides its head."""
+        """Return the contents of a message of this stage, without its head."""
         if self.stage == stages.SHARE:
             return {"keys": [[other, *keys] for other, keys in self._keys.items()]}
         if self.stage == stages.MASK:
@@ -307,7 +307,7 @@ class ServerRound:
         return aborted
 
 
-# The field of a reply beside its head.
+# The field of a reply besides its head.
 REPLIED = {
     stages.ADVERTISE: "keys",
     stages.SHARE: "packets",

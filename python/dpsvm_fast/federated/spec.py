@@ -40,7 +40,7 @@ MOST_FEATURES = 2**26
 # More records of one party find no room among 30 bits.
 MOST_RECORDS = 2**28
 
-# Standard deviation of the noise in one class score of a row of the largest norm, beside a margin
+# Standard deviation of the noise in one class score of a row of the largest norm, against a margin
 # of 1, that the regularisation is chosen for. On USPS and MNIST (unit rows of pixels, and 64 public
 # components), 50 records a party, 10 to 1,000 parties and epsilon from 0.1 to 8 the best lies
 # between 0.06 and 0.35, for the softmax as for the hinge, and 0.1 is within 0.03 of it in accuracy.
@@ -103,7 +103,7 @@ class FederatedSpec(PartyCounts):
         The public label set.
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
-        Of everything together, for relation ``replace_one`` of the unit.
+        Delta of everything together, for relation ``replace_one`` of the unit.
     max_records, min_records : int
         Bounds of a party's number of rows, or of persons; a party outside them is refused. The
         first bounds the contribution of a party, the second the sensitivity with equal weights.
@@ -118,7 +118,7 @@ class FederatedSpec(PartyCounts):
     intercept_scaling : "auto" or float >= 0, default="auto"
         Constant feature, 0 for none; "auto" is ``0.2 * data_norm``.
     loss, smoothing, margin : default="auto"
-        As of :class:`dpsvm_fast.OutputPerturbationSVC`; "auto" is ``softmax_margin``.
+        As in :class:`dpsvm_fast.OutputPerturbationSVC`; "auto" is ``softmax_margin``.
     regularization : "auto" or float > 0, default="auto"
         Lambda of the mean of losses. Noise is proportional to its inverse (except with
         ``unit="party"``). "auto" is a rule of public facts.
@@ -137,7 +137,7 @@ class FederatedSpec(PartyCounts):
     tol : float in [1e-4, 1], default=1e-3
         Distance to the minimiser relative to the sensitivity to one record.
     local : str
-        How parties train, as of each algorithm.
+        How parties train, as in each algorithm.
 
     Raises
     ------
@@ -195,7 +195,7 @@ class FederatedSpec(PartyCounts):
         Parameters
         ----------
         **settings
-            Those of :class:`HelmetSpec`.
+            Parameters of :class:`HelmetSpec`.
         """
         return HelmetSpec(**settings)
 
@@ -206,7 +206,7 @@ class FederatedSpec(PartyCounts):
         Parameters
         ----------
         **settings
-            Those of :class:`DpdrSpec`.
+            Parameters of :class:`DpdrSpec`.
         """
         return DpdrSpec(**settings)
 
@@ -300,7 +300,7 @@ class FederatedSpec(PartyCounts):
 
     @property
     def most_weight(self) -> int:
-        """The largest of them."""
+        """Largest factor of any party."""
         return self.weight(self.max_records)
 
     @cached_property
@@ -319,7 +319,7 @@ class FederatedSpec(PartyCounts):
         Raises
         ------
         InvalidParameterError
-            There is none.
+            There is no such round.
         """
         names = tuple(part.name for part in self.rounds)
         return self.rounds[names.index(check.check_option("round_name", name, names))]
@@ -361,7 +361,7 @@ class FederatedSpec(PartyCounts):
 
     @classmethod
     def from_json(cls, text: str) -> FederatedSpec:
-        """Read what :meth:`to_json` wrote; as of :meth:`from_dict`."""
+        """Read what :meth:`to_json` wrote; as in :meth:`from_dict`."""
         return cls.from_dict(read_json(text))
 
     def digest(self) -> str:

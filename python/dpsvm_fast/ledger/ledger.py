@@ -317,7 +317,7 @@ class PrivacyLedger:
         -----
         Guarantees: docs/proofs/adaptive_composition.md, section "Periods". Every row belongs to
         exactly one declared period, which is public, as is the number of rows of each period with
-        ``adjacency="replace_one"``: a row is exchanged for one of the same period.
+        ``adjacency="replace_one"``: a row is replaced by one of the same period.
 
         Examples
         --------
@@ -436,7 +436,7 @@ class PrivacyLedger:
         Parameters
         ----------
         event, unit, by_age
-            As of ``spend``.
+            As in ``spend``.
         """
         self._check_unit(unit)
         whole = self._whole
@@ -623,7 +623,7 @@ class PrivacyLedger:
         since : str, optional
             What ``mark`` returned at some time.
         strict : bool, default=True
-            As of the constructor.
+            As in the constructor.
 
         Raises
         ------

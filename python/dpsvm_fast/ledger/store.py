@@ -4,8 +4,8 @@
 because SQLite connections may cross neither a fork nor a thread. Each call is one
 ``BEGIN IMMEDIATE`` transaction: nobody else can append between reading the spends and appending to
 them. The file is opened in a mode that never creates it, so a store that was deleted is an error
-and not an empty budget. It is looked at by name only and never opened beside SQLite: a file that is
-closed takes along the locks that other threads of the process hold on it.
+and not an empty budget. It is looked at by name only and never opened outside SQLite: closing a
+file releases the locks that other threads of the process hold on it.
 
 What a handle has seen stays: each transaction compares file, identity, tables and the last known
 spend. *An anchor* is a second file with the number of spends and a digest of them, advanced after
@@ -81,7 +81,7 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-# What unreadable bytes can raise beside errors of SQLite.
+# What unreadable bytes can raise besides errors of SQLite.
 _UNREADABLE = (sqlite3.Error, ValueError, ArithmeticError, RecursionError, MemoryError)
 
 
@@ -201,7 +201,7 @@ class SpendStore:
     Attributes
     ----------
     identity : str
-        Of the ledger; "" before the first transaction, and so for ``budget``.
+        Identity of the ledger; "" before the first transaction, and so for ``budget``.
     budget : Budget
     anchor : Path or None
         File with the number and the digest of the spends, if there is one.
@@ -292,12 +292,12 @@ class SpendStore:
         return LedgerError(f"the ledger file {self.path} cannot be used: {_brief(error)}")
 
     def _look(self) -> None:
-        """Check the file and those that SQLite keeps beside it, without opening them.
+        """Check the file and those that SQLite keeps next to it, without opening them.
 
         Raises
         ------
         LedgerError
-            It is gone, replaced, no file, or has a second name.
+            The file is gone, replaced, not a file, or has a second name.
         """
         found = _looked_at(self.path)
         if found is None:
@@ -444,7 +444,7 @@ class Session:
         Raises
         ------
         InvalidParameterError
-            It is the ledger itself.
+            The path is that of the ledger itself.
         LedgerError
             The file cannot be made, or it is there and not an anchor of this ledger.
         """
@@ -564,7 +564,7 @@ def _looked_at(path: Path) -> os.stat_result | None:
 
 
 def _check_kind(path: Path, found: os.stat_result, largest: int) -> None:
-    """Refuse what is no file, or too large."""
+    """Refuse what is not a file, or is too large."""
     for is_kind, kind in _KINDS:
         if is_kind(found.st_mode):
             raise LedgerError(f"{path} is {kind}, expected a file")

@@ -10,7 +10,7 @@ term, the weighted traces; its noise is independent in the coordinates, hence sy
 the variance off the diagonal. Demanding positive semidefinite matrices changes nothing in the
 proof.
 
-With several ellipsoids a class, one centre for each is released
+With several ellipsoids per class, one centre for each is released
 first, and a record competes for the ellipsoid with the nearest one of its class.
 """
 
@@ -71,7 +71,7 @@ STEPS = 3
 ROW_GRID = 2.0**-20
 # Rounding to nearest may have lengthened a row, by less than 2**-23 in single precision.
 SHORTER = 1.0 - 2.0**-20
-# A cell's number of records beside the sum of its rows.
+# Weight of a cell's number of records next to the sum of its rows.
 COUNT_SCALE = 0.5
 # A cell moves where it has this many deviations of the noise in its number, and its records.
 LEAST_COUNT = 3.0
@@ -132,7 +132,7 @@ class NoisyAnchors(SumRelease):
         Parameters
         ----------
         rows : ndarray of shape (n_samples, n_features)
-            Of norm at most 1 up to rounding.
+            Rows of norm at most 1, up to rounding.
         codes : ndarray of shape (n_samples,)
             Classes.
         source : NoiseSource
@@ -213,7 +213,7 @@ def _row_steps(rows: NDArray[np.floating]) -> NDArray[np.int64]:
     return np.asarray(np.trunc(scaled).astype(np.int64))
 
 
-# The constant feature beside rows of norm at most 1.
+# The constant feature added to rows of norm at most 1.
 CONSTANT = 0.5
 # C="auto" with Gaussian noise: this share of the regularisation that a linear model gets. The
 # coordinates of lifted rows vary less than rows do; two features do best with 0.4, thirty with all
@@ -271,7 +271,7 @@ class GaussianMargin(Plan):
     noise_grid : {"exact", "float"}
     loss : {"softmax_margin", "huber_ww"}
     smoothing, margin : float
-        Of the loss.
+        Parameters of the loss.
     n_classes, n_ellipsoids, n_features : int
         Ellipsoids are counted for each class.
     data_norm : float > 0
@@ -296,7 +296,7 @@ class GaussianMargin(Plan):
 
     Notes
     -----
-    Guarantees: the anchors (with more than one ellipsoid a class) and the matrices that
+    Guarantees: the anchors (with more than one ellipsoid per class) and the matrices that
     ``solver.release`` returns, from a minimiser certified over all symmetric or over all positive
     semidefinite matrices, are (epsilon, delta)-differentially private together.
     """
@@ -370,7 +370,7 @@ class GaussianMargin(Plan):
 
     @cached_property
     def anchors(self) -> NoisyAnchors | None:
-        """The noisy centres; None with one ellipsoid a class."""
+        """The noisy centres; None with one ellipsoid per class."""
         if self.n_ellipsoids == 1:
             return None
         share = ANCHOR_SHARE / STEPS

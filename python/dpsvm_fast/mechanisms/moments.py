@@ -46,8 +46,8 @@ from dpsvm_fast.rounding import div_up, fraction_up, mul_up, sqrt_up
 
 # Rows, hence their sums and a released centre, are multiples of this.
 ROW_GRID = 2.0**-20
-# The number of rows beside the sum of rows of norm 1. A smaller factor makes the number noisier,
-# a larger one the sum.
+# Weight of the number of rows next to the sum of rows of norm 1. A smaller factor makes the number
+# noisier, a larger one the sum.
 COUNT_SCALE = 0.5
 
 
@@ -117,7 +117,7 @@ class NoisyMean(SumRelease):
     def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedMean:
         r"""Post-processing of a noisy sum; the number of rows is used only where it is public.
 
-        Of its squared length, :math:`d \sigma^2` is noise on average; the mean is shrunk by that
+        On average :math:`d \sigma^2` of its squared length is noise; the mean is shrunk by that
         share (James and Stein) and never longer than the rows it is a mean of. Of ``lifted`` rows
         three parts are shrunk, each by its own share: what all entries have in common, how they
         differ from it, and the last entry.
@@ -487,9 +487,9 @@ class Projection:
 
 
 # Shares of the squared Gaussian parameter: of the last whitening, and of one before it where
-# features are few and classes fewer still. That one makes small directions large beside the noise
-# of the last. With many features it would enlarge those that tell nothing about classes, too; with
-# many classes the large ones tell most.
+# features are few and classes fewer still. That one makes small directions large compared with the
+# noise of the last. With many features it would enlarge those that tell nothing about classes, too;
+# with many classes the large ones tell most.
 LAST_SHARE, EARLIER_SHARE = 0.10, 0.05
 
 MOST_FEW_FEATURES, FEATURES_A_CLASS = 20, 2
@@ -530,7 +530,7 @@ class NoisyMoments(SecondMoments):
         return RIDGE * self.spectral_noise
 
     def precise(self, count: float) -> bool:
-        """Return whether the noise would be small beside the moments of so many rows."""
+        """Return whether the noise would be small compared with the moments of this many rows."""
         enough = count >= ROWS_A_SQUARE * self.n_features**2
         return enough and self.spectral_noise <= LARGEST_NOISE * count
 

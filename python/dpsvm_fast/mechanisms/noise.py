@@ -46,7 +46,7 @@ NOISE_GRIDS = ("exact", "float")
 
 # Beyond these a product of settings could overflow or lose its digits to underflow.
 SMALLEST, LARGEST = 1e-100, 1e100
-# Rows are stored in single precision beside the intercept: a smaller one would vanish.
+# Rows are stored in single precision next to the intercept: a smaller one would vanish.
 SMALLEST_INTERCEPT = 1e-30
 # The solver takes 1e-60 to 1e60, after scaling by a power of two.
 SMALLEST_RATIO, LARGEST_RATIO = 1e-59, 1e59
@@ -393,7 +393,7 @@ class NoisySum:
     n_steps : int >= 1
         Number of sums.
     factor : tuple of float in [0, 1]
-        Of sums of one period each: weights of a record in that of its own and in those after.
+        For sums of one period each: weights of a record in the sum of its period and in later ones.
     """
 
     name: str
@@ -701,7 +701,7 @@ def epsilon_left(
     ----------
     epsilon : float > 0
     delta : float in (0, 1)
-        Of everything together.
+        Delta of everything together.
     spent : sequence of PrivacyEvent
         What comes before.
     events : callable

@@ -123,7 +123,7 @@ class LinearNoise(CalibratedNoise):
         check_range("C", self.radius, "the distance to the minimiser")
 
     def _refusal(self) -> str:
-        """Says which C would do."""
+        """Say which C would be accepted."""
         extra = self.extra or 0.0
         needed = smallest_regularization(self.loss, self.epsilon, self.row_norm) - extra
         if not needed > 0.0:
@@ -166,8 +166,8 @@ class LinearNoise(CalibratedNoise):
             return own
         if self.noise == "gamma":
             return self._best_regularization(own)
-        # Where its curvature makes noise too dear, the lambda of C="auto", at which the Jacobian
-        # costs a few percent. It is larger, as the cost grows with curvature.
+        # Where its curvature makes the noise too large, the lambda of C="auto", at which the
+        # Jacobian costs a few percent. It is larger, as the cost grows with curvature.
         kappa = self.loss.curvature_ratio(self.row_norm, own)
         found = noise_multiplier(*self._target, kappa)
         free = _calibrated(*self._target, jacobian=0.0)
@@ -234,7 +234,7 @@ class LinearNoise(CalibratedNoise):
 
     @property
     def jacobian(self) -> float | None:
-        """What the change of variables costs beside the noise, or a person; rounded up.
+        """Cost of the change of variables or, for persons, of the mean of rows; rounded up.
 
         None with Gaussian noise for single rows, whose law contains it.
         """
@@ -329,7 +329,7 @@ LEAST_NOISE = 0.5
 
 
 def person_price(loss: Loss, kappa: float, multiplier: float, adjacency: str) -> float:
-    r"""Return the constant in the law of a person, beside what one record has; rounded up.
+    r"""Return the constant that the law of a person has and that of one record has not; rounded up.
 
     The largest trace of the Hessian over lambda, plus the squared ratio of the largest change of
     the gradient to the noise (docs/proofs/persons.md, "Objective perturbation").
@@ -726,7 +726,7 @@ class ObjectivePerturbation(WeightsPlan):
         return (self.inside.event, self.output.event)
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> NDArray[np.float64]:
-        """Noisy weights of rows with labels."""
+        """Return noisy weights for rows with labels."""
         weights, low_memory = rows.loss_weights, rows.low_memory
         return self.trained(
             rows.X, rows.codes, source, rows.n_threads, weights=weights, low_memory=low_memory
@@ -815,7 +815,7 @@ class ObjectivePerturbation(WeightsPlan):
         ----------
         weights : ndarray of shape (n_scores, n_features [+ 1])
             The objective with the B drawn before has a gradient of norm at most ``gradient_tol``
-            there (owed by the caller: certified by the solver).
+            there (the caller ensures this: the solver certifies it).
         source : NoiseSource
         n_threads : int
             Does not change the result.

@@ -99,7 +99,7 @@ def automatic_C(
     return wanted / moved / row_norm / row_norm
 
 
-# The constant feature, where nothing else is asked for, over the bound of the rows.
+# Default of the constant feature, over the bound of the rows.
 INTERCEPT = 0.2
 
 
@@ -130,15 +130,15 @@ class ProjectedSGD:
     n_epochs : int >= 1
         Passes over them.
     batch_size : int >= 1
-        How many are in a batch; more than ``n_samples`` count as ``n_samples``.
+        Size of a batch; more than ``n_samples`` count as ``n_samples``.
     radius : float > 0 or None
-        Of the ball or balls. None is :meth:`automatic_radius`.
+        Radius of the ball or balls. None is :meth:`automatic_radius`.
     projection : {"joint", "per_class"}
         One ball for all weights, or one for each score.
     average : {"last", "uniform", "weighted"}
         The last iterate, or the mean of all, with equal weights or proportional to their number.
     most_rows : int >= 1, default=1
-        Of one of them; for persons a public bound beyond which rows are left out.
+        Rows of one record; for persons a public bound beyond which rows are left out.
     """
 
     n_samples: int
@@ -319,7 +319,7 @@ class WeightsPlan(LinearPlan):
     C : float > 0 or None
         Multiplies the sum of the losses; None for a public rule.
     tol : float in (0, 1]
-        Of the solver.
+        Tolerance of the solver.
     max_iter : int or None, default=None
         Passes or Newton steps at most; None until certified.
     """
@@ -624,7 +624,8 @@ class OutputPerturbation(WeightsPlan):
         Parameters
         ----------
         weights : ndarray of shape (n_classes, n_features [+ 1])
-            Within ``radius`` of the exact minimiser (owed by the caller: certified by the solver).
+            Within ``radius`` of the exact minimiser (the caller ensures this: the solver certifies
+            it).
         source : NoiseSource
         n_threads : int
             Does not change the result.

@@ -113,7 +113,7 @@ GRID_SHARE = 1e-6
 # The last steps do not move. A hundredth of all takes each of the sums, with the clip and the noise
 # of the others. A row gives to the first sum how sure the softmax of the scores over
 # USUAL_TEMPERATURE is of its answer, to the second whether the answer is right, each less 1/2 and
-# as long as the clip allows. Both come out in the weights of a constant feature, beside which the
+# as long as the clip allows. Both appear in the weights of a constant feature, next to which the
 # row is small. With the means over the rows, and the odds :math:`o(p) = \log((K - 1) p / (1 - p))`,
 # the temperature is USUAL_TEMPERATURE times :math:`(o(sure) / o(right))^{1.7}`: rows differ in
 # their odds, so that the odds of means move less than in proportion. What noise would tell is drawn
@@ -476,12 +476,12 @@ class ReleasedPipeline(Prepared):
     Parameters
     ----------
     weights : ndarray of shape (n_scores, n_columns [+ 1])
-        Of the centred row, whitening folded in, or of its features; the last column belongs to the
-        constant feature.
+        Weights of the centred row, whitening included, or of its features; the last column is for
+        the constant feature.
     scaling : float
         The constant feature; 0 for none.
     choice : KernelChoice or None
-        Of a pipeline with a kernel.
+        Choice in a pipeline with a kernel; None without one.
     features : FourierFeatures or None
         The public map that was drawn; None for weights of the rows themselves.
     temperature : float
@@ -510,7 +510,7 @@ class PrivateLinear(LinearPlan):
     whiten : bool or "auto"
         "auto" decides by the released number of rows.
     public : PublicMap
-        Of raw rows to rows of norm at most 1.
+        Map of raw rows to rows of norm at most 1.
     calibrated : bool
         Whether a descent also releases what calibrates its probabilities.
 
@@ -687,7 +687,7 @@ class PrivateLinear(LinearPlan):
         return whitened, sums, joined_parameter(mu, *unspent) if unspent else mu
 
     def worth_whitening(self, count: float) -> bool:
-        """Return whether so many rows, released or public, gain by whitening."""
+        """Return whether this many rows, released or public, gain by whitening."""
         if not self.whitenings:
             return False
         signal = count * self.mu / RELATION_FACTOR[self.adjacency]
@@ -910,14 +910,14 @@ def _objective_epsilon(mechanism: PrivateLinear) -> float:
 # The private pipeline of a kernel classifier: the linear one, trained on random features.
 #
 # Features of norm 1 make the noise in a score the same whatever their number, so a kernel costs
-# signal only, and no release beside those of :mod:`dpsvm_fast.mechanisms.pipeline`. With
+# signal only, and no release in addition to those of :mod:`dpsvm_fast.mechanisms.pipeline`. With
 # :math:`\hat n` the released number of rows, :math:`\mu` the parameter of the training (halved
 # under ``replace_one``) and K classes,
 #
 # .. math:: q = \hat n \mu / B, \qquad B = \max(K, d) \text{ for whitened rows, else } K
 #
 # measures the signal of one class against the noise. The model stays linear where q < 40, or
-# where there are fewer than 10 unwhitened rows a feature: there a kernel would bend around noise.
+# where there are fewer than 10 unwhitened rows per feature: a kernel would fit noise there.
 # Otherwise :math:`\gamma = \sqrt{q / 1000}` between 1/4 and 1; for gamma near 0 the kernel
 # without its constant part is the linear one. Every choice is a function of public numbers and of
 # released ones (docs/proofs/random_features.md, sections "Choice of the kernel" and "Count").

@@ -199,9 +199,9 @@ class LinearPlan(Plan):
     noise_grid : {"exact", "float"}
         Exact sampling of rounded Gaussians on power-of-two grids, or floating-point noise.
     loss : Loss
-        Of the training, with its number of classes.
+        Loss of the training, with its number of classes.
     n_features : int
-        Of the rows as they are mapped.
+        Number of features of the mapped rows.
     """
 
     epsilon: float
@@ -231,7 +231,7 @@ def certified(
     *owners : ndarray or None
         Factors of the losses, and first rows of persons, where the solver takes them.
     **options
-        Of the solver.
+        Options of the solver.
 
     Raises
     ------

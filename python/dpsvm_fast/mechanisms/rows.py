@@ -24,7 +24,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 
 # Rows nearer than this to the centre are not stretched to norm 1: their direction is mostly noise.
 SHORTEST_ROW = 0.0625
-# Numbers in a block of rows: small beside the caches and large beside the cost of a call.
+# Numbers in a block of rows: few enough for the caches, and enough to outweigh the cost of a call.
 BLOCK_SIZE = 1 << 20
 # Norms below this would lose digits in their squares.
 SAFE_NORM = 1e-140
@@ -371,7 +371,7 @@ class SplineMap:
     Parameters
     ----------
     knots : tuple of ndarray
-        Of each column, increasing, at least two. Entries outside are clipped.
+        Knots of each column, increasing, at least two. Entries outside are clipped.
     linear : tuple of bool
         Which columns are only scaled to [0, 1]: their second hat, of two, stands alone.
     """
@@ -399,7 +399,7 @@ class SplineMap:
         return sparse.vstack(blocks, format="csr")
 
     def _block(self, X: Any) -> sparse.csr_matrix:
-        """Of some rows, column by column."""
+        """Return the block for some rows, column by column."""
         rows = X.toarray() if sparse.issparse(X) else X
         n, width = rows.shape[0], 2 * len(self.knots) - sum(self.linear)
         values: NDArray[Any] = np.empty((width, n), dtype=rows.dtype)
@@ -457,12 +457,12 @@ class FourierFeatures(Record):
     Parameters
     ----------
     n_features : int >= 1
-        Columns of a row.
+        Number of columns of a row.
     n_components : int >= 1
         Number D of frequencies; features are twice as many.
     gamma : float > 0
-        Of the kernel: ``exp(-gamma ||x - x'||^2)`` for "rbf", ``exp(-gamma ||x - x'||_1)`` for
-        "laplacian".
+        Coefficient of the kernel: ``exp(-gamma ||x - x'||^2)`` for "rbf",
+        ``exp(-gamma ||x - x'||_1)`` for "laplacian".
     kernel : {"rbf", "laplacian"}
     structure : {"independent", "orthogonal", "fast"}
         How the frequencies depend on each other.

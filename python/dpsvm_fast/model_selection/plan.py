@@ -66,8 +66,8 @@ class Budget:
     def share(self, share: float, delta: float) -> float:
         """Epsilon, at a given delta, of a share of this budget.
 
-        Of epsilon where all is pure; of the squared parameter of Gaussian noise otherwise, which is
-        what adds up.
+        Share of epsilon if everything is pure; otherwise of the squared parameter of Gaussian
+        noise, which is what adds up.
         """
         if self.delta == 0.0:
             return mul_down(share, self.epsilon)
@@ -84,7 +84,7 @@ class Allotment:
     estimator : object
         Copy of the candidate whose private steps have their epsilon and delta.
     budget : Budget
-        Of all its steps together.
+        Budget of all its steps together.
     events : tuple of PrivacyEvent
         What they will spend.
     unit : {"row", "person"}
@@ -299,7 +299,8 @@ def _score_noise(
         rate = few_bits_down(Fraction(epsilon) * Fraction(score_fraction) / sensitivity)
         if rate < SMALLEST_RATE:
             raise InvalidParameterError(
-                "epsilon: expected more, as the noise of a score exceeds the range of the sampler"
+                "epsilon: expected a larger value, as the noise of a score exceeds the range of "
+                "the sampler"
             )
         return SelectionNoise(
             mechanism="discrete_laplace", sensitivity=sensitivity, relation_factor=1, rate=rate
@@ -341,7 +342,7 @@ def largest_epsilon(
     Parameters
     ----------
     allowed : callable
-        Of an epsilon; True below some number and False above.
+        Function of an epsilon: True below some number and False above.
     guess : float
         Where to begin.
     most : float
@@ -368,8 +369,8 @@ def largest_epsilon(
             low, step = high / step, step * step
             if low < SMALLEST_SHARE * most:
                 raise InvalidParameterError(
-                    "epsilon: expected a larger epsilon or delta, as this budget pays for no "
-                    "candidate"
+                    "epsilon: expected a larger epsilon or delta, as this budget is too small "
+                    "for any candidate"
                 )
             if allowed(low):
                 break

@@ -266,7 +266,7 @@ class SearchRows:
         Raises
         ------
         ValueError, TypeError
-            They are invalid; the text does not quote them.
+            The rows are invalid; the message does not quote them.
         """
         if self._was_read:
             return
@@ -804,9 +804,9 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         Keyword arguments of both functions. ``set_params`` adds every unknown name, so that grids
         may vary them.
     epsilon : float, default=1.0
-        Privacy parameter handed to the functions.
+        Privacy parameter passed to the functions.
     delta : float, default=1e-6
-        Privacy parameter handed to the functions.
+        Privacy parameter passed to the functions.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         The relation of all events.
     ledger : PrivacyLedger or None, default=None
@@ -867,7 +867,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X, y : anything
-            Handed on.
+            Passed on.
 
         Returns
         -------

@@ -45,7 +45,7 @@ _looking = 0
 
 
 class Part(NamedTuple):
-    """Some of the rows, those of a person beside each other."""
+    """Some of the rows, those of a person adjacent to each other."""
 
     X: Any
     y: NDArray[Any]
@@ -55,7 +55,7 @@ class Part(NamedTuple):
 
     @property
     def owners(self) -> dict[str, Any]:
-        """What a fit is told beside rows and labels."""
+        """What a fit gets besides rows and labels."""
         found = {"groups": self.groups, "sample_weight": self.weights}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -67,7 +67,7 @@ class Chosen:
     Parameters
     ----------
     index : int
-        Of the candidate; -1 where no run was made and nothing is fitted again.
+        Index of the candidate; -1 if no run was made and nothing is refitted.
     estimator : object
         Fitted.
     score : float or None
@@ -86,7 +86,7 @@ class Sources:
     Parameters
     ----------
     noise : NoiseSource
-        Of the choice.
+        Noise of the choice.
     coins : random.Random
         Fair draws.
     refit, fits : int or None
@@ -158,7 +158,7 @@ class SearchPlan(Plan):
         chosen = self.choose(rows, sources)
         if not self.budgets.refits:
             return chosen
-        # Without a run there is no winner; then the first candidate is fitted, for the same price.
+        # Without a run there is no winner; then the first candidate is fitted, at the same cost.
         index = max(chosen.index, 0)
         again = Fit(self.budgets.refits[index], sources.refit, None, rows.classes)
         return Chosen(index, again.fitted(rows.some(None)), chosen.score)

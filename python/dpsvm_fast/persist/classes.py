@@ -700,7 +700,7 @@ def scikit(kind: type, attributes: Entries, names: tuple[str, ...], **how: Any) 
     names : tuple of str
         Parameters that are saved; others have their defaults.
     **how
-        As of `SavedClass`.
+        As in `SavedClass`.
     """
     parameters = {name: parameter(name, **{"test": _any, **SCIKIT.get(name, {})}) for name in names}
     return SavedClass(kind, parameters, attributes, **how)
@@ -964,11 +964,11 @@ def same_labels(given: Any, classes: NDArray[Any]) -> bool:
 def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
     """What was chosen in a fit goes with what was released by it."""
     if "whitened_" in facts and facts["whitened_"] is not (facts["whitening_"] is not None):
-        raise ModelFormatError(f"{where}: whitened_ does not go with whitening_")
+        raise ModelFormatError(f"{where}: whitened_ does not match whitening_")
     if "lift_" in facts:
         own = facts["lift_"] > 0.0 and facts.get("features_") is None
         if own is not (facts["lift_coef_"] is not None):
-            raise ModelFormatError(f"{where}: lift_ does not go with lift_coef_")
+            raise ModelFormatError(f"{where}: lift_ does not match lift_coef_")
     if "kernel_" not in facts:
         return
     features = facts["features_"]

@@ -469,10 +469,10 @@ class SavedModel:
     estimator : estimator
         The fitted model, with its certificate in ``privacy_``.
     schema : TableSchema or None
-        Of the table that it was trained on, where it was saved with one.
+        Schema of the table that it was trained on, if it was saved with one.
     format_version : int
     library_version : str
-        Of the release that wrote the file.
+        Version of the release that wrote the file.
     signature : {"none", "not checked", "checked"}
         "not checked": the file is signed, and was read without the key. It is as good as unsigned.
     """
@@ -574,9 +574,9 @@ def save_certificate(
     Raises
     ------
     InvalidParameterError
-        The model has no certificate, as public transformers.
+        The model has no certificate, as is the case for public transformers.
     ModelFormatError, OSError
-        As of :func:`load_model`.
+        As in :func:`load_model`.
 
     Notes
     -----
@@ -627,7 +627,7 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
     path : str or path
     key : bytes, path of a file with them, or None, default=None
         The key that the file was signed with; with one, an unsigned file is refused. None checks no
-        signature, also of a signed file: ``read_model(path).signature`` says so.
+        signature, even of a signed file: ``read_model(path).signature`` says so.
     verify : bool, default=True
         Whether to recompute the certificate's epsilon and delta, which takes some seconds for
         searches and for noise inside an objective. False is for files that were checked before.
@@ -676,7 +676,7 @@ def read_model(
     ----------
     path : str or path
     key, verify
-        As of :func:`load_model`.
+        As in :func:`load_model`.
 
     Returns
     -------
@@ -723,7 +723,7 @@ def model_schema() -> dict[str, Any]:
     -------
     dict
         A new copy. Readers of this library are stricter in what a schema cannot say: arrays have
-        the shapes that the other attributes ask for, and certificates hold.
+        the shapes that the other attributes imply, and certificates hold.
 
     Examples
     --------
@@ -792,7 +792,7 @@ def _object(description: str, properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) -> SavedModel:
-    """The contents of a document whose seals have been checked."""
+    """The contents of a document whose digest and signature have been checked."""
     version = document["library_version"]
     if not isinstance(version, str) or not 0 < len(version) <= LONGEST_VERSION:
         raise ModelFormatError(f"has the library_version {shown(version)}, expected a text")

@@ -63,7 +63,7 @@ class Graph:
     Parameters
     ----------
     dtype : {"float64", "float32"}
-        Of the rows and of everything that is computed from them.
+        Type of the rows and of everything computed from them.
     n_features : int
         Columns of the input ``X``.
 
@@ -185,7 +185,7 @@ class Graph:
         Parameters
         ----------
         properties : dict of str
-            Facts for people, beside the graph.
+            Facts for people, stored with the graph.
         """
         helper = self.onnx.helper
         graph = helper.make_graph(
@@ -491,7 +491,7 @@ def _encoded(graph: Graph, step: Any, rows: str) -> str:
     """Of ``SchemaEncoder``: an input for each column, of numbers or of text."""
     if rows != "X":
         raise InvalidParameterError(
-            "model: got a SchemaEncoder behind another step, expected it first"
+            "model: got a SchemaEncoder after another step, expected it first"
         )
     del graph.inputs["X"]
     schema, types, parts = known_schema(step), graph.onnx.TensorProto, []
@@ -558,7 +558,7 @@ def _is_text(categories: Any) -> bool:
 
 
 def _through(graph: Graph, step: Any, columns: list[str]) -> str:
-    """Columns, each of shape (n, 1), under one part of a ``ColumnTransformer``."""
+    """Return columns of shape (n, 1) after one part of a ``ColumnTransformer``."""
     codes = _encoder_in(step)
     if codes is None or not any(map(_is_text, codes.categories_)):
         return transform_rows(graph, step, graph.op("Concat", *columns, axis=1))
@@ -704,7 +704,7 @@ TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
 
 
 def _not_expressible(step: Any) -> InvalidParameterError:
-    """Says what can be."""
+    """Say what can be exported."""
     known = ", ".join(kind.__name__ for kind in TRANSFORMERS)
     return InvalidParameterError(
         f"model: {type(step).__name__} cannot be written in ONNX; expected a classifier of this "
@@ -728,8 +728,8 @@ def to_onnx(
     path : str, path or None, default=None
         Where to write the graph.
     dtype : {"float64", "float32"}, default="float64"
-        Of the rows and of all arithmetic. With float32 scores have about six digits, and labels of
-        rows between two classes may differ.
+        Type of the rows and of all arithmetic. With float32, scores have about six digits, and
+        labels of rows between two classes may differ.
 
     Returns
     -------
@@ -808,7 +808,7 @@ def _labels(graph: Graph, classes: Any) -> tuple[str, int]:
 
 
 def _properties(model: Any) -> dict[str, str]:
-    """What people and tools read beside the graph."""
+    """Facts for people and tools, stored with the graph."""
     found = {
         "dpsvm_fast.library_version": str(_core.build_info()["version"]),
         "dpsvm_fast.model": type(model).__name__,

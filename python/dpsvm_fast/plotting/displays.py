@@ -79,7 +79,7 @@ class BoundaryDisplay(PlaneDisplay):
         Number of the class that is predicted at each point.
     classes : array-like of shape (n_classes,)
     names : tuple of str, default=("feature 0", "feature 1")
-        Of the features.
+        Names of the features.
     private : bool, default=True
         Whether the statement of the model promises anything.
 
@@ -87,7 +87,7 @@ class BoundaryDisplay(PlaneDisplay):
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     regions_ : list of matplotlib PathPatch
-        One for each class; that of a class which is nowhere predicted is empty.
+        One for each class; empty for a class that is nowhere predicted.
     points_ : list of matplotlib PathCollection
         Rows that were passed, class by class.
 
@@ -168,8 +168,8 @@ class BoundaryDisplay(PlaneDisplay):
         sklearn.exceptions.NotFittedError
             The estimator is not fitted.
         InvalidParameterError
-            More or less than two features, wrong bounds, or none and nothing public to take them
-            from.
+            The number of features is not two; bounds are wrong, or missing and not public
+            in the estimator.
 
         Notes
         -----
@@ -300,7 +300,7 @@ class EllipsoidDisplay(PlaneDisplay):
     sklearn.exceptions.NotFittedError
         The model is not fitted.
     InvalidParameterError
-        A model of more or less than two features; a level that is not positive.
+        The number of features is not two, or the level is not positive.
 
     Examples
     --------
@@ -391,7 +391,7 @@ class EllipsoidDisplay(PlaneDisplay):
         legend_beside(ax, [*self.regions_, *handles, *self.points_])
 
     def _draw_ellipses(self, ax: Axes) -> list[Any]:
-        """One ellipse for each ellipsoid, and its centre; the first of each class for a legend."""
+        """Draw each ellipsoid's ellipse and centre; return the first of each class for a legend."""
         model = self.model
         level = self.level
         if level is None:
@@ -437,7 +437,7 @@ class AuditDisplay(Display):
     Parameters
     ----------
     report : AuditReport
-        Of :func:`dpsvm_fast.audit.audit`.
+        Result of :func:`dpsvm_fast.audit.audit`.
 
     Attributes
     ----------
@@ -445,7 +445,7 @@ class AuditDisplay(Display):
     worlds_ : list of matplotlib StepPatch
         The filled histogram and the outline.
     threshold_ : matplotlib Line2D
-        Where the statistic was cut.
+        The threshold of the statistic.
 
     Raises
     ------
@@ -664,7 +664,7 @@ def private_scores(
     X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
     y_test : array-like of shape (n_test,)
     epsilons : sequence of float in (0, 1e4]
-        Of all steps together.
+        Epsilon of all steps together.
     n_repeats : int >= 1
         Fits for every epsilon; they differ in their noise only.
 
@@ -675,8 +675,8 @@ def private_scores(
     Raises
     ------
     InvalidParameterError, TypeError
-        No or a wrong epsilon, a wrong ``n_repeats``, or an estimator without private steps;
-        nothing was fitted.
+        An epsilon is missing or wrong, ``n_repeats`` is wrong, or the estimator has no private
+        steps; nothing was fitted.
 
     Notes
     -----
@@ -843,7 +843,7 @@ class PrivacyUtilityDisplay(Display):
         X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
         y_test : array-like of shape (n_test,)
         epsilons : sequence of float in (0, 1e4]
-            Of all steps together, by basic composition: `total_privacy` may promise less.
+            Epsilon of all steps together, by basic composition: `total_privacy` may give less.
         n_repeats : int >= 1, default=10
             Fits for every epsilon.
         non_private : classifier or None, default=None
@@ -950,15 +950,15 @@ class NoisePlanDisplay(Display):
     """Noise at several epsilons, from plans that read no data.
 
     ``kind="lead"`` shows, against epsilon, the lead of one class over another that survives the
-    noise of a prediction with probability 95 %, beside the largest lead that this many rows allow.
+    noise of a prediction with probability 95 %, and the largest lead that this many rows allow.
     Where the first is above the second, noise dominates every decision. ``kind="budget"`` shows the
     share of the budget of each release.
 
     Parameters
     ----------
     plans : NoisePlan or iterable of them
-        Of :func:`dpsvm_fast.planning.plan_noise`, with one epsilon each, for one estimator and one
-        shape of the data.
+        Results of :func:`dpsvm_fast.planning.plan_noise`, with one epsilon each, for one estimator
+        and one shape of the data.
 
     Attributes
     ----------
@@ -975,9 +975,9 @@ class NoisePlanDisplay(Display):
     Raises
     ------
     TypeError
-        Something else than plans.
+        Not plans.
     InvalidParameterError
-        No plan, plans for different fits, or two of one epsilon.
+        No plan, plans for different fits, or two with the same epsilon.
 
     Examples
     --------
@@ -1063,7 +1063,7 @@ class NoisePlanDisplay(Display):
         ax.set_title(f"{plan.estimator}: {size}", fontsize="medium", loc="left")
 
     def _plot_lead(self, ax: Axes) -> None:
-        """Lead that survives the noise beside the largest that rows can bring about."""
+        """Lead that survives the noise, and the largest lead that the rows allow."""
         epsilons = np.array([plan.epsilon for plan in self.plans])
         decisions = [plan.decision for plan in self.plans if plan.decision is not None]
         survives = np.array([decision.lead for decision in decisions])
@@ -1157,7 +1157,7 @@ class EvaluationDisplay(Display):
     Parameters
     ----------
     evaluation : Evaluation
-        Of :func:`dpsvm_fast.metrics.evaluate`.
+        Result of :func:`dpsvm_fast.metrics.evaluate`.
 
     Attributes
     ----------
@@ -1195,7 +1195,7 @@ class EvaluationDisplay(Display):
         ----------
         evaluation : Evaluation
         kind : {"roc", "calibration", "confusion_matrix"}, default="roc"
-            One of the metrics that were asked for.
+            One of the requested metrics.
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
 
@@ -1206,7 +1206,7 @@ class EvaluationDisplay(Display):
         Raises
         ------
         InvalidParameterError
-            Another kind, or one that was not asked for.
+            Another kind, or one that was not requested.
         ImportError
             matplotlib is missing.
         """
@@ -1227,7 +1227,7 @@ class EvaluationDisplay(Display):
         Raises
         ------
         InvalidParameterError
-            Another kind, or one that was not asked for.
+            Another kind, or one that was not requested.
         """
         check_option("kind", kind, EVALUATIONS)
         if kind not in self.evaluation.metrics:

@@ -114,7 +114,7 @@ def draw_regions(
     codes : ndarray of shape (n_y, n_x)
         Which class each point of the grid is of.
     names : list of str
-        Of all classes.
+        Names of all classes.
     obstacles : ndarray of shape (n_points, 2) or None, default=None
         What names should not hide.
 

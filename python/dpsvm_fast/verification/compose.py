@@ -115,7 +115,7 @@ class Choice:
     def composable(self, epsilon: float = 0.0, delta: float = 1.0) -> Choice:
         """Return the same without curves that are too many or too large to compose here.
 
-        What is left of them is looked at until it is nothing beside this claim.
+        The remainder is refined until it is negligible against this claim.
         """
         within = [event for event in self.curved if _is_within_reach(event)]
         depth = min(DEPTH, max(math.log(delta) - BELOW_CLAIM, DEEPEST)) if delta > 0.0 else DEPTH
@@ -262,7 +262,7 @@ def _square(mu: float) -> float:
 
 
 def _covers(large: Choice, small: Choice) -> bool:
-    """Whether there is no less of anything in ``large``."""
+    """Whether ``large`` has at least as much of everything."""
     pairs = itertools.zip_longest(
         sorted(large.pure, reverse=True), sorted(small.pure, reverse=True), fillvalue=0.0
     )
@@ -413,7 +413,7 @@ def recomputed_events(
     Parameters
     ----------
     events : tuple of PrivacyEvent
-        Of one neighbouring relation, on the same records together.
+        Events of one neighbouring relation, all on the same records.
     epsilon, delta : float
         The claim.
 
@@ -491,7 +491,7 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
 
 
 def _least_delta(choice: Choice, epsilon: float) -> tuple[float, float]:
-    """Delta at the best epsilon up to a given one, and which; larger ones make distances dear."""
+    """Delta at the best epsilon up to a given one, and that epsilon; distances cost more above."""
     if choice.distance == 0.0:
         return _delta(choice, epsilon, near=epsilon), epsilon
     kink = math.fsum(choice.pure)
@@ -554,7 +554,7 @@ def _beside_responses(event: ObjectiveEvent, epsilon: float, losses: Array, mass
 
 
 def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) -> float:  # noqa: FBT001
-    """Delta of sampled losses beside all others, or of more losses than are added up one by one."""
+    """Delta of sampled losses with all others, or of more losses than are added up one by one."""
     counts = tuple(Counter(choice.pure).items())
     losses = Losses(
         mu=choice.mu,
@@ -653,7 +653,7 @@ def _of_curves(
     mu: float,
     epsilon: float,
 ) -> float:
-    """Delta of curves beside a Gaussian loss and randomised responses.
+    """Delta of curves together with a Gaussian loss and randomised responses.
 
     A curve is that of a loss with finitely many values, so each sum of them leaves the Gaussian
     mechanism, which has a formula.

@@ -29,7 +29,7 @@ from scipy.special import erfcx, log_ndtr, logsumexp, ndtr
 # Limit on the work of a verification, which the maker of the certificate must not decide.
 
 
-# Entries of arrays that a computation goes through, which take up to 10 ns each. The dearest
+# Entries of arrays that a computation goes through, which take up to 10 ns each. The costliest
 # certificates of the tests take a fifth of this.
 MOST_WORK = 5e9
 
@@ -56,7 +56,7 @@ def work(amount: float) -> None:
     Raises
     ------
     TooMuchWorkError
-        It is more than is left.
+        The work exceeds what is left.
     """
     left = _left.get() - amount
     _left.set(left)
@@ -380,7 +380,7 @@ class SumOfLosses:
     means : function of the rows and of a grid
         Upper bounds of the means of the tail of one loss over the cells, for each of the rows.
     points : int
-        Of a grid.
+        Number of points of a grid.
     """
 
     def __init__(

@@ -231,7 +231,7 @@ class _Bound:
 def _searched(
     epsilon: float, setting: _Setting, guesses: list[tuple[float, float]], *, logarithmic: bool
 ) -> tuple[float, float, bool]:
-    """Smallest bound over theta_1 of one form, and where: a few more looks beside a best guess."""
+    """Smallest bound over theta_1 of one form, and where: refined around the best guess."""
     low = min(setting.quadratic, setting.kappa)
     place = guesses.index(min(guesses))
     least, fraction = guesses[place]
@@ -620,7 +620,7 @@ def objective_delta(
 
 
 def event_delta(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:
-    """Return delta of an event; one of many bounds may be made on coarser grids."""
+    """Return delta of an event; many bounds at once may use coarser grids."""
     return objective_delta(
         event.law,
         event.n_scores,

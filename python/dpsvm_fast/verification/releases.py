@@ -255,7 +255,7 @@ def _maximum(f: Callable[[float], float], high: float) -> float:
 def scores_of(statement: PrivacyStatement, n_rows: int) -> int:
     """Scores in the loss of one record.
 
-    With several ellipsoids a class, its own ellipsoid's and all those of the other classes.
+    With several ellipsoids per class, its own ellipsoid's and all those of the other classes.
     """
     o = statement.objective
     if statement.mechanism == "gaussian_margin" and o is not None:
@@ -333,7 +333,7 @@ FACTOR_GRID = 2.0**-6
 class _Sum(NamedTuple):
     """What is known of a sum by its name."""
 
-    # By how many contributions sums can differ when a record is exchanged.
+    # By how many contributions sums can differ when a record is replaced.
     exchanged: float
     # One number, a vector, a matrix, or a square one.
     form: str
@@ -501,7 +501,7 @@ def _counted(last: LastIterate, n_steps: int) -> float:
 
 
 def check_fit(statement: PrivacyStatement) -> list[str]:
-    """Say what does not follow, beside the total."""
+    """Say what does not follow, apart from the total."""
     problems = [*_mechanism_problems(statement), *_loss_problems(statement)]
     problems += check_parts(statement) + _event_problems(statement)
     s, noise = statement.sensitivity, statement.noise
@@ -701,7 +701,7 @@ def _pure_epsilon_of(s: Sensitivity, noise: Noise) -> float:
 
 
 def check_selection(statement: SelectionStatement) -> list[str]:
-    """Say what does not follow, beside the total.
+    """Say what does not follow, apart from the total.
 
     The events of the choice follow from its numbers, so only these can be wrong; the costs of the
     fits are stated as events, each with its own numbers.
@@ -734,7 +734,7 @@ LEAST_ASSUMED = 2.0**-128
 
 
 def check_federated(statement: FederatedStatement) -> list[str]:
-    """Say what does not follow, beside the total."""
+    """Say what does not follow, apart from the total."""
     problems = _count_problems(statement)
     if lipschitz_of(statement.loss, 2) is None:
         problems.append(f"unknown loss {statement.loss!r}")
@@ -932,7 +932,7 @@ def _local_problems(statement: FederatedStatement) -> list[str]:
     return [] if holds else ["local_epsilon is below that of one party's own noise"]
 
 
-# What has to follow in a statement of each kind, beside the total and what is inside it.
+# What has to follow in a statement of each kind, besides the total and what is inside it.
 CHECKS: dict[type[Statement], Callable[[Any], list[str]]] = {
     PrivacyStatement: check_fit,
     SelectionStatement: check_selection,

@@ -122,7 +122,7 @@ def _joined_delta(epsilon: float, mu: float, q: float, steps: int) -> float:
 def _directed_delta(
     epsilon: float, losses: Losses, direction: str, points: int, other: float = 0.0
 ) -> float:
-    """Delta in one direction, with as little of the noise as it takes beside the other's."""
+    """Delta in one direction, with no more noise than is needed given the other direction."""
     cut = FIRST_CUT
     while True:
         found = _Sum(losses, direction, cut)

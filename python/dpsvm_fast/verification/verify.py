@@ -1,4 +1,4 @@
-"""Recompute the promise of a certificate from its numbers alone, or beside its model.
+"""Recompute the promise of a certificate from its numbers alone, or together with its model.
 
 Recompute the promise of a certificate from its numbers alone.
 
@@ -63,7 +63,7 @@ UNDECIDED = (
 
 NOT_CONFIRMED = (
     "the upper bound of this check is above the claim, and no lower bound refutes it: its bounds "
-    "are some ten-thousandths of delta wide, at odd settings more"
+    "are a few ten-thousandths of delta wide, or more at unusual settings"
 )
 
 TOO_MUCH_WORK = "it is not recomputed: that takes far longer than for any certificate of one fit"
@@ -256,7 +256,7 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
     Raises
     ------
     InvalidParameterError
-        It is not a file that ``save_model`` wrote, or was changed after that.
+        The file was not written by ``save_model``, or was changed afterwards.
     OSError
         It cannot be read.
     """
@@ -499,7 +499,7 @@ class Comparison:
         survivors = facts["n_survivors_"]
         enough = s.min_survivors <= survivors <= s.n_users
         if not enough:
-            self.problems.append(f"the model is the sum of {survivors} parties: too few, or many")
+            self.problems.append(f"the model sums {survivors} parties: too few or too many")
         reduced = "components_" in facts
         paid = any(part.name == "gram" for part in s.rounds) or bool(s.local_events)
         paid = paid and s.algorithm == "fed_dpdr"
