@@ -97,77 +97,15 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
 
     epsilon: float
     delta: float
+    max_weight: float
     noise_grid: str
     n_features_in_: int
     privacy_: PrivacyStatement
 
-    _takes: tuple[str, ...] = ("groups",)
-
-    @in_usual_arithmetic
-    def fit(self: Fitted, X: Any, y: Any = None, groups: Any = None) -> Fitted:
-        """Spend the budget on private rows and release noisy numbers.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Finite numbers; rows longer than ``data_norm`` are scaled down to it, silently.
-        y : ignored
-        groups : array-like of shape (n_samples,), optional
-            The person that each row belongs to: ints, strings or bools. Whole persons are then
-            protected. Ids are private and not kept.
-
-        Returns
-        -------
-        object
-            This transformer.
-
-        Raises
-        ------
-        InvalidParameterError, TypeError
-            A parameter is outside its range. Nothing was read or spent.
-        BudgetExceededError
-            The ledger refuses. Nothing was read or spent.
-        ValueError
-            X is invalid; the text does not quote it. Nothing was spent.
-        """
-        return self._fitted(X, groups=groups)
-
-    def _fitted(self: Fitted, X: Any, **owners: Any) -> Fitted:
-        """Fit on rows with their persons and weights."""
-        self._forget()
-        checked = self.checked()
-        rows = ArrayRows(checked, X, labelled=False, **owners)
-        self.__dict__.update(private_fit(checked, rows, stacklevel=6))
-        return self
-
-    def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:
-        """The plan of one noisy sum with the whole budget."""
-        budget: dict[str, float] = {"epsilon": self.epsilon}
-        if self.delta > 0.0:
-            budget = {"mu": gaussian_parameter(self.epsilon, self.delta)}
-        elif issubclass(kind, SecondMoments):
-            raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
-        total = kind(adjacency=self.adjacency, noise_grid=self.noise_grid, **budget, **own)
-        return filled(SumPlan, self, mechanism=mechanism, total=total, public=public)
-
-    def __sklearn_tags__(self) -> Any:
-        """Sparse rows are accepted."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-class WeightedTransformer(PrivateTransformer):
-    """Base of those whose rows may have weights."""
-
-    max_weight: float
-
-    _takes = ("groups", "sample_weight")
-
     @in_usual_arithmetic
     def fit(
-        self: Weighted, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None
-    ) -> Weighted:
+        self: Fitted, X: Any, y: Any = None, groups: Any = None, sample_weight: Any = None
+    ) -> Fitted:
         """Spend the budget on private rows and release noisy numbers.
 
         Parameters
@@ -196,10 +134,28 @@ class WeightedTransformer(PrivateTransformer):
         ValueError
             X is invalid; the text does not quote it. Nothing was spent.
         """
-        return self._fitted(X, groups=groups, sample_weight=sample_weight)
+        self._forget()
+        checked = self.checked()
+        own = {"groups": groups, "sample_weight": sample_weight}
+        rows = ArrayRows(checked, X, labelled=False, **own)
+        self.__dict__.update(private_fit(checked, rows))
+        return self
 
+    def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:
+        """The plan of one noisy sum with the whole budget."""
+        budget: dict[str, float] = {"epsilon": self.epsilon}
+        if self.delta > 0.0:
+            budget = {"mu": gaussian_parameter(self.epsilon, self.delta)}
+        elif issubclass(kind, SecondMoments):
+            raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
+        total = kind(adjacency=self.adjacency, noise_grid=self.noise_grid, **budget, **own)
+        return filled(SumPlan, self, mechanism=mechanism, total=total, public=public)
 
-Weighted = TypeVar("Weighted", bound=WeightedTransformer)
+    def __sklearn_tags__(self) -> Any:
+        """Sparse rows are accepted."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 def _public_map(data_norm: float, centre: NDArray[np.float64] | None = None) -> PublicMap:
@@ -217,7 +173,7 @@ def clipped_rows(X: Any, data_norm: float) -> Any:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateCenter(OneToOneFeatureMixin, WeightedTransformer):
+class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     r"""Centre rows by a noisy mean.
 
     The sum of the rows, clipped to norm ``data_norm``, and their number are released together with
@@ -352,7 +308,7 @@ class PrivateCenter(OneToOneFeatureMixin, WeightedTransformer):
 
 
 @dataclass(eq=False, repr=False)
-class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, WeightedTransformer):
+class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     r"""Whiten rows by a noisy matrix of second moments.
 
     With A the sum of :math:`u u^\top` over the rows, divided by and clipped to norm ``data_norm``,
@@ -500,7 +456,7 @@ def checked_n_components(name: str, value: object) -> int | None:
 
 
 @dataclass(eq=False, repr=False)
-class PrivatePCA(ClassNamePrefixFeaturesOutMixin, WeightedTransformer):
+class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     r"""Project rows on principal components of a noisy matrix of second moments.
 
     With :math:`u_i` the rows minus the public ``centre`` c, clipped to norm :math:`\kappa` =
@@ -874,6 +830,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
+    max_weight : float > 0, default=1.0
+        Public bound of ``sample_weight``; a row of this weight counts as one, and so does a person
+        at most. Weights count in steps of ``max_weight / 8192``.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -894,7 +853,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     var_ : ndarray of shape (n_features,) or None
         Their squares, at most the largest float.
     n_samples_seen_ : float
-        Noisy number of rows, at least 1; the public one with ``replace_one``.
+        Noisy number of rows, at least 1, or with weights their sum over ``max_weight``; the public
+        number with ``replace_one``, where the rest of a weight below ``max_weight`` counts as a row
+        in the middle of the bounds.
     data_norm_ : float
         No transformed row is longer: the norm of the farthest corner of the bounds. A release like
         the others; an estimator after this one may have it, or any smaller number, as its
@@ -941,6 +902,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     bounds: param.GivenBounds
     with_std: param.Flag = True
     adjacency: param.Adjacency = "add_remove"
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None

@@ -27,7 +27,7 @@ from test_distributed_fit import (
     seeded,
 )
 
-from dpsvm_fast import PrivacyLedger, PrivateStandardScaler, verify
+from dpsvm_fast import PrivacyLedger, verify
 from dpsvm_fast.data import Partitions, executors, fit, partitioned
 from dpsvm_fast.exceptions import InvalidParameterError, PartitionError
 from oracles.synchronous_cluster import Cluster
@@ -77,15 +77,7 @@ def test_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> No
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("rows", [X, SPARSE], ids=["dense", "csr"])
 def test_weighted_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
-    model = TRANSFORMERS[name]
-    if isinstance(model, PrivateStandardScaler):
-        ledger = PrivacyLedger(4.0, 1e-3, model.adjacency)
-        with pytest.raises(InvalidParameterError, match="not supported by PrivateStandard") as told:
-            fit(clone(model).set_params(ledger=ledger), arrays(rows, sample_weight=WEIGHTS))
-        assert told.value.parameter == "sample_weight"
-        assert ledger.history == ()
-        return
-    model = clone(model).set_params(max_weight=1.2)
+    model = clone(TRANSFORMERS[name]).set_params(max_weight=1.2)
     for own in (OWN, {"sample_weight": WEIGHTS}):
         local = seeded(model).fit(rows, **own)
         for step in CUTS:
@@ -243,9 +235,6 @@ def test_weights_may_be_zero_in_some_partitions_and_not_in_all() -> None:
 
 def test_what_is_not_promised_is_refused_unspent() -> None:
     ledger = PrivacyLedger(4.0, 1e-5, unit="person")
-    with pytest.raises(InvalidParameterError) as told:
-        fit(PrivateStandardScaler(1.0, bounds=(-2, 3), ledger=ledger), arrays(**OWN))
-    assert told.value.parameter == "sample_weight"
     limited = clone(DESCENTS["last iterate"]).set_params(ledger=ledger, max_samples=50)
     with pytest.raises(InvalidParameterError) as told:
         fit(limited, arrays(groups=GROUPS))

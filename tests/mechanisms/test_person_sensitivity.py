@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.base import clone
 
 from conftest import tries
 from dpsvm_fast import OutputPerturbationSVC, _core
@@ -22,7 +23,6 @@ from dpsvm_fast.estimators.inputs import ArrayRows
 from dpsvm_fast.mechanisms.gaussian_margin import NoisyAnchors, unit_rows
 from dpsvm_fast.mechanisms.moments import NoisyColumnMoments, NoisyMean
 from dpsvm_fast.mechanisms.plan import Facts
-from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.preprocessing import (
     PrivateCenter,
     PrivatePCA,
@@ -426,34 +426,43 @@ def test_a_person_moves_the_cells_of_anchors_by_no_more_than_a_row_may(
     sizes=st.tuples(st.integers(1, 50), st.integers(1, 50)),
     kind=st.sampled_from(["ends", "middle", "any"]),
     form=st.sampled_from(sorted(FORMS)),
+    weight=st.sampled_from([None, 2.0**-15, 0.02, 0.5, 1.0 - 2.0**-13, 1.0, "any"]),
+    with_std=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
 @tries(100)
 def test_persons_move_moments_of_columns_as_rows_do(
-    sizes: tuple[int, int], kind: str, form: str, seed: int
+    sizes: tuple[int, int], kind: str, form: str, weight: Any, with_std: bool, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     exact = []
     for adjacency in ("add_remove", "replace_one"):
-        total = NoisyColumnMoments(n_features=3, adjacency=adjacency, noise_grid="exact", mu=1.0)
+        options = {"adjacency": adjacency, "with_std": with_std}
+        total = NoisyColumnMoments(n_features=3, noise_grid="exact", mu=1.0, **options)
         for m in sizes:
             X = rng.uniform(-1.0, 1.0, size=(m, 3))
             X = {"ends": np.sign(X), "middle": X * 1e-6, "any": X}[kind]
-            scaler = PrivateStandardScaler(bounds=(-1.0, 1.0), adjacency=adjacency).checked()
-            rows = ArrayRows(scaler, FORMS[form](X), labelled=False, groups=np.zeros(m, dtype=int))
-            rows.read()
-            public = PublicMap(offset=np.zeros(3), scale=np.ones(3))
-            exact.append(total.exact(*rows.column_moments(public), int(rows.n_rows)))
+            own: dict[str, Any] = {"groups": np.zeros(m, dtype=int)}
+            if weight is not None:
+                own["sample_weight"] = 1.0 - rng.random(m) if weight == "any" else [weight] * m
+            exact.append(
+                what_gets_noise(clone(UNIT_BOX).set_params(**options), FORMS[form](X), **own)
+            )
+            units = exact[-1] * 2.0**23
+            assert np.array_equal(units, np.rint(units))
             assert float(np.linalg.norm(exact[-1])) <= total.sum.contribution
         if adjacency == "replace_one":
             moved = float(np.linalg.norm(exact[-1] - exact[-2]))
             assert moved <= total.sum.sensitivity
 
 
+UNIT_BOX = PrivateStandardScaler(bounds=(-1.0, 1.0))
 WEIGHED: dict[str, Any] = {
-    "centre": PrivateCenter,
-    "whitener": PrivateWhitener,
-    "pca": PrivatePCA,
+    "centre": PrivateCenter(),
+    "whitener": PrivateWhitener(),
+    "pca": PrivatePCA(),
+    "scaler": UNIT_BOX,
+    "means": PrivateStandardScaler(bounds=(-1.0, 1.0), with_std=False),
 }
 
 
@@ -463,6 +472,8 @@ def what_gets_noise(model: Any, X: Any, **own: Any) -> Array:
     rows = ArrayRows(checked, X, labelled=False, **own)
     plan = checked.plan(checked.owned(rows.facts))
     rows.read()
+    if isinstance(plan.total, NoisyColumnMoments):
+        return plan.total.exact(*plan.total.summed(rows, plan.public))
     records = rows.records(plan.public)
     if isinstance(plan.total, NoisyMean):
         return plan.total.exact(records.sums(1), rows.n_rows)
@@ -491,7 +502,7 @@ def test_weights_move_what_a_transformer_releases_by_no_more_than_its_contributi
     # Some are there whoever leaves, so that no sum is of nobody.
     weights[ids == 1] = largest / 3.0
     for adjacency in ("add_remove", "replace_one"):
-        model = WEIGHED[name](data_norm=2.0, adjacency=adjacency, max_weight=largest)
+        model = clone(WEIGHED[name]).set_params(adjacency=adjacency, max_weight=largest)
         exact = {}
         for left in (None, 0, ids[-1]):
             kept = ids != left
@@ -512,9 +523,11 @@ def test_weights_move_what_a_transformer_releases_by_no_more_than_its_contributi
 @pytest.mark.parametrize("name", WEIGHED)
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_row_of_the_largest_weight_reaches_the_contribution(name: str, grouped: bool) -> None:
-    X = np.array([[0.0, 0.5], [0.6, 0.8]])
+    X = np.array([[0.0, 0.5], [0.0, 0.0] if name == "scaler" else [0.6, 0.8]])
+    if name == "means":
+        X[1] = 1.0
     for largest in (0.3, 2.0, 7.0):
-        model = WEIGHED[name](max_weight=largest)
+        model = clone(WEIGHED[name]).set_params(max_weight=largest)
         own: list[Any] = [{"sample_weight": largest * np.ones(m)} for m in (1, 2)]
         if grouped:
             own = [one | {"groups": np.arange(m)} for m, one in enumerate(own, 1)]
@@ -528,14 +541,15 @@ def test_a_row_of_the_largest_weight_reaches_the_contribution(name: str, grouped
 @pytest.mark.parametrize("name", WEIGHED)
 def test_weight_two_is_two_rows_for_transformers(name: str, form: str) -> None:
     X = np.round(np.random.default_rng(3).uniform(-0.3, 0.3, (7, 4)) * 64) / 64
-    model, twice = WEIGHED[name](max_weight=2.0), [0, 0, 1, 1, 2, 3, 4, 5, 6]
+    model = clone(WEIGHED[name]).set_params(max_weight=2.0)
+    twice = [0, 0, 1, 1, 2, 3, 4, 5, 6]
     weights = np.array([2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     once = what_gets_noise(model, FORMS[form](X), sample_weight=weights)
     repeated = what_gets_noise(model, FORMS[form](X[twice]), sample_weight=np.ones(9))
     unweighted = what_gets_noise(model, FORMS[form](X[twice]))
     assert np.array_equal(repeated, unweighted)
     assert np.abs(once).max() > 0.1
-    if name == "centre":
+    if name in ("centre", "scaler", "means"):
         assert np.array_equal(once, repeated)
     else:
         # Rows are multiplied by the root of their weight and truncated to multiples of 2^-20.

@@ -209,6 +209,15 @@ def test_one_period_is_a_fit() -> None:
     assert once.privacy_.events == scaler(2.0, 1e-5).fit(X).privacy_.events
 
 
+def test_rows_of_periods_count_as_shares_of_the_largest_weight() -> None:
+    running = scaler(200.0, 1e-2, max_weight=2.0)
+    for week in range(2):
+        running.fit_periods(*rows_until(week), n_periods=2 if week == 0 else None)
+    assert running.n_samples_seen_ == pytest.approx(1250.0, rel=0.02)
+    rows = rows_until(1)[0].clip(LOW, HIGH)
+    np.testing.assert_allclose(running.mean_, rows.mean(axis=0), atol=0.05)
+
+
 def test_running_sums_refuse_what_they_cannot_count(tmp_path: Path) -> None:
     now, weeks = rows_until(0)
     ledger = PrivacyLedger(9.0, 1e-5, periods=WEEKS)

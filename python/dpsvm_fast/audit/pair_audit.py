@@ -791,7 +791,7 @@ class TransformerWorld(PlannedWorld):
         if isinstance(self.total, SecondMoments):
             self.exact = rows.records(public).gram(self.n_threads)
         elif isinstance(self.total, NoisyColumnMoments):
-            self.exact = self.total.exact(*rows.column_moments(public), int(rows.n_rows))
+            self.exact = self.total.exact(*self.total.summed(rows, public))
         else:
             sums = rows.records(public).sums(self.n_threads)
             self.exact = self.total.exact(sums, rows.n_rows)

@@ -91,7 +91,7 @@ class Sums(Operation):
 
 @dataclass(frozen=True, eq=False)
 class Moments(Operation):
-    """Sums of the entries of bounded columns and of their squares."""
+    """Sums of the entries of bounded columns, of their squares, and of weights."""
 
     raw = True
 
@@ -99,9 +99,8 @@ class Moments(Operation):
     scale: Array
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """Integers."""
-        persons = np.empty(0, np.int64) if rows.owners is None else rows.owners.persons
-        return column_moments(rows.X, persons, self.offset, self.scale, n_threads)
+        """Integers, and a multiple of 2**-13."""
+        return column_moments(rows.X, rows.owners, self.offset, self.scale, n_threads)
 
 
 @dataclass(frozen=True, eq=False)

@@ -218,12 +218,12 @@ class ShardedRows:
         self._records = ShardedRecords(self, recipe)
         return self._records
 
-    def column_moments(self, public: PublicMap) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Exact sums of the entries of bounded columns and of their squares."""
+    def column_moments(self, public: PublicMap) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Exact sums of the entries of bounded columns, of their squares, and of weights."""
         assert public.offset is not None
         assert public.scale is not None
-        first, second = self.parts(self._recipe, Moments(public.offset, public.scale))
-        return first, second
+        first, second, weight = self.parts(self._recipe, Moments(public.offset, public.scale))
+        return first, second, weight
 
     def lift(self, records: ShardedRecords, features: FourierFeatures, *, stored: bool) -> None:
         """Replace records by random features of them, drawn where the rows are."""

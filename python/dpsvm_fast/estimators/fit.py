@@ -174,8 +174,8 @@ class PrivateEstimator(Released):
     ledger: PrivacyLedger | None
     n_threads: int | None
 
-    # What a fit takes besides rows and labels: "groups", "sample_weight".
-    _takes: tuple[str, ...] = ()
+    # What a fit takes besides rows and labels.
+    _takes: tuple[str, ...] = ("groups", "sample_weight")
 
     def __sklearn_clone__(self: Fitted) -> Fitted:
         """A clone, which knows that it is one."""
@@ -206,29 +206,9 @@ class PrivateEstimator(Released):
         return self
 
     def owned(self, facts: Facts) -> Facts:
-        """The facts with weights of the parameters' own.
-
-        Raises
-        ------
-        InvalidParameterError
-            Persons or weights where nothing is proved about them.
-        """
+        """The facts with weights of the parameters' own."""
         own = (getattr(self, "class_weight", None), getattr(self, "max_weight", 1.0))
-        given = {
-            "groups": facts.unit == "person",
-            "sample_weight": facts.weighted,
-            "class_weight": own[0] is not None,
-            "max_weight": own[1] != 1.0,
-        }
-        facts = replace(facts, weighted=facts.weighted or own != (None, 1.0))
-        for name, there in given.items():
-            needed = name if name == "groups" else "sample_weight"
-            if there and needed not in self._takes:
-                raise InvalidParameterError(
-                    f"{name}: not supported by {type(self).__name__}; classifiers, PrivateCenter, "
-                    "PrivateWhitener and PrivatePCA support groups and weights"
-                )
-        return facts
+        return replace(facts, weighted=facts.weighted or own != (None, 1.0))
 
     @property
     def _rests_on(self) -> str:
@@ -289,8 +269,6 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
     class_weight: Any
     max_weight: float
     verbose: int
-
-    _takes = ("groups", "sample_weight")
 
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
         """Coefficients and intercepts."""

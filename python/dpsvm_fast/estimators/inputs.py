@@ -428,6 +428,8 @@ LEAST_WEIGHT = 2.0**-60
 COUNT_UNIT = 2.0**-20
 # Weights of persons count in multiples of this, which half of is on the grid of sums of rows.
 WEIGHT_GRID = 2.0**-19
+# So many rows of one person, with their weights, might not fit into whole numbers of 64 bits.
+MOST_OF_PERSON = 2**30
 
 
 def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
@@ -451,6 +453,10 @@ def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
     order, persons, sizes, places = None, NO_ROWS, np.ones(n, np.int64), NO_ROWS
     if ids is not None:
         order, persons, sizes, places = _sorted(ids)
+    if share.size and int(sizes.max(initial=0)) >= MOST_OF_PERSON:
+        raise InvalidParameterError(
+            f"groups: expected fewer than {MOST_OF_PERSON} rows with weights of one person"
+        )
     if order is not None and share.size:
         share = share[order]
     total = float(sizes.size)
@@ -721,6 +727,10 @@ class ArrayRows:
         """Rows of one period, once all are read."""
         part, own = copy.copy(self), self._periods == period
         part.X, part.codes = self.X[own], self.codes[own]
+        if self._owners is not None:
+            # Each row alone, with the weight that 1 is of the largest.
+            own_weights = self._owners.weights[own]
+            part._owners = self._owners._replace(weights=own_weights, n_persons=own_weights.size)
         return part
 
     @property
@@ -780,9 +790,11 @@ class ArrayRows:
         if self._factors is not None:
             records.weigh(self._factors)
 
-    def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Exact sums of the mapped entries of each column and of their squares."""
-        return column_moments(self.X, self.persons, public.offset, public.scale, self.n_threads)
+    def column_moments(
+        self, public: PublicMap
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Exact sums of the mapped entries of each column, of their squares, and of weights."""
+        return column_moments(self.X, self._owners, public.offset, public.scale, self.n_threads)
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
         """Replace records by random features of them."""
@@ -805,52 +817,91 @@ class ArrayRows:
 # rounded: by as much as rounding could take them apart again (docs/proofs/persons.md, "Moments of
 # columns").
 DRAWN = 2**18
+# Weights count in the moments of columns by multiples of one over this.
+WHOLE = 2**13
 
 
 def column_moments(
-    X: Any, persons: NDArray[np.int64], offset: Any, scale: Any, n_threads: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Exact sums over persons of the mapped entries of each column and of their squares."""
+    X: Any, owners: Owners | None, offset: Any, scale: Any, n_threads: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Exact sums over persons of the mapped entries of each column and of their squares.
+
+    And of what the persons weigh, at most 1 each, an array of one number.
+    """
     how: Any = {"offset": offset, "scale": scale, "n_threads": n_threads}
-    if persons.size == 0:
-        return _core.column_moments(compiled_rows(X), **how)
-    first, second = _person_moments(X, persons, offset, scale)
-    if persons[0] == 0:
-        return first, second
-    single = _core.column_moments(compiled_rows(_canonical(X[: persons[0]])), **how)
-    return first + single[0], second + single[1]
+    n = X.shape[0]
+    if owners is None or owners.persons.size == owners.weights.size == 0:
+        return *_core.column_moments(compiled_rows(X), **how), np.array([float(n)])
+    persons = owners.persons if owners.persons.size else np.array([n])
+    whole, shares = 1, np.ones(n, dtype=np.int64)
+    if owners.weights.size:
+        whole, shares = WHOLE, np.rint(owners.weights * WHOLE).astype(np.int64)
+    single = shares[: persons[0]] == whole
+    alone: Any = slice(persons[0])
+    several: Any = slice(persons[0], n)
+    if not single.all():
+        alone = np.flatnonzero(single)
+        several = np.concatenate([np.flatnonzero(~single), np.arange(persons[0], n)])
+    # Rows of less than the whole weight come first, each a person of its own.
+    n_less = persons[0] - np.count_nonzero(single)
+    starts = np.concatenate([np.arange(n_less), persons - persons[0] + n_less])
+    how_many = shares[several], starts, whole
+    first, second, weight = _person_moments(X[several], *how_many, offset, scale)
+    if single.any():
+        sums = _core.column_moments(compiled_rows(_canonical(X[alone])), **how)
+        first, second = first + sums[0], second + sums[1]
+    return first, second, np.array([np.count_nonzero(single) + weight / whole])
 
 
 def _person_moments(
-    X: Any, persons: NDArray[np.int64], offset: Any, scale: Any
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sums of the persons' averages of mapped entries and of their squares, in units of 2**-20."""
+    X: Any,
+    shares: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    whole: int,
+    offset: Any,
+    scale: Any,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Sums of the persons' averages of mapped entries and of their squares, in units of 2**-20.
+
+    And of their weights. Persons of less than the ``whole`` weight count by what they weigh.
+    """
     middle = int(SQUARE_OFFSET * 2**20)
     first, second = np.zeros((2, X.shape[1]), dtype=np.int64)
     begun = np.zeros((2, X.shape[1]), dtype=np.int64)
-    several = X[persons[0] :]
-    for block in row_blocks(several):
-        rows = several[block]
+    weights = np.add.reduceat(shares, starts[:-1]) if shares.size else shares
+    for block in row_blocks(X):
+        rows = X[block]
         rows = rows.toarray() if sparse.issparse(rows) else rows
         with np.errstate(over="ignore"):
             entries = np.clip((rows.astype(np.float64) - offset) * scale, -1.0, 1.0)
         units = np.rint(entries * 2**20).astype(np.int64)
         # Ends of the persons who end here; of another the block has a part, which is carried on.
-        low = block.start + persons[0]
-        done = slice(*np.searchsorted(persons, [low, low + len(units)], side="right"))
-        ends = persons[done] - low
-        starts = np.concatenate([[0], ends[ends < len(units)]])
-        squares = -(-units * units // 2**20)
-        total, square = (np.add.reduceat(each, starts, axis=0) for each in (units, squares))
+        done = slice(*np.searchsorted(starts, [block.start, block.stop], side="right"))
+        ends = starts[done] - block.start
+        begins = np.concatenate([[0], ends[ends < len(units)]])
+        own = shares[block, np.newaxis]
+        squares = own * -(-units * units // 2**20)
+        total, square = (np.add.reduceat(each, begins, axis=0) for each in (own * units, squares))
         total[0], square[0] = total[0] + begun[0], square[0] + begun[1]
-        begun = np.stack([total[-1], square[-1]]) if len(starts) > len(ends) else 0 * begun
-        total, square = total[: len(ends)], square[: len(ends)]
-        size = np.diff(persons)[done.start - 1 : done.stop - 1, np.newaxis]
-        means = np.sign(total) * (np.abs(total) // size)
-        apart = -(-square // size) - middle
-        first += (np.sign(means) * (np.abs(means) * (DRAWN - 1) // DRAWN)).sum(axis=0)
-        second += (middle + np.sign(apart) * (np.abs(apart) * (DRAWN - 1) // DRAWN)).sum(axis=0)
-    return first, second
+        begun = np.stack([total[-1], square[-1]]) if len(begins) > len(ends) else 0 * begun
+        weight = weights[done.start - 1 : done.stop - 1, np.newaxis]
+        parts = np.maximum(weight, whole)
+        means = _towards_zero(total[: len(ends)], parts)
+        means_of_squares = -(-square[: len(ends)] // parts)
+        drawn = middle + _drawn(means_of_squares - middle)
+        first += np.where(weight < whole, means, _drawn(means)).sum(axis=0)
+        second += np.where(weight < whole, means_of_squares, drawn).sum(axis=0)
+    return first, second, int(np.minimum(weights, whole).sum())
+
+
+def _towards_zero(numbers: NDArray[np.int64], parts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Quotients, rounded towards zero."""
+    return np.asarray(np.sign(numbers) * (np.abs(numbers) // parts))
+
+
+def _drawn(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers a little nearer to zero."""
+    return np.asarray(np.sign(numbers) * (np.abs(numbers) * (DRAWN - 1) // DRAWN))
 
 
 # For ``bounds``, of rows whose direction alone counts: as None, and said on purpose.

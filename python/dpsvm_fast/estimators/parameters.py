@@ -113,7 +113,10 @@ smoothing_range, margin_range = real(1e-6, 1e6), real(0.0, 1e6)
 def class_weights(name: str, value: Any) -> dict[Any, float]:
     """Accept a dict of public weights, one a label."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected None or a dict of numbers")
+        balanced = isinstance(value, str) and value == "balanced"
+        got = "'balanced'" if balanced else type(value).__name__
+        where = "; PrivateLinearSVC and PrivateKernelSVC take 'balanced'" if balanced else ""
+        raise TypeError(f"{name}: got {got}, expected a dict of numbers{where}")
     found = {key: check.check_non_negative(name, weight) for key, weight in value.items()}
     if not any(found.values()):
         raise InvalidParameterError(f"{name}: expected at least one weight above 0")

@@ -257,14 +257,24 @@ class NoisyColumnMoments(SumRelease):
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedColumns:
         """Means and variances of the mapped columns."""
-        first, second = rows.column_moments(public)
-        return self.release(first, second, int(rows.n_rows), source, rows.n_threads)
+        first, second, n_rows = self.summed(rows, public)
+        return self.release(first, second, n_rows, source, rows.n_threads)
+
+    def summed(
+        self, rows: Rows, public: PublicMap
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
+        """Exact sums of the mapped columns and of their squares, and the number of rows.
+
+        Where it is private it is that of their weights.
+        """
+        first, second, weight = rows.column_moments(public)
+        return first, second, float(weight[0]) if self.counts else rows.n_rows
 
     def release(
         self,
         first: NDArray[np.int64],
         second: NDArray[np.int64],
-        n_rows: int,
+        n_rows: float,
         source: _core.NoiseSource,
         n_threads: int,
     ) -> ReleasedColumns:
@@ -274,8 +284,8 @@ class NoisyColumnMoments(SumRelease):
         ----------
         first, second : ndarray of shape (n_features,)
             Sums of the entries and of their squares, in units of 2**-20.
-        n_rows : int
-            Below 2**32.
+        n_rows : float
+            Below 2**32, a multiple of 2**-13.
         source : NoiseSource
         n_threads : int
             Does not change the result.
@@ -283,7 +293,7 @@ class NoisyColumnMoments(SumRelease):
         exact = self.exact(first, second, n_rows)
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
 
-    def finished(self, noisy: NDArray[np.float64], n_rows: int) -> ReleasedColumns:
+    def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedColumns:
         """Post-processing; the number of rows is used only where it is public."""
         d = self.n_features
         count = float(n_rows)
@@ -300,22 +310,22 @@ class NoisyColumnMoments(SumRelease):
         return ReleasedColumns(count, mean, self._variance(mean, np.clip(squares, 0.0, 1.0), noise))
 
     def exact(
-        self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: int
+        self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: float
     ) -> NDArray[np.float64]:
         """The sum of all contributions: multiples of 2**-23, clamped to those a float holds."""
         return self.units(first, second, n_rows).astype(np.float64) * SUM_GRID
 
     def units(
-        self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: int
+        self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: float
     ) -> NDArray[np.int64]:
         """The same as whole numbers of units."""
         parts = [first * 8]
         if self.with_std:
-            offset = int(PAIR_NORM * 2**23) * n_rows
+            offset = int(PAIR_NORM * 2**23 * Fraction(n_rows))
             parts.append(second * int(SQUARE_WEIGHT * 8) - offset)
         units = np.clip(np.concatenate(parts), -MOST_UNITS, MOST_UNITS)
         if self.counts:
-            rows = int(self.count_weight * 2**23) * n_rows
+            rows = int(self.count_weight * 2**23 * Fraction(n_rows))
             units = np.append(units, min(rows, MOST_UNITS))
         return units
 
@@ -703,8 +713,7 @@ class RunningMoments(SumPlan):
         units: Any = np.zeros(noise.size, dtype=object)
         for period, weight in enumerate(reversed(noise.factor[: now + 1])):
             part = rows.of_period(period)
-            first, second = part.column_moments(self.public)
-            own = self.total.units(first, second, int(part.n_rows))
+            own = self.total.units(*self.total.summed(part, self.public))
             # Whole numbers without end: nothing is rounded.
             units += int(weight / FACTOR_GRID) * own.astype(object)
         exact = np.clip(units, -MOST_STEPS, MOST_STEPS).astype(np.int64)

@@ -101,8 +101,10 @@ class Rows(Protocol):
         With ``averaged`` each row counts by its share of its person, and has no owner.
         """
 
-    def column_moments(self, public: PublicMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Exact sums of the mapped entries of each column and of their squares."""
+    def column_moments(
+        self, public: PublicMap
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Exact sums of the mapped entries of each column, of their squares, and of weights."""
 
     @property
     def loss_weights(self) -> NDArray[np.float64] | None:

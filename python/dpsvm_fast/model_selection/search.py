@@ -517,8 +517,6 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     ledger: PrivacyLedger | None = None
     verbose: param.Verbose = 0
 
-    _takes = ("groups", "sample_weight")
-
     best_estimator_: Any = field(init=False)
     best_params_: dict[str, Any] = field(init=False)
     best_index_: int = field(init=False)
