@@ -8,7 +8,7 @@ use crate::descent::gradients::{Lanes, Members, one_by_one, single};
 use crate::descent::leaves::LEAF;
 use crate::error::Result;
 use crate::layout::lines::{Lines, SPARE, weighted_sum};
-use crate::layout::weights::{WeightLayout, typed};
+use crate::layout::weights::WeightLayout;
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
 use crate::records::lift::LiftRoom;
@@ -84,7 +84,6 @@ pub struct LeafScratch<T> {
     rows: Vec<T>,
     lifted: Vec<f32>,
     lift: LiftRoom,
-    wide: Vec<f64>,
     coefficient: Vec<f64>,
     tile: Tile,
     /// Sum of one person.
@@ -551,7 +550,7 @@ impl<T: Precision> SparsePass<'_, T> {
         let row = |i: usize| rows.row(i);
         let records = members.iter().map(|i| *i as usize);
         for (at, i) in records.clone().enumerate() {
-            self.scores(simd, at, i, row(i))?;
+            self.scores(simd, at, i, row(i));
         }
         self.scratch
             .gradients(&self.rule, self.records, records.clone())?;
@@ -567,7 +566,7 @@ impl<T: Precision> SparsePass<'_, T> {
             if known.is_none() {
                 for at in part.rows.clone() {
                     let i = members[at] as usize;
-                    self.collect(simd, (at, i), row(i))?;
+                    self.collect(simd, (at, i), row(i));
                 }
                 if part.last {
                     self.person()?;
@@ -713,18 +712,17 @@ impl<T: Precision> SparsePass<'_, T> {
     }
 
     #[inline(always)]
-    fn scores<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) -> Result<()> {
+    fn scores<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) {
         let stretch = self.stretch(i).unwrap_or(1.0);
         let scratch = &mut *self.scratch;
-        let narrow = typed(row, &mut scratch.rows)?;
+        let row = (row.index, row.value);
         self.layout
-            .scores(simd, narrow, &self.view.w, &mut scratch.row);
+            .row_scores(simd, row, &self.view.w, &mut scratch.row);
         for class in 0..self.rule.loss.scores {
             let plain = scratch.row[class].wide() - self.view.shift[class].wide();
             let score = stretch * plain + self.view.bias[class].wide();
             scratch.scores[class * LEAF + at] = T::near(score);
         }
-        Ok(())
     }
 
     /// Bound on what a leaf adds to one sum: one class adds to one column far less than the longest
@@ -786,14 +784,7 @@ impl<T: Precision> SparsePass<'_, T> {
         let (main, rest) = total.split_at_mut(self.layout.stored());
         let scratch = &mut *self.scratch;
         let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
-        if let [q] = q {
-            for (j, x) in row.index.iter().zip(row.value) {
-                main[*j as usize] += q * f64::from(*x);
-            }
-        } else {
-            let wide = typed(row, &mut scratch.wide)?;
-            self.layout.update(simd, wide, main, q);
-        }
+        self.layout.add(simd, (row.index, row.value), main, q);
         let (shifted, constant) = rest.split_at_mut(k);
         for class in 0..k {
             if stretch.is_some() {
@@ -839,7 +830,7 @@ impl<T: Precision> SparsePass<'_, T> {
 
     /// Adds the contribution of a record to that of its person.
     #[inline(always)]
-    fn collect<S: Simd>(&mut self, simd: S, (at, i): (usize, usize), row: Row<'_>) -> Result<()> {
+    fn collect<S: Simd>(&mut self, simd: S, (at, i): (usize, usize), row: Row<'_>) {
         let (k, clip) = (self.rule.loss.scores, self.rule.clip);
         let stretch = self.stretch(i).unwrap_or(1.0);
         let scratch = &mut *self.scratch;
@@ -860,9 +851,7 @@ impl<T: Precision> SparsePass<'_, T> {
                 scratch.touched.push(*j);
             }
         }
-        let wide = typed(row, &mut scratch.wide)?;
-        self.layout.update(simd, wide, main, q);
-        Ok(())
+        self.layout.add(simd, (row.index, row.value), main, q);
     }
 
     /// Adds the sum of a person, of norm at most the bound, and forgets it.

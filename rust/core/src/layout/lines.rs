@@ -77,6 +77,59 @@ impl Lines {
     pub fn new(classes: usize, columns: usize) -> Self {
         Self { classes, columns }
     }
+
+    /// Scores of a sparse row whose entries may be in a precision of their own.
+    #[inline(always)]
+    pub fn row_scores<S: Simd, U: Real, T: Real>(
+        &self,
+        simd: S,
+        row: (&[u32], &[U]),
+        w: &[T],
+        scores: &mut [T],
+    ) {
+        if self.classes == 1 {
+            scores[0] = T::near(dot::<f64, U, T>(row, w));
+            return;
+        }
+        let (scores, padding) = scores.split_at_mut(self.classes);
+        padding.fill(T::default());
+        weighted_sum(simd, row, w, scores);
+    }
+
+    /// Adds such a row to the weights, times the coefficient of each class.
+    #[inline(always)]
+    pub fn add<S: Simd, U: Real, T: Real>(
+        &self,
+        simd: S,
+        row: (&[u32], &[U]),
+        w: &mut [T],
+        coefficient: &[T],
+    ) {
+        if self.classes == 1 {
+            let a = coefficient[0].wide();
+            for (index, value) in row.0.iter().zip(row.1) {
+                let weight = &mut w[*index as usize];
+                *weight = T::near(weight.wide() + a * value.wide());
+            }
+            return;
+        }
+        let lanes = T::lanes::<S>();
+        let mut first = 0;
+        while first < self.classes {
+            let vectors = (self.classes - first).div_ceil(lanes).min(MOST_VECTORS);
+            let a = &coefficient[first..first + vectors * lanes];
+            let at = (self.classes, first);
+            // Often only a few of many classes move.
+            if a.iter().any(|a| *a != T::default()) {
+                match vectors {
+                    1 => add_part::<S, U, T, 1>(simd, row, w, at, a),
+                    2 => add_part::<S, U, T, 2>(simd, row, w, at, a),
+                    _ => add_part::<S, U, T, MOST_VECTORS>(simd, row, w, at, a),
+                }
+            }
+            first += vectors * lanes;
+        }
+    }
 }
 
 impl WeightLayout for Lines {
@@ -99,13 +152,7 @@ impl WeightLayout for Lines {
     #[inline(always)]
     fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
         let row = with_columns(row);
-        if self.classes == 1 {
-            scores[0] = T::near(dot::<f64, T, T>((row.index, row.value), w));
-            return;
-        }
-        let (scores, padding) = scores.split_at_mut(self.classes);
-        padding.fill(T::default());
-        weighted_sum(simd, (row.index, row.value), w, scores);
+        self.row_scores(simd, (row.index, row.value), w, scores);
     }
 
     #[inline(always)]
@@ -117,30 +164,7 @@ impl WeightLayout for Lines {
         coefficient: &[T],
     ) {
         let row = with_columns(row);
-        if self.classes == 1 {
-            let a = coefficient[0].wide();
-            for (index, value) in row.index.iter().zip(row.value) {
-                let weight = &mut w[*index as usize];
-                *weight = T::near(weight.wide() + a * value.wide());
-            }
-            return;
-        }
-        let lanes = T::lanes::<S>();
-        let mut first = 0;
-        while first < self.classes {
-            let vectors = (self.classes - first).div_ceil(lanes).min(MOST_VECTORS);
-            let a = &coefficient[first..first + vectors * lanes];
-            let at = (self.classes, first);
-            // Often only a few of many classes move.
-            if a.iter().any(|a| *a != T::default()) {
-                match vectors {
-                    1 => add_part::<S, T, 1>(simd, row, w, at, a),
-                    2 => add_part::<S, T, 2>(simd, row, w, at, a),
-                    _ => add_part::<S, T, MOST_VECTORS>(simd, row, w, at, a),
-                }
-            }
-            first += vectors * lanes;
-        }
+        self.add(simd, (row.index, row.value), w, coefficient);
     }
 
     #[inline(always)]
@@ -185,18 +209,18 @@ impl WeightLayout for Lines {
 
 /// `V` vectors of an update: the last may reach into the next line, to which it adds zeros.
 #[inline(always)]
-fn add_part<S: Simd, T: Real, const V: usize>(
+fn add_part<S: Simd, U: Real, T: Real, const V: usize>(
     simd: S,
-    row: TypedRow<'_, T>,
+    (index, value): (&[u32], &[U]),
     w: &mut [T],
     (stride, first): (usize, usize),
     coefficient: &[T],
 ) {
     let width = V * T::lanes::<S>();
     let a: [T::Vector<S>; V] = std::array::from_fn(|v| T::vectors::<S>(&coefficient[..width]).0[v]);
-    for (index, value) in row.index.iter().zip(row.value) {
+    for (index, value) in index.iter().zip(value) {
         let line = &mut w[*index as usize * stride + first..][..width];
-        let x = T::splat(simd, *value);
+        let x = T::splat(simd, T::near(value.wide()));
         let line = T::vectors_mut::<S>(line).0;
         for v in 0..V {
             line[v] = T::fma(simd, x, a[v], line[v]);
@@ -284,19 +308,23 @@ fn add_line<S: Simd, U: Real, T: Real, const V: usize>(
 /// The same for lines of one number, in the precision of `A`.
 #[inline(always)]
 fn dot<A: Real, U: Real, T: Real>((index, value): (&[u32], &[U]), b: &[T]) -> f64 {
-    let term = |(index, value): (&u32, &U)| {
-        A::near(value.wide()).times(A::near(b[*index as usize].wide()))
-    };
     let mut sums = [A::default(); CHAINS];
     let (indices, index_rest) = index.as_chunks::<CHAINS>();
     let (values, value_rest) = value.as_chunks::<CHAINS>();
     for (index, value) in indices.iter().zip(values) {
+        // All are read before any is multiplied, so that the products are those of one vector.
+        let mut met = [T::default(); CHAINS];
         for chain in 0..CHAINS {
-            sums[chain] = sums[chain].plus(term((&index[chain], &value[chain])));
+            met[chain] = b[index[chain] as usize];
+        }
+        for chain in 0..CHAINS {
+            let (x, b) = (A::near(value[chain].wide()), A::near(met[chain].wide()));
+            sums[chain] = sums[chain].plus(x.times(b));
         }
     }
-    for (sum, entry) in sums.iter_mut().zip(index_rest.iter().zip(value_rest)) {
-        *sum = sum.plus(term(entry));
+    for (sum, (index, value)) in sums.iter_mut().zip(index_rest.iter().zip(value_rest)) {
+        let (x, b) = (A::near(value.wide()), A::near(b[*index as usize].wide()));
+        *sum = sum.plus(x.times(b));
     }
     sums[0].plus(sums[1]).plus(sums[2].plus(sums[3])).wide()
 }
