@@ -79,6 +79,7 @@ class ShardedRows:
     codes: Any = None
     loss_weights: Any = None
     persons: Any = None
+    places: Any = None
 
     def __init__(
         self,
