@@ -142,8 +142,7 @@ def fit_persons(
         (X, codes), factors, own = records.of_party(i), records.factors(i), records.owners[i]
         if training.by_sgd:
             facts = (training.loss, training.own_C(n), training.row_norm)
-            owned = (factors, own.persons, own.places)
-            yield training.run(n).iterate(*facts, X, codes, owned, seed, **shared)
+            yield training.run(n).iterate(*facts, X, codes, factors, own, seed, **shared)
             continue
         if training.loss.name == "crammer_singer":
             solver, goal = "solve_crammer_singer", {"n_classes": training.loss.n_classes}
