@@ -328,7 +328,7 @@ def iterate(model: Any, X: Array, y: Array, ids: Array) -> tuple[Any, Array]:
     rows = ArrayRows(model, X, y, classes=model.classes, groups=ids)
     rows.read()
     plan = model.plan(rows.facts)
-    owned = {"weights": rows.loss_weights, "persons": rows.persons, "places": rows.places}
+    owned = {"weights": rows.loss_weights, "owners": rows.owners}
     return plan, plan.solution(rows.X, rows.codes, _core.NoiseSource(5), 1, **owned)
 
 

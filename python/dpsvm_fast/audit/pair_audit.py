@@ -628,8 +628,7 @@ class OutputWorld(TrainedWorld):
     def solution(self, source: _core.NoiseSource) -> Array:
         """Weights without noise, shape (n_scores, n_columns)."""
         rows = self.rows
-        owned: Any = {name: getattr(rows, name) for name in ("persons", "places")}
-        owned["weights"] = rows.loss_weights
+        owned: Any = {"weights": rows.loss_weights, "owners": rows.owners}
         found = self.plan.solution(rows.X, rows.codes, source, self.n_threads, **owned)
         return np.asarray(found)
 

@@ -78,7 +78,7 @@ class ShardedRows:
     X: Any = None
     codes: Any = None
     loss_weights: Any = None
-    persons: Any = None
+    owners: Any = None
 
     def __init__(
         self,

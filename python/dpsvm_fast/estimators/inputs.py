@@ -654,7 +654,8 @@ class ArrayRows:
         self._given = sample_weight is not None
         own = self._given or self._max_weight != 1.0
         self._weighted = own or self._class_weight is not None
-        self._owners: Owners | None = None
+        # Whose each row is, once they are read.
+        self.owners: Owners | None = None
         # Of the losses of each class.
         self._factors: NDArray[np.float64] | None = None
         # Validation writes what it learns about X onto the copy.
@@ -672,7 +673,7 @@ class ArrayRows:
         if shape is None or unknown:
             self.read()
             shape = self.X.shape
-        n_samples = shape[0] if self._owners is None else self._owners.n_persons
+        n_samples = shape[0] if self.owners is None else self.owners.n_persons
         return Facts(
             n_features=shape[1],
             n_classes=self.classes.size if self._labelled else 2,
@@ -709,7 +710,7 @@ class ArrayRows:
         if self._groups is not None or self._weighted:
             found = owners(self._groups, self._weights, self.n_here, self._max_weight)
             self.X, self.codes = found.ordered(self.X, self.codes)
-            self._owners = found._replace(order=None)
+            self.owners = found._replace(order=None)
             self._groups = self._weights = None
         self.published = feature_facts(probe)
         if self._labelled:
@@ -719,9 +720,9 @@ class ArrayRows:
     @property
     def n_rows(self) -> float:
         """Number of rows, or of persons; where it is private, that of their weights."""
-        if self._owners is None:
+        if self.owners is None:
             return int(self.X.shape[0])
-        return self._owners.n_persons if self._counted else self._owners.total
+        return self.owners.n_persons if self._counted else self.owners.total
 
     def of_period(self, period: int) -> ArrayRows:
         """Rows of one period, once all are read."""
@@ -741,28 +742,18 @@ class ArrayRows:
     @property
     def loss_weights(self) -> NDArray[np.float64] | None:
         """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
-        if self._owners is None:
+        if self.owners is None:
             return None
-        found = self._owners.shares(self.n_here)
+        found = self.owners.shares(self.n_here)
         if self._factors is not None:
             found *= self._factors[self.codes]
         found[found < LEAST_WEIGHT] = 0.0
         return found if (found != 1.0).any() else None
 
-    @property
-    def persons(self) -> NDArray[np.int64]:
-        """First row of each person of several, and the number of rows; empty for none."""
-        return NO_ROWS if self._owners is None else self._owners.persons
-
-    @property
-    def places(self) -> NDArray[np.int64]:
-        """Persons in the order of their first rows as they came; empty for that of the rows."""
-        return NO_ROWS if self._owners is None else self._owners.places
-
     def class_counts(self) -> NDArray[np.float64]:
         """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
-        assert self._owners is not None
-        counts = self._owners.class_counts(self.codes, self.classes.size)
+        assert self.owners is not None
+        counts = self.owners.class_counts(self.codes, self.classes.size)
         return np.asarray(counts * COUNT_UNIT)
 
     def balance(self, factors: NDArray[np.float64]) -> None:
@@ -772,7 +763,7 @@ class ArrayRows:
     @property
     def n_persons(self) -> int:
         """Number of persons, whatever they weigh; each row is one without groups."""
-        return self.n_here if self._owners is None else self._owners.n_persons
+        return self.n_here if self.owners is None else self.owners.n_persons
 
     def records(self, public: PublicMap, *, averaged: bool = False) -> _core.Records:
         """The mapped rows, whose sums are exact."""
@@ -780,8 +771,8 @@ class ArrayRows:
         if public.offset is not None and sparse.issparse(X):
             X = X.toarray()
         records = public.records(X, self.codes, n_classes, self.n_threads)
-        if self._owners is not None:
-            found = self._owners.averaged(self.n_here) if averaged else self._owners
+        if self.owners is not None:
+            found = self.owners.averaged(self.n_here) if averaged else self.owners
             records.own(found.persons, found.weights)
         return records
 
@@ -794,7 +785,7 @@ class ArrayRows:
         self, public: PublicMap
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Exact sums of the mapped entries of each column, of their squares, and of weights."""
-        return column_moments(self.X, self._owners, public.offset, public.scale, self.n_threads)
+        return column_moments(self.X, self.owners, public.offset, public.scale, self.n_threads)
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
         """Replace records by random features of them."""

@@ -56,7 +56,7 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
     PartyRefusedError
         A party's minimum was not certified.
     """
-    rows = records.X, records.codes, records.offsets
+    X, codes, offsets = records.X, records.codes, records.offsets
     spec: Any = training.spec
     shared: dict[str, Any] = {
         "data_norm": spec.data_norm,
@@ -69,7 +69,9 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
 
     if training.by_sgd:
         last = _core.projected_sgd_parties(
-            *rows,
+            X,
+            codes,
+            offsets,
             regularizations=of_each(lambda _: spec.regularization),
             n_epochs=spec.n_epochs,
             batch_size=spec.batch_size,
@@ -83,7 +85,9 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
         return np.asarray(last)
     if training.loss.name == "crammer_singer":
         weights, found = _core.solve_crammer_singer_parties(
-            *rows,
+            X,
+            codes,
+            offsets,
             n_classes=training.loss.n_classes,
             C=of_each(training.own_C),
             radius=of_each(training.own_radius),
@@ -92,7 +96,9 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
         )
     else:
         weights, found = _core.solve_smooth_parties(
-            *rows,
+            X,
+            codes,
+            offsets,
             regularizations=of_each(training.sum_regularization),
             gradient_tols=of_each(training.gradient_tol),
             shuffle_seed=seed,
@@ -131,34 +137,22 @@ def fit_persons(
         "intercept_scaling": spec.intercept_scaling,
         "low_memory": False,
     }
+    goal: dict[str, Any]
     exact = shared | {"n_threads": n_threads, "max_iter": None, "shuffle_seed": seed}
     for i, n in enumerate(records.sizes):
-        X, codes = records.of_party(i)
-        rows = X, codes, records.factors(i)
+        (X, codes), factors, own = records.of_party(i), records.factors(i), records.owners[i]
         if training.by_sgd:
-            own = records.owners[i]
-            owned = (rows[2], own.persons, own.places)
             facts = (training.loss, training.own_C(n), training.row_norm)
-            yield training.run(n).iterate(*facts, X, codes, owned, seed, **shared)
-        elif training.loss.name == "crammer_singer":
-            yield certified(
-                "solve_crammer_singer",
-                *rows,
-                n_classes=training.loss.n_classes,
-                C=training.own_C(n),
-                radius=training.own_radius(n),
-                **exact,
-            )
+            yield training.run(n).iterate(*facts, X, codes, factors, own, seed, **shared)
+            continue
+        if training.loss.name == "crammer_singer":
+            solver, goal = "solve_crammer_singer", {"n_classes": training.loss.n_classes}
+            goal |= {"C": training.own_C(n), "radius": training.own_radius(n)}
         else:
-            yield certified(
-                "solve_smooth",
-                *rows,
-                regularization=training.sum_regularization(n),
-                linear=None,
-                gradient_tol=training.gradient_tol(n),
-                **training.loss.compiled,
-                **exact,
-            )
+            solver, goal = "solve_smooth", training.loss.compiled | {"linear": None}
+            goal["regularization"] = training.sum_regularization(n)
+            goal["gradient_tol"] = training.gradient_tol(n)
+        yield certified(solver, X, codes, factors, **goal, **exact)
 
 
 # Records of parties, checked: one array of the rows of all, and where each party's begin.

@@ -202,7 +202,8 @@ class ProjectedSGD:
         row_norm: float,
         X: Any,
         codes: NDArray[np.int64],
-        owned: tuple[Any, Any, Any],
+        weights: NDArray[np.float64] | None,
+        owners: Any,
         seed: int,
         **options: Any,
     ) -> NDArray[np.float64]:
@@ -214,22 +215,24 @@ class ProjectedSGD:
             As of :meth:`ball_radius`.
         X : ndarray or CSR matrix of shape (n_rows, n_features)
         codes : ndarray of shape (n_rows,)
-        owned : tuple of ndarray or None
-            Factors of the rows' losses; first rows of persons, and their places, as of ``Rows``.
+        weights : ndarray of shape (n_rows,) or None
+            Factors of the rows' losses.
+        owners : Owners or None
         seed : int
             Of the orders; public.
         **options
             Of the compiled function.
         """
-        weights, persons, places = owned
-        if persons is not None and persons.size:
-            X, codes, weights, persons = _in_turn(X, codes, weights, persons, places, seed)
+        begins = None
+        if owners is not None and owners.persons.size:
+            rows, begins = _in_turn(owners.persons, owners.places, seed)
+            X, codes, weights = X[rows], codes[rows], np.asarray(weights)[rows]
         return certified(
             "projected_sgd",
             X,
             codes,
             weights,
-            persons,
+            begins,
             **loss.compiled,
             n_epochs=self.n_epochs,
             batch_size=self.batch,
@@ -271,14 +274,9 @@ class ProjectedSGD:
 
 
 def _in_turn(
-    X: Any,
-    codes: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    persons: NDArray[np.int64],
-    places: NDArray[np.int64],
-    seed: int,
-) -> tuple[Any, NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Rows and first rows of all persons in the order of the first pass, and their factors.
+    persons: NDArray[np.int64], places: NDArray[np.int64], seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of all persons in the order of the first pass, and where each person's begin there.
 
     The order in which persons came decides, as that of rows does where each person has one. In the
     order of ``persons`` one of one row exchanged for one of several would move all others.
@@ -288,7 +286,7 @@ def _in_turn(
     sizes = np.diff(begins)[turns]
     ends = np.cumsum(sizes)
     rows = np.arange(ends[-1]) + np.repeat(begins[turns] - (ends - sizes), sizes)
-    return X[rows], codes[rows], weights[rows], np.append(0, ends)
+    return rows, np.append(0, ends)
 
 
 def mean_visits(n_epochs: int, updates_per_epoch: int) -> float:
@@ -528,8 +526,7 @@ class OutputPerturbation(WeightsPlan):
             source,
             rows.n_threads,
             weights=rows.loss_weights,
-            persons=rows.persons,
-            places=rows.places,
+            owners=rows.owners,
             low_memory=rows.low_memory,
         )
         return self.release(weights, source, n_threads=rows.n_threads)
@@ -542,15 +539,14 @@ class OutputPerturbation(WeightsPlan):
         n_threads: int,
         *,
         weights: NDArray[np.float64] | None = None,
-        persons: NDArray[np.int64] | None = None,
-        places: NDArray[np.int64] | None = None,
+        owners: Any = None,
         near: NDArray[np.float64] | None = None,
         low_memory: bool = False,
     ) -> NDArray[np.float64]:
         """Weights within ``radius`` of the minimiser or the iterate, without noise. Private.
 
         Losses are multiplied by ``weights``, which are at most 1 for all rows of a person. Batches
-        of projected SGD are of ``persons``, who take their turns by ``places``.
+        of projected SGD are of the persons who are ``owners``.
 
         With ``near``, regularised towards weights released before: half the squared distance to
         them times lambda is the usual penalty plus a linear term.
@@ -561,10 +557,8 @@ class OutputPerturbation(WeightsPlan):
             "low_memory": low_memory,
         }
         if self.sgd is not None:
-            seed, owned = source.public_seed(), (weights, persons, places)
-            return self.sgd.iterate(
-                self.loss, self.C, self.row_norm, X, codes, owned, seed, **options
-            )
+            facts, seed = (self.loss, self.C, self.row_norm), source.public_seed()
+            return self.sgd.iterate(*facts, X, codes, weights, owners, seed, **options)
         options["n_threads"], options["max_iter"] = n_threads, self.max_iter
         options["shuffle_seed"] = source.public_seed()
         if self.loss.name == "crammer_singer":

@@ -78,6 +78,8 @@ class Rows(Protocol):
     # For plans whose solver needs all rows at once.
     X: Any
     codes: NDArray[np.int64]
+    # Whose each row is; None without persons and weights.
+    owners: Any
 
     @property
     def facts(self) -> Facts:
@@ -109,14 +111,6 @@ class Rows(Protocol):
     @property
     def loss_weights(self) -> NDArray[np.float64] | None:
         """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
-
-    @property
-    def persons(self) -> NDArray[np.int64]:
-        """First row of each person of several, and the number of rows; empty for none."""
-
-    @property
-    def places(self) -> NDArray[np.int64]:
-        """Persons in the order of their first rows as they came; empty for that of the rows."""
 
     def weigh(self, records: Any) -> None:
         """Give rows the weights of their classes, before they are trained on."""
