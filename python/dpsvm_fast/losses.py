@@ -23,7 +23,7 @@ from dpsvm_fast.rounding import div_up, mul_up, round_up, sqrt_up
 __all__ = ["SMOOTH_LOSSES", "WEIGHT_LOSSES", "Loss"]
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
     """What the constants of a loss follow from.
 
     Parameters
@@ -58,20 +58,20 @@ class _Kind(NamedTuple):
 
 # A softmax with a margin of 2 to 5 temperatures does as well as any; the scale of the margin is a
 # choice of units, taken so that it is that of the hinge.
-_KINDS = {
-    "crammer_singer": _Kind("all scores", None, None, smooth=False, one_score=False),
-    "softmax_margin": _Kind("all scores", "softmax", 0.4, 2.5, likelihood=True),
-    "huber": _Kind("each score", "huber", 0.5, temperature=0.5),
-    "logistic": _Kind("each score", "logistic", None, likelihood=True),
-    "softplus": _Kind("each score", "logistic", 0.4, 2.5, likelihood=True),
-    "m3": _Kind("pairs", "weston_watkins", 0.5, one_score=False),
-    "huber_ww": _Kind("pairs", "weston_watkins", 0.5, one_score=False),
-    "margin_distance": _Kind("all scores", None, 0.5, one_score=False),
+KINDS = {
+    "crammer_singer": Kind("all scores", None, None, smooth=False, one_score=False),
+    "softmax_margin": Kind("all scores", "softmax", 0.4, 2.5, likelihood=True),
+    "huber": Kind("each score", "huber", 0.5, temperature=0.5),
+    "logistic": Kind("each score", "logistic", None, likelihood=True),
+    "softplus": Kind("each score", "logistic", 0.4, 2.5, likelihood=True),
+    "m3": Kind("pairs", "weston_watkins", 0.5, one_score=False),
+    "huber_ww": Kind("pairs", "weston_watkins", 0.5, one_score=False),
+    "margin_distance": Kind("all scores", None, 0.5, one_score=False),
 }
 
 # Losses for noise in the objective, which needs a law, and for noise on the weights.
-SMOOTH_LOSSES = tuple(name for name, kind in _KINDS.items() if kind.law)
-WEIGHT_LOSSES = tuple(_KINDS)
+SMOOTH_LOSSES = tuple(name for name, kind in KINDS.items() if kind.law)
+WEIGHT_LOSSES = tuple(KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,19 +119,19 @@ class Loss:
     @property
     def n_scores(self) -> int:
         """Number of scores, which is the number of rows of W."""
-        shared = self.n_classes == 2 and _KINDS[self.name].one_score and not self.per_class
+        shared = self.n_classes == 2 and KINDS[self.name].one_score and not self.per_class
         return 1 if shared else self.n_classes
 
     @property
     def joint(self) -> bool:
         """Whether all scores enter one term, rather than a sum of one-score terms."""
-        return self.n_scores > 1 and _KINDS[self.name].terms != "each score"
+        return self.n_scores > 1 and KINDS[self.name].terms != "each score"
 
     @property
     def is_likelihood(self) -> bool:
         """Whether the loss is a negative log-likelihood, up to its temperature."""
         free = self.name == "logistic" or self.margin == 0.0
-        return _KINDS[self.name].likelihood and free
+        return KINDS[self.name].likelihood and free
 
     @property
     def temperature(self) -> float:
@@ -141,7 +141,7 @@ class Loss:
         ``huber_ww``) ``1 / (2 temperature)`` in their difference.
         """
         smoothing = 1.0 if self.name == "logistic" else self.smoothing
-        return _KINDS[self.name].temperature * smoothing
+        return KINDS[self.name].temperature * smoothing
 
     @property
     def kernel(self) -> tuple[str, float, float]:
@@ -162,7 +162,7 @@ class Loss:
     @property
     def law(self) -> str:
         """Name under which the accounting of objective perturbation knows this loss."""
-        law = _KINDS[self.name].law
+        law = KINDS[self.name].law
         if law is None:
             raise InvalidParameterError.of(
                 "loss", got=self.name, accepted="one of " + ", ".join(map(repr, SMOOTH_LOSSES))
@@ -173,7 +173,7 @@ class Loss:
     @cached_property
     def lipschitz(self) -> float:
         """L: largest norm of the gradient in the scores, rounded up."""
-        if _KINDS[self.name].terms == "pairs":
+        if KINDS[self.name].terms == "pairs":
             return sqrt_up(float(self.n_classes * (self.n_classes - 1)))
         if self.name == "margin_distance":
             return 1.0
@@ -182,7 +182,7 @@ class Loss:
     @cached_property
     def curvature(self) -> float:
         """Largest eigenvalue beta of the Hessian in the scores, rounded up."""
-        kind = _KINDS[self.name]
+        kind = KINDS[self.name]
         if not kind.smooth:
             return math.inf
         if kind.terms == "pairs":
@@ -218,7 +218,7 @@ class Loss:
         curvature_ratio : float >= 0
             What :meth:`curvature_ratio` returns.
         """
-        K, kappa, kind = self.n_classes, curvature_ratio, _KINDS[self.name]
+        K, kappa, kind = self.n_classes, curvature_ratio, KINDS[self.name]
         if kind.law is None:
             return math.inf
         if self.averaged:
@@ -257,17 +257,6 @@ class Loss:
             return _softplus(m / tau + math.log(K - 1.0)) * tau
         _, tau, m = self.kernel
         return self.n_scores * _softplus(m / tau) * tau
-
-    @staticmethod
-    def automatic_smoothing(name: str) -> float | None:
-        """Return what ``smoothing="auto"`` stands for; None for a loss that has no smoothing."""
-        return _KINDS[name].smoothing
-
-    @staticmethod
-    def automatic_margin(name: str, smoothing: float) -> float:
-        """Return what ``margin="auto"`` stands for: that of the hinge, or in temperatures."""
-        kind = _KINDS[name]
-        return kind.margin * smoothing if kind.likelihood else kind.margin
 
 
 def _softplus(z: float) -> float:

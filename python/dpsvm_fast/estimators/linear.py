@@ -62,8 +62,6 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     class_weight: Any
     noise_grid: str
 
-    _rests_on = "bounds"
-
     def _trainer(self) -> str:
         """How the weights are trained."""
         if self.mechanism == "auto":
@@ -401,6 +399,8 @@ class PrivateLinearSVC(PipelineClassifier):
     n_threads: param.Threads = None
     noise_grid: param.NoiseGrid = "exact"
     verbose: param.Verbose = 0
+
+    _rests_on = "bounds"
 
     def plan(self, facts: Facts) -> PrivateLinear:
         """Return the plan for rows with these public facts."""

@@ -21,7 +21,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 from dpsvm_fast import validation as check
 from dpsvm_fast.estimators.inputs import UNIT_NORM, checked_bounds, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.losses import SMOOTH_LOSSES, WEIGHT_LOSSES, Loss
+from dpsvm_fast.losses import KINDS, SMOOTH_LOSSES, WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
 
 # The check of a value under its name; returns the value in the form in which it is used.
@@ -167,15 +167,16 @@ def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float
     InvalidParameterError
         A number for something that the loss does not have.
     """
-    automatic = Loss.automatic_smoothing(name)
-    if automatic is None:
+    kind = KINDS[name]
+    if kind.smoothing is None:
         for parameter, value in (("smoothing", smoothing), ("margin", margin)):
             _refuse(name, parameter, value, ("auto",))
         return Loss(name=name, n_classes=n_classes, margin=0.0 if name == "logistic" else 1.0)
     if name == "huber":
         _refuse(name, "margin", margin, ("auto", 1.0))
-    width = automatic if smoothing == "auto" else float(smoothing)
-    distance = Loss.automatic_margin(name, width) if margin == "auto" else float(margin)
+    width = kind.smoothing if smoothing == "auto" else float(smoothing)
+    automatic = kind.margin * width if kind.likelihood else kind.margin
+    distance = automatic if margin == "auto" else float(margin)
     # Before anything is spent: the solvers refuse others.
     smoothing_range("smoothing", width)
     margin_range("margin", distance)

@@ -108,10 +108,6 @@ class Entry:
     none: bool = False
     default: Any = None
 
-    def is_default(self, value: Any) -> bool:
-        """Whether a value is not written, as it is that of files without it."""
-        return self.default is not None and bool(value == self.default)
-
     def written(self, value: Any) -> Any:
         """JSON."""
         return None if value is None and self.none else self.write(value)
@@ -129,7 +125,7 @@ def written(entries: Entries, source: Mapping[str, Any]) -> dict[str, Any]:
     return {
         n.lstrip("_"): one.written(source[n])
         for n, one in entries.items()
-        if n in source and not one.is_default(source[n])
+        if n in source and (one.default is None or source[n] != one.default)
     }
 
 
@@ -291,6 +287,7 @@ def parameter(
     test: Callable[[str, Any], Any],
     write: Callable[[str, Any], Any] = plain_to,
     read: Callable[[str, Any], Any] = plain_from,
+    default: Any = None,
 ) -> Entry:
     """A parameter of a constructor; None stays None.
 
@@ -301,6 +298,8 @@ def parameter(
         Refuses, by its name, a value that the class would refuse; returns what it stands for.
     write, read : callable
         From the name and what ``test`` returned to JSON; from the name and JSON to the value.
+    default : object
+        Of a parameter that is younger than files of the class.
     """
 
     def to_json(value: Any) -> Any:
@@ -318,7 +317,7 @@ def parameter(
             raise ModelFormatError(f"{inside}: {error}") from None
         return value
 
-    return Entry(to_json, from_json)
+    return Entry(to_json, from_json, optional=default is not None, default=default)
 
 
 def _sides_to(name: str, bounds: Any) -> Any:
@@ -357,11 +356,7 @@ def declared_parameters(kind: type) -> Entries:
     """Parameters of an estimator that declares their checks."""
     younger = added(kind)
     return {
-        name: replace(
-            parameter(name, test, **SPECIAL.get(name, {})),
-            optional=name in younger,
-            default=younger.get(name),
-        )
+        name: parameter(name, test, default=younger.get(name), **SPECIAL.get(name, {}))
         for name, test in tests_of(kind).items()
         if name not in NOT_SAVED
     }
