@@ -468,22 +468,40 @@ def test_last_iterates_are_of_means_over_persons(form: str) -> None:
 @given(sizes=st.lists(st.integers(1, 2000), min_size=1, max_size=5), seed=st.integers(0, 2**32 - 1))
 @tries(100)
 def test_factors_of_a_person_add_up_to_one_at_most(sizes: list[int], seed: int) -> None:
-    """As they are stored: in single precision, and of the first 1024 rows alone."""
+    """As they are stored: in single precision, and of the first rows alone."""
     rng = np.random.default_rng(seed)
     ids = np.repeat(np.arange(len(sizes)), sizes)
     weights = rng.random(ids.size) ** rng.choice([0, 1, 30]) * rng.choice([1e-3, 1.0, 5.0])
     found = owners(ids, weights, ids.size, 2.0)
-    means = found.averaged(ids.size)
+    most = int(rng.choice([1, 64, 1024]))
+    means = found.averaged(ids.size, most)
     assert means.persons.size == 0
     assert np.array_equal(means.weights, means.weights.astype(np.float32))
     order = np.arange(ids.size) if found.order is None else found.order
     for person in range(len(sizes)):
         own = means.weights[ids[order] == person]
         assert sum(map(Fraction, own)) <= 1
-        assert not own[1024:].any()
+        assert not own[most:].any()
         shares = np.minimum(weights[ids == person], 2.0) / 2.0
-        expected = (shares / max(1.0, shares.sum()))[:1024]
-        np.testing.assert_allclose(own[:1024], expected, rtol=1e-6, atol=1e-30)
+        expected = shares[:most] / max(1.0, shares[:most].sum())
+        np.testing.assert_allclose(own[:most], expected, rtol=1e-6, atol=1e-30)
+
+
+@pytest.mark.proof("persons", "Last iterate")
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_of_a_person_take_part_as_far_as_rounding_costs_little(sparse: bool) -> None:
+    """A public number: it follows from the bound on the number of persons."""
+    found = []
+    for most in (100, 1000, 10_000, 100_000):
+        model = last_of(max_samples=most).checked()
+        plan = model.plan(Facts(n_features=100, n_classes=3, unit="person", sparse=sparse))
+        noise = plan.noise
+        assert noise.rounding <= 0.05 * noise.clip or noise.rows_a_record == 1
+        twice = noise._rounding_of(2 * noise.rows_a_record)
+        assert twice > 0.05 * noise.clip or noise.rows_a_record == 1024
+        found.append(noise.rows_a_record)
+    assert found == sorted(found, reverse=True)
+    assert found[0] == 1024 > found[-1]
 
 
 @pytest.mark.proof("persons", "Last iterate")

@@ -223,7 +223,7 @@ def _repeated(statement: PrivacyStatement) -> str:
 
 
 # Of a person further rows are left out where rounding has to be bounded beforehand.
-FIRST = {"row": "", "person": f" with their first {ROWS_OF_PERSON} rows each"}
+FIRST = {"row": "", "person": f" with at most their first {ROWS_OF_PERSON} rows each"}
 
 
 def _descent(run: Descent, s: Sensitivity, unit: str) -> str:

@@ -256,8 +256,8 @@ class Recipe:
         Of "groups" and "sample_weight": what is loaded behind the labels.
     max_weight : float
         To which weights are clipped, and which counts as one row.
-    averaged : bool
-        Whether rows count by their shares of their persons.
+    averaged : int
+        How many rows of each person count, by their shares; 0 for all, as they are.
     """
 
     n_features: int
@@ -268,7 +268,7 @@ class Recipe:
     changes: tuple[Change, ...] = ()
     owners: tuple[str, ...] = ()
     max_weight: float = 1.0
-    averaged: bool = False
+    averaged: int = 0
 
     def checked(self, loaded: Any) -> Loaded:
         """Rows as the compiled module takes them, class indices, and who owns the rows.
@@ -312,7 +312,7 @@ class Recipe:
         except InvalidParameterError:
             raise RefusedError(BAD_OWNERS) from None
         X, codes = found.ordered(X, codes)
-        found = found.averaged(codes.size) if self.averaged else found
+        found = found.averaged(codes.size, self.averaged) if self.averaged else found
         return Loaded(X, codes, found._replace(order=None), ids)
 
     def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:

@@ -211,7 +211,7 @@ class ShardedRows:
         if self._factors is not None:
             records.change(Change("weigh", self._factors))
 
-    def records(self, public: PublicMap, *, averaged: bool = False) -> ShardedRecords:
+    def records(self, public: PublicMap, *, averaged: int = 0) -> ShardedRecords:
         """Return a stand-in for the records of the mapped rows."""
         known: Any = {"public": public, "n_classes": self.facts.n_classes, "averaged": averaged}
         recipe = dataclasses.replace(self._recipe, **known)

@@ -271,8 +271,9 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         ``replace_one``, and a learning rate of at most 2 / (m + M), m and M the least and the
         largest curvature, that is a power of two times b on an exact grid. "auto" uses it if all
         this holds, ``average=0`` and ``max_grad_norm`` are given, and it needs less noise, but
-        never with ``groups``: there a person counts with the mean of its first 1024 rows, not with
-        their clipped sum.
+        never with ``groups``: there a person counts with the mean of its first rows, not with their
+        clipped sum: of 1024, or of as many as ``max_samples`` persons may have before rounding,
+        which the noise covers, exceeds 5 % of a contribution.
     max_samples : int or None, default=None
         Public bound of the number of rows, with ``groups`` of persons, for the rules in Notes and
         ``"last_iterate"``, which refuses more. Must be None with ``replace_one``, where the number
@@ -490,7 +491,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             accountant="composition" if owned and self.accountant == "auto" else self.accountant,
             n_records=n_records,
             unit=facts.unit,
-            rows_a_record=ROWS_OF_PERSON if owned else 1,
+            most_rows=ROWS_OF_PERSON if owned else 1,
             # Of single rows it costs nearly nothing: one plan for all forms of them.
             truncated=not owned or facts.sparse or facts.in_parts,
             continues=None if before is None or seen_apart(self) else self.privacy_,

@@ -13,7 +13,6 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 from dpsvm_fast.estimators.frames import (
     column_names,
     feature_names,
@@ -399,18 +398,21 @@ class Owners(NamedTuple):
             found[persons[0] :] /= np.repeat(np.maximum(sums, 1.0), sizes)
         return found
 
-    def averaged(self, n_rows: int) -> Owners:
+    def averaged(self, n_rows: int, most_rows: int) -> Owners:
         """Rows with weights that are shares of a person, rounded down to single precision.
 
-        The first rows of a person take part; the others have weight 0.
+        The first rows of a person take part, as many as given; the others have weight 0.
         """
-        found = self.shares(n_rows)
+        first = self
+        if self.persons.size:
+            weights = self.weights.copy() if self.weights.size else np.ones(n_rows)
+            starts = np.repeat(self.persons[:-1], np.diff(self.persons))
+            late = np.arange(self.persons[0], n_rows) - starts >= most_rows
+            weights[self.persons[0] :][late] = 0.0
+            first = self._replace(weights=weights)
+        found = first.shares(n_rows)
         single = found.astype(np.float32)
         np.nextafter(single, np.float32(0.0), out=single, where=single > found)
-        if self.persons.size:
-            starts = np.repeat(self.persons[:-1], np.diff(self.persons))
-            late = np.arange(self.persons[0], n_rows) - starts >= ROWS_OF_PERSON
-            single[self.persons[0] :][late] = 0.0
         return self._replace(persons=NO_ROWS, weights=single.astype(np.float64))
 
     def class_counts(self, codes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
@@ -765,14 +767,15 @@ class ArrayRows:
         """Number of persons, whatever they weigh; each row is one without groups."""
         return self.n_here if self.owners is None else self.owners.n_persons
 
-    def records(self, public: PublicMap, *, averaged: bool = False) -> _core.Records:
+    def records(self, public: PublicMap, *, averaged: int = 0) -> _core.Records:
         """The mapped rows, whose sums are exact."""
         X, n_classes = self.X, self.classes.size if self._labelled else 2
         if public.offset is not None and sparse.issparse(X):
             X = X.toarray()
         records = public.records(X, self.codes, n_classes, self.n_threads)
         if self.owners is not None:
-            found = self.owners.averaged(self.n_here) if averaged else self.owners
+            found = self.owners
+            found = found.averaged(self.n_here, averaged) if averaged else found
             records.own(found.persons, found.weights)
         return records
 

@@ -282,6 +282,8 @@ class ClippedSums(DescentSums):
 UNCLIPPED = 1.0 + 2.0**-20
 # Exact noise reaches this many standard deviations at most.
 FARTHEST = 1100.0
+# Of a person as many rows take part as cost at most this share of a contribution by rounding.
+ROUNDING_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,8 +304,8 @@ class LastIterateSums(DescentSums):
         m, the coefficient of W in a step.
     step : float > 0 or None
         eta; None for the largest that is allowed.
-    rows_a_record : int >= 1, default=1
-        How many rows of a person take part.
+    most_rows : int >= 1, default=1
+        How many rows of a person take part at most.
     truncated : bool, default=True
         Whether coefficients of rows may be truncated: of sparse ones, and in parts.
     """
@@ -314,7 +316,7 @@ class LastIterateSums(DescentSums):
     divisor: float
     regularization: float
     step: float | None
-    rows_a_record: int = 1
+    most_rows: int = 1
     truncated: bool = True
 
     sampling_rate = 1.0
@@ -427,13 +429,28 @@ class LastIterateSums(DescentSums):
         Both runs round: twice the error of one step of one run, in units of the sum, divided by the
         number of contributions by which sums differ.
         """
+        return self._rounding_of(self.rows_a_record)
+
+    @cached_property
+    def rows_a_record(self) -> int:
+        """How many rows of a person take part: a power of two whose rounding costs little, or 1.
+
+        The rounding of each row counts by itself, and the number of rows is private.
+        """
+        rows, most = self.most_rows, ROUNDING_SHARE * self.clip
+        while rows > 1 and self._rounding_of(rows) > most:
+            rows //= 2
+        return rows
+
+    def _rounding_of(self, rows: int) -> float:
+        """What rounding adds if so many rows of a person take part."""
         bound: float = _core.descent_rounding(
             **self.loss.compiled,
             n_columns=self.shape[1],
             row_norm=self.row_norm,
             clip=self.acting_clip,
             max_records=self.n_records,
-            max_rows=self.n_records * self.rows_a_record,
+            max_rows=self.n_records * rows,
             truncated=self.truncated,
             radius=self.radius,
             grid=self.grid,
@@ -523,8 +540,8 @@ class GradientPerturbation(LinearPlan):
         In which they left the descent, and after how many steps.
     steps_before : int
     unit : {"row", "person"}
-    rows_a_record : int >= 1, default=1
-        How many rows of a person take part, with the accountant of the last iterate.
+    most_rows : int >= 1, default=1
+        How many rows of a person take part at most, with the accountant of the last iterate.
     truncated : bool, default=True
         Whether coefficients of rows may be truncated; this too is for that accountant.
 
@@ -570,7 +587,7 @@ class GradientPerturbation(LinearPlan):
     state: dict[str, Any] | None = None
     steps_before: int = 0
     unit: str = "row"
-    rows_a_record: int = 1
+    most_rows: int = 1
     truncated: bool = True
 
     def __post_init__(self) -> None:
@@ -809,7 +826,9 @@ class GradientPerturbation(LinearPlan):
 
     def records(self, rows: Rows) -> Any:
         """Weighed rows; nothing of a person is clipped where the last iterate alone is released."""
-        records = rows.records(self.public, averaged=not self.keeps_state)
+        noise = self.noise
+        most_rows = noise.rows_a_record if isinstance(noise, LastIterateSums) else 0
+        records = rows.records(self.public, averaged=most_rows)
         rows.weigh(records)
         return records
 

@@ -97,10 +97,10 @@ class Rows(Protocol):
     def n_persons(self) -> int:
         """Number of persons, whatever they weigh; each row is one without groups."""
 
-    def records(self, public: PublicMap, *, averaged: bool = False) -> Any:
+    def records(self, public: PublicMap, *, averaged: int = 0) -> Any:
         """The mapped rows, whose sums are exact.
 
-        With ``averaged`` each row counts by its share of its person, and has no owner.
+        With ``averaged`` so many rows of each person count, by their shares, and have no owner.
         """
 
     def column_moments(
