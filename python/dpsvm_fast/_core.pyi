@@ -26,6 +26,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_sigma",
     "objective_delta",
+    "objective_log_determinant",
     "objective_profile",
     "objective_sigma",
     "oriented_gradients",
@@ -256,6 +257,7 @@ def objective_sigma(
     jacobian: float | None,
     replace_one: bool,
 ) -> float: ...
+def objective_log_determinant(law: str, n_scores: int, kappa: float) -> float: ...
 def objective_profile(
     law: str,
     n_scores: int,

@@ -299,17 +299,10 @@ def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array,
 
 def _largest_jacobian(event: ObjectiveEvent) -> float:
     """The largest log-determinant of one record, rounded up."""
-    n, kappa = event.n_scores, event.kappa
-    if kappa is None:
+    if event.kappa is None:
         assert event.jacobian is not None
         return event.jacobian
-    if event.law == "weston_watkins":
-        bound = math.log1p(0.5 * n * kappa) + (n - 2) * math.log1p(0.5 * kappa)
-    elif event.law == "softmax":
-        bound = (n - 1) * math.log1p(kappa / n)
-    else:
-        bound = n * math.log1p(0.25 * kappa)
-    return round_up(bound, 8)
+    return _core.objective_log_determinant(event.law, event.n_scores, event.kappa)
 
 
 def is_quick(event: ObjectiveEvent) -> bool:
@@ -352,8 +345,7 @@ def _dear_points(
     """
     if event.kappa is not None and _jacobian_share(event) > MOSTLY_JACOBIAN:
         # Nearly all there is: it is counted in full.
-        whole = round_up(event.n_scores * math.log1p(0.25 * event.kappa), 8)
-        event = replace(event, kappa=None, jacobian=whole)
+        event = replace(event, kappa=None, jacobian=_largest_jacobian(event))
     jacobian = event.n_scores * _jacobian_share(event) / event.sigma
     at = sorted({0.0, min(jacobian, MAX_EPSILON), min(jacobian + top, MAX_EPSILON)})
     values = [profile(event, x) for x in at]

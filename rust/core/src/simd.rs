@@ -102,15 +102,24 @@ pub trait Real: Copy + Send + Sync + Default + PartialEq + Into<f64> + 'static {
     fn sub<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
     /// Lane by lane.
     fn mul<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
-    /// One sum.
+    /// One sum, rounded once: double precision has more than twice the digits of single.
     #[must_use]
-    fn plus(self, other: Self) -> Self;
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        Self::near(self.wide() + other.wide())
+    }
     /// One difference.
     #[must_use]
-    fn minus(self, other: Self) -> Self;
+    #[inline(always)]
+    fn minus(self, other: Self) -> Self {
+        Self::near(self.wide() - other.wide())
+    }
     /// One product.
     #[must_use]
-    fn times(self, other: Self) -> Self;
+    #[inline(always)]
+    fn times(self, other: Self) -> Self {
+        Self::near(self.wide() * other.wide())
+    }
     /// Sum of the lanes.
     fn sum<S: Simd>(simd: S, x: Self::Vector<S>) -> Self;
     /// Numbers in a vector.
@@ -171,18 +180,6 @@ macro_rules! real {
             #[inline(always)]
             fn mul<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
                 simd.$mul(a, b)
-            }
-            #[inline(always)]
-            fn plus(self, other: Self) -> Self {
-                self + other
-            }
-            #[inline(always)]
-            fn minus(self, other: Self) -> Self {
-                self - other
-            }
-            #[inline(always)]
-            fn times(self, other: Self) -> Self {
-                self * other
             }
             #[inline(always)]
             fn sum<S: Simd>(simd: S, x: S::$vector) -> Self {

@@ -3,13 +3,12 @@
 //! Calls on the Gaussian mechanism take microseconds and keep the GIL; the laws of objective
 //! perturbation may take a second and go through the gate.
 
-use crate::errors::to_python;
+use crate::arrays::Array;
 use crate::gate::{brief, run};
 use dpsvm_core::Error;
 use dpsvm_core::accounting::gaussian;
 use dpsvm_core::accounting::objective;
 use dpsvm_core::accounting::objective::{Curvature, Jacobian, Law, Relation};
-use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
 /// Smallest noise deviation over sensitivity for (epsilon, delta), rounded up.
@@ -57,24 +56,26 @@ fn relation(replace_one: bool) -> Relation {
     }
 }
 
-fn one_of(name: &'static str, names: &str) -> Error {
-    Error::invalid(name, format!("must be given as exactly one of {names}"))
+fn one_of(names: &str) -> Error {
+    Error::invalid("kappa", format!("must be given as exactly one of {names}"))
 }
 
 fn objective_jacobian(kappa: Option<f64>, jacobian: Option<f64>) -> Result<Jacobian, Error> {
     match (kappa, jacobian) {
         (Some(kappa), None) => Ok(Jacobian::Kappa(kappa)),
         (None, Some(constant)) => Ok(Jacobian::Given(constant)),
-        _ => Err(one_of("kappa", "kappa and jacobian")),
+        _ => Err(one_of("kappa and jacobian")),
     }
+}
+
+/// Largest logarithm of the determinants' ratio of one record in objective perturbation, rounded up.
+#[pyfunction]
+pub fn objective_log_determinant(law: &str, n_scores: i64, kappa: f64) -> PyResult<f64> {
+    brief(|| Ok(objective_law(law, n_scores)?.log_determinant(kappa)))
 }
 
 /// Smallest proven delta of objective perturbation at epsilon, rounded up.
 #[pyfunction]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is a number of its own in Python"
-)]
 pub fn objective_delta(
     py: Python<'_>,
     law: &str,
@@ -85,25 +86,20 @@ pub fn objective_delta(
     jacobian: Option<f64>,
     replace_one: bool,
 ) -> PyResult<f64> {
-    let law = objective_law(law, n_scores).map_err(to_python)?;
-    let jacobian = objective_jacobian(kappa, jacobian).map_err(to_python)?;
-    let relation = relation(replace_one);
     run(py, |stop| {
+        let (law, relation) = (objective_law(law, n_scores)?, relation(replace_one));
+        let jacobian = objective_jacobian(kappa, jacobian)?;
         objective::delta(law, relation, epsilon, sigma, jacobian, stop)
     })
 }
 
 /// Epsilons and deltas of a curve.
-type Points<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
+type Points = (Array<f64>, Array<f64>);
 
 /// Increasing epsilons from `low` to `high`, and bounds as by `objective_delta` there.
 #[pyfunction]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is a number of its own in Python"
-)]
-pub fn objective_profile<'py>(
-    py: Python<'py>,
+pub fn objective_profile(
+    py: Python<'_>,
     law: &str,
     n_scores: i64,
     low: f64,
@@ -113,24 +109,18 @@ pub fn objective_profile<'py>(
     kappa: Option<f64>,
     jacobian: Option<f64>,
     replace_one: bool,
-) -> PyResult<Points<'py>> {
-    let law = objective_law(law, n_scores).map_err(to_python)?;
-    let jacobian = objective_jacobian(kappa, jacobian).map_err(to_python)?;
-    let relation = relation(replace_one);
-    let (epsilons, deltas): (Vec<f64>, Vec<f64>) = run(py, |stop| {
+) -> PyResult<Points> {
+    let points = run(py, |stop| {
+        let (law, relation) = (objective_law(law, n_scores)?, relation(replace_one));
+        let jacobian = objective_jacobian(kappa, jacobian)?;
         objective::profile(law, relation, low, high, count, sigma, jacobian, stop)
-    })?
-    .into_iter()
-    .unzip();
-    Ok((epsilons.into_pyarray(py), deltas.into_pyarray(py)))
+    })?;
+    let (epsilons, deltas) = points.into_iter().unzip();
+    Ok((Array::line(epsilons), Array::line(deltas)))
 }
 
 /// Smallest noise deviation over the bound on the row norms for (epsilon, delta), rounded up.
 #[pyfunction]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is a number of its own in Python"
-)]
 pub fn objective_sigma(
     py: Python<'_>,
     law: &str,
@@ -142,20 +132,14 @@ pub fn objective_sigma(
     jacobian: Option<f64>,
     replace_one: bool,
 ) -> PyResult<f64> {
-    let law = objective_law(law, n_scores).map_err(to_python)?;
-    let curvature = match (kappa, kappa_per_t, jacobian) {
-        (Some(kappa), None, None) => Curvature::Kappa(kappa),
-        (None, Some(slope), None) => Curvature::KappaPerT(slope),
-        (None, None, Some(constant)) => Curvature::Given(constant),
-        _ => {
-            return Err(to_python(one_of(
-                "kappa",
-                "kappa, kappa_per_t and jacobian",
-            )));
-        }
-    };
-    let relation = relation(replace_one);
     run(py, |stop| {
+        let (law, relation) = (objective_law(law, n_scores)?, relation(replace_one));
+        let curvature = match (kappa, kappa_per_t, jacobian) {
+            (Some(kappa), None, None) => Curvature::Kappa(kappa),
+            (None, Some(slope), None) => Curvature::KappaPerT(slope),
+            (None, None, Some(constant)) => Curvature::Given(constant),
+            _ => return Err(one_of("kappa, kappa_per_t and jacobian")),
+        };
         objective::sigma(law, relation, epsilon, delta, curvature, stop)
     })
 }

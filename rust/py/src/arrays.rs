@@ -4,7 +4,9 @@ use crate::gate;
 use dpsvm_core::Result;
 use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::Interrupt;
-use numpy::{PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{
+    PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -158,24 +160,41 @@ pub fn contiguous<'a, T: numpy::Element, D: numpy::ndarray::Dimension>(
     array.as_slice().map_err(|_| order())
 }
 
-/// Weights as an array of `classes` rows.
-pub fn matrix(
-    py: Python<'_>,
-    values: Vec<f64>,
-    shape: [usize; 2],
-) -> PyResult<Bound<'_, numpy::PyArray2<f64>>> {
-    use numpy::PyArrayMethods;
-    numpy::PyArray1::from_vec(py, values).reshape(shape)
+/// Numbers that become an array of this shape.
+pub struct Array<T> {
+    numbers: Vec<T>,
+    shape: Vec<usize>,
 }
 
-/// Weights of several fits, each an array of `classes` rows.
-pub fn matrices(
-    py: Python<'_>,
-    values: Vec<f64>,
-    shape: [usize; 3],
-) -> PyResult<Bound<'_, numpy::PyArray3<f64>>> {
-    use numpy::PyArrayMethods;
-    numpy::PyArray1::from_vec(py, values).reshape(shape)
+impl<T> Array<T> {
+    /// Of one dimension.
+    pub fn line(numbers: Vec<T>) -> Self {
+        let shape = [numbers.len()];
+        Self::shaped(numbers, shape)
+    }
+
+    /// Of any.
+    pub fn shaped(numbers: Vec<T>, shape: impl Into<Vec<usize>>) -> Self {
+        let shape = shape.into();
+        Self { numbers, shape }
+    }
+}
+
+impl Array<i64> {
+    /// Whole numbers in halves, the high ones first.
+    pub fn halves(numbers: Vec<i64>, [rows, columns]: [usize; 2]) -> Self {
+        Self::shaped(numbers, [2, rows, columns])
+    }
+}
+
+impl<'py, T: numpy::Element> IntoPyObject<'py> for Array<T> {
+    type Target = PyArrayDyn<T>;
+    type Output = Bound<'py, PyArrayDyn<T>>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        PyArray1::from_vec(py, self.numbers).reshape(self.shape)
+    }
 }
 
 /// Takes `object` as a float64 matrix of this shape.
@@ -193,16 +212,6 @@ pub fn matrix_of<'py>(
         return Err(PyValueError::new_err(message));
     }
     Ok(values)
-}
-
-/// Whole numbers in halves, the high ones first.
-pub fn whole_parts(
-    py: Python<'_>,
-    halves: Vec<i64>,
-    shape: [usize; 2],
-) -> PyResult<Bound<'_, numpy::PyArray3<i64>>> {
-    use numpy::PyArrayMethods;
-    numpy::PyArray1::from_vec(py, halves).reshape([2, shape[0], shape[1]])
 }
 
 /// Takes `object` as whole numbers in halves: a matrix of `shape`, or of any square one.
@@ -249,7 +258,6 @@ pub fn filled<T: numpy::Element + Send>(
     shape: [usize; 2],
     work: impl FnOnce(&mut [T], &dyn Interrupt) -> Result<()> + Send,
 ) -> PyResult<Bound<'_, PyAny>> {
-    use numpy::PyArrayMethods;
     let made = py.import("numpy")?;
     let made = made.call_method1("zeros", ((shape[0], shape[1]), T::get_dtype(py)))?;
     let array = made.cast_into::<numpy::PyArray2<T>>()?;

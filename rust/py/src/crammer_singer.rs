@@ -1,10 +1,10 @@
 //! Bindings of `dpsvm_core::solver::crammer_singer`.
 
-use crate::arrays::{Matrix, contiguous, each, matrix};
+use crate::arrays::{Array, Matrix, contiguous, each};
 use crate::gate;
-use crate::options::{Bounded, options};
+use crate::options::{Bounded, facts, options};
 use dpsvm_core::solver::crammer_singer::{CrammerSingerSettings, solve};
-use numpy::{PyArray2, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -22,12 +22,11 @@ options! {
 }
 
 /// Weights (or None when `max_iter` ran out) and facts for tests and benchmarks only.
-type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, Bound<'py, PyDict>);
+type Fitted<'py> = (Option<Array<f64>>, Bound<'py, PyDict>);
 
 /// Certified Crammer-Singer minimiser.
 #[pyfunction]
 #[pyo3(signature = (X, y, weights=None, **options))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn solve_crammer_singer<'py>(
     py: Python<'py>,
     X: Matrix<'py>,
@@ -48,12 +47,7 @@ pub fn solve_crammer_singer<'py>(
     };
     let y = (contiguous(&y, "y")?, each(weights.as_ref())?);
     let solution = gate::run(py, |interrupt| solve(rows, y, &settings, interrupt))?;
-    let info = PyDict::new(py);
-    info.set_item("radius", solution.radius)?;
-    info.set_item("gap", solution.gap)?;
-    info.set_item("passes", solution.passes)?;
-    info.set_item("rounds", solution.rounds)?;
+    let info = facts!(py, solution, [radius, gap, passes, rounds]);
     let shape = [settings.classes, rows.n_columns()];
-    let weights = solution.weights.map(|w| matrix(py, w, shape));
-    Ok((weights.transpose()?, info))
+    Ok((solution.weights.map(|w| Array::shaped(w, shape)), info))
 }

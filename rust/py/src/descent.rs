@@ -1,10 +1,10 @@
 //! Bindings of `dpsvm_core::descent::settings`.
 
-use crate::arrays::{contiguous, matrices, matrix, matrix_of, whole_parts};
+use crate::arrays::{Array, contiguous, matrix_of};
 use crate::errors::to_python;
 use crate::gate;
 use crate::noise::NoiseSource;
-use crate::options::{Loss, options};
+use crate::options::{Loss, named, options};
 use crate::records::Records;
 use crate::shards::{ShardedRun, shard_key};
 use dpsvm_core::descent::bounds::{
@@ -18,7 +18,7 @@ use dpsvm_core::descent::streams::{Batches, DescentBatch, DescentStreams};
 use dpsvm_core::noise::Task;
 use dpsvm_core::records::parts::split;
 use dpsvm_core::{Error, Result};
-use numpy::{PyArray2, PyArray3, PyArrayMethods};
+use numpy::{PyArray2, PyArrayMethods};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -51,6 +51,9 @@ fn within(name: &'static str, value: f64, range: RangeInclusive<f64>) -> Result<
 
 /// Decays of moments and momentum: below 1.
 const LARGEST_DECAY: f64 = 1.0 - 1e-12;
+
+const PRECISIONS: [(&str, Arithmetic); 2] =
+    [("f32", Arithmetic::Single), ("f64", Arithmetic::Double)];
 
 options! {
     struct Options {
@@ -103,12 +106,24 @@ impl Options<'_> {
             regularization: within("regularization", self.regularization, 0.0..=1e100)?,
             optimizer: self.optimizer()?,
             rate: within("learning_rate", self.learning_rate, 0.0..=1e100)?,
-            schedule: schedule(&self.schedule, self.horizon)?,
+            schedule: self.schedule()?,
             average_from: self.average_from,
             radius: self.radius.map(radius).transpose()?,
-            arithmetic: arithmetic(&self.precision)?,
+            arithmetic: named("precision", &self.precision, &PRECISIONS)?,
             exact_sums,
         })
+    }
+
+    fn schedule(&self) -> Result<Schedule> {
+        if self.schedule == "linear" && self.horizon == 0 {
+            return Err(Error::invalid("horizon", "got 0, expected at least 1"));
+        }
+        let schedules = [
+            ("constant", Schedule::Constant),
+            ("inverse", Schedule::Inverse),
+            ("linear", Schedule::Linear(self.horizon)),
+        ];
+        named("schedule", &self.schedule, &schedules)
     }
 
     fn optimizer(&self) -> Result<Optimizer> {
@@ -141,27 +156,6 @@ options! {
         radius: f64,
         grid: Option<f64>,
         step: f64,
-    }
-}
-
-fn schedule(name: &str, horizon: u64) -> Result<Schedule> {
-    match name {
-        "constant" => Ok(Schedule::Constant),
-        "inverse" => Ok(Schedule::Inverse),
-        "linear" if horizon > 0 => Ok(Schedule::Linear(horizon)),
-        "linear" => Err(Error::invalid("horizon", "got 0, expected at least 1")),
-        _ => {
-            let accepted = "expected constant, inverse or linear";
-            Err(Error::invalid("schedule", accepted))
-        }
-    }
-}
-
-fn arithmetic(name: &str) -> Result<Arithmetic> {
-    match name {
-        "f32" => Ok(Arithmetic::Single),
-        "f64" => Ok(Arithmetic::Double),
-        _ => Err(Error::invalid("precision", "expected f32 or f64")),
     }
 }
 
@@ -275,15 +269,15 @@ impl Descent {
     /// What `n_fits` independent runs from the present state would release; the state stays.
     ///
     /// Run i has the bits that the i-th of as many single runs would have.
-    fn run_batch<'py>(
+    fn run_batch(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         records: &Records,
         source: &NoiseSource,
         n_fits: u32,
         n_steps: u32,
         n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray3<f64>>> {
+    ) -> PyResult<Array<f64>> {
         let tasks = source.new_task_triples(n_fits)?;
         let start = self.locked()?;
         let start = gate::brief(|| start.copy())?;
@@ -299,25 +293,25 @@ impl Descent {
                 batch.run(records, &tasks, n_threads, interrupt)
             })
         })?;
-        let shape = [self.settings.loss.scores, self.settings.columns()];
-        matrices(py, released, [n_fits as usize, shape[0], shape[1]])
+        let [scores, columns] = self.shape();
+        let shape = [n_fits as usize, scores, columns];
+        Ok(Array::shaped(released, shape))
     }
 
     /// The exact sum of step `step` over one shard of the records at `weights`, without noise: whole
     /// numbers of a fixed unit, `part[0] 2^32 + part[1]`, which are merged by addition.
     ///
     /// A function of its arguments and the public numbers: the state is neither read nor changed.
-    #[allow(clippy::too_many_arguments)]
-    fn partial<'py>(
+    fn partial(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         records: &Records,
-        weights: &Bound<'py, PyAny>,
-        key: &Bound<'py, PyBytes>,
+        weights: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyBytes>,
         shard: u32,
         step: u32,
         n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray3<i64>>> {
+    ) -> PyResult<Array<i64>> {
         let key = shard_key(key)?;
         let shape = self.shape();
         let weights = matrix_of(weights, shape, "weights")?;
@@ -331,7 +325,7 @@ impl Descent {
                 split(&units)
             })
         })?;
-        whole_parts(py, parts, shape)
+        Ok(Array::halves(parts, shape))
     }
 
     /// A run of `n_steps` steps whose sums come from [`Descent::partial`].
@@ -344,15 +338,16 @@ impl Descent {
     }
 
     /// The average of the iterates, or the last one.
-    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let shape = [self.settings.loss.scores, self.settings.columns()];
+    fn weights(&self) -> PyResult<Array<f64>> {
         let state = self.locked()?;
-        matrix(py, gate::brief(|| state.released())?, shape)
+        let weights = gate::brief(|| state.released())?;
+        Ok(Array::shaped(weights, self.shape()))
     }
 
     /// The weights after the last step.
-    fn iterate<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        matrix(py, self.locked()?.weights.clone(), self.shape())
+    pub(crate) fn iterate(&self) -> PyResult<Array<f64>> {
+        let weights = self.locked()?.weights.clone();
+        Ok(Array::shaped(weights, self.shape()))
     }
 
     /// All that the next steps depend on; hand it back as `state=`.
@@ -368,7 +363,7 @@ impl Descent {
         ];
         for (name, values) in parts {
             let shape = [values.len() / columns.max(1), columns];
-            record.set_item(name, matrix(py, values.clone(), shape)?)?;
+            record.set_item(name, Array::shaped(values.clone(), shape))?;
         }
         record.set_item("averaged", state.averaged)?;
         record.set_item("steps", state.steps)?;

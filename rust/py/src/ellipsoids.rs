@@ -1,24 +1,22 @@
 //! Bindings of `dpsvm_core::solver::ellipsoids`.
 
-use crate::arrays::{ValueArray, contiguous, each, matrices, matrix};
+use crate::arrays::{Array, ValueArray, contiguous, each};
 use crate::errors::to_python;
 use crate::gate;
 use crate::options::options;
 use dpsvm_core::Error;
 use dpsvm_core::runtime::tasks::on_large_stack;
 use dpsvm_core::solver::ellipsoids::{EllipsoidSettings, solve, solve_batch};
-use numpy::{
-    Ix2, PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods,
-};
+use numpy::{Ix2, PyReadonlyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Matrices (or None when they could not be certified) and their certified distance.
-type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, f64);
+type Fitted = (Option<Array<f64>>, f64);
 
 /// Matrices of every fit, 0 where not certified, and their certified distances.
-type FittedBatch<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray1<f64>>);
+type FittedBatch = (Array<f64>, Array<f64>);
 
 options! {
     struct Options {
@@ -68,14 +66,13 @@ impl Options<'_> {
 /// Certified matrices of the large-margin Gaussian classifier.
 #[pyfunction]
 #[pyo3(signature = (X, target, weights=None, **options))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn solve_gaussian_margin<'py>(
     py: Python<'py>,
     X: ValueArray<'py, Ix2>,
     target: PyReadonlyArray1<'py, i64>,
     weights: Option<PyReadonlyArray1<'py, f64>>,
     options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Fitted<'py>> {
+) -> PyResult<Fitted> {
     let options = Options::read(options)?;
     let (settings, shape) = (options.settings(), options.shape::<2>()?);
     let b = contiguous(&options.linear, "linear")?;
@@ -87,20 +84,19 @@ pub fn solve_gaussian_margin<'py>(
             solve(values, rows, target, b, &settings, watch)
         })
     })?;
-    let matrices = solution.matrices.map(|w| matrix(py, w, shape));
-    Ok((matrices.transpose()?, solution.distance))
+    let matrices = solution.matrices.map(|w| Array::shaped(w, shape));
+    Ok((matrices, solution.distance))
 }
 
 /// Certified matrices for many linear terms over the same records.
 #[pyfunction]
 #[pyo3(signature = (X, target, **options))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn solve_gaussian_margin_batch<'py>(
     py: Python<'py>,
     X: ValueArray<'py, Ix2>,
     target: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<FittedBatch<'py>> {
+) -> PyResult<FittedBatch> {
     let options = Options::read(options)?;
     let (settings, fits) = (options.settings(), options.shape::<3>()?);
     let b = contiguous(&options.linear, "linear")?;
@@ -117,8 +113,8 @@ pub fn solve_gaussian_margin_batch<'py>(
             solve_batch(values, rows, target, b, &settings, watch)
         })
     })?;
-    let distances = PyArray1::from_vec(py, found.distances);
-    Ok((matrices(py, found.matrices, fits)?, distances))
+    let matrices = Array::shaped(found.matrices, fits);
+    Ok((matrices, Array::line(found.distances)))
 }
 
 /// Refuses linear terms that do not have one row for each ellipsoid.

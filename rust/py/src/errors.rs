@@ -5,7 +5,6 @@ use pyo3::PyErr;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
 
 /// The Python exception for a core error. By value, for `map_err`.
-#[allow(clippy::needless_pass_by_value)]
 pub fn to_python(error: Error) -> PyErr {
     match error {
         Error::InvalidArgument { .. } => PyValueError::new_err(error.to_string()),

@@ -1,13 +1,11 @@
 //! Bindings of `dpsvm_core::fourier`.
 
-use crate::arrays::{Matrix, filled, matrix};
-use crate::errors::to_python;
+use crate::arrays::{Array, Matrix, filled};
 use crate::gate;
+use crate::options::named;
 use dpsvm_core::fourier::transform::transform;
 use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, FourierSettings, Structure};
 use dpsvm_core::rows::view::{RowBounds, Rows};
-use dpsvm_core::{Error, Result};
-use numpy::{PyArray1, PyArray2};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -15,18 +13,6 @@ use std::sync::Arc;
 #[pyclass(frozen, module = "dpsvm_fast._core")]
 pub struct FourierMap {
     pub(crate) map: Arc<Map>,
-}
-
-/// The value that a name stands for.
-fn named<T: Copy>(name: &'static str, got: &str, values: &[(&str, T)]) -> Result<T> {
-    if let Some((_, value)) = values.iter().find(|(accepted, _)| *accepted == got) {
-        return Ok(*value);
-    }
-    let accepted: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
-    Err(Error::invalid(
-        name,
-        format!("got {got:?}, expected {}", accepted.join(", ")),
-    ))
 }
 
 impl FourierMap {
@@ -56,7 +42,6 @@ impl FourierMap {
 impl FourierMap {
     #[new]
     #[pyo3(signature = (*, n_features, n_components, gamma, kernel, structure, centre, seed))]
-    #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         n_features: usize,
@@ -67,7 +52,7 @@ impl FourierMap {
         centre: &str,
         seed: u64,
     ) -> PyResult<Self> {
-        let settings = || -> Result<FourierSettings> {
+        let settings = || {
             let families = [("rbf", Family::Gaussian), ("laplacian", Family::Laplacian)];
             let structures = [
                 ("independent", Structure::Independent),
@@ -89,8 +74,7 @@ impl FourierMap {
                 seed,
             })
         };
-        let settings = settings().map_err(to_python)?;
-        let map = gate::run(py, |_| Map::new(settings))?;
+        let map = gate::run(py, |_| Map::new(settings()?))?;
         Ok(Self { map: Arc::new(map) })
     }
 
@@ -107,19 +91,19 @@ impl FourierMap {
     }
 
     /// The frequencies, one a row.
-    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn weights(&self, py: Python<'_>) -> PyResult<Array<f64>> {
         let weights = gate::run(py, |_| self.map.weights())?;
-        matrix(py, weights, [self.n_components(), self.n_features()])
+        let shape = [self.n_components(), self.n_features()];
+        Ok(Array::shaped(weights, shape))
     }
 
     /// What is subtracted from the cosines.
-    fn constants<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        PyArray1::from_slice(py, self.map.constants())
+    fn constants(&self) -> Array<f64> {
+        Array::line(self.map.constants().to_vec())
     }
 
     /// Features of the rows, in their precision.
     #[pyo3(signature = (X, n_threads))]
-    #[allow(non_snake_case, clippy::needless_pass_by_value)]
     fn transform<'py>(
         &self,
         py: Python<'py>,

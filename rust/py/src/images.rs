@@ -8,7 +8,6 @@ use pyo3::prelude::*;
 /// Histograms of the directions of edges over cells, one image a row, in the precision of the rows.
 #[pyfunction]
 #[pyo3(signature = (X, *, shape, cells, n_orientations, n_threads))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn oriented_gradients<'py>(
     py: Python<'py>,
     X: Matrix<'py>,

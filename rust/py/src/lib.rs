@@ -1,5 +1,12 @@
 //! The compiled module `dpsvm_fast._core`: registration only.
 
+// Arguments are Python's: matrices are called X, views are handed over, and there may be many.
+#![allow(
+    non_snake_case,
+    clippy::needless_pass_by_value,
+    clippy::too_many_arguments
+)]
+
 mod accounting;
 mod arrays;
 mod crammer_singer;
@@ -119,6 +126,7 @@ fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
         accounting::gaussian_delta,
         accounting::gaussian_epsilon,
         accounting::objective_delta,
+        accounting::objective_log_determinant,
         accounting::objective_profile,
         accounting::objective_sigma,
         crammer_singer::solve_crammer_singer,

@@ -1,32 +1,30 @@
 //! Bindings of `dpsvm_core::rows::moments`.
 
-use crate::arrays::Matrix;
+use crate::arrays::{Array, Matrix};
 use crate::gate;
 use dpsvm_core::rows::moments as core;
 use dpsvm_core::rows::view::RowBounds;
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
 /// Sums of the columns and of their squares.
-type Sums<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
+type Sums = (Array<i64>, Array<i64>);
 
 /// Exact sums of mapped columns and of their squares, in units of 2^-20; entries of a CSR matrix that
 /// are not stored are zeros.
 #[pyfunction]
 #[pyo3(signature = (X, *, offset, scale, n_threads))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn column_moments<'py>(
     py: Python<'py>,
     X: Matrix<'py>,
     offset: PyReadonlyArray1<'py, f64>,
     scale: PyReadonlyArray1<'py, f64>,
     n_threads: usize,
-) -> PyResult<Sums<'py>> {
+) -> PyResult<Sums> {
     let rows = X.rows(py, RowBounds::FREE)?;
     let (offset, scale) = (offset.as_slice()?, scale.as_slice()?);
     let found = gate::run(py, |interrupt| {
         core::column_moments(&rows, offset, scale, n_threads, interrupt)
     })?;
-    let first = PyArray1::from_vec(py, found.first);
-    Ok((first, PyArray1::from_vec(py, found.second)))
+    Ok((Array::line(found.first), Array::line(found.second)))
 }

@@ -1,6 +1,6 @@
 //! Bindings of `dpsvm_core::noise`.
 
-use crate::arrays::contiguous;
+use crate::arrays::{Array, contiguous};
 use crate::gate;
 use crate::uncopyable::Uncopyable;
 use dpsvm_core::Result;
@@ -9,7 +9,7 @@ use dpsvm_core::noise::{
     gaussian_on_grid, permute_and_flip, random_parts, symmetric_gaussian,
 };
 use dpsvm_core::runtime::interrupt::Interrupt;
-use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -69,12 +69,12 @@ impl NoiseSource {
     }
 
     /// An array drawn with a new task.
-    fn array<'py, T: Element>(
+    fn array<T: Send>(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         sampler: impl FnOnce(Task<'_>, &dyn Interrupt) -> Result<Vec<T>> + Send,
-    ) -> PyResult<Bound<'py, PyArray1<T>>> {
-        Ok(self.draw(py, sampler)?.into_pyarray(py))
+    ) -> PyResult<Array<T>> {
+        self.draw(py, sampler).map(Array::line)
     }
 
     /// Draws with a new task, without the GIL.
@@ -95,7 +95,6 @@ fn used_up() -> PyErr {
 }
 
 #[pymethods]
-#[allow(clippy::needless_pass_by_value)]
 impl NoiseSource {
     /// A key from the operating system, or from `seed` (not private).
     #[new]
@@ -121,57 +120,57 @@ impl NoiseSource {
     }
 
     /// Multiples of `grid` with the exact law of `round(N(0, sigma**2) / grid)`.
-    fn gaussian_on_grid<'py>(
+    fn gaussian_on_grid(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         size: usize,
         sigma: f64,
         grid: f64,
         n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    ) -> PyResult<Array<i64>> {
         self.array(py, |task, interrupt| {
             gaussian_on_grid(task, size, sigma, grid, n_threads, interrupt)
         })
     }
 
     /// Floating-point draws of `N(0, sigma**2)`.
-    fn gaussian<'py>(
+    fn gaussian(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         size: usize,
         sigma: f64,
         n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    ) -> PyResult<Array<f64>> {
         self.array(py, |task, interrupt| {
             gaussian(task, size, sigma, n_threads, interrupt)
         })
     }
 
     /// One vector with density proportional to `exp(-beta ||b||)`.
-    fn gamma_ball<'py>(
+    fn gamma_ball(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         size: usize,
         beta: f64,
         n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    ) -> PyResult<Array<f64>> {
         self.array(py, |task, interrupt| {
             gamma_ball(task, size, beta, n_threads, interrupt)
         })
     }
 
     /// A symmetric Gaussian matrix of shape `(d, d)`.
-    fn symmetric_gaussian<'py>(
+    fn symmetric_gaussian(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         d: usize,
         sigma: f64,
         n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let values = self.array(py, |task, interrupt| {
+    ) -> PyResult<Array<f64>> {
+        let values = self.draw(py, |task, interrupt| {
             symmetric_gaussian(task, d, sigma, n_threads, interrupt)
         })?;
-        values.reshape([d, d])
+        Ok(Array::shaped(values, [d, d]))
     }
 
     /// An index with probability proportional to `exp(-rate * (scores[i] - min(scores)))`, exactly.
@@ -203,13 +202,13 @@ impl NoiseSource {
 
     /// Draws with `P(k)` proportional to `exp(-k**2 / (2 sigma**2))`, exactly.
     #[pyo3(signature = (size, sigma, n_threads=1))]
-    fn discrete_gaussian<'py>(
+    fn discrete_gaussian(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         size: usize,
         sigma: u64,
         n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    ) -> PyResult<Array<i64>> {
         self.array(py, |task, interrupt| {
             discrete_gaussian(task, size, sigma, n_threads, interrupt)
         })
@@ -217,14 +216,14 @@ impl NoiseSource {
 
     /// Draws with `P(k)` proportional to `exp(-|k| * scale_denominator / scale_numerator)`, exactly.
     #[pyo3(signature = (size, scale_numerator, scale_denominator, n_threads=1))]
-    fn discrete_laplace<'py>(
+    fn discrete_laplace(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         size: usize,
         scale_numerator: u64,
         scale_denominator: u64,
         n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    ) -> PyResult<Array<i64>> {
         let scale = (scale_numerator, scale_denominator);
         self.array(py, |task, interrupt| {
             discrete_laplace(task, size, scale, n_threads, interrupt)
@@ -232,13 +231,13 @@ impl NoiseSource {
     }
 
     /// Independent part numbers, number j with probability `weights[j] / sum(weights)`, exactly.
-    fn random_parts<'py>(
+    fn random_parts(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         size: usize,
-        weights: PyReadonlyArray1<'py, i64>,
+        weights: PyReadonlyArray1<'_, i64>,
         n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    ) -> PyResult<Array<i64>> {
         let weights = contiguous(&weights, "weights")?;
         self.array(py, |task, interrupt| {
             random_parts(task, size, weights, n_threads, interrupt)

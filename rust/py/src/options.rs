@@ -1,8 +1,8 @@
 //! Keyword arguments as typed structs: each of them must come, and no other may.
 
-use dpsvm_core::Result;
 use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::rows::view::RowBounds;
+use dpsvm_core::{Error, Result};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -34,12 +34,12 @@ impl<'a, 'py> Given<'a, 'py> {
             return Err(PyTypeError::new_err(message));
         };
         let found: std::result::Result<T, _> = value.extract();
-        found.map_err(|error| named(value.py(), name, error.into()))
+        found.map_err(|error| of_argument(value.py(), name, error.into()))
     }
 }
 
 /// `error` with the argument's name where it is a `TypeError`, as PyO3 says it of usual arguments.
-fn named(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
+fn of_argument(py: Python<'_>, name: &str, error: PyErr) -> PyErr {
     if error.is_instance_of::<PyTypeError>(py) {
         return PyTypeError::new_err(format!("argument '{name}': {}", error.value(py)));
     }
@@ -53,7 +53,6 @@ macro_rules! options {
         $(..$group:ident: $of:ident,)* $($field:ident: $type:ty,)*
     }) => {
         $(#[$note])*
-        #[allow(non_snake_case)]
         $vis struct $name<'py> {
             $(pub $group: $of<'py>,)*
             $(pub $field: $type,)*
@@ -82,6 +81,26 @@ macro_rules! options {
     };
 }
 pub(crate) use options;
+
+/// A dictionary of these fields of a struct.
+macro_rules! facts {
+    ($py:expr, $of:expr, [$($name:ident),*]) => {{
+        let facts = pyo3::types::PyDict::new($py);
+        $(facts.set_item(stringify!($name), $of.$name)?;)*
+        facts
+    }};
+}
+pub(crate) use facts;
+
+/// The value that a name stands for.
+pub fn named<T: Copy>(name: &'static str, got: &str, values: &[(&str, T)]) -> Result<T> {
+    if let Some((_, value)) = values.iter().find(|(accepted, _)| *accepted == got) {
+        return Ok(*value);
+    }
+    let accepted: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    let message = format!("got {got:?}, expected {}", accepted.join(", "));
+    Err(Error::invalid(name, message))
+}
 
 options! {
     /// A loss of scores.

@@ -1,6 +1,6 @@
 //! Bindings of `dpsvm_core::solver::parties`.
 
-use crate::arrays::{Matrix, contiguous, matrices};
+use crate::arrays::{Array, Matrix, contiguous};
 use crate::gate;
 use crate::options::{Bounded, Loss, options};
 use crate::projected_sgd::Sgd;
@@ -9,12 +9,12 @@ use dpsvm_core::solver::crammer_singer::CrammerSingerSettings;
 use dpsvm_core::solver::parties::{Fits, Parties, crammer_singer, descents, smooth};
 use dpsvm_core::solver::projected_sgd::SgdSettings;
 use dpsvm_core::solver::smooth::SmoothSettings;
-use numpy::{PyArray1, PyArray3, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Weights of every party, 0 where not certified, and whether they are.
-type Fitted<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray1<bool>>);
+type Fitted = (Array<f64>, Array<bool>);
 
 options! {
     struct SmoothOptions {
@@ -61,23 +61,22 @@ fn parties<'a>(
     Ok((parties, rows.n_columns()))
 }
 
-fn wrap(py: Python<'_>, found: Fits, scores: usize, columns: usize) -> PyResult<Fitted<'_>> {
+fn wrap(found: Fits, scores: usize, columns: usize) -> Fitted {
     let shape = [found.certified.len(), scores, columns];
-    let certified = PyArray1::from_vec(py, found.certified);
-    Ok((matrices(py, found.weights, shape)?, certified))
+    let weights = Array::shaped(found.weights, shape);
+    (weights, Array::line(found.certified))
 }
 
 /// Certified minimisers of a smooth loss, one for the rows of each party.
 #[pyfunction]
 #[pyo3(signature = (X, y, offsets, **options))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn solve_smooth_parties<'py>(
     py: Python<'py>,
     X: Matrix<'py>,
     y: PyReadonlyArray1<'py, i64>,
     offsets: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Fitted<'py>> {
+) -> PyResult<Fitted> {
     let o = SmoothOptions::read(options)?;
     let (parties, columns) = parties(py, &X, &y, &offsets, o.rows.of())?;
     let settings = SmoothSettings {
@@ -96,20 +95,19 @@ pub fn solve_smooth_parties<'py>(
     let found = gate::run(py, |interrupt| {
         smooth(&parties, &settings, numbers, interrupt)
     })?;
-    wrap(py, found, o.loss.n_scores, columns)
+    Ok(wrap(found, o.loss.n_scores, columns))
 }
 
 /// Certified Crammer-Singer minimisers, one for the rows of each party.
 #[pyfunction]
 #[pyo3(signature = (X, y, offsets, **options))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn solve_crammer_singer_parties<'py>(
     py: Python<'py>,
     X: Matrix<'py>,
     y: PyReadonlyArray1<'py, i64>,
     offsets: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Fitted<'py>> {
+) -> PyResult<Fitted> {
     let o = CrammerSingerOptions::read(options)?;
     let (parties, columns) = parties(py, &X, &y, &offsets, o.rows.of())?;
     let settings = CrammerSingerSettings {
@@ -125,20 +123,19 @@ pub fn solve_crammer_singer_parties<'py>(
     let found = gate::run(py, |interrupt| {
         crammer_singer(&parties, &settings, numbers, interrupt)
     })?;
-    wrap(py, found, o.n_classes, columns)
+    Ok(wrap(found, o.n_classes, columns))
 }
 
 /// Projected SGD, one run for the rows of each party.
 #[pyfunction]
 #[pyo3(signature = (X, y, offsets, **options))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn projected_sgd_parties<'py>(
     py: Python<'py>,
     X: Matrix<'py>,
     y: PyReadonlyArray1<'py, i64>,
     offsets: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Bound<'py, PyArray3<f64>>> {
+) -> PyResult<Array<f64>> {
     let o = SgdOptions::read(options)?;
     let (parties, columns) = parties(py, &X, &y, &offsets, o.sgd.rows.of())?;
     let settings = SgdSettings {
@@ -149,5 +146,6 @@ pub fn projected_sgd_parties<'py>(
     let weights = gate::run(py, |interrupt| {
         descents(&parties, &settings, numbers, o.n_threads, interrupt)
     })?;
-    matrices(py, weights, [parties.len(), o.sgd.loss.n_scores, columns])
+    let shape = [parties.len(), o.sgd.loss.n_scores, columns];
+    Ok(Array::shaped(weights, shape))
 }

@@ -1,13 +1,13 @@
 //! Bindings of `dpsvm_core::solver::projected_sgd`.
 
-use crate::arrays::{Matrix, contiguous, each, matrix};
+use crate::arrays::{Array, Matrix, contiguous, each};
 use crate::gate;
-use crate::options::{Bounded, Loss, options};
+use crate::options::{Bounded, Loss, facts, named, options};
+use dpsvm_core::Result;
 use dpsvm_core::solver::projected_sgd::{
     Average, Ownership, Projection, SgdSettings, orders, rounding, solve,
 };
-use dpsvm_core::{Error, Result};
-use numpy::{PyArray1, PyArray2, PyReadonlyArray1};
+use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -34,8 +34,8 @@ impl Sgd<'_> {
             most_rows,
             regularization,
             radius: self.radius,
-            projection: projection(&self.projection)?,
-            average: average(&self.average)?,
+            projection: named("projection", &self.projection, &PROJECTIONS)?,
+            average: named("average", &self.average, &AVERAGES)?,
             seed: 0,
             low_memory: false,
         })
@@ -63,32 +63,21 @@ options! {
 }
 
 /// Weights, and facts for tests and benchmarks only.
-type Descended<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyDict>);
+type Descended<'py> = (Array<f64>, Bound<'py, PyDict>);
 
-fn projection(name: &str) -> Result<Projection> {
-    match name {
-        "joint" => Ok(Projection::Joint),
-        "per_class" => Ok(Projection::PerClass),
-        _ => Err(Error::invalid("projection", "expected joint or per_class")),
-    }
-}
-
-fn average(name: &str) -> Result<Average> {
-    match name {
-        "last" => Ok(Average::Last),
-        "uniform" => Ok(Average::Uniform),
-        "weighted" => Ok(Average::Weighted),
-        _ => {
-            let accepted = "expected last, uniform or weighted";
-            Err(Error::invalid("average", accepted))
-        }
-    }
-}
+const PROJECTIONS: [(&str, Projection); 2] = [
+    ("joint", Projection::Joint),
+    ("per_class", Projection::PerClass),
+];
+const AVERAGES: [(&str, Average); 3] = [
+    ("last", Average::Last),
+    ("uniform", Average::Uniform),
+    ("weighted", Average::Weighted),
+];
 
 /// Projected SGD over the rows.
 #[pyfunction]
 #[pyo3(signature = (X, y, weights=None, persons=None, **options))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn projected_sgd<'py>(
     py: Python<'py>,
     X: Matrix<'py>,
@@ -110,11 +99,9 @@ pub fn projected_sgd<'py>(
     };
     let y = contiguous(&y, "y")?;
     let solution = gate::run(py, |interrupt| solve(rows, y, owned, &settings, interrupt))?;
-    let info = PyDict::new(py);
-    info.set_item("projections", solution.projections)?;
-    info.set_item("refreshes", solution.refreshes)?;
+    let info = facts!(py, solution, [projections, refreshes]);
     let shape = [o.sgd.loss.n_scores, rows.n_columns()];
-    Ok((matrix(py, solution.weights, shape)?, info))
+    Ok((Array::shaped(solution.weights, shape), info))
 }
 
 /// Bound of the distance of the weights from those of real arithmetic: public numbers alone.
@@ -136,9 +123,9 @@ pub fn projected_sgd_orders(
     n_samples: u32,
     n_epochs: u64,
     permutation_seed: u64,
-) -> PyResult<Bound<'_, PyArray1<u32>>> {
+) -> PyResult<Array<u32>> {
     let ordered = gate::run(py, |interrupt| {
         orders(n_samples, n_epochs, permutation_seed, interrupt)
     })?;
-    Ok(PyArray1::from_vec(py, ordered))
+    Ok(Array::line(ordered))
 }

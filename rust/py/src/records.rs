@@ -1,6 +1,6 @@
 //! Bindings of `dpsvm_core::records::store`.
 
-use crate::arrays::{Matrix, contiguous, matrix, read_parts, whole_parts};
+use crate::arrays::{Array, Matrix, contiguous, read_parts};
 use crate::fourier::FourierMap;
 use crate::gate;
 use crate::options::options;
@@ -13,8 +13,7 @@ use dpsvm_core::records::sums::gram_values;
 use dpsvm_core::rows::view::RowBounds;
 use dpsvm_core::runtime::interrupt::Interrupt;
 use dpsvm_core::{Error, Result};
-use numpy::PyUntypedArrayMethods;
-use numpy::{PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -125,12 +124,10 @@ fn files((entries, classes): (PathBuf, PathBuf), write: bool) -> PyResult<Record
 const MOST_GRAM_BITS: u32 = 32 + 40;
 
 #[pymethods]
-#[allow(clippy::needless_pass_by_value)]
 impl Records {
     /// The mapped rows; zeros of a CSR matrix stay zeros: there is no offset, and low <= 0 <= high.
     #[staticmethod]
     #[pyo3(signature = (X, y, **options))]
-    #[allow(non_snake_case)]
     fn of(
         py: Python<'_>,
         X: Matrix<'_>,
@@ -199,12 +196,12 @@ impl Records {
     }
 
     /// The exact sum of the rows, or of the means of persons.
-    fn sums<'py>(&self, py: Python<'py>, n_threads: usize) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    fn sums(&self, py: Python<'_>, n_threads: usize) -> PyResult<Array<f64>> {
         let state = self.state.try_read().map_err(in_use)?;
         Self::require_mapped(&state, "sums")?;
         let store = state.store.as_ref().ok_or_else(lost)?;
         let sums = gate::run(py, |interrupt| store.sums(n_threads, interrupt))?;
-        Ok(PyArray1::from_vec(py, sums))
+        Ok(Array::line(sums))
     }
 
     /// Moves the rows to the centre `point`.
@@ -227,42 +224,32 @@ impl Records {
     }
 
     /// The exact sum of the outer products of the rows with themselves.
-    fn gram<'py>(&self, py: Python<'py>, n_threads: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let (sum, d) = self.read(|store| {
+    fn gram(&self, py: Python<'_>, n_threads: usize) -> PyResult<Array<f64>> {
+        self.read(|store| {
             let sum = gate::run(py, |interrupt| store.gram(n_threads, interrupt))?;
-            Ok((sum, store.columns))
-        })?;
-        matrix(py, sum, [d, d])
+            Ok(Array::shaped(sum, [store.columns; 2]))
+        })
     }
 
     /// That sum as whole numbers of 2^-40, `part[0] 2^32 + part[1]`: parts of several objects are
     /// merged by addition.
-    fn gram_parts<'py>(
-        &self,
-        py: Python<'py>,
-        n_threads: usize,
-    ) -> PyResult<Bound<'py, PyArray3<i64>>> {
-        let (parts, d) = self.read(|store| {
+    fn gram_parts(&self, py: Python<'_>, n_threads: usize) -> PyResult<Array<i64>> {
+        self.read(|store| {
             let parts = gate::run(py, |interrupt| {
                 split(&store.gram_units(n_threads, interrupt)?)
             })?;
-            Ok((parts, store.columns))
-        })?;
-        whole_parts(py, parts, [d, d])
+            Ok(Array::halves(parts, [store.columns; 2]))
+        })
     }
 
     /// The sum of outer products from merged parts.
     #[staticmethod]
-    fn gram_from_parts<'py>(
-        py: Python<'py>,
-        parts: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    fn gram_from_parts(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<Array<f64>> {
         let parts = read_parts(parts, None, "parts")?;
-        let d = parts.shape()[1];
         let entries = contiguous(&parts, "parts")?;
         let most = 1_i128 << MOST_GRAM_BITS;
         let values = gate::run(py, |_| gram_values(&join(entries, most)?))?;
-        matrix(py, values, [d, d])
+        Ok(Array::shaped(values, [parts.shape()[1]; 2]))
     }
 
     /// Rows become `M u / ||M u||`.

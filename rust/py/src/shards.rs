@@ -1,6 +1,6 @@
 //! Bindings for descent whose sums come from shards of the records, possibly in other processes.
 
-use crate::arrays::{contiguous, matrix, read_parts};
+use crate::arrays::{Array, contiguous, read_parts};
 use crate::descent::Descent;
 use crate::errors::to_python;
 use crate::gate;
@@ -9,7 +9,6 @@ use crate::uncopyable::Uncopyable;
 use dpsvm_core::Error;
 use dpsvm_core::noise::{KEY_BYTES, Key};
 use dpsvm_core::records::parts::join;
-use numpy::PyArray2;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -94,10 +93,8 @@ impl ShardedRun {
 
     /// The weights that the next step's sums are to be computed at.
     #[getter]
-    fn weights<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f64>>> {
-        let descent = self.descent.get();
-        let weights = descent.locked()?.weights.clone();
-        matrix(py, weights, descent.shape())
+    fn weights(&self) -> PyResult<Array<f64>> {
+        self.descent.get().iterate()
     }
 
     /// Takes a step with the merged sums of all shards.

@@ -1,15 +1,12 @@
 //! Bindings of `dpsvm_core::solver::smooth`.
 
-use crate::arrays::{Matrix, contiguous, each, matrices, matrix};
+use crate::arrays::{Array, Matrix, contiguous, each};
 use crate::errors::to_python;
 use crate::gate;
-use crate::options::{Bounded, Loss, options};
+use crate::options::{Bounded, Loss, facts, options};
 use dpsvm_core::Error;
 use dpsvm_core::solver::smooth::{SmoothSettings, solve, solve_batch};
-use numpy::{
-    PyArray1, PyArray2, PyArray3, PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3,
-    PyUntypedArrayMethods,
-};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -41,15 +38,14 @@ options! {
 }
 
 /// Weights of every fit, 0 where not certified, and whether they are.
-type FittedBatch<'py> = (Bound<'py, PyArray3<f64>>, Bound<'py, PyArray1<bool>>);
+type FittedBatch = (Array<f64>, Array<bool>);
 
 /// Weights (or None when they could not be certified) and facts for tests and benchmarks only.
-type Fitted<'py> = (Option<Bound<'py, PyArray2<f64>>>, Bound<'py, PyDict>);
+type Fitted<'py> = (Option<Array<f64>>, Bound<'py, PyDict>);
 
 /// Certified minimiser of a smooth loss.
 #[pyfunction]
 #[pyo3(signature = (X, y, weights=None, **options))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn solve_smooth<'py>(
     py: Python<'py>,
     X: Matrix<'py>,
@@ -74,27 +70,24 @@ pub fn solve_smooth<'py>(
         linear.transpose()?,
     );
     let solution = gate::run(py, |interrupt| solve(rows, y, linear, &settings, interrupt))?;
-    let info = PyDict::new(py);
-    info.set_item("gradient_norm", solution.gradient_norm)?;
-    info.set_item("steps", solution.steps)?;
-    info.set_item("gradients", solution.gradients)?;
-    info.set_item("products", solution.products)?;
-    info.set_item("sample_products", solution.sample_products)?;
+    let info = facts!(
+        py,
+        solution,
+        [gradient_norm, steps, gradients, products, sample_products]
+    );
     let shape = [o.loss.n_scores, rows.n_columns()];
-    let weights = solution.weights.map(|w| matrix(py, w, shape));
-    Ok((weights.transpose()?, info))
+    Ok((solution.weights.map(|w| Array::shaped(w, shape)), info))
 }
 
 /// Certified minimisers for many linear terms over the same rows.
 #[pyfunction]
 #[pyo3(signature = (X, y, **options))]
-#[allow(non_snake_case, clippy::needless_pass_by_value)]
 pub fn solve_smooth_batch<'py>(
     py: Python<'py>,
     X: Matrix<'py>,
     y: PyReadonlyArray1<'py, i64>,
     options: Option<&Bound<'py, PyDict>>,
-) -> PyResult<FittedBatch<'py>> {
+) -> PyResult<FittedBatch> {
     let o = BatchOptions::read(options)?;
     let rows = X.rows(py, o.rows.of())?;
     let settings = SmoothSettings {
@@ -117,6 +110,6 @@ pub fn solve_smooth_batch<'py>(
     let found = gate::run(py, |interrupt| {
         solve_batch(rows, y, b, &settings, interrupt)
     })?;
-    let certified = PyArray1::from_vec(py, found.certified);
-    Ok((matrices(py, found.weights, shape)?, certified))
+    let weights = Array::shaped(found.weights, shape);
+    Ok((weights, Array::line(found.certified)))
 }

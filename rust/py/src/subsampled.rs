@@ -35,8 +35,8 @@ pub fn subsampled_gaussian_delta(
     epsilon: f64,
     replace_one: bool,
 ) -> PyResult<f64> {
-    let steps = steps(noise_multiplier, sampling_rate, n_steps).map_err(to_python)?;
     run(py, |stop| {
+        let steps = steps(noise_multiplier, sampling_rate, n_steps)?;
         subsampled::delta(steps, epsilon, replace_one, stop)
     })
 }
@@ -51,8 +51,8 @@ pub fn subsampled_gaussian_epsilon(
     delta: f64,
     replace_one: bool,
 ) -> PyResult<f64> {
-    let steps = steps(noise_multiplier, sampling_rate, n_steps).map_err(to_python)?;
     run(py, |stop| {
+        let steps = steps(noise_multiplier, sampling_rate, n_steps)?;
         subsampled::epsilon(steps, delta, replace_one, stop)
     })
 }
@@ -67,8 +67,8 @@ pub fn subsampled_gaussian_noise_multiplier(
     n_steps: i64,
     replace_one: bool,
 ) -> PyResult<f64> {
-    let n_steps = count("n_steps", n_steps).map_err(to_python)?;
     run(py, |stop| {
+        let n_steps = count("n_steps", n_steps)?;
         subsampled::noise_multiplier(epsilon, delta, sampling_rate, n_steps, replace_one, stop)
     })
 }
@@ -108,10 +108,6 @@ pub struct LossDistribution {
 impl LossDistribution {
     #[new]
     #[pyo3(signature = (*, subsampled, gaussian_mu, pure, zcdp_rho, profiles, replace_one))]
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "each is an argument of its own in Python, and taken over"
-    )]
     fn new(
         py: Python<'_>,
         subsampled: Vec<(f64, f64, i64)>,

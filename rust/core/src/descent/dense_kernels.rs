@@ -118,11 +118,14 @@ fn dots<S: Simd, T: Real, const R: usize, const K: usize>(
     }
     let rest = T::vectors::<S>(x[0]).1.len();
     if rest > 0 {
+        let mut ends = [zero; R];
+        for r in 0..R {
+            ends[r] = T::load_part(simd, &x[r][columns - rest..]);
+        }
         for k in 0..K {
             let w = T::load_part(simd, &lines[k][columns - rest..]);
             for r in 0..R {
-                let x = T::load_part(simd, &x[r][columns - rest..]);
-                sums[r][k] = T::fma(simd, x, w, sums[r][k]);
+                sums[r][k] = T::fma(simd, ends[r], w, sums[r][k]);
             }
         }
     }
@@ -242,13 +245,8 @@ fn outer<S: Simd, T: Real, const V: usize, const K: usize>(
     let lanes = T::lanes::<S>();
     let mut lines = [[T::default(); 2 * WIDEST]; K];
     each_class!(k < K, {
-        for v in 0..V {
-            T::store_part(
-                simd,
-                &mut lines[k][v * lanes..(v + 1) * lanes],
-                products[k][v],
-            );
-        }
+        let whole = T::vectors_mut::<S>(&mut lines[k]).0;
+        whole[..V].copy_from_slice(&products[k]);
     });
     for (k, line) in lines.iter().enumerate() {
         sums.add(k, &line[..V * lanes]);
@@ -277,7 +275,8 @@ fn outer_rest<S: Simd, T: Real, const K: usize>(
     }
     let mut lines = [[T::default(); WIDEST]; K];
     each_class!(k < K, {
-        T::store_part(simd, &mut lines[k][..part.width], products[k]);
+        // Of a whole vector, as numbers that are written over need not be cleared before.
+        T::vectors_mut::<S>(&mut lines[k]).0[0] = products[k];
     });
     for (k, line) in lines.iter().enumerate() {
         sums.add(k, &line[..part.width]);

@@ -18,7 +18,7 @@ use crate::rows::clip::sum_of_squares;
 use crate::rows::sparse::{Blocks, SparseRows};
 use crate::rows::view::Row;
 use crate::runtime::memory::{reserve, resize};
-use crate::simd::{Kernel, Simd};
+use crate::simd::{Kernel, Simd, prefetch};
 use std::ops::Range;
 
 /// Single or double precision of the scores and of sums within a leaf.
@@ -442,8 +442,23 @@ fn add_leaf<S: Simd, T: Precision>(
 /// More than what rounding takes from a sum of [`LEAF`] products.
 const SUM_SLACK: f64 = 1.0 + 1e-12;
 
+/// Adds the coefficients of a record to the sums behind those of columns.
+#[inline(always)]
+fn add_ends((q, p): (&[f64], &[f64]), (records, rule): (&Records, &Rule), ends: &mut [f64]) {
+    let (shifted, constant) = ends.split_at_mut(rule.loss.scores);
+    for (class, constant) in constant.iter_mut().enumerate() {
+        if records.centre.is_some() {
+            shifted[class] += q[class] * ROW_GRID;
+        }
+        *constant += p[class] * rule.clip.intercept;
+    }
+}
+
 /// Numbers that are multiplied at a time.
 const WIDTH: usize = 8;
+
+/// Rows of a leaf that are asked for before they are met.
+const ROWS_AHEAD: usize = 3;
 
 /// Share of the bound that truncated coefficients of a person may lose.
 const MOST_LOST: f64 = 0.01;
@@ -550,6 +565,11 @@ impl<T: Precision> SparsePass<'_, T> {
         let row = |i: usize| rows.row(i);
         let records = members.iter().map(|i| *i as usize);
         for (at, i) in records.clone().enumerate() {
+            if let Some(later) = members.get(at + ROWS_AHEAD) {
+                let Row { index, value } = row(*later as usize);
+                prefetch(index);
+                prefetch(value);
+            }
             self.scores(simd, at, i, row(i));
         }
         self.scratch
@@ -603,13 +623,7 @@ impl<T: Precision> SparsePass<'_, T> {
         let scratch = &mut *self.scratch;
         let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
         scratch.block[place * k..][..k].copy_from_slice(&q[..k]);
-        let (shifted, constant) = scratch.ends.split_at_mut(k);
-        for class in 0..k {
-            if self.records.centre.is_some() {
-                shifted[class] += q[class] * ROW_GRID;
-            }
-            constant[class] += p[class] * self.rule.clip.intercept;
-        }
+        add_ends((q, p), (self.records, &self.rule), &mut scratch.ends);
     }
 
     /// Adds what the rows of a block contribute, column after column: each sum is met once.
@@ -628,11 +642,10 @@ impl<T: Precision> SparsePass<'_, T> {
         } = &mut *self.scratch;
         let total = self.sum.room(std::mem::take(booked))?;
         let (main, rest) = total.split_at_mut(self.layout.stored());
-        for (column, sums) in main.chunks_exact_mut(k).enumerate() {
-            let Row { index, value } = match by_column.lengths().len() {
-                lines if column < lines => by_column.row(column),
-                _ => break,
-            };
+        // What follows the last line of a sum is spare.
+        let lines = by_column.lengths().len();
+        for (column, sums) in main.chunks_exact_mut(k).take(lines).enumerate() {
+            let Row { index, value } = by_column.row(column);
             if !index.is_empty() {
                 weighted_sum(simd, (index, value), block, line);
                 sums.iter_mut().zip(&*line).for_each(|(sum, x)| *sum += x);
@@ -767,8 +780,7 @@ impl<T: Precision> SparsePass<'_, T> {
         row: Row<'_>,
         booked: bool,
     ) -> Result<()> {
-        let (k, rule) = (self.rule.loss.scores, self.rule);
-        let stretch = self.stretch(i);
+        let (rule, stretch) = (self.rule, self.stretch(i));
         let largest = self.coefficients(at, i);
         if largest == 0.0 {
             return Ok(());
@@ -785,13 +797,7 @@ impl<T: Precision> SparsePass<'_, T> {
         let scratch = &mut *self.scratch;
         let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
         self.layout.add(simd, (row.index, row.value), main, q);
-        let (shifted, constant) = rest.split_at_mut(k);
-        for class in 0..k {
-            if stretch.is_some() {
-                shifted[class] += q[class] * ROW_GRID;
-            }
-            constant[class] += p[class] * rule.clip.intercept;
-        }
+        add_ends((q, p), (self.records, &rule), rest);
         Ok(())
     }
 

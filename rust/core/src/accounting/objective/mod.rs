@@ -115,8 +115,8 @@ impl Law {
         }
     }
 
-    /// Largest logarithm of the determinants' ratio of one record, rounded up.
-    fn log_determinant(self, kappa: f64) -> f64 {
+    /// Largest logarithm of the determinants' ratio of one record for `kappa >= 0`, rounded up.
+    pub fn log_determinant(self, kappa: f64) -> f64 {
         let k = self.size() as f64;
         let bound = match self {
             Self::Softmax { .. } => (k - 1.0) * libm::log1p(kappa / k),

@@ -18,30 +18,13 @@ use crate::runtime::tasks::each_task;
 use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
 use crate::solver::smooth::dense::DensePasses;
 use crate::solver::smooth::newton_cg::NewtonSearch;
-use crate::solver::smooth::problem::{Passes, Scaled, SmoothProblem, SmoothSettings};
+use crate::solver::smooth::problem::{
+    Passes, Scaled, SmoothProblem, SmoothSettings, SmoothSolution,
+};
 use crate::solver::smooth::row_space;
 use crate::solver::smooth::sparse::{ByColumn, SparsePasses};
 use rayon::ThreadPool;
 use std::sync::Arc;
-
-/// What [`solve`] returns. Everything but `weights` is for tests and benchmarks: it depends on
-/// the data without noise.
-#[derive(Debug, Clone)]
-pub struct SmoothSolution {
-    /// One row of weights a score, intercept last, in the user's units; `None` when the steps
-    /// allowed ran out, or rounding kept the bound from reaching the target.
-    pub weights: Option<Vec<f64>>,
-    /// Certified bound of the gradient's norm, in the user's units.
-    pub gradient_norm: f64,
-    /// Newton steps.
-    pub steps: u64,
-    /// Gradients, in double precision.
-    pub gradients: u64,
-    /// Products with the Hessian over all rows, in single precision.
-    pub products: u64,
-    /// Products with the Hessian over a sample of the rows.
-    pub sample_products: u64,
-}
 
 /// Minimises J; `linear` is B, row after row, or nothing for 0, and `weights` multiply the losses of
 /// the rows, from 0 to 1 each, or nothing for 1.
@@ -266,18 +249,15 @@ impl SmoothFit<'_, '_> {
         let problem = SmoothProblem::new(&passes, rows, self.linear, &self.scaled, rest)?;
         let place = |at: usize| passes.position(at / d, passes.place(at % d));
         let places = collected((0..k * d).map(place))?;
-        let found = NewtonSearch::new(&problem, passes, self.interrupt)?
-            .run_from(start, self.settings.max_steps)?;
+        let mut found = NewtonSearch::new(&problem, passes, self.interrupt)?
+            .run(start, self.settings.max_steps)?;
         let unscale = problem.unscale;
         let placed = |stored: Vec<f64>| mapped(&places, |at| stored[*at] * unscale);
-        let weights = found.weights.map(placed).transpose()?;
+        let weights = found.weights.take().map(placed).transpose()?;
         Ok(SmoothSolution {
             weights,
             gradient_norm: found.gradient_norm / problem.unscale,
-            steps: found.steps,
-            gradients: found.gradients,
-            products: found.products,
-            sample_products: found.sample_products,
+            ..found
         })
     }
 }

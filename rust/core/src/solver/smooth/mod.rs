@@ -12,5 +12,5 @@ pub(crate) mod row_space;
 pub(crate) mod sample_inverse;
 pub(crate) mod sparse;
 
-pub use erm::{SmoothSolution, solve, solve_batch};
-pub use problem::SmoothSettings;
+pub use erm::{solve, solve_batch};
+pub use problem::{SmoothSettings, SmoothSolution};

@@ -12,8 +12,8 @@ use crate::numeric::ROUNDOFF;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
 use crate::simd::{Real, dot};
-use crate::solver::smooth::newton_parts::{Minimum, NewtonPoint, Room, add, norm};
-use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem};
+use crate::solver::smooth::newton_parts::{NewtonPoint, Room, add, norm};
+use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem, SmoothSolution};
 use crate::solver::smooth::sample_inverse::SampleInverse;
 
 /// Newton steps on the sample at most.
@@ -51,7 +51,7 @@ pub struct NewtonSearch<'p, P: Passes> {
     direction: Vec<f64>,
     /// Vectors of points that were left.
     spare: Vec<Vec<f64>>,
-    found: Minimum,
+    found: SmoothSolution,
     /// Rows in use.
     rows: RowSample,
     /// Whether the Hessian over the sample has been a good preconditioner so far.
@@ -78,13 +78,9 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
             rooms: [Room::new(stored, nesting)?, Room::new(inner, false)?],
             direction: zeros(stored)?,
             spare: Vec::new(),
-            found: Minimum {
-                weights: None,
+            found: SmoothSolution {
                 gradient_norm: f64::INFINITY,
-                steps: 0,
-                gradients: 0,
-                products: 0,
-                sample_products: 0,
+                ..SmoothSolution::default()
             },
             rows: RowSample::new(problem.len(), problem.len()),
             nesting,
@@ -95,19 +91,16 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         })
     }
 
-    /// Runs until the gradient's norm is certified to be at most the target.
+    /// Runs from given weights, or from a warm start, until the gradient's norm is certified to be at
+    /// most the target.
     ///
     /// # Errors
     /// No memory, an interrupt.
-    pub fn run(self, most_steps: Option<u64>) -> Result<Minimum> {
-        self.run_from(None, most_steps)
-    }
-
-    /// [`run`](Self::run) from given weights.
-    ///
-    /// # Errors
-    /// No memory, an interrupt.
-    pub fn run_from(mut self, start: Option<Vec<f64>>, most_steps: Option<u64>) -> Result<Minimum> {
+    pub fn run(
+        mut self,
+        start: Option<Vec<f64>>,
+        most_steps: Option<u64>,
+    ) -> Result<SmoothSolution> {
         let most_steps = most_steps.unwrap_or(u64::MAX);
         let start = match start {
             Some(start) => start,

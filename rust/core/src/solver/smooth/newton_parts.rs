@@ -4,23 +4,6 @@ use crate::error::Result;
 use crate::runtime::memory::zeros;
 use crate::simd::{Real, dot};
 
-/// What the search found.
-pub struct Minimum {
-    /// Weights, in the layout of the problem; `None` when the steps allowed ran out, or rounding
-    /// kept the bound from reaching the target.
-    pub weights: Option<Vec<f64>>,
-    /// Certified bound of the gradient's norm at the last point.
-    pub gradient_norm: f64,
-    /// Newton steps.
-    pub steps: u64,
-    /// Gradients.
-    pub gradients: u64,
-    /// Products with the Hessian over all rows.
-    pub products: u64,
-    /// Products with the Hessian over a sample of the rows.
-    pub sample_products: u64,
-}
-
 /// A point, its gradient and what is known of its error.
 pub struct NewtonPoint {
     /// The point.

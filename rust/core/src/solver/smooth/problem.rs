@@ -38,6 +38,25 @@ pub struct SmoothSettings {
     pub low_memory: bool,
 }
 
+/// What the search found. Everything but `weights` is for tests and benchmarks: it depends on the data
+/// without noise. The search's own is in the units and the layout of the problem.
+#[derive(Debug, Clone, Default)]
+pub struct SmoothSolution {
+    /// One row of weights a score, intercept last, in the user's units; `None` when the steps
+    /// allowed ran out, or rounding kept the bound from reaching the target.
+    pub weights: Option<Vec<f64>>,
+    /// Certified bound of the gradient's norm, in the user's units.
+    pub gradient_norm: f64,
+    /// Newton steps.
+    pub steps: u64,
+    /// Gradients, in double precision.
+    pub gradients: u64,
+    /// Products with the Hessian over all rows, in single precision.
+    pub products: u64,
+    /// Products with the Hessian over a sample of the rows.
+    pub sample_products: u64,
+}
+
 /// A problem ready to be solved.
 pub struct SmoothProblem {
     /// Class of each row, in the solver's order.
