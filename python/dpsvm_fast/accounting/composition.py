@@ -275,15 +275,19 @@ def _shows(mixture: Mixture, epsilon: float, delta: float) -> bool:
 def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether a part of a choice alone costs more than (epsilon, delta)."""
     left, mixture = _left(choice, epsilon, delta), Mixture.of(choice)
-    if left < 0.0 or not left < math.inf:
+    if left < 0.0:
         return False
     largest = max((size for size, _ in mixture.pure), default=0.0)
-    alone = itertools.chain(
-        (Gaussian(mixture.mu).delta(epsilon), -math.expm1(min(epsilon - largest, 0.0)) / 2.0),
-        (_of_steps(Steps(*group, mixture.replace_one), epsilon) for group in mixture.sampled),
-        (profile(event, epsilon) for event, _ in mixture.objective),
-    )
-    return any(found > ALONE * left for found in alone)
+    alone = [Gaussian(mixture.mu).delta(epsilon), -0.5 * math.expm1(min(epsilon - largest, 0.0))]
+    # Of each kind the one that is likely to leak most.
+    if mixture.objective:
+        event, _ = min(mixture.objective, key=lambda found: found[0].sigma)
+        alone.append(profile(event, epsilon))
+    if mixture.sampled and not max(alone) > ALONE * left:
+        alone.append(
+            _of_steps(Steps(*max(mixture.sampled, key=_size), mixture.replace_one), epsilon)
+        )
+    return max(alone) > ALONE * left
 
 
 @lru_cache(maxsize=1024)
