@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +182,13 @@ def test_a_calibrated_event_fills_a_ledger(adjacency: str) -> None:
 def test_thousands_of_equal_events_need_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two thousand steps one by one cost as much as all of them, and are told apart from none."""
     calls = []
-    compiled = _core.subsampled_gaussian_epsilon
 
-    def counted(*arguments: Any) -> float:
+    def counted(compiled: Callable[..., float], *arguments: Any) -> float:
         calls.append(arguments)
         return compiled(*arguments)
 
-    monkeypatch.setattr(_core, "subsampled_gaussian_epsilon", counted)
+    for name in ("subsampled_gaussian_epsilon", "subsampled_gaussian_delta"):
+        monkeypatch.setattr(_core, name, partial(counted, getattr(_core, name)))
     budget = subsampled_gaussian_epsilon(1.0, 0.011, 2000, 1e-5)
     ledger = PrivacyLedger(budget, 1e-5)
     for _ in range(2000):

@@ -22,6 +22,8 @@ sys.path.insert(0, str(TESTS))
 from attacks.climb import PATIENCE, Climb  # noqa: E402
 from attacks.targets import TARGETS  # noqa: E402
 
+# Kinds with a smaller share of the points are not printed one by one.
+MANY_KINDS = 200
 # Targets take turns, so that an interrupted search has looked at all of them.
 TURNS = 5
 
@@ -33,8 +35,9 @@ def say(text: str) -> None:
 
 
 def searched(minutes: float, seed: int, only: str) -> list[Climb]:
-    """A search on every target whose name contains ``only``."""
-    targets = [target for target in TARGETS if only in target.name]
+    """A search on the target of that name, or on all whose names contain ``only``."""
+    named = [target for target in TARGETS if target.name == only]
+    targets = named or [target for target in TARGETS if only in target.name]
     climbs = [
         Climb(target, np.random.default_rng([seed, number]))
         for number, target in enumerate(targets)
@@ -58,6 +61,9 @@ def told(climb: Climb) -> bool:
         mark = "VIOLATION" if look.ratio > climb.target.allowed else "closest"
         say(f"  {mark} ratio {look.ratio:.9g}: true {look.true:.6g}, claimed {look.claimed:.6g}")
         say(f"    {json.dumps(point)}")
+    for kind, tries in sorted(climb.tries.items()):
+        if tries > climb.looks // MANY_KINDS:
+            say(f"  {kind}: {tries} claims, closest {climb.best[kind][1].ratio:.9g}")
     for point, text in climb.crashes[:3]:
         say(f"  UNEXPECTED ERROR\n    {json.dumps(point)}\n{text}")
     for point in climb.slow[:2]:
@@ -70,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, help="left out: entropy of the operating system")
-    parser.add_argument("--only", default="", help="targets whose name contains this")
+    parser.add_argument("--only", default="", help="a target, or a part of the names of some")
     parser.add_argument("--replay", nargs=2, metavar=("TARGET", "POINT"))
     options = parser.parse_args(arguments)
     if options.replay:

@@ -11,6 +11,7 @@ import math
 import signal
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,11 +49,14 @@ class Look:
     ratio : float >= 0
         True over claimed.
     true, claimed : float
+    tries : int, default=1
+        Claims that were looked at; this is the closest of them.
     """
 
     ratio: float
     true: float
     claimed: float
+    tries: int = 1
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Climb:
     found: list[tuple[Point, Look]] = field(default_factory=list)
     crashes: list[tuple[Point, str]] = field(default_factory=list)
     slow: list[Point] = field(default_factory=list)
+    tries: Counter[str] = field(default_factory=Counter)
     looks: int = 0
     refused: int = 0
 
@@ -121,6 +126,7 @@ class Climb:
         if math.isnan(look.ratio) or look.ratio > self.target.allowed:
             self.found.append((point, look))
         kind = kind_of(point)
+        self.tries[kind] += look.tries
         if kind not in self.best or look.ratio > self.best[kind][1].ratio:
             self.best[kind] = (point, look)
 

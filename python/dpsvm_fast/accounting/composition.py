@@ -55,6 +55,7 @@ from dpsvm_fast.accounting.stopping import (
     stopped_zcdp_delta,
 )
 from dpsvm_fast.accounting.totals import (
+    LAWS,
     CurvedEvent,
     Grouped,
     Totals,
@@ -182,6 +183,10 @@ def told_by_gaussian(mu: float, distance: float) -> float:
 
 # Delta and epsilon of totals, whatever is in them.
 
+# A part refutes a claim where its own bound of delta is above it by this factor: no grid of all
+# parts is that much closer.
+ALONE = 1.01
+
 
 def totals_delta(totals: Totals, epsilon: float) -> float:
     """Upper bound of delta at ``epsilon >= 0``."""
@@ -226,19 +231,69 @@ def _choice_epsilon(choice: Totals, delta: float) -> float:
     return math.inf if choice.distance else found
 
 
-def _epsilon_beside(choice: Totals, epsilon: float, delta: float) -> float:
-    """Epsilon without distances, at the delta that these leave at ``epsilon``."""
+def _left(choice: Totals, epsilon: float, delta: float) -> float:
+    """Delta that distances at ``epsilon`` and infinite losses leave; negative if they cost more."""
     left, told = delta, choice.told
     if choice.distance:
         left = add_down(delta, -distance_delta(choice.distance, epsilon))
     if told:
         left = div_down(add_down(left, -told), add_up(1.0, -told)) if told < 1.0 else -1.0
+    return left
+
+
+def _epsilon_beside(choice: Totals, epsilon: float, delta: float) -> float:
+    """Epsilon without distances, at the delta that these leave at ``epsilon``."""
+    left = _left(choice, epsilon, delta)
     if left < 0.0:
         return math.inf
     found = choice.pure_epsilon
     if not choice.is_pure:
         found = add_up(found, _epsilon(Mixture.of(choice, pure=False), left))
     return min(found, _epsilon(Mixture.of(choice), left)) if choice.pure else found
+
+
+def _is_shown(choice: Totals, epsilon: float, delta: float) -> bool:
+    """Whether bounds that cost little show (epsilon, delta)."""
+    left, rest = _left(choice, epsilon, delta), add_down(epsilon, -choice.pure_epsilon)
+    if left < 0.0:
+        return False
+    if rest >= 0.0 and (choice.is_pure or _shows(Mixture.of(choice, pure=False), rest, left)):
+        return True
+    return bool(choice.pure) and _shows(Mixture.of(choice), epsilon, left)
+
+
+def _shows(mixture: Mixture, epsilon: float, delta: float) -> bool:
+    """Whether one law of a mixture shows (epsilon, delta) for little."""
+    return delta >= LEAST_DELTA and any(
+        law.quick_epsilon(delta) <= epsilon
+        if isinstance(law, Grid)
+        else law.delta(epsilon) <= delta
+        for law in _laws(mixture)
+    )
+
+
+def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
+    """Whether a part of a choice alone costs more than (epsilon, delta)."""
+    left, mixture = _left(choice, epsilon, delta), Mixture.of(choice)
+    if left < 0.0:
+        return False
+    largest = max((size for size, _ in mixture.pure), default=0.0)
+    alone = [Gaussian(mixture.mu).delta(epsilon), -0.5 * math.expm1(min(epsilon - largest, 0.0))]
+    # Of each kind the one that is likely to leak most.
+    if mixture.objective:
+        event, _ = min(mixture.objective, key=lambda found: found[0].sigma)
+        alone.append(profile(event, epsilon))
+    if mixture.sampled and not max(alone) > ALONE * left:
+        alone.append(
+            _of_steps(Steps(*max(mixture.sampled, key=_size), mixture.replace_one), epsilon)
+        )
+    return max(alone) > ALONE * left
+
+
+@lru_cache(maxsize=1024)
+def _of_steps(steps: Steps, epsilon: float) -> float:
+    """Delta of sampled steps; nothing of those that only a crude bound is known of."""
+    return 0.0 if steps.is_hopeless else steps.delta(epsilon)
 
 
 def _exact_delta(choice: Totals, epsilon: float) -> float:
@@ -254,6 +309,10 @@ def _exact_delta(choice: Totals, epsilon: float) -> float:
 
 
 # What bounds the summed loss of a plain list of events.
+
+# Sampled steps that count as whole batches: their Gaussian parameter over the largest parameter of
+# another event, and its square over that of a Gaussian part. Neither changes four digits.
+FAINT, FAINT_BESIDE_GAUSSIAN = 1e-5, Fraction(1, 10_000)
 
 
 class Law(Protocol):
@@ -289,7 +348,7 @@ class Mixture(NamedTuple):
                 for (z, q), n in sampled.items()
             }
             sampled, curved = Counter(), curved + Counter(ones)
-        return cls(
+        mixture = cls(
             mu=totals.mu,
             pure=tuple(sorted(totals.pure.items())) if pure else (),
             sampled=tuple(sorted((z, q, n) for (z, q), n in sampled.items())),
@@ -298,6 +357,31 @@ class Mixture(NamedTuple):
             curved=tuple(sorted(curved.items(), key=repr)),
             replace_one=totals.adjacency == "replace_one",
         )
+        return mixture.without_faint_steps(totals.mu_squared)
+
+    def without_faint_steps(self, mu_squared: Fraction) -> Mixture:
+        """Return the same with steps beside which anything else is large as Gaussian releases.
+
+        Each of so many steps needs a fine grid: docs/proofs/accountant.md, "The whole batch".
+        """
+        moved = 2.0 if self.replace_one else 1.0
+        others = [math.sqrt(self.rho), *(size for size, _ in self.pure)]
+        others += [1.0 / event.sigma for event, _ in self.objective]
+        most = max(Fraction(FAINT * max(others)) ** 2, mu_squared * FAINT_BESIDE_GAUSSIAN)
+        squares = {
+            (z, q, n): Fraction(div_up(moved, z)) ** 2 * n for z, q, n in self.sampled if z > 1.0
+        }
+        faint, total = set(), Fraction(0)
+        for group in sorted(squares, key=lambda group: (squares[group], group)):
+            total += squares[group]
+            if total > most:
+                break
+            faint.add(group)
+        if not faint:
+            return self
+        sampled = tuple(group for group in self.sampled if group not in faint)
+        together = mu_squared + sum((squares[group] for group in faint), Fraction(0))
+        return self._replace(mu=sqrt_up(fraction_up(together)), sampled=sampled)
 
     @property
     def has_points(self) -> bool:
@@ -532,13 +616,23 @@ class Grid:
 
     def epsilon(self, delta: float) -> float:
         """Epsilon at a delta."""
+        return self._of_laws(delta, _core.LossDistribution.epsilon)
+
+    def quick_epsilon(self, delta: float) -> float:
+        """Return a larger epsilon at a delta, for little work."""
+        return self._of_laws(delta, _core.LossDistribution.quick_epsilon)
+
+    def _of_laws(
+        self, delta: float, ask: Callable[[_core.LossDistribution, float], float]
+    ) -> float:
+        """Ask the law of each direction; the largest answer."""
         # A point far below costs little, or else a curve that ends a little below does.
         quick = all(is_quick(event) for event, _ in self.mixture.objective)
         far = FAR_ABOVE if quick else 8.0 * sum(count for _, count in self.mixture.objective)
         floor = next((floor for floor in FLOORS if delta > far * floor), FLOORS[-1])
         laws = _distributions(self.mixture, floor if self.mixture.has_points else FLOORS[0])
         delta = max(delta / self._headroom, LEAST_DELTA)
-        return max((law.epsilon(delta) for law in laws), default=math.inf)
+        return max((ask(law, delta) for law in laws), default=math.inf)
 
     @property
     def _headroom(self) -> float:
@@ -904,6 +998,8 @@ class Composition:
         self._totals = Totals(adjacency)
         # Totals that were shown to fit (epsilon, delta); shared by all copies.
         self._fitting: list[tuple[float, float, Totals]] = []
+        # Kinds of events of totals that were asked about; shared likewise.
+        self._kinds: list[frozenset[object]] = []
 
     @classmethod
     def of(cls, events: Iterable[PrivacyEvent]) -> Composition:
@@ -916,7 +1012,7 @@ class Composition:
         """Return an independent composition of the same events."""
         other = Composition()
         other._totals = self._totals.plus()
-        other._fitting = self._fitting
+        other._fitting, other._kinds = self._fitting, self._kinds
         return other
 
     def add(self, event: PrivacyEvent) -> None:
@@ -941,16 +1037,21 @@ class Composition:
         for choice in choices(self._totals):
             if any(e <= epsilon and d <= delta and choice.within(t) for e, d, t in self._fitting):
                 continue
-            alone = _choice_epsilon(choice, delta)
-            if alone > epsilon:
-                # Near the end of a budget delta may show what an epsilon that is rounded does not.
+            if not _is_shown(choice, epsilon, delta):
+                if _is_refuted(choice, epsilon, delta):
+                    return False
+                alone = _choice_epsilon(choice, delta)
+                # Near the end of a budget delta may show what a rounded epsilon does not.
                 near = delta > 0.0 and alone <= epsilon * NEARLY
-                if not near or _choice_delta(choice, epsilon) > delta:
+                if alone > epsilon and not (near and _choice_delta(choice, epsilon) <= delta):
                     return False
                 continue
-            # Epsilon grows at least like the root of the amounts, mostly.
-            factor = next((f for f in AHEAD if alone * math.sqrt(f) <= epsilon), None)
-            more = None if factor is None else choice.enlarged(factor)
-            if more is not None and _choice_epsilon(more, delta) <= epsilon:
-                self._fitting[:] = [(epsilon, delta, more), *self._fitting[: REMEMBERED - 1]]
+            kinds = frozenset(key for name in LAWS for key in getattr(choice, name))
+            if kinds in self._kinds:
+                # The same kinds again: larger amounts may prove all of those to come.
+                more = (choice.enlarged(factor) for factor in AHEAD)
+                shown = next((t for t in more if _is_shown(t, epsilon, delta)), None)
+                if shown is not None:
+                    self._fitting[:] = [(epsilon, delta, shown), *self._fitting[: REMEMBERED - 1]]
+            self._kinds[:] = [kinds, *self._kinds[: REMEMBERED - 1]]
         return True

@@ -730,10 +730,10 @@ class ArrayRows:
         """Rows of one period, once all are read."""
         part, own = copy.copy(self), self._periods == period
         part.X, part.codes = self.X[own], self.codes[own]
-        if self._owners is not None:
+        if self.owners is not None:
             # Each row alone, with the weight that 1 is of the largest.
-            own_weights = self._owners.weights[own]
-            part._owners = self._owners._replace(weights=own_weights, n_persons=own_weights.size)
+            own_weights = self.owners.weights[own]
+            part.owners = self._owners._replace(weights=own_weights, n_persons=own_weights.size)
         return part
 
     @property

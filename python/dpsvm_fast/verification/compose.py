@@ -439,7 +439,7 @@ def recomputed_events(
         return _refuted(whole, delta, epsilon), least, False
     # Fewer events leak less: a bound that these exceed is exceeded by all.
     choices = [choice.composable(epsilon, delta) for choice in whole]
-    found, best = max(_least_delta(choice, epsilon) for choice in choices)
+    found, best = max(_least_delta(choice, epsilon, delta) for choice in choices)
     holds = found <= delta * (1.0 + ALLOWANCE)
     if holds and choices != whole:
         return math.inf, 1.0, None
@@ -490,25 +490,39 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
     return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-3))
 
 
-def _least_delta(choice: Choice, epsilon: float) -> tuple[float, float]:
-    """Delta at the best epsilon up to a given one, and that epsilon; distances cost more above."""
+def _least_delta(choice: Choice, epsilon: float, claimed: float) -> tuple[float, float]:
+    """Delta at the best epsilon up to a given one, and which; larger ones make distances dear."""
     if choice.distance == 0.0:
-        return _delta(choice, epsilon, near=epsilon), epsilon
+        return _delta(choice, epsilon, near=epsilon, enough=claimed), epsilon
     kink = math.fsum(choice.pure)
     found, best = least_delta(lambda x: _delta(choice, x), choice.distance, kink, epsilon)
     return min(found, _delta(choice, best, near=best) + cost(choice.distance, best)), best
 
 
 def _delta(
-    choice: Choice, epsilon: float, *, near: float | None = None, quickly: bool = False
+    choice: Choice,
+    epsilon: float,
+    *,
+    near: float | None = None,
+    quickly: bool = False,
+    enough: float = 0.0,
 ) -> float:
     """Delta of one choice, distances apart; with curves looked at closely for epsilons near one."""
     told = choice.told
-    return told + (1.0 - told) * min(1.0, _rest(choice, epsilon, near, quickly=quickly))
+    left = (enough - told) / (1.0 - told) if told < 1.0 else 0.0
+    rest = _rest(choice, epsilon, near, quickly=quickly, enough=max(left, 0.0))
+    return told + (1.0 - told) * min(1.0, rest)
 
 
-def _rest(choice: Choice, epsilon: float, near: float | None, *, quickly: bool = False) -> float:
-    """Delta of one choice without infinite losses."""
+def _rest(
+    choice: Choice,
+    epsilon: float,
+    near: float | None,
+    *,
+    quickly: bool = False,
+    enough: float = 0.0,
+) -> float:
+    """Delta of one choice without infinite losses; up to ``enough`` any bound will do."""
     bounds = [1.0]
     if choice.rho and not (choice.sampled or choice.curved):
         left = epsilon - math.fsum(choice.pure)
@@ -524,7 +538,8 @@ def _rest(choice: Choice, epsilon: float, near: float | None, *, quickly: bool =
         if losses.size <= FEW_OUTCOMES:
             return _beside_responses(choice.curved[0], epsilon, losses, masses)
     if choice.sampled or bool(choice.rho) + len(choice.curved) > MOST_TOGETHER:
-        bounds.append(_tilted(choice, _curves(choice, DEAR_FALL), epsilon, quickly))
+        curves = _curves(choice, DEAR_FALL)
+        bounds.append(_tilted(choice, curves, epsilon, quickly, enough))
         return min(bounds)
     curves = _curves(choice, FIRST_FALL)
     if near is not None:
@@ -535,7 +550,7 @@ def _rest(choice: Choice, epsilon: float, near: float | None, *, quickly: bool =
     outcomes = responses(choice.pure)
     laws = [curve.atoms() for curve in curves]
     if outcomes[0].size * math.prod(law[0].size for law in laws) > MOST_ATOMS:
-        bounds.append(_tilted(choice, curves, epsilon, quickly))
+        bounds.append(_tilted(choice, curves, epsilon, quickly, enough))
     else:
         bounds.append(_of_curves(laws, outcomes, choice.mu, epsilon))
     return min(bounds)
@@ -553,8 +568,14 @@ def _beside_responses(event: ObjectiveEvent, epsilon: float, losses: Array, mass
     return float(found * (1.0 + ROUNDING))
 
 
-def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) -> float:  # noqa: FBT001
-    """Delta of sampled losses with all others, or of more losses than are added up one by one."""
+def _tilted(
+    choice: Choice,
+    curves: list[Curve],
+    epsilon: float,
+    quickly: bool,  # noqa: FBT001
+    enough: float,
+) -> float:
+    """Delta of sampled losses beside all others, or of more losses than are added up one by one."""
     counts = tuple(Counter(choice.pure).items())
     losses = Losses(
         mu=choice.mu,
@@ -564,7 +585,7 @@ def _tilted(choice: Choice, curves: list[Curve], epsilon: float, quickly: bool) 
         # Without sampled sums both directions are one.
         replace_one=choice.replace_one or not choice.sampled,
     )
-    return composed_delta(epsilon, losses, FIRST_POINTS if quickly else MOST_POINTS)
+    return composed_delta(epsilon, losses, FIRST_POINTS if quickly else MOST_POINTS, enough)
 
 
 def _curves(choice: Choice, fall: float) -> list[Curve]:

@@ -81,8 +81,10 @@ class Losses:
 
 
 @lru_cache(maxsize=256)
-def composed_delta(epsilon: float, losses: Losses, points: int = MOST_POINTS) -> float:
-    """Return an upper bound of delta of the composition at ``epsilon >= 0``."""
+def composed_delta(
+    epsilon: float, losses: Losses, points: int = MOST_POINTS, enough: float = 0.0
+) -> float:
+    """Return an upper bound of delta at ``epsilon >= 0``; up to ``enough`` any one will do."""
     directions = ("replace",) if losses.replace_one else ("remove", "add")
     bound = 1.0
     # Where a record hardly ever joins, no grid may be fine enough.
@@ -91,7 +93,7 @@ def composed_delta(epsilon: float, losses: Losses, points: int = MOST_POINTS) ->
         bound = _joined_delta(epsilon, (2.0 if losses.replace_one else 1.0) / z, q, steps)
     found = 0.0
     for way in directions:
-        found = max(found, _directed_delta(epsilon, losses, way, points, found))
+        found = max(found, _directed_delta(epsilon, losses, way, points, max(found, enough)))
     return min(bound, found)
 
 
@@ -120,18 +122,19 @@ def _joined_delta(epsilon: float, mu: float, q: float, steps: int) -> float:
 
 
 def _directed_delta(
-    epsilon: float, losses: Losses, direction: str, points: int, other: float = 0.0
+    epsilon: float, losses: Losses, direction: str, points: int, enough: float
 ) -> float:
-    """Delta in one direction, with no more noise than is needed given the other direction."""
+    """Delta in one direction; up to ``enough`` on any grid, and with as little of the noise."""
     cut = FIRST_CUT
     while True:
         found = _Sum(losses, direction, cut)
         if found.largest <= epsilon:
             return 0.0
-        delta, rest = found.delta(epsilon, points)
-        if rest <= BELOW_DELTA * max(delta, other) or cut >= LAST_CUT:
+        delta, rest = found.delta(epsilon, points, enough)
+        done = delta + rest <= enough or rest <= BELOW_DELTA * max(delta, enough)
+        if done or cut >= LAST_CUT:
             return min(1.0, delta + rest)
-        needed = cut + math.log(rest / BELOW_DELTA) - math.log(max(delta, other, 1e-320))
+        needed = cut + math.log(rest / BELOW_DELTA) - math.log(max(delta, enough, 1e-320))
         cut = min(max(1.2 * cut, min(needed + 1.0, 2.0 * cut)), LAST_CUT)
 
 
@@ -316,6 +319,8 @@ class _Sum:
             for z, q, count in losses.sampled
             if q < 1.0 and z >= LEAST_NOISE
         ]
+        # Candidates, in units of the window, of what is added to the tilt for losses above it.
+        self._shifts = np.geomspace(0.05, 20.0, 7)
         # For choices: losses and logarithms of masses at a few nodes. For bounds: grids.
         self._parts: list[tuple[Callable[[float, int], tuple[Array, Array]], int]] = []
         self._dots: list[tuple[Callable[[float], _Dots], int]] = []
@@ -353,8 +358,8 @@ class _Sum:
                 + [count * size for size, count in losses.pure]
             ) * (1.0 + 1e-14)
 
-    def delta(self, epsilon: float, most: int) -> tuple[float, float]:
-        """Delta at ``epsilon``, without what is cut off, and that."""
+    def delta(self, epsilon: float, most: int, enough: float) -> tuple[float, float]:
+        """Delta at ``epsilon``, without what is cut off, and that; no finer than ``enough``."""
         if self._lost >= 1.0:
             return 1.0, 0.0
         tilt = self._tilt(epsilon)
@@ -364,6 +369,7 @@ class _Sum:
             step = max((high - low) / points, self._widest / MOST_CELLS)
             found = min(known, self._on_grid(epsilon, tilt, low, step, points))
             settled = known[0] - found[0] <= SETTLED * found[0] or step >= last
+            settled = settled or found[0] + found[1] <= enough
             if settled or points >= most:
                 return found
             points, known, last = 2 * points, found, step
@@ -379,20 +385,21 @@ class _Sum:
         # What is below the window comes back above it, and must not count.
         first = math.floor(min(low, lower) / step)
         end = (first + size) * step
-        shifts = tilt + np.geomspace(0.05, 20.0, 7) * OUTSIDE / max(end - low, 1e-300)
+        shifts = tilt + self._shifts * OUTSIDE / max(end - low, 1e-300)
         logs, moment, above = [], 0.0, np.zeros(shifts.size)
         for dots, count in laws:
-            places = step * (dots.first + np.arange(dots.masses.size))
-            with np.errstate(divide="ignore"):
-                log = np.log(dots.masses)
+            held = np.flatnonzero(dots.masses)
+            places = step * (dots.first + held)
+            log = np.log(dots.masses[held])
             tilted = log + tilt * places
-            one = float(logsumexp(tilted))
+            one = _log_sum(tilted)
             moment += count * one
-            above += [count * float(logsumexp(log + s * places)) for s in shifts]
-            logs.append(tilted - one)
-        law, error = _law_of_sum(
-            [(d.first, x, n) for (d, n), x in zip(laws, logs, strict=True)], size
-        )
+            above += [count * _log_sum(log + s * places) for s in shifts]
+            logs.append((dots.first + held, tilted - one, count))
+        # Any shift gives a bound: the one that was best on the first grid serves all.
+        best = int(np.argmin(above - shifts * end))
+        self._shifts = self._shifts[[best]]
+        law, error = _law_of_sum(logs, size)
         steps = first + np.arange(size)
         beyond = np.maximum(step * steps - lower, 0.0)
         weights = np.exp(-tilt * beyond) * -np.expm1(-beyond)
@@ -401,7 +408,7 @@ class _Sum:
         # Exponents and sums, in each of the laws.
         doubt = 1e-9 + counts * 16.0 * UNIT * (1.0 + tilt * step * size)
         delta = math.exp(min(moment - tilt * lower + doubt, 700.0)) * inside
-        delta += math.exp(min(float((above - shifts * end).min()) + doubt, 0.0)) + self._lost
+        delta += math.exp(min(float(above[best] - shifts[best] * end) + doubt, 0.0)) + self._lost
         return min(1.0, delta), math.fsum(count * dots.infinite for dots, count in laws)
 
     def _moment(self, tilt: float, n_nodes: int = FIRST_NODES) -> float:
@@ -465,16 +472,22 @@ def _crossing(holds: Callable[[float], bool], high: float) -> float:
     return high
 
 
-def _law_of_sum(parts: list[tuple[int, Array, int]], size: int) -> tuple[Array, float]:
-    """Law of a sum on a ring, from first places, logarithms of masses and counts; and its error.
+def _log_sum(logs: Array) -> float:
+    """Logarithm of a sum, from those of its terms."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
+
+
+def _law_of_sum(parts: list[tuple[NDArray[np.intp], Array, int]], size: int) -> tuple[Array, float]:
+    """Law of a sum on a ring, from places, logarithms of masses and counts; and its error.
 
     What rounding may do to any entry: "Composition by tilted transforms" of the proof page.
     """
     total: Any = np.zeros(size // 2 + 1, dtype=np.complex128)
     most, doubts, offs = np.zeros(total.size), np.zeros(total.size), []
     transform = 8.0 * (math.log2(size) + 2.0) * UNIT
-    for first, log, count in parts:
-        index = np.mod(first + np.arange(log.size), size)
+    for places, log, count in parts:
+        index = np.mod(places, size)
         ring = np.bincount(index, np.exp(log), size)
         entries = np.fft.rfft(ring)
         # The 2-norm of all errors of a spectrum, which bounds each.

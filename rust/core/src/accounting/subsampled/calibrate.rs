@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::Result;
 use crate::accounting::subsampled::mixed::Answer;
 use crate::accounting::subsampled::plan::Question;
-use crate::accounting::subsampled::{LEAST_NOISE, Subsampled, check_rate, check_steps};
+use crate::accounting::subsampled::{Effort, LEAST_NOISE, Subsampled, check_rate, check_steps};
 use crate::accounting::subsampled::{answer, composition, joined};
 use crate::accounting::{check_delta, check_not_negative, gaussian};
 use crate::runtime::interrupt::Interrupt;
@@ -32,8 +32,9 @@ const MOST_STEPS: usize = 30;
 const USUAL_STEPS: usize = 6;
 
 /// Grids, in those of a search, after which no closer noise is looked for; twice as many where
-/// nothing near is known.
+/// nothing near is known. After the second number every question gets one grid.
 const MOST_WORK: u32 = 16;
+const MOST_WORK_OF_ALL: u32 = 48;
 
 /// A larger grid shows at most that much more, relative.
 const FINER: f64 = 5e-2;
@@ -129,7 +130,12 @@ impl Wanted<'_> {
     }
 
     fn ask(&self, coarse: bool, steps: Subsampled, question: Question) -> Result<Answer> {
-        let found = answer(coarse, steps, question, self.replace_one, self.interrupt)?;
+        let left = MOST_WORK_OF_ALL.saturating_sub(self.work.get()).max(1);
+        let effort = Effort {
+            coarse,
+            most_work: Some(left),
+        };
+        let found = answer(effort, steps, question, self.replace_one, self.interrupt)?;
         self.work.set(self.work.get() + found.work);
         Ok(found)
     }

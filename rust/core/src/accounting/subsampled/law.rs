@@ -217,7 +217,12 @@ fn split(pair: &Pair, left: f64, right: f64, ends: (f64, f64)) -> Split {
             sum.right += rest + 16.0 * ULP * all;
         }
     }
-    let error = pair.error(left).max(pair.error(right));
+    let error = if whole > 0.0 && end - start < width {
+        let far = left.abs().max(right.abs());
+        pair.error_of_cut(start, end, far)
+    } else {
+        pair.error(left).max(pair.error(right))
+    };
     sum.left *= 1.0 + error;
     sum.right *= 1.0 + error;
     sum
@@ -248,7 +253,11 @@ fn split_open(pair: &Pair, left: f64, right: f64, ends: (f64, f64)) -> Split {
         sum.right += p * (gap + here) / whole * highest / ratio;
         all += p;
     });
-    let error = pair.error(start).max(pair.error(right));
+    let error = if end < right {
+        pair.error_of_cut(start, end, right)
+    } else {
+        pair.error(start).max(pair.error(right))
+    };
     let spread = 16.0 * ULP * (size / whole) * all * (highest / rest) + beyond;
     sum.left = (sum.left + spread) * (1.0 + error);
     sum.right = (sum.right + spread) * (1.0 + error);

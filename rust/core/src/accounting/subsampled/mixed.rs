@@ -5,7 +5,7 @@ use crate::accounting::subsampled::compose::{Part, compose, infinite_mass, momen
 use crate::accounting::subsampled::law::{Atoms, Directions, GridLaw, discretise};
 use crate::accounting::subsampled::pair::{Pair, ULP};
 use crate::accounting::subsampled::plan::{
-    Cumulants, DirectionPlan, LARGEST, Limits, OF_SEARCH, Question, pair_atoms,
+    Cumulants, DirectionPlan, LARGEST, Limits, OF_LOOK, OF_SEARCH, Question, pair_atoms,
 };
 use crate::accounting::subsampled::profile::zcdp_atoms;
 use crate::runtime::interrupt::Interrupt;
@@ -42,6 +42,8 @@ pub(super) struct Composition {
     pub(super) rho: f64,
     /// Whether the grid of a search will do.
     pub(super) coarse: bool,
+    /// Grids, in those of a search, after which no closer answer is looked for.
+    pub(super) most_work: Option<u32>,
 }
 
 /// An upper bound, whether a finer grid than was allowed may give a smaller one, and what the grids
@@ -193,7 +195,7 @@ impl Composition {
             if found >= libm::log(delta) || delta <= LEAST_DELTA {
                 break;
             }
-            delta = (0.01 * libm::exp(found)).clamp(LEAST_DELTA, 0.01 * delta);
+            delta = (0.01 * libm::exp(found).min(delta)).max(LEAST_DELTA);
         }
         Ok((found, CUT * delta / self.steps()))
     }
@@ -215,18 +217,34 @@ impl Composition {
         Ok(self.estimate(epsilon, interrupt)?.0)
     }
 
+    /// Upper bound on the larger direction's answer to `goal` by one small grid.
+    pub(super) fn quick_answer(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<f64> {
+        let Some(tail) = self.tail(goal, interrupt)? else {
+            return Ok(f64::INFINITY);
+        };
+        let prepared = self.prepared(goal, tail, interrupt)?;
+        let step = self.aligned(prepared.ways[0].plan.step);
+        Ok(self.at_step(&prepared, goal, step, OF_LOOK, interrupt)?.0)
+    }
+
+    /// Mass to cut off each step; `None` where infinite losses alone are more than is wanted.
+    fn tail(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<Option<f64>> {
+        let wanted = match goal {
+            Question::Epsilon(epsilon) => return Ok(Some(self.estimate(epsilon, interrupt)?.1)),
+            Question::Delta(delta) => delta - self.infinite(),
+        };
+        Ok((wanted > 0.0).then(|| CUT * wanted / self.steps()))
+    }
+
     /// Upper bound on the larger direction's answer to `goal`.
     pub(super) fn answer(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<Answer> {
         let steps = self.steps();
-        let (whole, mut tail) = match goal {
-            Question::Epsilon(epsilon) => (None, self.estimate(epsilon, interrupt)?.1),
-            Question::Delta(delta) => {
-                let left = delta - self.infinite();
-                if left <= 0.0 {
-                    return Ok(f64::INFINITY.into());
-                }
-                (Some(left), CUT * left / steps)
-            }
+        let Some(mut tail) = self.tail(goal, interrupt)? else {
+            return Ok(f64::INFINITY.into());
+        };
+        let whole = match self.reduced(goal) {
+            Question::Epsilon(_) => None,
+            Question::Delta(left) => Some(left),
         };
         // What a search finds is where an answer begins: an answer is never larger.
         let mut limits = OF_SEARCH;
@@ -242,6 +260,10 @@ impl Composition {
             let first = answer.value.is_infinite();
             let as_planned = decides.is_as_planned(goal, found);
             answer = answer.or(found);
+            if self.most_work.is_some_and(|most| answer.work >= most) {
+                answer.limited = true;
+                break;
+            }
             let too_long = used > 1.01 * step;
             // Shorter tails leave more of the grid to the rest.
             let wanted = CUT_FROM_LONG * whole.unwrap_or(answer.value) / steps;

@@ -243,13 +243,23 @@ impl Pair {
     /// Bound on the relative error of a mass computed next to `u`.
     pub(super) fn error(&self, u: f64) -> f64 {
         let v = u.abs() + self.inverse;
+        let weights = self.exponents(u);
+        ULP * (262_144.0 + 4.0 * weights + u * u + 2.0 * (u - self.inverse).abs() * v)
+    }
+
+    /// The same between `start` and `end`, for a share of a cell that ends at `u`, far away.
+    pub(super) fn error_of_cut(&self, start: f64, end: f64, u: f64) -> f64 {
+        self.error(start).max(self.error(end)) + 4.0 * ULP * self.exponents(u)
+    }
+
+    /// Bound on the exponents of which the ratio of both laws is computed at `u`.
+    fn exponents(&self, u: f64) -> f64 {
         let odds = if self.log_odds.is_finite() {
             self.log_odds.abs()
         } else {
             0.0
         };
-        let weights = u.abs() * self.inverse + self.half + odds;
-        ULP * (262_144.0 + 4.0 * weights + u * u + 2.0 * (u - self.inverse).abs() * v)
+        u.abs() * self.inverse + self.half + odds
     }
 
     /// Upper bounds on the masses above `u` under both laws.

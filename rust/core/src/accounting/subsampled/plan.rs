@@ -53,7 +53,11 @@ pub(super) struct Limits {
     length: f64,
 }
 
-/// A grid for a search, and the largest one.
+/// A grid for a first look, one for a search, and the largest one.
+pub(super) const OF_LOOK: Limits = Limits {
+    cells: 16_384.0,
+    length: 65_536.0,
+};
 pub(super) const OF_SEARCH: Limits = Limits {
     cells: 65_536.0,
     length: 262_144.0,
