@@ -38,7 +38,7 @@ the Rust standard library. Written by tools/notices.py from Cargo.lock.
 
 
 def linked(metadata: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the crates that the module links: no build scripts' and no macros' own."""
+    """Return the crates that the module may link: no build scripts' and no macros' own."""
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     found: dict[str, dict[str, Any]] = {}
@@ -54,6 +54,14 @@ def linked(metadata: dict[str, Any]) -> list[dict[str, Any]]:
                 open_ids.append(dependency["pkg"])
     outside = [package for package in found.values() if package["source"] is not None]
     return sorted(outside, key=lambda package: (package["name"], package["version"]))
+
+
+def built() -> set[tuple[str, str]]:
+    """Return name and version of the crates whose features a build chooses, on any platform."""
+    command = ["cargo", "tree", "--locked", "--package", MODULE, "--edges", "normal"]
+    command += ["--target", "all", "--prefix", "none", "--format", "{p}"]
+    lines = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
+    return {(name, version.removeprefix("v")) for name, version, *_ in map(str.split, lines)}
 
 
 def chosen(expression: str) -> list[str]:
@@ -87,7 +95,11 @@ def notices() -> str:
     sections: dict[str, list[str]] = {}
     rust = f"Copyright (c) The Rust Project Contributors\n\n{MIT.strip()}"
     sections.setdefault(rust, []).append("Rust standard library (MIT)")
+    crates = built()
     for package in linked(metadata):
+        # The metadata name optional crates that no feature asks for.
+        if (package["name"], package["version"]) not in crates:
+            continue
         name = f"{package['name']} {package['version']}"
         licences = chosen(package["license"] or "")
         if not licences:
