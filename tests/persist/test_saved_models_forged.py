@@ -186,7 +186,7 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
     ),
     ("linear", {("attributes", "mechanism_"): "gradient", ("attributes", "n_steps_"): None},
      "another number of steps"),
-    ("linear whitened", {("attributes", "whitened_"): False}, "whitened_ does not go with"),
+    ("linear whitened", {("attributes", "whitened_"): False}, "whitened_ does not match"),
     ("linear", {("parameters", "bounds"): [coefficients([0.0] * 3), 1.0]}, "bounds, or a centre"),
     ("linear", {("attributes", "bounds_"): [1.0, 0.0]}, "low < high"),
     ("pca", {("parameters", "centre"): coefficients([0.0] * 3)}, "bounds, or a centre"),
