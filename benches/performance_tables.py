@@ -163,7 +163,7 @@ def roofline(found: Summaries) -> str:
     for row in found["roofline"]:
         loops.setdefault(row["loop"], {})[row["n_threads"]] = row
     threads = sorted({row["n_threads"] for row in found["roofline"]})
-    head = ("", "flops a row", "bytes a row", "GFLOP/s", "GB/s")
+    head = ("", "flops per row", "bytes per row", "GFLOP/s", "GB/s")
     rows = []
     for loop, own in loops.items():
         one = own["1"]

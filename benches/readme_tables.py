@@ -348,7 +348,7 @@ def persons(found: Summaries) -> str:
     """Accuracy on rows of other persons, by how the rows are dealt to persons and method."""
     rows = [row for row in found["persons"] if row["epsilon"] == "1"]
     more = [row for row in found["persons"] if row["epsilon"] != "1"]
-    lines = by_method(rows, ("data", "kind", "persons"), ("data", "rows a person", "persons"))
+    lines = by_method(rows, ("data", "kind", "persons"), ("data", "rows per person", "persons"))
     others = ", ".join(f"{shown(row)} at ε = {row['epsilon']}" for row in more)
     told = f"With more budget the persons as they are reach {others}. " if more else ""
     return (

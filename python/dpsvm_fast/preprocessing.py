@@ -213,7 +213,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         Noisy mean of the clipped rows, of norm at most ``data_norm``.
     n_samples_ : float
         Noisy number of rows, at least 1, or with weights their sum over ``max_weight``; the public
-        number with ``replace_one``, so that weights below ``max_weight`` draw the mean towards 0.
+        number with ``replace_one``, so that weights below ``max_weight`` pull the mean towards 0.
     data_norm_ : float
         The bound of the fit.
     n_features_in_ : int

@@ -97,13 +97,13 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 @option(
     "--rows-per-person",
     Whole(1, MOST_ROWS),
-    "Also show the guarantee for a person with N rows, of noise for rows.",
+    "Also show what noise for rows guarantees to a person with N rows.",
 )
 @model_option(*PLANNED)
 @option(
     "--kernel",
     OneOf(KERNELS),
-    "Kernel of --model kernel.  [default: by its rule]",
+    "Kernel of --model kernel.  [default: chosen by a rule]",
     is_flag=False,
     flag_value="auto",
 )

@@ -39,7 +39,7 @@ SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet
 
 
 format_option = option(
-    "--format", "data_format", OneOf(FORMATS), "Format of DATA.  [default: by its name]"
+    "--format", "data_format", OneOf(FORMATS), "Format of DATA.  [default: from its name]"
 )
 person_option = option(
     "--person-column",

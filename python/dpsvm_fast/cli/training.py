@@ -1269,7 +1269,7 @@ def _value(word: str) -> Any:
 @option("--certificate", FILE, "Write the certificate.")
 @pass_screen
 def evaluate_command(screen: Screen, **options: Any) -> None:
-    """Measure a saved MODEL on the private rows of DATA, with noise that --epsilon pays for.
+    """Measure a saved MODEL on the private rows of DATA, with noise; costs --epsilon.
 
     Every number has a confidence interval for noise and sampling. The budget is charged for the
     rows of DATA, again if MODEL was trained on them. If the schema names persons, whole persons are

@@ -358,7 +358,7 @@ Found = tuple[str, "AuditReport"]
     default=((1.0, 4.0),),
     show_default="1,4",
 )
-@option("--mechanism", "Only mechanisms whose name contains TEXT.", metavar="WORD")
+@option("--mechanism", "Only mechanisms whose name contains WORD.", metavar="WORD")
 @threads_option
 @pass_screen
 def audit_command(screen: Screen, **options: Any) -> int:

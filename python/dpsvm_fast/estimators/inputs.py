@@ -733,7 +733,7 @@ class ArrayRows:
         if self.owners is not None:
             # Each row alone, with the weight that 1 is of the largest.
             own_weights = self.owners.weights[own]
-            part.owners = self._owners._replace(weights=own_weights, n_persons=own_weights.size)
+            part.owners = self.owners._replace(weights=own_weights, n_persons=own_weights.size)
         return part
 
     @property

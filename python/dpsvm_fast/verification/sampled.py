@@ -87,7 +87,7 @@ def composed_delta(
     """Return an upper bound of delta at ``epsilon >= 0``; up to ``enough`` any one will do."""
     directions = ("replace",) if losses.replace_one else ("remove", "add")
     bound = 1.0
-    # Where a record hardly ever joins, no grid may be fine enough.
+    # Where a record rarely joins, no grid may be fine enough.
     if len(losses.sampled) == 1 and not (losses.mu or losses.pure or losses.curves):
         ((z, q, steps),) = losses.sampled
         bound = _joined_delta(epsilon, (2.0 if losses.replace_one else 1.0) / z, q, steps)
@@ -100,7 +100,7 @@ def composed_delta(
 def _joined_delta(epsilon: float, mu: float, q: float, steps: int) -> float:
     """Delta of steps of which a record joins J: the Gaussian mechanism's, joined so often.
 
-    "Steps that a record hardly ever joins" of the proof page.
+    "Rarely joined steps" of the proof page.
     """
     if q >= 1.0:
         return 1.0
@@ -254,7 +254,7 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
     high = math.floor((loss if law.direction != "add" else -loss) / step)
     low = -high if replaced else math.floor(math.log1p(-q) / step)
     if not replaced:
-        # Where the noise hardly ever is, no cells are needed.
+        # Where the noise rarely is, no cells are needed.
         least = float(law.at(np.array([-law.reach]))[0][0])
         low = max(low, math.floor((least if law.direction != "add" else -least) / step))
     if high - low >= 2 * MOST_CELLS or high < 1:
