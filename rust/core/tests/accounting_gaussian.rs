@@ -98,6 +98,14 @@ fn limits_are_reached() -> Result<()> {
 }
 
 #[test]
+fn negative_zero_is_zero() -> Result<()> {
+    for delta in [1e-300, 6.8e-16, 0.5] {
+        assert_eq!(sigma(-0.0, delta)?, sigma(0.0, delta)?);
+    }
+    Ok(())
+}
+
+#[test]
 fn arguments_out_of_range_are_named() {
     let named = |result: Result<f64>, wanted: &str| {
         assert!(

@@ -187,6 +187,8 @@ fn tail_quantile_above(delta: f64) -> f64 {
 pub fn sigma(epsilon: f64, delta: f64) -> Result<f64> {
     check_epsilon(epsilon)?;
     check_delta(delta)?;
+    // -0 is 0.
+    let epsilon = epsilon.abs();
     // delta(epsilon, .) <= delta(0, .) = 2 Phi(h) - 1 <= 2 h phi(0), and <= Phi(-u): two values
     // that are large enough; the margin covers their rounding and the curve's error bound.
     let flat = DENSITY_AT_ZERO / delta;
