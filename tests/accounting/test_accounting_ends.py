@@ -43,6 +43,7 @@ from dpsvm_fast.certificates import (
 )
 from dpsvm_fast.exceptions import BudgetExceededError
 from dpsvm_fast.ledger import PrivacyLedger
+from oracles.loss_grid import lower_delta
 
 ALLOWED = 6.0
 # Each epsilon of these laws costs a convolution.
@@ -148,16 +149,20 @@ def test_faint_steps_beside_large_events_cost_next_to_nothing(
     relation: str, pure: list[PrivacyEvent]
 ) -> None:
     # Their law lies in one cell, whose ends are 10^8 standard deviations away.
-    events: list[PrivacyEvent] = [
+    steps = [
         SubsampledGaussianEvent(1.1, 0.02, 300, relation),
         SubsampledGaussianEvent(0.8, 0.01, 10, relation),
-        *(replace(event, adjacency=relation) for event in pure),
     ]
+    events = [*steps, *(replace(event, adjacency=relation) for event in pure)]
     faint = [
         SubsampledGaussianEvent(2.88e7, 2.1e-5, 229, relation),
         SubsampledGaussianEvent(7.7e7, 1.9e-8, 57, relation),
         SubsampledGaussianEvent(4.4e6, 4.4e-3, 197_875, relation),
     ]
+    few = [replace(event, n_steps=min(event.n_steps, 40)) for event in (*steps, *faint)]
+    for epsilon in (0.3, 0.6):
+        least = lower_delta(few, epsilon)
+        assert least <= composed_delta(few, epsilon) <= least * 1.3
     for gaussian in ([], [GaussianEvent(1.0, 0.83, relation)]):
         without = composed_epsilon([*events, *gaussian], 1e-9)
         with ending():

@@ -59,7 +59,8 @@ def one_event(rng: Rng, relation: str) -> Point:
     if kind == "sampled":
         return fields | {
             "type": "subsampled_gaussian",
-            "noise_multiplier": between(rng, 0.4, 30.0),
+            # Some so large that their whole law lies in one cell of a grid.
+            "noise_multiplier": between(rng, *((0.4, 30.0) if rng.random() < 0.8 else (30.0, 1e9))),
             "sampling_rate": min(1.0, between(rng, 1e-3, 1.5)),
             "n_steps": int(between(rng, 1.0, 64.0)),
         }

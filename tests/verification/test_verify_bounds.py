@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from dpsvm_fast.accounting import (
     subsampled_gaussian_noise_multiplier,
 )
 from dpsvm_fast.certificates import (
+    ApproximateEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -272,6 +274,58 @@ def test_tight_claims_of_several_scores_beside_others_take_little(
     monkeypatch.setattr(losses, "MOST_WORK", 1e9)
     with losses.limited_work():
         assert recomputed_events(tuple(events), epsilon * 1.0001, 1e-5)[2]
+
+
+@pytest.mark.sampled(every=2)
+@pytest.mark.parametrize("relation", [A, R])
+@pytest.mark.parametrize(
+    ("noise", "rate", "steps", "pure", "told", "delta"),
+    [
+        (8.24, 1.19e-3, 2, 0.5251, 4.1e-6, 1e-5),
+        (24.7, 1.54e-3, 3, 0.4549, 1.9e-9, 1e-8),
+        (12.5, 1.95e-3, 1, 0.8417, 1.5e-7, 1e-6),
+    ],
+)
+def test_few_rare_steps_beside_an_approximate_event_take_little(
+    relation: str,
+    noise: float,
+    rate: float,
+    steps: int,
+    pure: float,
+    told: float,
+    delta: float,
+) -> None:
+    events = (
+        SubsampledGaussianEvent(noise, rate, steps, relation),
+        ApproximateEvent(pure, told, relation),
+    )
+    epsilon = composed_epsilon(events, delta)
+    start = time.process_time()
+    assert recomputed_events(events, epsilon, delta)[2]
+    assert recomputed_events(events, epsilon, 0.5 * delta)[2] is not True
+    # Each took five seconds.
+    assert time.process_time() - start < 4.0
+
+
+@pytest.mark.proof("accountant", "Termination")
+@pytest.mark.parametrize("relation", [A, R])
+def test_faint_steps_beside_a_gaussian_sum_are_confirmed(relation: str) -> None:
+    large = [
+        SubsampledGaussianEvent(1.1, 0.02, 300, relation),
+        GaussianEvent(1.0, 0.83, relation),
+    ]
+    faint = [
+        SubsampledGaussianEvent(2.88e7, 2.1e-5, 229, relation),
+        SubsampledGaussianEvent(4.4e6, 4.4e-3, 197_875, relation),
+    ]
+    epsilon = composed_epsilon([*large, *faint], 1e-9)
+    assert recomputed_events((*large, *faint), epsilon, 1e-9)[2]
+    # What they are confirmed with is no less than without them.
+    alone = recomputed_events(tuple(large), epsilon, 1e-12)[1]
+    assert recomputed_events((*large, *faint), epsilon, 1e-12)[1] >= alone
+    # Noise that is not large beside anything stays what it is.
+    loud = SubsampledGaussianEvent(30.0, 4.4e-3, 197_875, relation)
+    assert choice_of((*large, loud)).without_faint_steps() == choice_of((*large, loud))
 
 
 @pytest.mark.proof("accountant", "What verify computes")

@@ -62,6 +62,9 @@ MOST_CHOICES, MOST_CURVES = 4096, 8
 WORK_OF_EVENT = 500
 # Outcomes of randomised responses.
 MOST_OUTCOMES = 20_000
+# Sampled steps count as whole batches where their Gaussian parameter is that small beside the
+# largest parameter of another event, or its square beside that of the Gaussian sums.
+FAINT, FAINT_BESIDE_GAUSSIAN = 1e-5, 1e-4
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 
@@ -111,6 +114,24 @@ class Choice:
         """Return whether all events are randomised responses."""
         others = self.stays or self.sampled or self.rho or self.curved or self.distances
         return not (self.squares or others)
+
+    def without_faint_steps(self) -> Choice:
+        """Return whole batches in place of steps beside which something else is large: a bound."""
+        gaussian = math.fsum(self.squares)
+        others = [*self.pure, math.sqrt(math.fsum(self.rho))]
+        others += [1.0 / one.sigma for one in self.curved if isinstance(one, ObjectiveEvent)]
+        most = max((FAINT * max(others)) ** 2, FAINT_BESIDE_GAUSSIAN * gaussian)
+        moved = 2.0 if self.replace_one else 1.0
+        sizes = {kind: n * (moved / kind[0]) ** 2 for kind, n in self.steps.items() if kind[0] > 1}
+        faint, total = set(), 0.0
+        for kind in sorted(sizes, key=lambda kind: (sizes[kind], kind)):
+            total += sizes[kind] * (1.0 + ROUNDING)
+            if total > most:
+                break
+            faint.add(kind)
+        kept = [step for step in self.sampled if step[:2] not in faint]
+        squares = [*self.squares, *(sizes[kind] * (1.0 + ROUNDING) for kind in faint)]
+        return replace(self, sampled=kept, squares=squares) if faint else self
 
     def composable(self, epsilon: float = 0.0, delta: float = 1.0) -> Choice:
         """Return the same without curves that are too many or too large to compose here.
@@ -523,6 +544,7 @@ def _rest(
     enough: float = 0.0,
 ) -> float:
     """Delta of one choice without infinite losses; up to ``enough`` any bound will do."""
+    choice = choice.without_faint_steps()
     bounds = [1.0]
     if choice.rho and not (choice.sampled or choice.curved):
         left = epsilon - math.fsum(choice.pure)
