@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import integrate
 
 from dpsvm_fast.accounting import composed_delta, composed_epsilon
 from dpsvm_fast.accounting.stopping import (
@@ -209,7 +210,7 @@ def exact_gaussian_lower_bound(law: StoppingLaw, mu: float, epsilon: float) -> f
         p, q = p * law.weight(up), q * law.weight(uq)
         for one, other in ((p, q), (q, p)):
             gap = np.maximum(one - math.exp(epsilon) * other, 0.0)
-            worst = max(worst, float(np.trapezoid(gap, x)))
+            worst = max(worst, float(integrate.trapezoid(gap, x)))
     return worst
 
 

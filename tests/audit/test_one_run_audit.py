@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import integrate, optimize, stats
 
 from dpsvm_fast import InvalidParameterError
 from dpsvm_fast.accounting import composed_epsilon, gaussian_delta, gaussian_sigma
@@ -270,5 +270,5 @@ def test_the_shared_law_has_the_curve_that_it_is_meant_to_have() -> None:
         density = stats.norm.pdf(grid - 0.5 * mu) + stats.norm.pdf(grid + 0.5 * mu)
         chance = 1.0 / (1.0 + np.exp(-mu * grid))
         over = np.maximum(0.0, chance - math.exp(epsilon) * (1.0 - chance))
-        found = float(np.trapezoid(density * over, grid))
+        found = float(integrate.trapezoid(density * over, grid))
         assert found == pytest.approx(gaussian_delta(epsilon, 1.0 / mu), rel=1e-6)

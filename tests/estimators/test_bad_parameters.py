@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+import types
 from itertools import groupby
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 
 from dpsvm_fast import PrivacyLedger
+from dpsvm_fast.estimators import parameters
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from oracles.input_catalogue import covers
 from oracles.odd_inputs import X, Y, every_estimator, model
@@ -177,3 +180,17 @@ def test_threads_do_not_change_what_is_released(subject: str) -> None:
     if SUBJECTS[subject].private:
         again = released(made(subject, random_state=2).fit(rows, labels))
         assert any((again[name] != value).any() for name, value in found[0].items())
+
+
+def test_python_3_10_reads_the_types_of_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses what is no type; newer versions let the mark KW_ONLY pass."""
+
+    def strict(*args: Any, **options: Any) -> dict[str, Any]:
+        hints = get_type_hints(*args, **options)
+        for name, hint in hints.items():
+            assert callable(hint) or isinstance(hint, types.UnionType), name
+        return hints
+
+    monkeypatch.setattr(parameters, "get_type_hints", strict)
+    for kind in {subject.kind for subject in SUBJECTS.values()}:
+        assert parameters._tests_of(kind)

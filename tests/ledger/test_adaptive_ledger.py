@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import integrate
 from scipy.stats import norm
 
 from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
@@ -271,6 +272,6 @@ class TestOdometer:
         v, s, w = 0.3, 0.1, 0.7
         theta = np.linspace(0.0, 60.0, 400_001)
         density = 2.0 * norm.pdf(theta, scale=s**-0.5)
-        mean = np.trapezoid(np.exp(theta * w - 0.5 * theta**2 * v) * density, theta)
+        mean = integrate.trapezoid(np.exp(theta * w - 0.5 * theta**2 * v) * density, theta)
         closed = math.sqrt(s / (v + s)) * math.exp(0.5 * w * w / (v + s))
         assert mean == pytest.approx(2.0 * closed * norm.cdf(w / math.sqrt(v + s)), rel=1e-8)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import integrate
 from scipy.optimize import minimize
 
 from dpsvm_fast import _core
@@ -383,7 +384,7 @@ def test_means_of_losses_cost_no_more_than_the_square(law: str, n: int, relation
             # What is known of exchanged records is a bound, not the law of one V.
             curve = np.minimum(curve, 1.0)
         for i in range(0, 1200, 60):
-            excess = curve[i] + np.trapezoid(curve[i:], nodes[i:])
+            excess = curve[i] + integrate.trapezoid(curve[i:], nodes[i:])
             bound = g(nodes[i] - reach**2, t)
             assert 1.0 - math.exp(-excess) <= bound * (1.0 + 1e-3), (reach, nodes[i])
 

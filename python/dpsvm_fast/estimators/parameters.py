@@ -32,7 +32,8 @@ E = TypeVar("E")
 
 def _tests_of(kind: type) -> Mapping[str, Test]:
     """Return the checks of the parameters of an estimator, in the order of its constructor."""
-    hints = get_type_hints(kind, include_extras=True)
+    # The mark between positional and other fields; Python 3.10 takes it for no type.
+    hints = get_type_hints(kind, localns={"KW_ONLY": object}, include_extras=True)
     return {
         field.name: hints[field.name].__metadata__[0]
         for field in fields(kind)
