@@ -53,7 +53,7 @@ from dpsvm_fast.verification import verify
 from oracles.noisy_descent import STEEP, clipped_sum, records_of
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:random_state. a seed"),
+    pytest.mark.filterwarnings("ignore:random_state. anyone"),
     pytest.mark.proof("persons", "One person, one vector"),
 ]
 

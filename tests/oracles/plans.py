@@ -43,7 +43,7 @@ class PlainRows(ArrayRows):
         self.n_threads, self.low_memory, self.verbose = n_threads, False, False
         self.on_step = None
         self._labelled, self._counted = True, False
-        self._owners, self._class_weight, self._unit, self._weighted = None, None, "row", False
+        self.owners, self._class_weight, self._unit, self._weighted = None, None, "row", False
         self._factors, self._periods = None, None
 
 
