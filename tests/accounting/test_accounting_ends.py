@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpsvm_fast import _core
+from dpsvm_fast import PrivateLinearSVC, _core
 from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
@@ -192,6 +192,24 @@ def test_many_objectives_with_dear_points_end(relation: str) -> None:
     alone = max(composed_epsilon([event], 1e-13) for event in events[-2:])
     parts = sum(composed_epsilon([event], 1e-14) for event in events[:2])
     assert alone < epsilon < 1e-3 + parts * len(events) / 2
+
+
+@pytest.mark.parametrize("relation", [ADD, "replace_one"])
+def test_noise_in_objectives_is_planned_soon(relation: str) -> None:
+    # An epsilon that nothing remembers. Three classes took up to five seconds.
+    epsilon = random.SystemRandom().uniform(0.9, 1.1)
+    model = PrivateLinearSVC(
+        mechanism="objective",
+        epsilon=epsilon,
+        delta=1e-5,
+        adjacency=relation,
+        bounds=(-1.0, 1.0),
+        classes=[0, 1, 2],
+    )
+    rows, labels = np.ones((20, 2)), np.arange(20) % 3
+    start = time.process_time()
+    model.fit(rows, labels)
+    assert time.process_time() - start < 1.5
 
 
 MANY = 10_000

@@ -1037,7 +1037,8 @@ class Composition:
         for choice in choices(self._totals):
             if any(e <= epsilon and d <= delta and choice.within(t) for e, d, t in self._fitting):
                 continue
-            if not _is_shown(choice, epsilon, delta):
+            closely = not _is_shown(choice, epsilon, delta)
+            if closely:
                 if _is_refuted(choice, epsilon, delta):
                     return False
                 alone = _choice_epsilon(choice, delta)
@@ -1045,12 +1046,14 @@ class Composition:
                 near = delta > 0.0 and alone <= epsilon * NEARLY
                 if alone > epsilon and not (near and _choice_delta(choice, epsilon) <= delta):
                     return False
-                continue
             kinds = frozenset(key for name in LAWS for key in getattr(choice, name))
             if kinds in self._kinds:
                 # The same kinds again: larger amounts may prove all of those to come.
                 more = (choice.enlarged(factor) for factor in AHEAD)
                 shown = next((t for t in more if _is_shown(t, epsilon, delta)), None)
+                least = choice.enlarged(AHEAD[-1])
+                if shown is None and closely and _choice_epsilon(least, delta) <= epsilon:
+                    shown = least
                 if shown is not None:
                     self._fitting[:] = [(epsilon, delta, shown), *self._fitting[: REMEMBERED - 1]]
             self._kinds[:] = [kinds, *self._kinds[: REMEMBERED - 1]]
