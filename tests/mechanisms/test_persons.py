@@ -821,7 +821,7 @@ def test_a_centre_with_weights_is_their_mean() -> None:
 
 def test_a_scaler_with_weights_has_their_moments() -> None:
     weights = np.where(X[:, 0] > 0.0, 3.0, 1.0)
-    scaler = PrivateStandardScaler(1e4, 0.5, bounds=(-2, 3), max_weight=4.0)
+    scaler = PrivateStandardScaler(1e4, 0.5, bounds=(-2, 3), max_weight=4.0, random_state=0)
     rows = np.clip(X, -2, 3)
     mean = np.average(rows, axis=0, weights=weights)
     variance = np.average((rows - mean) ** 2, axis=0, weights=weights)
