@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dpsvm_fast import _core
@@ -19,7 +20,9 @@ from dpsvm_fast.accounting import (
     subsampled_gaussian_epsilon,
     subsampled_gaussian_noise_multiplier,
 )
+from dpsvm_fast.accounting.composition import Composition
 from dpsvm_fast.certificates import (
+    DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
     PrivacyEvent,
@@ -217,6 +220,35 @@ def test_a_proof_of_what_fits_is_not_stretched() -> None:
         with pytest.raises(BudgetExceededError):
             ledger.check(event)
     ledger.check(sampled(1.0, 0.01, 95))
+
+
+@pytest.mark.proof("accountant", "Termination")
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("seed", range(4))
+def test_quick_and_close_bounds_decide_alike(seed: int, adjacency: str) -> None:
+    """What fits is what epsilon says, whichever bound is looked at first, and however often."""
+    rng = np.random.default_rng(seed)
+    decided = 0
+    for _ in range(8):
+        sigma = 10.0 ** rng.uniform(0.3, 1.5)
+        events = [
+            GaussianEvent(1.0, 10.0 ** rng.uniform(-1.0, 0.5), adjacency),
+            DistanceEvent(10.0 ** rng.uniform(-9.0, -5.0), adjacency),
+            PureEvent(10.0 ** rng.uniform(-2.0, 0.5), adjacency),
+            sampled(10.0 ** rng.uniform(-0.1, 8.0), 10.0 ** rng.uniform(-4.0, -1.0), 50, adjacency),
+            ObjectiveEvent("logistic", 1, sigma, 1.0 / sigma, None, adjacency),
+            ZCDPEvent(10.0 ** rng.uniform(-6.0, -1.0), adjacency),
+        ]
+        kept = rng.choice(len(events), int(rng.integers(2, 6)), replace=False)
+        delta = 10.0 ** rng.uniform(-6.0, -3.0)
+        composition = Composition.of([events[i] for i in kept])
+        epsilon = composition.epsilon(delta)
+        if not 0.0 < epsilon < math.inf:
+            continue
+        decided += 1
+        for share in (0.97, 1.001, 0.97, 1.5, 1.001):
+            assert composition.fits(share * epsilon, delta) == (share > 1.0)
+    assert decided > 2
 
 
 def test_saved_and_loaded_ledgers_go_on(tmp_path: Path) -> None:

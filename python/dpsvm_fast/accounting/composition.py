@@ -274,7 +274,8 @@ def _shows(mixture: Mixture, epsilon: float, delta: float) -> bool:
 
 def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether a part of a choice alone costs more than (epsilon, delta)."""
-    left, mixture = _left(choice, epsilon, delta), Mixture.of(choice)
+    # Distances cost least at the smallest epsilon, and no delta is below that at the largest.
+    left, mixture = _left(choice, 0.0, delta), Mixture.of(choice)
     if left < 0.0:
         return False
     largest = max((size for size, _ in mixture.pure), default=0.0)
