@@ -1378,8 +1378,6 @@ def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
 
 # Sides of images, cells along them and directions, as the core takes them.
 MOST_PIXELS = 1 << 12
-# Of the squared norm of features of images: what edges of edges have.
-SECOND_SHARE = 1.0 / 3.0
 
 
 def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
@@ -1462,10 +1460,10 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     are divided by their own total plus a tenth of the mean one, so that faint edges tell as much as
     strong ones. Features are square roots of these shares over their total: rows have norm 1.
 
-    With ``order=2`` there are as many again or more, of edges of edges, which tell corners and
-    curves from lines: the features of a grid with half as many cells along a side as pixels are an
-    image whose channels are the orientations; its edges are summed in the same way, over half as
-    many cells along a side and half as many orientations, at least 3.
+    With ``order=2`` edges of edges follow, which tell corners and curves from lines: the features
+    of a grid with half as many cells along a side as pixels are an image whose channels are the
+    orientations; its edges are summed in the same way, over half as many cells along a side and
+    half as many orientations, at least 3.
 
     Parameters
     ----------
@@ -1478,7 +1476,8 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     n_orientations : int, default=8
         Number K of directions, at most 4096.
     order : {1, 2}, default=1
-        2 adds edges of edges: more accurate for tens of thousands of rows, less for few.
+        2 adds edges of edges: more accurate for tens of thousands of rows and for photographs, no
+        better for a few thousand digits.
     n_threads : int or None, default=None
         None uses all cores of this process. Never changes the result.
 
@@ -1492,7 +1491,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     Guarantees: every row is mapped by itself, by public numbers, to the last bit, so what is
     private after this transformer was as private before it; ``total_privacy`` counts it as free.
     Proof: docs/proofs/private_scaling.md, section "Pipelines". Rows have norm 1 up to rounding, or
-    0 for an image of one value; edges have two thirds of its square, edges of edges one.
+    0 for an image of one value; edges and edges of edges have half of its square each.
 
     Neither the brightness of an image nor its contrast changes its features, so no bounds are
     needed; a shift by a fraction of a cell changes them a little. Beyond X it takes the features.
@@ -1544,19 +1543,19 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         """
         checked = checked_copy(self)
         X = checked_rows(self, X)
+        n_threads: Any = checked.n_threads
         first, *more = checked.grids(X.shape[1])
         if not more:
-            return first.sums(X, checked.n_threads)
+            return first.sums(X, n_threads)
         inner, second = more
         found = np.empty((X.shape[0], first.n_features + second.n_features), dtype=X.dtype)
         for block in row_blocks(X, inner.n_features + X.shape[1]):
-            own = first.sums(X[block], checked.n_threads)
-            found[block, : first.n_features] = math.sqrt(1.0 - SECOND_SHARE) * own
-            edges = inner.sums(X[block], checked.n_threads)
+            found[block, : first.n_features] = first.sums(X[block], n_threads)
+            edges = inner.sums(X[block], n_threads)
             edges = edges.reshape(-1, first.shape[2], *inner.cells, first.n_orientations)
             images = np.moveaxis(edges, 1, 3).reshape(edges.shape[0], -1)
-            behind = second.sums(images, checked.n_threads)
-            found[block, first.n_features :] = math.sqrt(SECOND_SHARE) * behind
+            found[block, first.n_features :] = second.sums(images, n_threads)
+        found *= math.sqrt(0.5)
         return found
 
     def grids(self, n_features: int) -> tuple[ImageGrid, ...]:
