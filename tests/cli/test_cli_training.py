@@ -304,6 +304,7 @@ class TestFit:
             ("--splines", "5", "--mechanism", "objective"),
             ("--splines", "5", "--model", "gaussian"),
             ("--image", "2x3"),
+            ("--image", "2x3", "--image-order", "2"),
             ("--image", "1x2x3", "--model", "output"),
         ],
     )

@@ -26,10 +26,11 @@ from dpsvm_fast import (
     total_privacy,
 )
 from dpsvm_fast.exceptions import ModelFormatError
+from dpsvm_fast.mechanisms import rows
 from dpsvm_fast.persist import load_model, save_model, to_onnx
 from estimators.test_faults import POSIX
 from oracles.saved import rewritten
-from twins.images import features
+from twins.images import features, features_of_order_two
 
 rng = np.random.default_rng(3)
 SHAPES = [
@@ -44,15 +45,17 @@ def images(n: int, shape: tuple[int, ...]) -> Any:
     return rng.normal(size=(n, math.prod(shape)))
 
 
+@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(("shape", "cells", "n_orientations"), SHAPES)
 def test_features_are_those_of_the_twin(
-    shape: tuple[int, ...], cells: Any, n_orientations: int
+    shape: tuple[int, ...], cells: Any, n_orientations: int, order: int
 ) -> None:
     X = images(30, shape)
-    fitted = PublicImageFeatures(shape, cells, n_orientations).fit(X)
+    fitted = PublicImageFeatures(shape, cells, n_orientations, order=order).fit(X)
     found = fitted.transform(X)
     grid = (min(cells, shape[0]), min(cells, shape[1])) if isinstance(cells, int) else cells
-    expected = features(X.reshape(-1, *(*shape, 1)[:3]), grid, n_orientations)
+    twin = features if order == 1 else features_of_order_two
+    expected = twin(X.reshape(-1, *(*shape, 1)[:3]), grid, n_orientations)
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert len(fitted.get_feature_names_out()) == found.shape[1]
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-12)
@@ -62,10 +65,15 @@ def test_features_are_those_of_the_twin(
 
 
 @pytest.mark.proof("private_scaling")
+@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_an_image_is_mapped_alone_to_the_last_bit(dtype: type) -> None:
+def test_an_image_is_mapped_alone_to_the_last_bit(
+    dtype: type, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Blocks of a few hundred rows.
+    monkeypatch.setattr(rows, "BLOCK_SIZE", 1 << 17)
     X = images(700, (12, 10, 2)).astype(dtype)
-    fitted = PublicImageFeatures((12, 10, 2), n_threads=1).fit(X)
+    fitted = PublicImageFeatures((12, 10, 2), order=order, n_threads=1).fit(X)
     whole = fitted.transform(X)
     assert whole.dtype == dtype
     np.testing.assert_array_equal(whole[5:6], fitted.transform(X[5:6]))
@@ -75,9 +83,10 @@ def test_an_image_is_mapped_alone_to_the_last_bit(dtype: type) -> None:
     np.testing.assert_array_equal(whole, fitted.transform(sparse.csr_matrix(X)))
 
 
-def test_brightness_and_contrast_change_nothing() -> None:
+@pytest.mark.parametrize("order", [1, 2])
+def test_brightness_and_contrast_change_nothing(order: int) -> None:
     X = rng.integers(0, 256, size=(20, 64)).astype(float)
-    fitted = PublicImageFeatures((8, 8)).fit(X)
+    fitted = PublicImageFeatures((8, 8), order=order).fit(X)
     found = fitted.transform(X)
     for other in (X / 255.0, 1024.0 * X, X + 64.0, X * 2.0**-1000):
         np.testing.assert_allclose(fitted.transform(other), found, atol=1e-6)
@@ -123,6 +132,9 @@ def test_shifts_by_cells_shift_the_features() -> None:
         ({"cells": 2.0}, TypeError, "cells"),
         ({"n_orientations": 0}, InvalidParameterError, "n_orientations"),
         ({"n_orientations": True}, TypeError, "n_orientations"),
+        ({"order": 0}, InvalidParameterError, "order"),
+        ({"order": 3}, InvalidParameterError, "order"),
+        ({"n_orientations": 1 << 12, "shape": (4, 8, 2), "order": 2}, ValueError, "n_orientations"),
         ({"n_threads": 0}, InvalidParameterError, "n_threads"),
     ],
 )
@@ -141,14 +153,16 @@ def test_missing_values_are_refused() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(("shape", "cells", "n_orientations"), SHAPES)
 def test_they_are_a_free_step_that_is_saved_and_exported(
-    tmp_path: Path, shape: tuple[int, ...], cells: Any, n_orientations: int
+    tmp_path: Path, shape: tuple[int, ...], cells: Any, n_orientations: int, order: int
 ) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     X = np.round(10.0 * images(60, shape))
     svc = PrivateLinearSVC(5.0, classes=[0, 1], random_state=0)
-    steps = [("edges", PublicImageFeatures(shape, cells, n_orientations)), ("svc", svc)]
+    edges = PublicImageFeatures(shape, cells, n_orientations, order=order)
+    steps = [("edges", edges), ("svc", svc)]
     fitted = PrivatePipeline(steps).fit(X, rng.integers(0, 2, size=60))
     assert [step.learned for step in total_privacy(fitted).steps] == [False, False]
     assert fitted.privacy_.epsilon <= 5.0
@@ -190,9 +204,9 @@ def test_ctrl_c_ends_a_long_transform(n_threads: int) -> None:
 class Lines(PublicImageFeatures):
     """Images of one line, as wide as the rows are: rows of the checks have all widths."""
 
-    def grid(self, n_features: int) -> Any:
-        line = PublicImageFeatures((1, n_features), self.cells, self.n_orientations)
-        return line.grid(n_features)
+    def grids(self, n_features: int) -> Any:
+        line = PublicImageFeatures((1, n_features), self.cells, self.n_orientations, order=2)
+        return line.grids(n_features)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")

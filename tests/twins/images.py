@@ -36,3 +36,19 @@ def features(
     shares = (whole / np.where(level > 0.0, level, 1.0)).reshape(len(images), -1)
     total = shares.sum(axis=1, keepdims=True)
     return np.asarray(np.sqrt(shares / np.where(total > 0.0, total, 1.0)))
+
+
+def features_of_order_two(
+    images: NDArray[Any], cells: tuple[int, int], n_orientations: int
+) -> NDArray[np.float64]:
+    """The same with edges of edges behind them, half of the squared norm."""
+    n, height, width, channels = images.shape
+    half = ((height + 1) // 2, (width + 1) // 2)
+    inner = features(images, half, n_orientations)
+    edges = np.empty((n, *half, channels * n_orientations))
+    for channel, plane in enumerate(np.split(inner, channels, axis=1)):
+        places = slice(channel * n_orientations, (channel + 1) * n_orientations)
+        edges[..., places] = plane.reshape(n, *half, n_orientations)
+    few = ((cells[0] + 1) // 2, (cells[1] + 1) // 2)
+    behind = features(edges, few, max(3, (n_orientations + 1) // 2))
+    return np.hstack([features(images, cells, n_orientations), behind]) / np.sqrt(2.0)

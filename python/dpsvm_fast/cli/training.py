@@ -110,7 +110,7 @@ def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **set
         A setting that the model does not have; two maps.
     """
     model = options["model"]
-    mapping = _public_map(schema, options["splines"], options["image"], model)
+    mapping = _public_map(schema, options, model)
     kind = estimator_class(model)
     settings |= {"max_weight": options["max_weight"]}
     settings |= {"class_weight": _class_weight(schema, options["class_weight"])}
@@ -142,15 +142,19 @@ ADVICE = {
 
 
 def _public_map(
-    schema: Any, splines: int | None, image: tuple[int, ...] | None, model: str
+    schema: Any, options: dict[str, Any], model: str
 ) -> PublicSplines | PublicImageFeatures | None:
     """The public map of rows that was requested.
 
     Raises
     ------
     CommandError
-        Two are, or the schema has another number of features than an image has pixels.
+        Two are, an order without an image, or the schema has another number of features than an
+        image has pixels.
     """
+    splines, image, order = (options[name] for name in ("splines", "image", "image_order"))
+    if image is None and order is not None:
+        raise CommandError("--image-order: expected --image too")
     if splines is not None and image is not None:
         raise CommandError("--splines and --image: expected only one of them")
     if image is not None:
@@ -159,7 +163,7 @@ def _public_map(
                 f"--image: got {'x'.join(map(str, image))}, expected as many pixels as the schema "
                 f"has features, {schema.n_features}"
             )
-        return PublicImageFeatures(image)
+        return PublicImageFeatures(image, order=order or 1)
     if splines is None:
         return None
     columns = [column for column in schema.features for _ in range(column.width)]
@@ -230,6 +234,12 @@ map_options = together(
         Shape(),
         "Rows are images, HxW or HxWxC; train on histograms of edges.",
         metavar="HxW",
+    ),
+    option(
+        "--image-order",
+        Whole(1, 2),
+        "2 adds edges of edges: better for tens of thousands of images.  [default: 1]",
+        metavar="K",
     ),
 )
 # DATA, and how it is read.

@@ -945,7 +945,7 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
     if isinstance(model, ours.PublicSplines):
         refused(model.functions, n_features, names, where=f"{where}: ")
     if isinstance(model, ours.PublicImageFeatures):
-        refused(model.grid, n_features, where=f"{where}: ")
+        refused(model.grids, n_features, where=f"{where}: ")
 
 
 def same_labels(given: Any, classes: NDArray[Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable
@@ -410,31 +411,51 @@ def _hats(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _edges(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``PublicImageFeatures``: planes of all channels, on which the last two axes are sides."""
+    """Of ``PublicImageFeatures``."""
     known = getattr(step, "n_features_in_", graph.n_features)
-    (height, width, channels), cells = step.grid(known)
+    first, *more = step.grids(known)
     largest = graph.or_one(graph.op("ReduceMax", graph.op("Abs", rows), axes=[1], keepdims=1))
-    planes = graph.op("Reshape", graph.op("Div", rows, largest), [0, height, width, channels])
+    planes = graph.op("Reshape", graph.op("Div", rows, largest), [0, *first.shape])
     planes = graph.op("Transpose", planes, perm=[0, 3, 1, 2])
+    found = _flat_cells(graph, first, _cells_of_edges(graph, first, planes))
+    if not more:
+        return found
+    inner, second = more
+    # The channels of the image of edges: of each channel, its orientations.
+    edges = _flat_cells(graph, inner, _cells_of_edges(graph, inner, planes))
+    (height, width, n_channels), channels = second.shape, first.shape[2]
+    edges = graph.op("Reshape", edges, [0, channels, height, width, first.n_orientations])
+    edges = graph.op("Transpose", edges, perm=[0, 1, 4, 2, 3])
+    edges = graph.op("Reshape", edges, [0, n_channels, height, width])
+    behind = _flat_cells(graph, second, _cells_of_edges(graph, second, edges))
+    return graph.op("Mul", graph.op("Concat", found, behind, axis=1), math.sqrt(0.5))
+
+
+def _cells_of_edges(graph: Graph, grid: Any, planes: str) -> str:
+    """Sums of each cell and direction, of planes whose last two axes are the sides."""
+    (height, width, _), cells, n_orientations = grid
     dx, dy = (_differences(graph, planes, axis, n) for axis, n in ((3, width), (2, height)))
     size = graph.op("Sqrt", graph.op("Add", graph.op("Mul", dx, dx), graph.op("Mul", dy, dy)))
     dx, dy = (graph.op("Div", d, graph.or_one(size)) for d in (dx, dy))
     left, right = graph.constant(_nearness(height, cells[0])), _nearness(width, cells[1]).T
     cells_of = []
-    for angle in 2.0 * np.pi * np.arange(step.n_orientations) / step.n_orientations:
+    for angle in 2.0 * np.pi * np.arange(n_orientations) / n_orientations:
         along = graph.op("Mul", dx, np.cos(angle)), graph.op("Mul", dy, np.sin(angle))
         share = graph.op("Max", graph.op("Add", *along), 0.0)
         for _ in range(3):
             share = graph.op("Mul", share, share)
         cell = graph.op("MatMul", graph.op("MatMul", left, graph.op("Mul", size, share)), right)
         cells_of.append(graph.op("Unsqueeze", cell, [4]))
-    sums = graph.op("Concat", *cells_of, axis=4)
+    return graph.op("Concat", *cells_of, axis=4)
+
+
+def _flat_cells(graph: Graph, grid: Any, sums: str) -> str:
+    """Roots of the shares of sums over about the total of their cell."""
     total = graph.op("ReduceSum", sums, [1, 2, 3, 4], keepdims=1)
     sums = graph.op("Div", sums, graph.or_one(total))
     own = graph.op("ReduceSum", sums, [1, 4], keepdims=1)
-    level = graph.op("Add", own, COMMON_SHARE / (cells[0] * cells[1]))
-    n_sums = int(channels * cells[0] * cells[1] * step.n_orientations)
-    sums = graph.op("Reshape", graph.op("Div", sums, level), [0, n_sums])
+    level = graph.op("Add", own, COMMON_SHARE / math.prod(grid.cells))
+    sums = graph.op("Reshape", graph.op("Div", sums, level), [0, grid.n_features])
     return graph.op("Sqrt", graph.op("Div", sums, graph.or_one(graph.row_sum(sums))))
 
 
