@@ -1337,6 +1337,8 @@ def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
 
 # Sides of images, cells along them and directions, as the core takes them.
 MOST_PIXELS = 1 << 12
+# Of the squared norm of features of images: what edges of edges have.
+SECOND_SHARE = 1.0 / 3.0
 
 
 def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
@@ -1450,7 +1452,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     Guarantees: every row is mapped by itself, by public numbers, to the last bit, so what is
     private after this transformer was as private before it; ``total_privacy`` counts it as free.
     Proof: docs/proofs/private_scaling.md, section "Pipelines". Rows have norm 1 up to rounding, or
-    0 for an image of one value; edges and edges of edges have half of its square each.
+    0 for an image of one value; edges have two thirds of its square, edges of edges one.
 
     Neither the brightness of an image nor its contrast changes its features, so no bounds are
     needed; a shift by a fraction of a cell changes them a little. Beyond X it takes the features.
@@ -1509,12 +1511,13 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         inner, second = more
         found = np.empty((X.shape[0], first.n_features + second.n_features), dtype=X.dtype)
         for block in row_blocks(X, inner.n_features + X.shape[1]):
-            found[block, : first.n_features] = first.sums(X[block], n_threads)
+            own = first.sums(X[block], n_threads)
+            found[block, : first.n_features] = math.sqrt(1.0 - SECOND_SHARE) * own
             edges = inner.sums(X[block], n_threads)
             edges = edges.reshape(-1, first.shape[2], *inner.cells, first.n_orientations)
             images = np.moveaxis(edges, 1, 3).reshape(edges.shape[0], -1)
-            found[block, first.n_features :] = second.sums(images, n_threads)
-        found *= math.sqrt(0.5)
+            behind = second.sums(images, n_threads)
+            found[block, first.n_features :] = math.sqrt(SECOND_SHARE) * behind
         return found
 
     def grids(self, n_features: int) -> tuple[ImageGrid, ...]:

@@ -41,7 +41,7 @@ def features(
 def features_of_order_two(
     images: NDArray[Any], cells: tuple[int, int], n_orientations: int
 ) -> NDArray[np.float64]:
-    """The same with edges of edges behind them, half of the squared norm."""
+    """The same with edges of edges behind them, a third of the squared norm."""
     n, height, width, channels = images.shape
     half = ((height + 1) // 2, (width + 1) // 2)
     inner = features(images, half, n_orientations)
@@ -51,4 +51,5 @@ def features_of_order_two(
         edges[..., places] = plane.reshape(n, *half, n_orientations)
     few = ((cells[0] + 1) // 2, (cells[1] + 1) // 2)
     behind = features(edges, few, max(3, (n_orientations + 1) // 2))
-    return np.hstack([features(images, cells, n_orientations), behind]) / np.sqrt(2.0)
+    own = features(images, cells, n_orientations)
+    return np.hstack([own * np.sqrt(2.0), behind]) / np.sqrt(3.0)

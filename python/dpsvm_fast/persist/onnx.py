@@ -428,7 +428,9 @@ def _edges(graph: Graph, step: Any, rows: str) -> str:
     edges = graph.op("Transpose", edges, perm=[0, 1, 4, 2, 3])
     edges = graph.op("Reshape", edges, [0, n_channels, height, width])
     behind = _flat_cells(graph, second, _cells_of_edges(graph, second, edges))
-    return graph.op("Mul", graph.op("Concat", found, behind, axis=1), math.sqrt(0.5))
+    found = graph.op("Mul", found, math.sqrt(1.0 - ours.SECOND_SHARE))
+    behind = graph.op("Mul", behind, math.sqrt(ours.SECOND_SHARE))
+    return graph.op("Concat", found, behind, axis=1)
 
 
 def _cells_of_edges(graph: Graph, grid: Any, planes: str) -> str:
