@@ -257,7 +257,7 @@ class Recipe:
     max_weight : float
         To which weights are clipped, and which counts as one row.
     averaged : int
-        How many rows of each person count, by their shares; 0 for all, as they are.
+        Number of rows of each person that count, weighted by their shares; 0 for all, unweighted.
     """
 
     n_features: int

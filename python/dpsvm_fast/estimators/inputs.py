@@ -368,7 +368,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 class Owners(NamedTuple):
     """Who owns rows and what they weigh, without any id."""
 
-    # Rows that are there, those of persons of one row first; None for all in their order.
+    # Rows in use, those of persons of one row first; None for all in their order.
     order: NDArray[np.intp] | None
     # First row in this order of each person of several, and the number of rows; empty for none.
     persons: NDArray[np.int64]
@@ -401,7 +401,7 @@ class Owners(NamedTuple):
     def averaged(self, n_rows: int, most_rows: int) -> Owners:
         """Rows with weights that are shares of a person, rounded down to single precision.
 
-        The first rows of a person take part, as many as given; the others have weight 0.
+        At most ``most_rows`` rows of a person take part, the first ones; the others have weight 0.
         """
         first = self
         if self.persons.size:
@@ -518,10 +518,10 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
 
 
 def _ids(groups: Any) -> NDArray[Any] | None:
-    """An array of ids that are equal where they were; None for what are none.
+    """An array of ids, equal where the given ones are; None if they are no ids.
 
-    Whether two are equal never depends on a third: NumPy turns a list of numbers into texts if it
-    contains one text, and into floats that lose digits if it contains one float or the range is
+    Whether two are equal never depends on a third: NumPy converts a list of numbers to strings if
+    it contains one string, and to floats that lose digits if it contains one float or the range is
     large.
     """
     if isinstance(groups, (str, bytes, np.ma.MaskedArray)):
@@ -656,7 +656,7 @@ class ArrayRows:
         self._given = sample_weight is not None
         own = self._given or self._max_weight != 1.0
         self._weighted = own or self._class_weight is not None
-        # Whose each row is, once they are read.
+        # The person and the weight of each row, once they are read.
         self.owners: Owners | None = None
         # Of the losses of each class.
         self._factors: NDArray[np.float64] | None = None
@@ -807,11 +807,11 @@ class ArrayRows:
         descent.run(records, source, n_steps, self.n_threads, on_step)
 
 
-# What averages over rows are drawn to zero, and their squares to the offset, before they are
-# rounded: by as much as rounding could take them apart again (docs/proofs/persons.md, "Moments of
-# columns").
+# Averages over rows shrink by one part in this many, towards zero and their squares towards the
+# offset: by as much as the rounding that follows could move them (docs/proofs/persons.md, "Moments
+# of columns").
 DRAWN = 2**18
-# Weights count in the moments of columns by multiples of one over this.
+# The moments of columns round weights to multiples of one over this.
 WHOLE = 2**13
 
 
@@ -820,7 +820,7 @@ def column_moments(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Exact sums over persons of the mapped entries of each column and of their squares.
 
-    And of what the persons weigh, at most 1 each, an array of one number.
+    Also that of the weights of the persons, at most 1 each, as an array of one number.
     """
     how: Any = {"offset": offset, "scale": scale, "n_threads": n_threads}
     n = X.shape[0]
@@ -836,7 +836,7 @@ def column_moments(
     if not single.all():
         alone = np.flatnonzero(single)
         several = np.concatenate([np.flatnonzero(~single), np.arange(persons[0], n)])
-    # Rows of less than the whole weight come first, each a person of its own.
+    # Rows below full weight come first, each a person of its own.
     n_less = persons[0] - np.count_nonzero(single)
     starts = np.concatenate([np.arange(n_less), persons - persons[0] + n_less])
     how_many = shares[several], starts, whole
@@ -857,7 +857,7 @@ def _person_moments(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Sums of the persons' averages of mapped entries and of their squares, in units of 2**-20.
 
-    And of their weights. Persons of less than the ``whole`` weight count by what they weigh.
+    Also that of their weights. Persons below the ``whole`` weight count with their own weight.
     """
     middle = int(SQUARE_OFFSET * 2**20)
     first, second = np.zeros((2, X.shape[1]), dtype=np.int64)
@@ -894,7 +894,7 @@ def _towards_zero(numbers: NDArray[np.int64], parts: NDArray[np.int64]) -> NDArr
 
 
 def _drawn(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers a little nearer to zero."""
+    """Return numbers shrunk by one part in ``DRAWN``, rounded towards zero."""
     return np.asarray(np.sign(numbers) * (np.abs(numbers) * (DRAWN - 1) // DRAWN))
 
 

@@ -78,7 +78,7 @@ class Rows(Protocol):
     # For plans whose solver needs all rows at once.
     X: Any
     codes: NDArray[np.int64]
-    # Whose each row is; None without persons and weights.
+    # The person and the weight of each row; None without persons and weights.
     owners: Any
 
     @property
@@ -100,7 +100,8 @@ class Rows(Protocol):
     def records(self, public: PublicMap, *, averaged: int = 0) -> Any:
         """The mapped rows, whose sums are exact.
 
-        With ``averaged`` so many rows of each person count, by their shares, and have no owner.
+        With ``averaged``, that many rows of each person are weighted by their shares, as rows of
+        their own.
         """
 
     def column_moments(

@@ -191,7 +191,7 @@ def draw_rows(
     return points
 
 
-def legend_beside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
+def legend_outside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
     """A legend right of the axes, where it hides nothing."""
     where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
     how: dict[str, Any] = {"frameon": False, "handlelength": 2.4, "handleheight": 1.2}

@@ -62,8 +62,8 @@ MOST_CHOICES, MOST_CURVES = 4096, 8
 WORK_OF_EVENT = 500
 # Outcomes of randomised responses.
 MOST_OUTCOMES = 20_000
-# Sampled steps count as whole batches where their Gaussian parameter is that small beside the
-# largest parameter of another event, or its square beside that of the Gaussian sums.
+# Sampled steps count as whole batches if their Gaussian parameter is at most this share of the
+# largest parameter of another event, or its square at most this share of that of Gaussian sums.
 FAINT, FAINT_BESIDE_GAUSSIAN = 1e-5, 1e-4
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
@@ -116,7 +116,7 @@ class Choice:
         return not (self.squares or others)
 
     def without_faint_steps(self) -> Choice:
-        """Return whole batches in place of steps beside which something else is large: a bound."""
+        """Return an upper bound: steps that are tiny next to other events become whole batches."""
         gaussian = math.fsum(self.squares)
         others = [*self.pure, math.sqrt(math.fsum(self.rho))]
         others += [1.0 / one.sigma for one in self.curved if isinstance(one, ObjectiveEvent)]
@@ -512,7 +512,7 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
 
 
 def _least_delta(choice: Choice, epsilon: float, claimed: float) -> tuple[float, float]:
-    """Delta at the best epsilon up to a given one, and which; larger ones make distances dear."""
+    """Delta at the best epsilon up to a given one, and that; distances cost more at larger ones."""
     if choice.distance == 0.0:
         return _delta(choice, epsilon, near=epsilon, enough=claimed), epsilon
     kink = math.fsum(choice.pure)
@@ -597,7 +597,7 @@ def _tilted(
     quickly: bool,  # noqa: FBT001
     enough: float,
 ) -> float:
-    """Delta of sampled losses beside all others, or of more losses than are added up one by one."""
+    """Delta of sampled losses with all others, or of more losses than are added up one by one."""
     counts = tuple(Counter(choice.pure).items())
     losses = Losses(
         mu=choice.mu,

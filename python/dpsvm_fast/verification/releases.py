@@ -719,7 +719,7 @@ def check_selection(statement: SelectionStatement) -> list[str]:
 
 # Shares of parties are decimal numbers that were rounded to floats: by less than this.
 SHARE_SLACK = Fraction(1, 2**50)
-# Of an entry of a person's matrix of second moments, beside entries of at most 1, in two worlds.
+# Rounding of an entry of a person's second moments, at most 1, for both neighbours.
 PERSON_ROUNDING = 2.0 * (2.0**-40 + 2.0**-53)
 # What a grid step adds beside half a step on either side, for rounding before it.
 GRID_EXCESS = 2.0**-20
@@ -774,7 +774,7 @@ def _weight(statement: FederatedStatement) -> int | None:
 
 
 def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[str]:
-    """Numbers of what one row or person moves that do not follow from the ones before them."""
+    """Numbers of the sensitivity to one row or person that do not follow from those before."""
     assert statement.n_scores is not None
     problems = failures((s.relation_factor != 2, "relation_factor does not fit replace_one"))
     problems += _chain_problems(s, lipschitz_of(statement.loss, statement.n_scores) or math.inf)
@@ -797,7 +797,7 @@ def _moved(statement: FederatedStatement, part: SecureRound) -> float | None:
     """How far sums of neighbours can be apart before rounding; None where nothing bounds that."""
     if part.clip_norm is not None:
         matrices = statement.max_records if statement.unit == "party" else 1
-        # Every entry of a person's matrix is rounded, in both worlds.
+        # Every entry of a person's matrix is rounded, for both neighbours.
         rounded = math.isqrt(2 * part.size) * PERSON_ROUNDING if statement.unit == "person" else 0.0
         return None if matrices is None else (math.sqrt(2.0) * matrices + rounded) * part.clip_norm
     s, weight = statement.sensitivity, _weight(statement)
