@@ -279,7 +279,7 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
         return False
     largest = max((size for size, _ in mixture.pure), default=0.0)
     alone = [Gaussian(mixture.mu).delta(epsilon), -0.5 * math.expm1(min(epsilon - largest, 0.0))]
-    # Of each kind the one that is likely to leak most.
+    # The event of each kind that is likely to leak most.
     if mixture.objective:
         event, _ = min(mixture.objective, key=lambda found: found[0].sigma)
         alone.append(profile(event, epsilon))
@@ -998,7 +998,7 @@ class Composition:
         self._totals = Totals(adjacency)
         # Totals that were shown to fit (epsilon, delta); shared by all copies.
         self._fitting: list[tuple[float, float, Totals]] = []
-        # Kinds of events of totals that were asked about; shared likewise.
+        # Kinds of events of the totals that were checked; also shared.
         self._kinds: list[frozenset[object]] = []
 
     @classmethod

@@ -271,9 +271,9 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         ``replace_one``, and a learning rate of at most 2 / (m + M), m and M the least and the
         largest curvature, that is a power of two times b on an exact grid. "auto" uses it if all
         this holds, ``average=0`` and ``max_grad_norm`` are given, and it needs less noise, but
-        never with ``groups``: there a person counts with the mean of its first rows, not with their
-        clipped sum: of 1024, or of as many as ``max_samples`` persons may have before rounding,
-        which the noise covers, exceeds 5 % of a contribution.
+        never with ``groups``: a person then counts with the mean of its first rows, not with their
+        clipped sum. The first 1024 rows take part, or fewer if for ``max_samples`` persons their
+        rounding, which the noise covers, would exceed 5 % of a contribution.
     max_samples : int or None, default=None
         Public bound of the number of rows, with ``groups`` of persons, for the rules in Notes and
         ``"last_iterate"``, which refuses more. Must be None with ``replace_one``, where the number

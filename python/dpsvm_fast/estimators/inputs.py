@@ -430,7 +430,7 @@ LEAST_WEIGHT = 2.0**-60
 COUNT_UNIT = 2.0**-20
 # Weights of persons count in multiples of this, which half of is on the grid of sums of rows.
 WEIGHT_GRID = 2.0**-19
-# So many rows of one person, with their weights, might not fit into whole numbers of 64 bits.
+# From this number of weighted rows on, the sums of one person may overflow 64-bit integers.
 MOST_OF_PERSON = 2**30
 
 
@@ -474,7 +474,7 @@ def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
 def _sorted(
     ids: NDArray[Any],
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Order of the rows, first rows of persons of several, sizes and places of all persons."""
+    """Order of rows, first rows of persons with several, and sizes and places of all persons."""
     _, first, codes, counts = np.unique(
         ids, return_index=True, return_inverse=True, return_counts=True
     )
@@ -731,7 +731,7 @@ class ArrayRows:
         part, own = copy.copy(self), self._periods == period
         part.X, part.codes = self.X[own], self.codes[own]
         if self.owners is not None:
-            # Each row alone, with the weight that 1 is of the largest.
+            # Each row by itself; a weight of 1 in units of the largest.
             own_weights = self.owners.weights[own]
             part.owners = self.owners._replace(weights=own_weights, n_persons=own_weights.size)
         return part

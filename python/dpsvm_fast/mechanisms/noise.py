@@ -545,7 +545,7 @@ class SumRelease:
 
     @property
     def budget(self) -> dict[str, Any]:
-        """What a noisy sum needs to know of it, see :meth:`NoisySum.of_multiples`."""
+        """Arguments of :meth:`NoisySum.of_multiples` for the budget."""
         exact = self.noise_grid == "exact"
         shared = {"adjacency": self.adjacency, "mu": self.mu, "epsilon": self.epsilon}
         return shared | {"exact": exact}

@@ -544,7 +544,7 @@ class PrivateLinear(LinearPlan):
                 f"{SMALLEST_EXACT_MU:g}; use larger values of epsilon and delta, or "
                 "noise_grid='float'"
             )
-        # Each sum, and what they leave, refuses a budget that is too small for it.
+        # Each sum, and the rest after them, refuses a budget that is too small.
         spent = [part.event for part in self._sums]
         assert self._left_by(tuple(spent)).mu > 0.0
 
@@ -626,12 +626,12 @@ class PrivateLinear(LinearPlan):
 
     @cached_property
     def _sums(self) -> tuple[NoisySum, ...]:
-        """The noisy sums before the training, of the path with all of them."""
+        """The noisy sums before the training, on the path that has all of them."""
         return (*self._first, *[each.sum for each in self.whitenings])
 
     @cached_property
     def _before(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger is charged before the training."""
+        """Events that a ledger is charged before the training."""
         return tuple([part.event for part in self._sums])
 
     @cached_property

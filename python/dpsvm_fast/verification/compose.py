@@ -204,7 +204,7 @@ def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
 
 
 class _Charge(NamedTuple):
-    """Adds an event to what is known of one record, by the method with its tag."""
+    """Adds an event to the losses of one record, by the method with its tag."""
 
     choice: Choice
 
@@ -242,9 +242,9 @@ class _Charge(NamedTuple):
         self.choice.distances.append(event.distance)
 
     def add_alternatives(self, event: AlternativesEvent) -> None:
-        # The one that covers all, pure where all are, or with a curve.
+        # One loss that covers all alternatives: pure if all are, else a curve.
         branches = [choice_of(branch) for branch in event.branches]
-        # No alternative is further away than the farthest one.
+        # No alternative has a larger distance than the largest.
         farthest = max(branches, key=lambda branch: branch.distance)
         self.choice.distances.extend(farthest.distances)
         for branch in branches:
@@ -260,7 +260,7 @@ class _Charge(NamedTuple):
             self.choice.curved.append(event)
 
     def add_random_stopping(self, event: RandomStoppingEvent) -> None:
-        # The best of several runs is pure where a run is.
+        # The best of several runs is pure if a run is.
         bases = choices_of(event.base)
         if bases is None or not all(base.is_pure for base in bases):
             self.choice.curved.append(event)
