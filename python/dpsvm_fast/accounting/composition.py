@@ -833,7 +833,7 @@ def _profile(event: CurvedEvent) -> Function:
     others = (c.pure or c.sampled or c.objective or c.certain or c.curved for c in found)
     if any(others) or not any(choice.rho for choice in found):
         return kernel.delta
-    # Where hardly more is known of one run.
+    # All events of one run are zCDP.
     rho = fraction_up(max(choice.rho + choice.mu_squared / 2 for choice in found))
     return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
 

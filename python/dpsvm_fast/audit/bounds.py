@@ -80,7 +80,7 @@ def hockey_stick_bound(counts: Counts, delta: float, alpha: float) -> float:
 
     Proof: (epsilon, delta) says :math:`P(S) \le e^\epsilon Q(S) + \delta`, hence
     :math:`\epsilon \ge \log((P(S) - \delta) / Q(S))`, which falls when P(S) is replaced by a lower
-    and Q(S) by an upper bound; the complement of S, with the worlds exchanged, says the same of
+    and Q(S) by an upper bound. With P and Q interchanged, the complement of S gives the same for
     1 - Q(S) and 1 - P(S).
     """
     low, high = counts.interval(alpha)

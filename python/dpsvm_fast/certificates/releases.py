@@ -490,7 +490,7 @@ def descent_sensitivity(s: Sensitivity, descent: Descent, n_scores: int) -> floa
 
 # What parties sum up under noise.
 ROUNDS = ("model", "gram")
-# Every sum is about data sets of which one row is exchanged: sizes of parties stay what they are.
+# Every sum is for data sets in which one unit is replaced: the sizes of parties do not change.
 ADJACENCY = "replace_one"
 # Numbers of one party, on the grid, lie below this.
 ENCODABLE = 2**29

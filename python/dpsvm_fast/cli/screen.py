@@ -176,12 +176,12 @@ def _shown_once() -> Callable[..., None]:
 
     A budget and a fit may warn of the same: each sentence is shown once.
     """
-    told: set[str] = set()
+    shown: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = " ".join(str(message).split())
-        if text not in told:
-            told.add(text)
+        if text not in shown:
+            shown.add(text)
             note(f"warning: {SEEDED if text.startswith('random_state: anyone') else text}")
 
     return show
@@ -473,7 +473,7 @@ class Screen:
         description : str
             What is being done.
         total : float or None
-            What ``advance_to`` reaches at the end; None until it is told.
+            Last value passed to ``advance_to``; None if it is not known yet.
 
         Yields
         ------
@@ -523,16 +523,16 @@ ADJACENCIES, UNITS = ("add_remove", "replace_one"), ("row", "person")
 
 def delta_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--delta``."""
-    told = "Delta, far below 1 / number of rows; 0 for pure epsilon."
-    return option("--delta", Real(0.0, includes_low=True), told, metavar="D", **how)
+    text = "Delta, far below 1 / number of rows; 0 for pure epsilon."
+    return option("--delta", Real(0.0, includes_low=True), text, metavar="D", **how)
 
 
 def adjacency_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--adjacency``."""
-    told = "Neighbouring relation: a row added or removed, or replaced."
+    text = "Neighbouring relation: a row added or removed, or replaced."
     if "default" not in how:
-        told += "  [default: as in the budget, or add_remove]"
-    return option("--adjacency", OneOf(ADJACENCIES), told, **how)
+        text += "  [default: as in the budget, or add_remove]"
+    return option("--adjacency", OneOf(ADJACENCIES), text, **how)
 
 
 def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None]:

@@ -1519,7 +1519,7 @@ def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
     kind, at, first = chunk[1], chunk[9], chunk.get(11, 0)
     if 0 < first < at:
         at = first
-    # Where there are no values, no page is read, and no place is told.
+    # A column without values has no pages and no offset.
     end = min(len(data), at + chunk[7]) if chunk[5] > 0 else at
     if at < 0:
         raise ValueError("an offset beyond the end of the file")

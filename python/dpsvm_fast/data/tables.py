@@ -581,7 +581,7 @@ def open_table(
     _check_file(path)
     kind = table_format(path, format)
     with open(path, "rb") as file:
-        # A file that cannot be read is told apart from one that is damaged.
+        # A file that cannot be read raises another error than a damaged one.
         if not file.read(1):
             raise TableError(f"{os.path.basename(path)}: the file is empty")
     return Table(kind, SOURCES[kind](path, schema, labelled=labelled, owned=owned, room=room))

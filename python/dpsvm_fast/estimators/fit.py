@@ -438,8 +438,8 @@ def refuse_or_warn(
     """
     if ledger is not None and ledger.strict:
         raise InvalidParameterError(f"{parameter}: {sentence}{STRICT}")
-    told = f"{parameter}: {sentence}" + ("" if ledger is None else CHARGED)
-    warnings.warn(told, category, stacklevel=stacklevel)
+    message = f"{parameter}: {sentence}" + ("" if ledger is None else CHARGED)
+    warnings.warn(message, category, stacklevel=stacklevel)
 
 
 def _is_limited(estimator: Any) -> bool:

@@ -532,7 +532,7 @@ def _ids(groups: Any) -> NDArray[Any] | None:
         return None
     if ids.dtype.kind == "O" and ids.size:
         items = ids.tolist()
-        # One of each type: they are told apart by it.
+        # One id of each type is enough to find the kinds.
         kinds = {_id_kind(item) for item in {type(item): item for item in items}.values()}
         if len(kinds) > 1 or "other" in kinds:
             return None

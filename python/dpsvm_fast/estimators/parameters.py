@@ -148,7 +148,7 @@ Smoothing = Annotated[float | str, auto_or(smoothing_range)]
 Margin = Annotated[float | str, auto_or(margin_range)]
 SmoothLoss = Annotated[str, one_of(*SMOOTH_LOSSES)]
 WeightLoss = Annotated[str, one_of(*WEIGHT_LOSSES)]
-# Below, double precision could not certify the distance, and the noise would hardly shrink.
+# Below, double precision could not certify the distance, and the noise would shrink very little.
 DistanceTol = Annotated[float, real(1e-4, 1.0)]
 # Relative to the gradient of one record. Below, sums over many rows would round more than that.
 GradientTol = Annotated[float, real(1e-8, 1.0)]

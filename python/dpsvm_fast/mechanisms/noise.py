@@ -756,7 +756,7 @@ def largest_within(
 
 
 def budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:
-    """An epsilon and a delta whose Gaussian noise has a parameter of at most ``mu``, hardly less.
+    """An epsilon and a delta whose Gaussian noise has a parameter just below ``mu``.
 
     The same delta where that leaves a good part of epsilon; for tiny budgets the same epsilon.
     """

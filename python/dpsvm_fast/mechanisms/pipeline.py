@@ -87,8 +87,8 @@ from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_
 # to R = 0.7, and as much goes into less noise.
 
 
-# R for scores of three or more classes. Between 0.1 and 0.5 the accuracy hardly changes. The larger
-# one where noise is small.
+# R for scores of three or more classes. Between 0.1 and 0.5 accuracy is almost the same. The larger
+# one is for small noise.
 CLIP, LARGEST_CLIP = 0.25, 0.7
 
 FEWEST_STEPS, MOST_STEPS = 100, 500
@@ -876,7 +876,7 @@ UNUSED = 0.01
 @lru_cache(maxsize=256)
 def _objective_solver(mechanism: PrivateLinear) -> Solver:
     """Noise in the objective, with the budget that exact composition leaves."""
-    # The law hardly knows the number of features: the search is remembered without it.
+    # The law almost does not depend on the number of features: the cache leaves it out.
     own = _objective_epsilon(dataclasses.replace(mechanism, n_features=1))
     while True:
         solver = mechanism._with_budget(own, mechanism.delta)

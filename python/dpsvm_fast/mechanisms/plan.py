@@ -31,8 +31,8 @@ class Facts:
     Parameters
     ----------
     n_features : int >= 1 or None
-        None where it is not known yet, as of a later step of a Pipeline. Budgets hardly depend on
-        it: what a wider sum costs in rounding is paid by its noise.
+        None if it is not known yet, as for a later step of a Pipeline. Budgets almost do not depend
+        on it: the noise of a wider sum covers its rounding.
     n_classes : int >= 2
         Size of the label set.
     n_samples : int >= 1 or None
@@ -261,7 +261,7 @@ WIDTH = 40
 
 
 def checked_on_step(on_step: Any, *, verbose: bool) -> OnStep | None:
-    """Check a function that is told of steps; the default draws a bar where a fit is verbose."""
+    """Check a callback for steps; the default draws a bar if a fit is verbose."""
     if on_step is None:
         return show_step if verbose else None
     if not callable(on_step):

@@ -442,7 +442,7 @@ class Fit:
 
 
 def _fit_owned(estimator: Any, part: Part) -> None:
-    """Fit on rows of persons, or with weights; each step is told what it takes."""
+    """Fit on rows of persons, or with weights; each step gets what it takes."""
     taken = {name for step in private_steps(estimator) for name in takes(step.estimator)}
     with config_context(enable_metadata_routing=True):
         for leaf in leaf_steps(estimator, ""):
