@@ -215,7 +215,7 @@ class Claim:
     @property
     def gaussian_mu(self) -> float | None:
         """Parameter of Gaussian differential privacy; None where some law is another."""
-        # Of noise in an objective where its curvature is free.
+        # Parameters of Gaussian releases, and of noise in an objective whose curvature is free.
         mus = [
             event.mu
             if isinstance(event, GaussianEvent)
@@ -274,7 +274,7 @@ def resolved_method(method: str, claim: Claim) -> str:
         return method
     if claim.gaussian_mu is not None:
         return "gaussian"
-    # Of a pure law the two numbers say everything.
+    # For a pure law, epsilon and delta say everything.
     return "profile" if claim.events and claim.delta > 0.0 else "clopper_pearson"
 
 

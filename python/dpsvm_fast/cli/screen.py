@@ -1,4 +1,4 @@
-"""What a command shows: text and tables for people, one JSON object for machines.
+"""The output of a command: text and tables for people, one JSON object for machines.
 
 On a terminal long lines are broken; elsewhere they are of any width, for grep and for files.
 Colours carry no meaning of their own, and ``NO_COLOR`` turns them off. With ``--json`` nothing but
@@ -44,7 +44,7 @@ TRACEBACK = "DPSVM_FAST_TRACEBACK"
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
-# What the system says about files, as something to do.
+# Errors of the system about files, and what to do about them.
 FILE_TROUBLE = {
     errno.ENOENT: "no such file or folder; check the path",
     errno.EISDIR: "is a folder; name a file in it",
@@ -131,7 +131,7 @@ def under_its_option(
     """Return an argument error of the library under the name of the typed option."""
     name, colon, rest = str(error).partition(": ")
     if (name, colon) == ("path", ": "):
-        # Of a table: DATA or another one.
+        # The error is about a table: DATA or another one.
         return exceptions.InvalidParameterError(f"file: {rest.replace('format= ', '--format ')}")
     for option in command.params:
         if colon and option.name == name and isinstance(option, click.Option):
@@ -617,7 +617,7 @@ def _strict(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_strict(item) for item in value]
     if hasattr(value, "tolist"):
-        # Of numpy.
+        # A NumPy number or array.
         return _strict(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None

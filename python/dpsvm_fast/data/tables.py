@@ -483,7 +483,7 @@ class _GrowingArray:
         """Copy a block."""
         stop = self._n_rows + len(X)
         if self._array is None:
-            # What a file says of its length is not believed without limit.
+            # The length that a file declares is believed only up to a limit.
             expected = min(self._expected, len(X) + MOST_EXPECTED // X.shape[1])
             self._array = np.empty((max(expected, len(X)), X.shape[1]), dtype=np.float32)
         if stop > len(self._array):

@@ -56,7 +56,7 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     n_features_in_: int
     privacy_: PrivacyStatement
-    # Of the release, whatever the parameters are set to later; public like the statement.
+    # Loss of the release, even if parameters are set later; public like the statement.
     _fitted_loss: Loss
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

@@ -68,9 +68,9 @@ def checked_betas(name: str, value: Any) -> tuple[float, float]:
 class Continuation(NamedTuple):
     """State that ``partial_fit`` continues from: noisy numbers and public facts."""
 
-    # Of the descent.
+    # State of the descent.
     state: dict[str, Any]
-    # Taken so far.
+    # Steps taken so far.
     n_steps: int
     # All that may change a result.
     parameters: dict[str, Any]
@@ -492,7 +492,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             n_records=n_records,
             unit=facts.unit,
             most_rows=ROWS_OF_PERSON if owned else 1,
-            # Of single rows it costs nearly nothing: one plan for all forms of them.
+            # For single rows truncation costs almost nothing: one plan for all forms of rows.
             truncated=not owned or facts.sparse or facts.in_parts,
             continues=None if before is None or seen_apart(self) else self.privacy_,
             state=None if before is None else before.state,

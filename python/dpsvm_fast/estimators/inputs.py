@@ -211,7 +211,7 @@ def _refused_by_type(X: Any) -> Any:
         refuse_columns(table)
         X = table
     several = getattr(X, "dtypes", ())
-    # Of one column, the attribute is one type.
+    # A single column has one type, not several.
     dtypes = [getattr(X, "dtype", None), *(several if np.iterable(several) else ())]
     kinds = {dtype.kind for dtype in dtypes if isinstance(dtype, np.dtype)}
     if "c" in kinds:
@@ -561,7 +561,7 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
     """
     try:
         found = np.asarray(weights)
-        # Of what NumPy would read as numbers, texts, dates and masked entries are none.
+        # NumPy would convert strings, dates and masked entries to numbers: they are no weights.
         if found.dtype.kind not in "biufO" or isinstance(weights, np.ma.MaskedArray):
             raise TypeError
         found = found.astype(np.float64)
@@ -658,7 +658,7 @@ class ArrayRows:
         self._weighted = own or self._class_weight is not None
         # The person and the weight of each row, once they are read.
         self.owners: Owners | None = None
-        # Of the losses of each class.
+        # Factors of the losses of each class.
         self._factors: NDArray[np.float64] | None = None
         # Validation writes what it learns about X onto the copy.
         self._probe = copy.copy(estimator)

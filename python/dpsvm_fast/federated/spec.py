@@ -51,7 +51,7 @@ LEAST = 5e-4
 # regularisation, cut to about half of their usual norm; the constants are of 100 and 1,000 parties
 # and epsilon from 0.5 to 8, where anything from a third to three times of them does nearly as well.
 USER_REGULARIZATION, USER_RADIUS = 0.01, 0.12
-# Of the two trainings that have a name of their own: loss, smoothing and margin.
+# Loss, smoothing and margin of the two trainings with names of their own.
 NAMED = {"svm_sgd": ("huber", 0.5, 1.0), "softmax_slp_sgd": ("softmax_margin", 1.0, 0.0)}
 
 

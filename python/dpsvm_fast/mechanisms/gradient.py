@@ -282,7 +282,7 @@ class ClippedSums(DescentSums):
 UNCLIPPED = 1.0 + 2.0**-20
 # Exact noise reaches this many standard deviations at most.
 FARTHEST = 1100.0
-# Of a person as many rows take part as cost at most this share of a contribution by rounding.
+# Rows of a person take part as long as their rounding is at most this share of a contribution.
 ROUNDING_SHARE = 0.05
 
 

@@ -681,7 +681,7 @@ class SecondMoments(SumRelease):
 STEPS, STEEPNESS = 20, 0.6
 
 LEAST_DELTA = 5e-324
-# Of epsilon, that a smaller parameter should leave at the same delta.
+# Least share of epsilon that a smaller parameter should leave at the same delta.
 GOOD_PART = 0.1
 
 

@@ -98,7 +98,7 @@ ROWS_A_STEP = 300.0
 SMALLEST_C, LARGEST_C = 0.35, 0.7
 
 FEATURES_A_ROW = 6.0
-# Of the iterates, at the smallest c; inversely proportional to c.
+# Share of the iterates that is averaged at the smallest c; inversely proportional to c.
 AVERAGED_SHARE = 0.25
 # For whitened rows.
 SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE = 0.25, 0.6
@@ -427,7 +427,7 @@ CLASS_SHARE, LEAST_COUNT = 0.02, 3.0
 # Whitening needs so many rows times mu for each class and feature. It makes directions that tell
 # little as large as others, and with less signal most of what they bring is the noise of training.
 WHITENED_SIGNAL = 2.0
-# Of the solvers, as in the estimators of their own.
+# Tolerances of the solvers, as in their own estimators.
 OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
 # Releases of weights with noise on them: later minimisers see the noise of earlier ones, and
 # correct what of it costs the rows.

@@ -183,7 +183,7 @@ class SearchPlan(Plan):
         n_threads = None if workers == 1 else max(1, check_n_threads(None) // workers)
         watched: dict[str, Any] = {"initializer": _begin, "initargs": (os.getpid(),)}
         if "backend_kwargs" not in signature(Parallel).parameters:
-            # Of joblib before 1.5; its workers look for their parent from their first task on.
+            # Before joblib 1.5; its workers check for their parent from their first task on.
             watched = {}
         return Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs, **watched)(
             delayed(fitted_and_scored)(

@@ -58,7 +58,7 @@ Array = NDArray[np.float64]
 
 # Choices of branches that are gone through, and losses known as curves that are composed.
 MOST_CHOICES, MOST_CURVES = 4096, 8
-# Of one event among those of one record, as entries of an array.
+# Work of one event, in entries of an array.
 WORK_OF_EVENT = 500
 # Outcomes of randomised responses.
 MOST_OUTCOMES = 20_000
@@ -406,7 +406,7 @@ ALLOWANCE = 1e-7
 MOST_DRAWN, TESTS = 20_000, 300
 # More than what roundings, and masses of responses, may come to.
 ROUNDING = 1e-11
-# Of sums of epsilons.
+# Slack for sums of epsilons.
 EPSILON_SLACK = 1e-12
 # Values of the sum of all losses but the Gaussian one that are gone through, and curves.
 MOST_ATOMS, MOST_TOGETHER = 5_000_000, 2

@@ -312,7 +312,7 @@ PARTS = {
     "private_evaluation": ("cells", "metrics"),
     "gaussian_margin": ("anchors",),
 }
-# Of these sums every release of a mechanism has at least one; of others one of all.
+# Every release of a mechanism has at least one of these sums; other mechanisms have one of all.
 NEEDED = {
     "private_linear": {"centre"},
     "private_kernel": {"count", "centre"},
@@ -477,7 +477,7 @@ def _check_last_iterate(
     curved = Fraction(last.curvature) * Fraction(last.row_norm) ** 2 * last.max_records
     problems += follows("smoothness", last.smoothness, float(m + curved / Fraction(last.divisor)))
     far = eta * (m + M) > 2 * (1 + Fraction(ROUNDING_SLACK))
-    # Of a factor close to 1 the distance from 1 counts.
+    # For a factor close to 1 the distance from 1 matters.
     gap, stated = float(1 - max(abs(1 - eta * m), abs(1 - eta * M))), 1.0 - last.contraction
     close = gap * (1.0 - EXCESS) - 4e-16 <= stated <= gap * (1.0 + ROUNDING_SLACK) + 4e-16
     problems += failures(
@@ -819,7 +819,7 @@ def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[st
         problems += follows("exact", part.exact, moved)
     exact = Fraction(part.exact) + Fraction(part.rounding)
     added = exact <= Fraction(part.total) <= exact * (1 + Fraction(EXCESS))
-    # Of all parties whose noise counts together.
+    # The joint noise of all parties whose noise counts.
     steps = part.honest_survivors * Fraction(part.sigma_steps) ** 2 - Fraction(part.smoothing) ** 2
     square, stated = steps * Fraction(part.grid) ** 2, Fraction(part.sigma) ** 2
     enough = square * (1 - Fraction(EXCESS)) <= stated <= square
@@ -937,6 +937,6 @@ CHECKS: dict[type[Statement], Callable[[Any], list[str]]] = {
     PrivacyStatement: check_fit,
     SelectionStatement: check_selection,
     FederatedStatement: check_federated,
-    # Of its steps alone.
+    # Its steps have their own checks.
     PipelineStatement: lambda _: [],
 }
