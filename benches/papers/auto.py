@@ -14,9 +14,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benches.papers.beside_paper import by_epsilon, curves, reached
 from benches.papers.cells import error, grid, shown
 from benches.papers.data import DataSet, load
+from benches.papers.paper_comparison import by_epsilon, curves, reached
 from benches.tables import Row, as_rows
 from dpsvm_fast import PrivateLinearSVC, verify
 

@@ -10,8 +10,8 @@ from statistics import mean, stdev
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from benches.papers.beside_paper import by_epsilon, curves, reached
 from benches.papers.data import DataSet, load
+from benches.papers.paper_comparison import by_epsilon, curves, reached
 from benches.tables import Row, as_rows
 from dpsvm_fast import PrivateLinearSVC
 from dpsvm_fast.accounting import composed_delta

@@ -11,9 +11,9 @@ from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 
 # Bytes of a file, most of them of arrays. Larger ones are refused before they are read.
 LARGEST_FILE = 1 << 32
-# Of a key: fewer bytes can be guessed.
+# Lengths of a key in bytes: a shorter one can be guessed.
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
-# Of a file, by which it is judged first.
+# Bytes at the start of a file that are checked first.
 START = 1 << 20
 
 
@@ -31,7 +31,7 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise InvalidParameterError(
             f"model: takes {len(data)} bytes, expected at most {LARGEST_FILE}"
         )
-    # What a link points at is replaced, not the link.
+    # The target of a link is replaced, not the link.
     target = Path(os.path.realpath(path))
     draft = target.with_name(f".{uuid.uuid4().hex}.draft")
     try:

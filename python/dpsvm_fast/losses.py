@@ -24,18 +24,18 @@ __all__ = ["SMOOTH_LOSSES", "WEIGHT_LOSSES", "Loss"]
 
 
 class Kind(NamedTuple):
-    """What the constants of a loss follow from.
+    """The properties from which the constants of a loss follow.
 
     Parameters
     ----------
     terms : {"each score", "pairs", "all scores"}
         One term for each score, one for each other class, or one of all scores.
     law : str or None
-        Law of objective perturbation with three or more classes; None where none is proved.
+        Law of objective perturbation with three or more classes; None if none is proved.
     smoothing : float or None
-        What "auto" stands for; None if neither smoothing nor margin are parameters.
+        Value of "auto"; None if neither smoothing nor margin is a parameter.
     margin : float
-        What "auto" stands for, in units of the smoothing with ``likelihood``.
+        Value of "auto", in units of the smoothing if ``likelihood``.
     temperature : float
         The smoothing in the unit of the laws.
     smooth : bool
@@ -43,7 +43,7 @@ class Kind(NamedTuple):
     likelihood : bool
         Whether it can be a negative log-likelihood: with margin 0 it gives probabilities.
     one_score : bool
-        Whether one score does for two classes.
+        Whether two classes share one score.
     """
 
     terms: str
@@ -56,8 +56,8 @@ class Kind(NamedTuple):
     one_score: bool = True
 
 
-# A softmax with a margin of 2 to 5 temperatures does as well as any; the scale of the margin is a
-# choice of units, taken so that it is that of the hinge.
+# Margins of 2 to 5 temperatures are equally accurate for a softmax; the scale of the margin is a
+# choice of units, here that of the hinge.
 KINDS = {
     "crammer_singer": Kind("all scores", None, None, smooth=False, one_score=False),
     "softmax_margin": Kind("all scores", "softmax", 0.4, 2.5, likelihood=True),
@@ -249,8 +249,8 @@ class Loss:
                 n_terms = self.n_scores if self.name == "huber" else K - 1
                 return n_terms * (m if m > tau else inside)
             case "margin_distance":
-                # The own score would rise to the mean of 0 and K - 1 margins, the others fall to
-                # it less m.
+                # At the nearest point the row's own score is the mean of 0 and K - 1 margins, and
+                # every other is m below it.
                 distance = m * math.sqrt((K - 1.0) / K)
                 return distance - 0.5 * tau if distance > tau else 0.5 * distance**2 / tau
         if self.joint:

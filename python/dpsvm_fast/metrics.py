@@ -287,7 +287,7 @@ class Evaluation:
         noise = sum(float(m @ own @ m) for m, own in zip(moves, covariances, strict=True))
         noise += float(np.sum((pairs.T @ covariances[1] @ pairs) * covariances[0]))
         counts = np.maximum(table, 0.0)
-        # And a row more of each outcome in the worst place, for areas near 1.
+        # One more row of each outcome in the worst place, for areas near 1.
         worst = max(area, 1.0 - area) ** 2 * (1.0 / p**2 + 1.0 / n**2)
         sampled = counts[0] @ moves[0] ** 2 + counts[1] @ moves[1] ** 2 + worst
         # Inside a cell the order is not known: at most half of its pairs, and of a fine one few.
@@ -358,7 +358,7 @@ class Evaluation:
         return "\n".join(lines)
 
     def _lines(self, name: str) -> Iterator[str]:
-        """What is printed of a metric."""
+        """The printed form of a metric."""
         title = name.replace("_", " ")
         if name == "roc":
             yield f"{'area under the ROC curve':26s}{self.auc}"
@@ -460,7 +460,7 @@ class EvaluationPlan(Plan):
 
     @cached_property
     def weights(self) -> dict[str, Fraction]:
-        """What counts and losses are multiplied by."""
+        """Factor of counts and losses."""
         norm = math.sqrt(sum(WEIGHTS[name] ** 2 for name in self.tables))
         units = {name: math.floor(WEIGHT_UNITS * WEIGHTS[name] / norm) for name in self.tables}
         found = {name: Fraction(units[name], WEIGHT_UNITS) for name in self.tables}
@@ -579,7 +579,7 @@ class EvaluationPlan(Plan):
         return float(self.weights[name]) * found
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """What is promised; ``occasion`` holds the fields that are about the evaluation."""
+        """The statement; ``occasion`` holds the fields about the evaluation."""
         return PrivacyStatement(
             mechanism="private_evaluation",
             loss="none",
@@ -696,7 +696,7 @@ class EvaluatedRows:
         self._asker, self._batches, self._grouped = evaluation, batches, grouped
         self.n_threads: int = evaluation.n_threads  # type: ignore[assignment]
         self.published: dict[str, Any] = {}
-        # Of each row: class and predicted class, whether scores count it as positive, score, loss.
+        # For each row: class, predicted class, whether scores count it as positive, score, loss.
         self.codes = self.predicted = self.outcomes = np.empty(0, dtype=np.int64)
         self.losses = np.empty(0, dtype=np.int64)
         self.scores = np.empty(0)

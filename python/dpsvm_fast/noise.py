@@ -403,7 +403,7 @@ def symmetric_gaussian(
 # Choices among scores with exact probabilities.
 
 
-# Of the rates of choices and scales of discrete noise.
+# Bits of the rates of choices and of the scales of discrete noise.
 RATE_BITS = 20
 
 

@@ -40,7 +40,7 @@ from dpsvm_fast.validation import check_delta
 __all__ = ["PrivatePipeline", "total_privacy"]
 
 OURS = "dpsvm_fast."
-# What to take in place of a step that learns from the rows, by its class.
+# Replacements for steps that learn from the rows, by class.
 SCALED = "scale by PublicScaler or PrivateStandardScaler"
 ENCODED = "give {} public categories=..., and sparse_output=False in a ColumnTransformer"
 INSTEAD = {
@@ -305,7 +305,7 @@ def _with_epsilon(whole: PipelineStatement) -> PipelineStatement:
     return PipelineStatement(**vars(whole) | {"epsilon": epsilon})
 
 
-# What the steps of a pipeline learn from its rows, and at what price.
+# What the steps of a pipeline learn from its rows, and its cost.
 #
 # A step is *private* when its fit is one of this library's releases, *public* when it maps every
 # row

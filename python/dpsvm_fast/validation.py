@@ -26,7 +26,7 @@ ADJACENCIES = ("add_remove", "replace_one")
 # Beyond this a budget says nothing any more, and the calibration is not proven.
 MAX_EPSILON = 1e4
 
-# Numbers beyond these are hardly a promise.
+# Numbers above these guarantee almost nothing.
 LARGEST_EPSILON, LARGEST_DELTA = 10.0, 1e-3
 
 MAX_THREADS = 1024
@@ -93,17 +93,17 @@ def check_delta(value: object, name: str = "delta") -> float:
 def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> None:
     """Warn the caller ``stacklevel`` frames up of vacuous values of epsilon or delta."""
     if epsilon > LARGEST_EPSILON:
-        told = (
+        message = (
             f"epsilon={epsilon:g} guarantees almost nothing: one record may make an outcome "
             f"e^{epsilon:g} times as likely. Use at most {LARGEST_EPSILON:g}, better 1"
         )
-        warnings.warn(told, WeakPrivacyWarning, stacklevel=stacklevel)
+        warnings.warn(message, WeakPrivacyWarning, stacklevel=stacklevel)
     if delta > LARGEST_DELTA:
-        told = (
+        message = (
             f"delta={delta:g} guarantees almost nothing: with that probability a record may be "
             "revealed. Use a delta below 1 / number of records"
         )
-        warnings.warn(told, WeakPrivacyWarning, stacklevel=stacklevel)
+        warnings.warn(message, WeakPrivacyWarning, stacklevel=stacklevel)
 
 
 def check_positive(name: str, value: object) -> float:

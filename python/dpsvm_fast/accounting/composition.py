@@ -183,8 +183,8 @@ def told_by_gaussian(mu: float, distance: float) -> float:
 
 # Delta and epsilon of totals, whatever is in them.
 
-# A part refutes a claim where its own bound of delta is above it by this factor: no grid of all
-# parts is that much closer.
+# A part refutes a claim if its own bound of delta exceeds the claim by this factor: no grid of all
+# parts is tighter by so much.
 ALONE = 1.01
 
 
@@ -263,7 +263,7 @@ def _is_shown(choice: Totals, epsilon: float, delta: float) -> bool:
 
 
 def _shows(mixture: Mixture, epsilon: float, delta: float) -> bool:
-    """Whether one law of a mixture shows (epsilon, delta) for little."""
+    """Whether one law of a mixture shows (epsilon, delta) at little cost."""
     return delta >= LEAST_DELTA and any(
         law.quick_epsilon(delta) <= epsilon
         if isinstance(law, Grid)
@@ -280,7 +280,7 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
         return False
     largest = max((size for size, _ in mixture.pure), default=0.0)
     alone = [Gaussian(mixture.mu).delta(epsilon), -0.5 * math.expm1(min(epsilon - largest, 0.0))]
-    # Of each kind the one that is likely to leak most.
+    # The event of each kind that is likely to leak most.
     if mixture.objective:
         event, _ = min(mixture.objective, key=lambda found: found[0].sigma)
         alone.append(profile(event, epsilon))
@@ -293,7 +293,7 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
 
 @lru_cache(maxsize=1024)
 def _of_steps(steps: Steps, epsilon: float) -> float:
-    """Delta of sampled steps; nothing of those that only a crude bound is known of."""
+    """Delta of sampled steps; 0 for those with only a crude bound."""
     return 0.0 if steps.is_hopeless else steps.delta(epsilon)
 
 
@@ -361,9 +361,9 @@ class Mixture(NamedTuple):
         return mixture.without_faint_steps(totals.mu_squared)
 
     def without_faint_steps(self, mu_squared: Fraction) -> Mixture:
-        """Return the same with steps beside which anything else is large as Gaussian releases.
+        """Return the same with steps that are tiny next to other events as Gaussian releases.
 
-        Each of so many steps needs a fine grid: docs/proofs/accountant.md, "The whole batch".
+        Many tiny steps need a fine grid: docs/proofs/accountant.md, "The whole batch".
         """
         moved = 2.0 if self.replace_one else 1.0
         others = [math.sqrt(self.rho), *(size for size, _ in self.pure)]
@@ -620,7 +620,7 @@ class Grid:
         return self._of_laws(delta, _core.LossDistribution.epsilon)
 
     def quick_epsilon(self, delta: float) -> float:
-        """Return a larger epsilon at a delta, for little work."""
+        """Return an upper bound of epsilon at a delta, at little cost."""
         return self._of_laws(delta, _core.LossDistribution.quick_epsilon)
 
     def _of_laws(
@@ -834,7 +834,7 @@ def _profile(event: CurvedEvent) -> Function:
     others = (c.pure or c.sampled or c.objective or c.certain or c.curved for c in found)
     if any(others) or not any(choice.rho for choice in found):
         return kernel.delta
-    # Where hardly more is known of one run.
+    # All events of one run are zCDP.
     rho = fraction_up(max(choice.rho + choice.mu_squared / 2 for choice in found))
     return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
 
@@ -999,7 +999,7 @@ class Composition:
         self._totals = Totals(adjacency)
         # Totals that were shown to fit (epsilon, delta); shared by all copies.
         self._fitting: list[tuple[float, float, Totals]] = []
-        # Kinds of events of totals that were asked about; shared likewise.
+        # Kinds of events of the totals that were checked; also shared.
         self._kinds: list[frozenset[object]] = []
 
     @classmethod

@@ -158,7 +158,7 @@ class Totals:
 
 
 class _Charge(NamedTuple):
-    """Adds an event, as it is for ``size`` records of one person, by the method with its tag."""
+    """Adds the loss of an event for ``size`` records of one person, by the method with its tag."""
 
     totals: Totals
     size: int
@@ -178,7 +178,7 @@ class _Charge(NamedTuple):
 
     def add_subsampled_gaussian(self, event: SubsampledGaussianEvent) -> None:
         if event.sampling_rate == 1.0:
-            # The Gaussian mechanism that steps are when everyone is in them.
+            # Steps over all records are Gaussian mechanisms.
             moved = 2.0 if event.adjacency == "replace_one" else 1.0
             mu = Fraction(div_up(moved, event.noise_multiplier)) * self.size
             self.totals.mu_squared += mu**2 * event.n_steps
@@ -198,11 +198,11 @@ class _Charge(NamedTuple):
             self.totals.objective[event] += 1
 
     def add_distance(self, event: DistanceEvent) -> None:
-        # It holds on every data set, so that both ends of a path are as far away.
+        # The distance holds for every data set, so it is the same at both ends of a path.
         self.totals.distance += Fraction(event.distance)
 
     def add_alternatives(self, event: AlternativesEvent) -> None:
-        # Whichever is chosen, none is further away than the farthest.
+        # No alternative has a larger distance than the largest.
         exact, distance = without_distances(event)
         self.totals.distance += distance
         if exact is not None:

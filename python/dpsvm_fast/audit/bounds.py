@@ -80,7 +80,7 @@ def hockey_stick_bound(counts: Counts, delta: float, alpha: float) -> float:
 
     Proof: (epsilon, delta) says :math:`P(S) \le e^\epsilon Q(S) + \delta`, hence
     :math:`\epsilon \ge \log((P(S) - \delta) / Q(S))`, which falls when P(S) is replaced by a lower
-    and Q(S) by an upper bound; the complement of S, with the worlds exchanged, says the same of
+    and Q(S) by an upper bound. With P and Q interchanged, the complement of S gives the same for
     1 - Q(S) and 1 - P(S).
     """
     low, high = counts.interval(alpha)
@@ -215,7 +215,7 @@ class Claim:
     @property
     def gaussian_mu(self) -> float | None:
         """Parameter of Gaussian differential privacy; None where some law is another."""
-        # Of noise in an objective where its curvature is free.
+        # Parameters of Gaussian releases, and of noise in an objective whose curvature is free.
         mus = [
             event.mu
             if isinstance(event, GaussianEvent)
@@ -274,7 +274,7 @@ def resolved_method(method: str, claim: Claim) -> str:
         return method
     if claim.gaussian_mu is not None:
         return "gaussian"
-    # Of a pure law the two numbers say everything.
+    # For a pure law, epsilon and delta say everything.
     return "profile" if claim.events and claim.delta > 0.0 else "clopper_pearson"
 
 

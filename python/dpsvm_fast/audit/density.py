@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 DEVIATIONS = 8.0
 
 NODES = {1: 40_001, 2: 301}
-# What the first world's density may integrate to, but for 1.
+# Largest deviation from 1 of the integral of the first density.
 MASS_TOL = {1: 1e-6, 2: 2e-3}
 
 LARGEST_EPSILON = 1e4

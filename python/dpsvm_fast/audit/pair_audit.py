@@ -53,11 +53,11 @@ from dpsvm_fast.preprocessing import (
 )
 from dpsvm_fast.validation import check_fraction
 
-# What an audit found, for people and for files.
+# The result of an audit, for people and for files.
 
 
 FORMAT, VERSION = "dpsvm_fast.audit_report", 1
-# Of the histogram in a report.
+# Bins of the histogram in a report.
 N_BINS = 80
 
 METHOD_NAMES = {
@@ -188,7 +188,7 @@ def histogram_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> dic
     return {"edges": edges.tolist(), "first": counts[0], "second": counts[1]}
 
 
-# What is audited: neighbouring data sets, the worlds of one mechanism on them, and its claim.
+# The subject of an audit: neighbouring data sets, one mechanism on each, and its claim.
 
 
 Rows = NDArray[Any]
@@ -811,7 +811,7 @@ Score = Callable[[Array, Array], Array]
 N_THRESHOLDS = 400
 # A proportion of the pilot is taken to be this many standard errors worse than it looked.
 CAUTION = 4.0
-# Of a column's spread; less is no difference that a float shows.
+# Ridge in units of a column's spread; a float shows no smaller difference.
 RIDGE = 1e-9
 
 
@@ -864,7 +864,7 @@ def learned_statistics(first: Array, second: Array, *, pure: bool) -> list[Stati
     if moving.size <= 1:
         column = int(moving[0]) if moving.size else 0
         return [Statistic("the released number", lambda v: v[:, column])]
-    # What never varies and differs proves the worlds apart: it is not scaled down.
+    # A number that never varies and differs distinguishes the data sets: it is not scaled down.
     scale = np.where(spread > 0.0, spread, 1.0)
     a, b = first / scale, second / scale
     centres = a.mean(axis=0), b.mean(axis=0)
@@ -873,7 +873,7 @@ def learned_statistics(first: Array, second: Array, *, pure: bool) -> list[Stati
 
     def closer(values: Array) -> Array:
         distances = [np.linalg.norm(values / scale - centre, axis=1) for centre in centres]
-        # Of one number it has two atoms, which rounding would smear out.
+        # For one number the difference has two atoms, which rounding would smear out.
         return np.asarray(np.round(distances[1] - distances[0], 6))
 
     fisher = Statistic("Fisher's direction", lambda v: np.asarray(v @ way))

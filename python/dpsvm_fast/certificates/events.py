@@ -28,7 +28,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up
 from dpsvm_fast.validation import check_integer, check_real
 
-# What every event knows: its relation, how to be written down, and how to be accounted for.
+# Every event has its relation, its form in files, and its accounting.
 #
 # An event never changes its meaning. A new mechanism with another privacy loss gets a new class
 # with a new tag; a reader that does not know a tag refuses it.
@@ -63,7 +63,7 @@ class PrivacyEvent(Record):
         return super().__new__(cls)
 
     def charge(self, account: Any) -> None:
-        """Add this event to an account: of the accountant, or of ``verify``, which has its own.
+        """Add this event to an account; the accountant and ``verify`` have different ones.
 
         An account has a method ``add_<tag>`` for each law that it knows. An event whose loss is
         dominated by such laws charges those events instead.
@@ -75,7 +75,7 @@ class PrivacyEvent(Record):
 
     @property
     def has_distance(self) -> bool:
-        """Whether it is a distance, or has one inside."""
+        """Whether this event is a distance or contains one."""
         return False
 
 
@@ -324,13 +324,13 @@ class DistanceEvent(PrivacyEvent):
 
     @property
     def has_distance(self) -> bool:
-        """True."""
+        """Always true."""
         return True
 
 
 # Events about other events: a known pair, one of several branches, the best of several runs.
 #
-# What they say of the events inside them is proved in docs/proofs/private_selection.md.
+# Their guarantees, from those of the events inside, are proved in docs/proofs/private_selection.md.
 
 
 # Laws of the number of runs, each with the number that its mean has to exceed.
@@ -385,7 +385,7 @@ class ParallelEvent(PrivacyEvent):
 
     @property
     def has_distance(self) -> bool:
-        """Whether any branch has one."""
+        """Whether any branch contains a distance."""
         return any(event.has_distance for branch in self.branches for event in branch)
 
 

@@ -49,7 +49,7 @@ from dpsvm_fast.validation import (
 MAX_VALUES = 850_000
 # A pipeline inside a search inside a pipeline has about 20 levels.
 MAX_LEVELS = 64
-# Of a whole number; Python itself refuses thousands.
+# Most digits of a whole number; Python itself refuses thousands.
 MAX_DIGITS = 1000
 # Finite number.
 LARGEST = sys.float_info.max
@@ -157,7 +157,7 @@ def exactly(what: str, record: object, names: set[str]) -> dict[str, Any]:
     return dict(found)
 
 
-# What annotations say besides the type.
+# Constraints in annotations, next to the type.
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ class _Nested(_Kind):
 
 
 class _Optional(_Kind):
-    """What may be absent."""
+    """A value that may be absent."""
 
     def __init__(self, kind: _Kind) -> None:
         self.kind = kind
@@ -434,7 +434,7 @@ class Record:
 
     tag_field: ClassVar[str] = ""
     tag: ClassVar[str] = ""
-    # Of the JSON; 0 where what is around it has one.
+    # Version of the JSON; 0 if an enclosing record has one.
     VERSION: ClassVar[int] = 0
     # Properties that are written too, for people, and compared when they are read.
     DERIVED: ClassVar[tuple[str, ...]] = ()
@@ -642,7 +642,7 @@ HEADS = {
 }
 
 
-# Of fields that mean the same wherever they are.
+# Descriptions of fields that mean the same in every record.
 SHARED = {
     "adjacency": (
         "Neighbouring relation. add_remove: one data set has one more record than the other. "

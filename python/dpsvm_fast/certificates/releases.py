@@ -490,7 +490,7 @@ def descent_sensitivity(s: Sensitivity, descent: Descent, n_scores: int) -> floa
 
 # What parties sum up under noise.
 ROUNDS = ("model", "gram")
-# Every sum is about data sets of which one row is exchanged: sizes of parties stay what they are.
+# Every sum is for data sets in which one unit is replaced: the sizes of parties do not change.
 ADJACENCY = "replace_one"
 # Numbers of one party, on the grid, lie below this.
 ENCODABLE = 2**29
@@ -511,8 +511,8 @@ class SecureRound(Record):
     size : int in 1..2**40
         p: how many noisy numbers one vector has.
     clip_norm : float > 0 or None
-        Of ``"gram"``: bound of the Frobenius norm of one row's outer product with itself, or of the
-        sum of those of one person.
+        For ``"gram"``: bound of the Frobenius norm of the outer product of a row with itself, or of
+        the sum of those products of one person.
     exact : float > 0
         How far the exact sums of neighbours can be apart, with the errors of the solvers and the
         weights of the parties.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 WIDTH = 88
-# Beyond this a factor is not written out, and beyond that it excludes hardly anything.
+# Above the first epsilon a factor is not written out; above the second it excludes almost nothing.
 LARGEST, MEANINGFUL = 100.0, 10.0
 
 CHECK = "To check the numbers: save to_json() as a file and run dpsvm-fast verify FILE"
@@ -137,14 +137,14 @@ def _promise(statement: PrivacyStatement) -> str:
     )
 
 
-# For how many units of one person a statement shows epsilon, and how it names so many.
+# The number of units of one person for which a statement shows epsilon, and its words for them.
 OF_ROWS, OF_PARTIES = (10, "{} rows"), (2, "rows at {} parties")
-# Kinds of events whose price for a person with several rows takes no time.
+# Kinds of events whose cost for a person with several rows is computed at once.
 QUICK = ("gaussian", "pure", "zcdp", "distance")
 
 
 def _several(statement: Statement, units: tuple[int, str]) -> str:
-    """What a person who owns several units is promised."""
+    """The guarantee of a person who owns several units."""
     n, many = units
     asked = f"see privacy_.for_group(m) for {many.format('m')}"
     if any(event.tag not in QUICK for event in statement.events):
@@ -222,7 +222,7 @@ def _repeated(statement: PrivacyStatement) -> str:
     return f"; {times} such releases, each regularised towards the one before"
 
 
-# Of a person further rows are left out where rounding has to be bounded beforehand.
+# Later rows of a person are left out where rounding has to be bounded beforehand.
 FIRST = {"row": "", "person": f" with at most their first {ROWS_OF_PERSON} rows each"}
 
 
@@ -240,7 +240,7 @@ def _descent(run: Descent, s: Sensitivity, unit: str) -> str:
 
 
 def _inside(inside: ObjectiveNoise, source: str, owner: str) -> tuple[str, ...]:
-    """The noise in the objective, and what it promises about the exact minimiser."""
+    """The noise in the objective, and the guarantee of the exact minimiser."""
     bounds = (
         f"one {owner} changes the objective's gradient by at most {inside.lipschitz:.6g} x "
         f"{inside.row_norm:.6g} and its curvature by at most {inside.curvature:.6g} x "
@@ -363,7 +363,7 @@ def _sums(part: ReleasePart, unit: str) -> str:
 
 
 def _bound(part: ReleasePart, unit: str) -> str:
-    """How far the sums of neighbours can be apart."""
+    """How much the sums of neighbours can differ."""
     bound = f"one {unit} contributes a norm of at most {part.clip_norm:.6g}"
     if part.rounding:
         bound += f", {part.contribution:.6g} with rounding"
@@ -374,7 +374,7 @@ def _bound(part: ReleasePart, unit: str) -> str:
 
 
 def _last_iterate(part: ReleasePart, last: LastIterate, unit: str) -> str:
-    """Why the steps count for less than their number."""
+    """Why fewer steps are charged than are made."""
     return (
         f"only the last iterate is released: a step of size {last.learning_rate:.6g} contracts "
         f"distances by a factor {last.contraction:.6g} (strong convexity "
@@ -385,7 +385,7 @@ def _last_iterate(part: ReleasePart, last: LastIterate, unit: str) -> str:
 
 
 def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
-    """What each event has of the budget, where all are of one kind that adds up."""
+    """The share of each event in the budget, where all events are of one additive kind."""
     if len(events) < 2:
         return [""] * len(events)
     squares = [event.mu**2 for event in events if isinstance(event, GaussianEvent)]
@@ -436,7 +436,7 @@ def _federated_promise(statement: FederatedStatement) -> str:
     """Return the guarantee in a few sentences."""
     what = {
         "row": "by replacing one row of one party",
-        "person": "by replacing all rows that one person has at one party, however many",
+        "person": "by replacing all rows of one person at one party",
         "party": "by replacing all rows of one party by as many others",
     }[statement.unit]
     units = OF_ROWS if statement.unit == "row" else OF_PARTIES
@@ -457,7 +457,7 @@ def _federated_promise(statement: FederatedStatement) -> str:
 
 
 def _trust(statement: FederatedStatement) -> tuple[str, ...]:
-    """Who may do what without harm, and what is left when that goes wrong."""
+    """Who is trusted with what, and what protects a party if that trust fails."""
     bad = statement.min_survivors - statement.honest_survivors
     lines: tuple[str, ...] = (
         f"{_parties(statement.n_users)} take part; up to {bad} of them may collude and share all "
@@ -491,10 +491,10 @@ def _parties(n: int) -> str:
 
 
 def _without_sum(statement: FederatedStatement) -> str:
-    """What is left of the promise for somebody who sees single contributions."""
+    """The guarantee against somebody who sees single contributions."""
     if statement.local_epsilon is None:
         return (
-            "if the secure sum fails, a party is hardly protected: its own noise alone gives "
+            "if the secure sum fails, a party has almost no protection: its own noise gives "
             "epsilon above 200"
         )
     return (
@@ -530,15 +530,15 @@ def _of_round(part: SecureRound, statement: FederatedStatement) -> tuple[str, ..
         if part.computational
         else ""
     )
-    shortened = ""
+    clipped = ""
     if part.clip_norm is not None and statement.unit == "person":
-        shortened = f", those of one person together shortened to norm {part.clip_norm:g}"
+        clipped = f", clipped to norm {part.clip_norm:g} per person"
     return (
-        f"{part.what}{shortened}, summed over parties ({part.size} numbers): neighbours differ by "
+        f"{part.what}{clipped}, summed over parties ({part.size} numbers): neighbours differ by "
         f"at most {part.exact:.6g}, rounding to the grid of {part.grid:.6g} adds "
         f"{part.rounding:.6g}; total {part.total:.6g}",
-        f"each party adds discrete Gaussian noise of {part.sigma_steps} steps from the {source}; "
-        f"{part.honest_survivors} of these count, together Gaussian noise with sigma = "
+        f"each party adds discrete Gaussian noise, sigma = {part.sigma_steps} grid steps, from the "
+        f"{source}; the noise of {_parties(part.honest_survivors)} counts, sigma = "
         f"{part.sigma:.6g}",
         f"added to delta, times 1 + e^epsilon: discrete noise {part.discreteness:.3g}, overflow of "
         f"the encoding {part.overflow:.3g}{assumed}",

@@ -199,8 +199,8 @@ class Statement(Record):
         Parameters
         ----------
         size : int in 1..2**20
-            How many rows (or whatever the statement protects one of) one person owns, at most. In
-            federated training for persons: at how many parties.
+            Largest number of rows, or of other protected units, of one person. In federated
+            training with ``unit="person"``: the number of parties with rows of that person.
         delta : float in [0, 1), optional
             The delta at which epsilon is asked for; that of the statement when left out.
         epsilon : float >= 0, optional
@@ -516,13 +516,14 @@ class FederatedStatement(Statement):
     trust : {"secure_sum", "trusted_curator"}
         Who adds up: a cryptographic protocol, or a trusted curator.
     sensitivity : Sensitivity or None
-        Of what one row or person changes in one party's weighted model, where a model was summed up
+        Sensitivity of one party's weighted model to one row or person, if models were summed up
         with noise. ``C`` is ``1 / regularization`` with weighting by records and ``1 / (min_records
         * regularization)`` with equal weights; ``solver_radius`` contains the weight.
     n_scores : int or None
         Number of score functions of a model that was summed up with noise.
     weighting : {"records", "users"}
-        Whether a party's model counts by its number of rows or persons.
+        "records" weights a party's model by its number of rows, or of persons; "users" weights all
+        equally.
     regularization : float > 0 or None
         Lambda, the same for all parties, of the mean of losses.
     radius : float > 0 or None

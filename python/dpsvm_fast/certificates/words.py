@@ -97,7 +97,7 @@ EVALUATED = (
     "are also counted"
 )
 
-# Of these a statement says which ones it needs.
+# A statement lists those of these that it needs.
 ASSUMED = {
     "class_weights": "the weights of the classes",
     "declared": "a DeclaredTrainer costs what it declares; this library cannot check that",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 __all__ = ["main"]
 
-# As in ``_errors``, which cannot be imported without click.
+# The same as in ``_errors``, which cannot be imported without click.
 FAILED, INTERRUPTED = 2, 130
 
 

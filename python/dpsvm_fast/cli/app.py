@@ -204,17 +204,17 @@ class App(Group):
 
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
         """Read the command line; the help text is printed meanwhile."""
-        with _told_apart():
+        with _typed_interrupts():
             return super().make_context(*arguments, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
-        with _told_apart():
+        with _typed_interrupts():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told_apart() -> Iterator[None]:
+def _typed_interrupts() -> Iterator[None]:
     """Handle an interrupt, and a reader that left, before click ends the program."""
     try:
         yield

@@ -131,7 +131,7 @@ def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
             prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
         )
     except OSError as error:
-        # Of the file that the user named, not of the one that was tried.
+        # The error names the file that the user named, not the one that was tried.
         raise type(error)(error.errno, error.strerror, str(path)) from None
     os.close(handle)
     return Draft(path, Path(name), force=force)
@@ -250,7 +250,7 @@ def read_document(path: Path, key: Path | None) -> Document:
 
     try:
         data = read_bytes(path)
-        # What may be a model is judged as one: its arrays may be large.
+        # Anything that may be a model is checked as one: its arrays may be large.
         is_model = b'"' + MODEL.encode() + b'"' in data
         if not is_model and len(data) > LARGEST_FILE:
             raise ModelFormatError("is too large for a certificate")

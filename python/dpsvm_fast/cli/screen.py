@@ -1,4 +1,4 @@
-"""What a command shows: text and tables for people, one JSON object for machines.
+"""The output of a command: text and tables for people, one JSON object for machines.
 
 On a terminal long lines are broken; elsewhere they are of any width, for grep and for files.
 Colours carry no meaning of their own, and ``NO_COLOR`` turns them off. With ``--json`` nothing but
@@ -44,7 +44,7 @@ TRACEBACK = "DPSVM_FAST_TRACEBACK"
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
-# What the system says about files, as something to do.
+# Errors of the system about files, and what to do about them.
 FILE_TROUBLE = {
     errno.ENOENT: "no such file or folder; check the path",
     errno.EISDIR: "is a folder; name a file in it",
@@ -131,7 +131,7 @@ def under_its_option(
     """Return an argument error of the library under the name of the typed option."""
     name, colon, rest = str(error).partition(": ")
     if (name, colon) == ("path", ": "):
-        # Of a table: DATA or another one.
+        # The error is about a table: DATA or another one.
         return exceptions.InvalidParameterError(f"file: {rest.replace('format= ', '--format ')}")
     for option in command.params:
         if colon and option.name == name and isinstance(option, click.Option):
@@ -176,12 +176,12 @@ def _shown_once() -> Callable[..., None]:
 
     A budget and a fit may warn of the same: each sentence is shown once.
     """
-    told: set[str] = set()
+    shown: set[str] = set()
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         text = " ".join(str(message).split())
-        if text not in told:
-            told.add(text)
+        if text not in shown:
+            shown.add(text)
             note(f"warning: {SEEDED if text.startswith('random_state: anyone') else text}")
 
     return show
@@ -473,7 +473,7 @@ class Screen:
         description : str
             What is being done.
         total : float or None
-            What ``advance_to`` reaches at the end; None until it is told.
+            Last value passed to ``advance_to``; None if it is not known yet.
 
         Yields
         ------
@@ -523,16 +523,16 @@ ADJACENCIES, UNITS = ("add_remove", "replace_one"), ("row", "person")
 
 def delta_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--delta``."""
-    told = "Delta, far below 1 / number of rows; 0 for pure epsilon."
-    return option("--delta", Real(0.0, includes_low=True), told, metavar="D", **how)
+    text = "Delta, far below 1 / number of rows; 0 for pure epsilon."
+    return option("--delta", Real(0.0, includes_low=True), text, metavar="D", **how)
 
 
 def adjacency_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--adjacency``."""
-    told = "Neighbouring relation: a row added or removed, or replaced."
+    text = "Neighbouring relation: a row added or removed, or replaced."
     if "default" not in how:
-        told += "  [default: as in the budget, or add_remove]"
-    return option("--adjacency", OneOf(ADJACENCIES), told, **how)
+        text += "  [default: as in the budget, or add_remove]"
+    return option("--adjacency", OneOf(ADJACENCIES), text, **how)
 
 
 def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None]:
@@ -617,7 +617,7 @@ def _strict(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_strict(item) for item in value]
     if hasattr(value, "tolist"):
-        # Of numpy.
+        # A NumPy number or array.
         return _strict(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None

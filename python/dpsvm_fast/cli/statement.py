@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 BOX = "[ ]"
-# Of a statement, in the JSON object.
+# Fields of a statement in the JSON object.
 SHOWN = ("private", "not_private_reasons", "epsilon", "delta", "adjacency", "unit")
-# Of a certificate that holds, there.
+# Fields of a certificate that holds, in the same object.
 PROMISED = ("epsilon", "delta", "adjacency", "unit")
-# Blanks to be written on.
+# Widths of blanks to fill in by hand.
 NAME, DATE = 34, 14
 
 

@@ -207,9 +207,9 @@ def _bar(accuracy: float) -> str:
 
 
 DEFAULT_MODELS = ("linear", "objective", "output")
-# Of the distance of the class centres: some errors are left.
+# Standard deviation of a class around its centre: some errors remain.
 SPREAD = 4.0
-# Of the rows and of nothing else: noise has the operating system's entropy.
+# Seed of the rows only: the noise comes from the operating system's entropy.
 SEED = 0
 
 

@@ -233,7 +233,7 @@ def _facts(column: Any, *, known: bool) -> str:
     try:
         found = sorted(set(found))
     except TypeError:
-        # Of several types.
+        # Values of several types.
         found = []
     if kind != "categories" and found:
         found = [str(one) if kind == "dates" else one for one in (found[0], found[-1])]
@@ -269,7 +269,8 @@ def _kind(column: Any) -> str:
     dtype = getattr(column, "type", None) or getattr(column, "dtype", None)
     if dtype is None:
         dtype = np.asarray(column).dtype
-    # Of polars the name alone: that of an Enum has its categories. Of sparse columns, their values.
+    # Only the name for polars, since that of an Enum has its categories; for sparse columns the
+    # type of their values.
     dtype = dtype.base_type() if hasattr(dtype, "base_type") else getattr(dtype, "subtype", dtype)
     return kind_of(dtype) or "categories"
 
@@ -291,7 +292,7 @@ def _cells(values: Any, column: Column) -> Any:
         The cells have a type that does not fit the schema.
     """
     if hasattr(values, "combine_chunks"):
-        # Of pyarrow, whose types are known; one chunk, or several that are made one.
+        # An array of pyarrow, whose types are known: one chunk, or several combined.
         values = values.combine_chunks()
     if hasattr(values, "to_pylist"):
         kind = kind_of(values.type)

@@ -85,7 +85,7 @@ class Sums(Operation):
     methods: tuple[str, ...] = ()
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """What doubles add exactly."""
+        """Sums that doubles add exactly."""
         return tuple(getattr(rows, method)(n_threads) for method in self.methods)
 
 
@@ -183,7 +183,7 @@ class DescentStep(Operation):
         return (descent.partial(rows, self.weights, self.key, partition, self.step, n_threads),)
 
 
-# What is done where the rows are: load, check, map, clip, sum.
+# Work done where the rows are: load, check, map, clip, sum.
 #
 # A task is a pure function of its arguments: wherever and however often it runs, it returns the
 # same exact sums. It draws nothing but batches, from a key that it is given. Errors are returned
@@ -257,7 +257,7 @@ class Recipe:
     max_weight : float
         To which weights are clipped, and which counts as one row.
     averaged : int
-        How many rows of each person count, by their shares; 0 for all, as they are.
+        Number of rows of each person that count, weighted by their shares; 0 for all, unweighted.
     """
 
     n_features: int
@@ -292,7 +292,7 @@ class Recipe:
             except (MemoryError, RefusedError):
                 raise
             except Exception:
-                # What it says may quote a number.
+                # Its message may quote a number.
                 pass
         kind = "CSR" if self.sparse else "dense"
         raise RefusedError(f"expected {kind} rows of {self.n_features} finite numbers")
@@ -402,7 +402,7 @@ class _Kept:
     n_persons: int = 0
 
 
-# Of this process: records of fits that go on, and names of fits that are over.
+# In this process: records of running fits, and names of finished ones.
 _KEPT: OrderedDict[str, dict[int, _Kept]] = OrderedDict()
 
 _ENDED: OrderedDict[str, None] = OrderedDict()
@@ -760,7 +760,7 @@ class LocalExecutor:
             except OSError as error:
                 reason = f"its records cannot be written: {error.strerror or error}"
                 raise PartitionError(number, reason) from None
-        # What was kept has been mapped otherwise.
+        # The kept records were mapped differently.
         forget(self._token)
         self._token, self._loaders = uuid.uuid4().hex, found[: self._n_resident]
         self._scratch = None

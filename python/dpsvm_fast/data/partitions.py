@@ -479,7 +479,7 @@ class Partitions:
             Whether X are sparse; public. A partition of the other kind is refused.
         labelled : bool, default=True
         groups, sample_weight : bool, default=False
-            Whether loaders also return the persons that rows belong to, and weights of rows, as of
+            Whether loaders also return the persons that rows belong to, and weights of rows, as for
             ``estimator.fit``: (X, y, groups, sample_weight), or three of these. All rows of a
             person are in one partition, and one person has one id in all partitions.
 

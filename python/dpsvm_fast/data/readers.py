@@ -53,7 +53,7 @@ from dpsvm_fast.data.schema import (
 from dpsvm_fast.exceptions import SchemaError, TableError
 from dpsvm_fast.validation import optional_module
 
-# What every kind of file offers, and the reading of bytes that tells how far it is.
+# The interface of every kind of file, and reading bytes with progress.
 #
 # No file is trusted with memory: a reader takes a share of the memory that its caller gives, and
 # records, rows and declared sizes that need more are refused before they are read.
@@ -117,7 +117,7 @@ class Source(ABC):
         """Rows, labels and owners, in order; ``progress`` is told how many bytes are behind."""
 
     def _made_decoder(self, **how: Any) -> Any:
-        """What turns cells into rows in every pass."""
+        """Converts cells to rows in every pass."""
         how |= {"labelled": self.labelled, "owned": self.owned, "room": self.room}
         return RowDecoder(self.schema, file=self.file, **how)
 
@@ -418,11 +418,11 @@ def is_missing(value: Any) -> bool:
 
 
 Rows = NDArray[np.float32]
-# Of each column: 4 bytes a cell, numbers or codes.
+# Cells of each column: 4 bytes each, numbers or codes.
 Cells = Sequence[NDArray[np.int32]] | NDArray[np.int32]
 # Rows that are filled at a time, column by column: they stay in the second-level cache.
 TILE_BYTES = 2**18
-# What `fit` calls the columns of a schema that say whose rows they are.
+# Arguments of `fit` for the columns of persons and weights.
 OWNERS = {"person": "groups", "weight": "sample_weight"}
 # Parts of the room: the rows that are decoded at a time, and one row.
 ROWS_SHARE, ROW_SHARE = 32, 16
@@ -598,7 +598,7 @@ class RowDecoder:
         self.owners: dict[str, Any] = {
             OWNERS[role]: decoders[role](schema, file) for role in (schema.owners if owned else ())
         }
-        # Of all columns that are read, in their order; None for numbers.
+        # Lookups of all columns that are read, in their order; None for numbers.
         self._lookups: list[Lookup | None] = [lookup for _, _, lookup in self._columns]
         self._lookups += [] if self.labels is None else [self.labels]
         self._lookups += [one if isinstance(one, Lookup) else None for one in self.owners.values()]
@@ -760,7 +760,7 @@ def _missing_reason(column: Column) -> str:
     )
 
 
-# Of a digest among others, as an object.
+# Memory of one digest, as an object in a container.
 PERSON_BYTES = 64
 
 
@@ -1155,7 +1155,7 @@ def hint(type: Any) -> str:
 
 
 BLOCK_ROWS = 65536
-# Of a row group: its number, its rows, and the columns that can be read together.
+# A row group: its index, its number of rows, and the columns that can be read together.
 Group = tuple[int, int, list[list[str]]]
 # Pages of a column are read as they are needed: a row group need not fit into memory.
 READ_BYTES = 2**16
@@ -1480,9 +1480,9 @@ def _forget(data: mmap.mmap) -> None:
 # Parts of the room: a record batch with its dictionaries, unpacked; pages of columns that are read
 # together.
 UNPACKED_SHARE, PAGES_SHARE = 2, 2
-# Of a page of texts: unpacked, as a dictionary, and as what is looked up in it.
+# Copies of a page of strings: unpacked, as a dictionary, and while it is looked up.
 TEXT_COPIES = 4
-# What reading sizes of a damaged file has been seen to raise.
+# Errors seen while reading the sizes of a damaged file.
 DAMAGED_SIZES = (
     AttributeError,
     LookupError,
@@ -1495,9 +1495,9 @@ DAMAGED_SIZES = (
 TEXT, DICTIONARY_PAGE = 6, 2
 # How Arrow files begin.
 ARROW_MARK = b"ARROW1"
-# Of structures and lists in Parquet's descriptions, one inside the other.
+# Largest depth of nested structures and lists in Parquet's metadata.
 MAX_NESTED = 16
-# Of the description of a whole file; Arrow's objects are ten times as large.
+# Largest metadata of a file; Arrow's objects are ten times as large.
 LARGEST_FOOTER = 2**23
 
 
@@ -1519,7 +1519,7 @@ def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
     kind, at, first = chunk[1], chunk[9], chunk.get(11, 0)
     if 0 < first < at:
         at = first
-    # Where there are no values, no page is read, and no place is told.
+    # A column without values has no pages and no offset.
     end = min(len(data), at + chunk[7]) if chunk[5] > 0 else at
     if at < 0:
         raise ValueError("an offset beyond the end of the file")
@@ -1664,7 +1664,7 @@ def _places_of_buffers(schema: Any, names: set[str]) -> set[int] | None:
 NPZ_BLOCK_SHARE, NPZ_ROW_SHARE, WHOLE_SHARE = 64, 16, 4
 
 PIECE = 2**20
-# Of a file's list of members, of an array's description, and of a label.
+# Limits of a file's list of members, an array's header, and a label.
 LARGEST_LIST, LONGEST_HEADER, WIDEST_LABEL = 2**20, 10_000, 4096
 # numpy writes no others, and those of others are not unpacked a little at a time.
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

@@ -27,7 +27,7 @@ from dpsvm_fast.files import read_bytes
 # Text that goes into a TOML file.
 
 
-# Of a message.
+# Limits of a message.
 MAX_LINES, LONGEST_NAME = 50, 100
 
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -84,7 +84,7 @@ def template_lines(
     return "\n".join(lines) + "\n"
 
 
-# What a schema says of one column, and the features that it becomes.
+# The entry of a schema for one column, and the features made from it.
 
 
 KINDS = ("bounds", "categories", "boolean", "dates", "text", "ignore")
@@ -94,7 +94,7 @@ UNKNOWN = ("refuse", "none")
 NONE = "none"
 
 MAX_FEATURES = 2**31 - 1
-# Of columns that have names, each an object of some hundred bytes here and in Arrow.
+# Most columns with names, each an object of some hundred bytes here and in Arrow.
 MAX_COLUMNS = 2**18
 # Rows are stored as float32; beyond this a bound would be infinite there.
 LARGEST = 3.4e38
@@ -388,7 +388,7 @@ def days(cell: Any, first: str) -> float:
 
 
 TRUE = Key("true or false", lambda value: value is True)
-# What may be said of a column.
+# Keys of a column.
 COLUMN = {
     "bounds": Key(
         "[low, high] with two finite numbers, low < high",
@@ -537,7 +537,7 @@ def _is_header(value: Any) -> bool:
     return _is_list(value, _is_text) and 0 < len(value) == len(set(value))
 
 
-# What may be said of how a CSV file is written.
+# Keys for the format of a CSV file.
 TEXT = {
     "delimiter": Key(
         "one ASCII character other than a letter, digit or line break", lambda v: _is_mark(v)
@@ -573,7 +573,7 @@ def may_be_a_row(names: Sequence[str]) -> bool:
 # Schema files: bytes to plain values.
 
 
-# As many named columns as there may be take less. Python reads some MB of TOML in a second.
+# The largest number of named columns takes less. Python reads some MB of TOML in a second.
 LARGEST_FILES = {".json": 2**25, ".toml": 2**23}
 
 
@@ -652,7 +652,7 @@ def _are_classes(value: Any) -> bool:
     return longest <= LONGEST_CLASS and longest * len(value) <= MOST_CHARACTERS
 
 
-# What may be said of a table besides its columns: the key in a file, and the name here.
+# Keys of a table other than its columns: the key in a file, and the name here.
 NAMES = {"n_features": "declared_width", "csv": "text"}
 
 TABLE = {

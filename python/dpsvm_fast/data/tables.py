@@ -483,7 +483,7 @@ class _GrowingArray:
         """Copy a block."""
         stop = self._n_rows + len(X)
         if self._array is None:
-            # What a file says of its length is not believed without limit.
+            # The length that a file declares is believed only up to a limit.
             expected = min(self._expected, len(X) + MOST_EXPECTED // X.shape[1])
             self._array = np.empty((max(expected, len(X)), X.shape[1]), dtype=np.float32)
         if stop > len(self._array):
@@ -581,7 +581,7 @@ def open_table(
     _check_file(path)
     kind = table_format(path, format)
     with open(path, "rb") as file:
-        # A file that cannot be read is told apart from one that is damaged.
+        # A file that cannot be read raises another error than a damaged one.
         if not file.read(1):
             raise TableError(f"{os.path.basename(path)}: the file is empty")
     return Table(kind, SOURCES[kind](path, schema, labelled=labelled, owned=owned, room=room))

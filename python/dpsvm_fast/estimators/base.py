@@ -22,8 +22,8 @@ from dpsvm_fast.mechanisms.rows import row_scores
 # What estimators, transformers and searches have in common once they are fitted, or no longer.
 
 
-# What a fit leaves besides them: the loss, and what further calls continue from.
-BESIDE = ("_fitted_loss", "_continuation", "_running")
+# State that a fit leaves under other names: the loss, and what later calls continue from.
+HIDDEN_STATE = ("_fitted_loss", "_continuation", "_running")
 
 
 class Released:
@@ -31,8 +31,8 @@ class Released:
 
     def _forget(self) -> None:
         """Removes every fitted attribute."""
-        for name in (*vars(self), *BESIDE):
-            if name in BESIDE or (name.endswith("_") and name[0] != "_"):
+        for name in (*vars(self), *HIDDEN_STATE):
+            if name in HIDDEN_STATE or (name.endswith("_") and name[0] != "_"):
                 # Another thread may be fitting, and forgetting, the same object.
                 self.__dict__.pop(name, None)
 
@@ -56,7 +56,7 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     n_features_in_: int
     privacy_: PrivacyStatement
-    # Of the release, whatever the parameters are set to later; public like the statement.
+    # Loss of the release, even if parameters are set later; public like the statement.
     _fitted_loss: Loss
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

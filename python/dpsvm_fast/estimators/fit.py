@@ -134,10 +134,10 @@ def charge(
     ledger : PrivacyLedger or None
     events : tuple of PrivacyEvent
     label : str
-        Of the entry, which is marked if no budget covers it.
+        Label of the entry, which is marked if the release is not private.
     private : bool, default=True
     unit, by_age
-        As of :meth:`PrivacyLedger.spend`.
+        As in :meth:`PrivacyLedger.spend`.
     """
     if ledger is not None and events:
         ledger.spend(
@@ -438,8 +438,8 @@ def refuse_or_warn(
     """
     if ledger is not None and ledger.strict:
         raise InvalidParameterError(f"{parameter}: {sentence}{STRICT}")
-    told = f"{parameter}: {sentence}" + ("" if ledger is None else CHARGED)
-    warnings.warn(told, category, stacklevel=stacklevel)
+    message = f"{parameter}: {sentence}" + ("" if ledger is None else CHARGED)
+    warnings.warn(message, category, stacklevel=stacklevel)
 
 
 def _is_limited(estimator: Any) -> bool:

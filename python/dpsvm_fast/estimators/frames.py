@@ -132,7 +132,7 @@ def named_array(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
 
 def rows_at(X: Any, positions: NDArray[np.int64]) -> Any:
     """Return some rows of an array, a matrix, a table or a list."""
-    # Of an Arrow table, older scikit-learn takes none.
+    # Older versions of scikit-learn do not take rows of Arrow tables.
     return X.take(positions) if _is(X, "pyarrow", "Table") else _safe_indexing(X, positions)
 
 

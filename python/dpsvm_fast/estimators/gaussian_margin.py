@@ -52,8 +52,9 @@ def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Ar
         Coordinates of matrices of the lifted rows (x / data_norm, s) / sqrt(1 + s^2).
     data_norm : float > 0
     psd : {"constraint", "project"}
-        "constraint": each the nearest one in the Frobenius norm; they hardly differ. "project": the
-        same multiple of the identity is added to all, which changes no difference of scores.
+        "constraint": each becomes the nearest one in the Frobenius norm, which is very close.
+        "project": the same multiple of the identity is added to all, which changes no difference of
+        scores.
     """
     matrices = symmetric_matrices(coordinates)
     if psd == "project":

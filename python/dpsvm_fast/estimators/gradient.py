@@ -68,9 +68,9 @@ def checked_betas(name: str, value: Any) -> tuple[float, float]:
 class Continuation(NamedTuple):
     """State that ``partial_fit`` continues from: noisy numbers and public facts."""
 
-    # Of the descent.
+    # State of the descent.
     state: dict[str, Any]
-    # Taken so far.
+    # Steps taken so far.
     n_steps: int
     # All that may change a result.
     parameters: dict[str, Any]
@@ -271,9 +271,9 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         ``replace_one``, and a learning rate of at most 2 / (m + M), m and M the least and the
         largest curvature, that is a power of two times b on an exact grid. "auto" uses it if all
         this holds, ``average=0`` and ``max_grad_norm`` are given, and it needs less noise, but
-        never with ``groups``: there a person counts with the mean of its first rows, not with their
-        clipped sum: of 1024, or of as many as ``max_samples`` persons may have before rounding,
-        which the noise covers, exceeds 5 % of a contribution.
+        never with ``groups``: a person then counts with the mean of its first rows, not with their
+        clipped sum. The first 1024 rows take part, or fewer if for ``max_samples`` persons their
+        rounding, which the noise covers, would exceed 5 % of a contribution.
     max_samples : int or None, default=None
         Public bound of the number of rows, with ``groups`` of persons, for the rules in Notes and
         ``"last_iterate"``, which refuses more. Must be None with ``replace_one``, where the number
@@ -492,7 +492,7 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             n_records=n_records,
             unit=facts.unit,
             most_rows=ROWS_OF_PERSON if owned else 1,
-            # Of single rows it costs nearly nothing: one plan for all forms of them.
+            # For single rows truncation costs almost nothing: one plan for all forms of rows.
             truncated=not owned or facts.sparse or facts.in_parts,
             continues=None if before is None or seen_apart(self) else self.privacy_,
             state=None if before is None else before.state,

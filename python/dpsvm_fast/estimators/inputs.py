@@ -211,7 +211,7 @@ def _refused_by_type(X: Any) -> Any:
         refuse_columns(table)
         X = table
     several = getattr(X, "dtypes", ())
-    # Of one column, the attribute is one type.
+    # A single column has one type, not several.
     dtypes = [getattr(X, "dtype", None), *(several if np.iterable(several) else ())]
     kinds = {dtype.kind for dtype in dtypes if isinstance(dtype, np.dtype)}
     if "c" in kinds:
@@ -368,7 +368,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 class Owners(NamedTuple):
     """Who owns rows and what they weigh, without any id."""
 
-    # Rows that are there, those of persons of one row first; None for all in their order.
+    # Rows in use, those of persons of one row first; None for all in their order.
     order: NDArray[np.intp] | None
     # First row in this order of each person of several, and the number of rows; empty for none.
     persons: NDArray[np.int64]
@@ -401,7 +401,7 @@ class Owners(NamedTuple):
     def averaged(self, n_rows: int, most_rows: int) -> Owners:
         """Rows with weights that are shares of a person, rounded down to single precision.
 
-        The first rows of a person take part, as many as given; the others have weight 0.
+        At most ``most_rows`` rows of a person take part, the first ones; the others have weight 0.
         """
         first = self
         if self.persons.size:
@@ -430,7 +430,7 @@ LEAST_WEIGHT = 2.0**-60
 COUNT_UNIT = 2.0**-20
 # Weights of persons count in multiples of this, which half of is on the grid of sums of rows.
 WEIGHT_GRID = 2.0**-19
-# So many rows of one person, with their weights, might not fit into whole numbers of 64 bits.
+# From this number of weighted rows on, the sums of one person may overflow 64-bit integers.
 MOST_OF_PERSON = 2**30
 
 
@@ -474,7 +474,7 @@ def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
 def _sorted(
     ids: NDArray[Any],
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Order of the rows, first rows of persons of several, sizes and places of all persons."""
+    """Order of rows, first rows of persons with several, and sizes and places of all persons."""
     _, first, codes, counts = np.unique(
         ids, return_index=True, return_inverse=True, return_counts=True
     )
@@ -518,10 +518,10 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
 
 
 def _ids(groups: Any) -> NDArray[Any] | None:
-    """An array of ids that are equal where they were; None for what are none.
+    """An array of ids, equal where the given ones are; None if they are no ids.
 
-    Whether two are equal never depends on a third: NumPy turns a list of numbers into texts if it
-    contains one text, and into floats that lose digits if it contains one float or the range is
+    Whether two are equal never depends on a third: NumPy converts a list of numbers to strings if
+    it contains one string, and to floats that lose digits if it contains one float or the range is
     large.
     """
     if isinstance(groups, (str, bytes, np.ma.MaskedArray)):
@@ -532,7 +532,7 @@ def _ids(groups: Any) -> NDArray[Any] | None:
         return None
     if ids.dtype.kind == "O" and ids.size:
         items = ids.tolist()
-        # One of each type: they are told apart by it.
+        # One id of each type is enough to find the kinds.
         kinds = {_id_kind(item) for item in {type(item): item for item in items}.values()}
         if len(kinds) > 1 or "other" in kinds:
             return None
@@ -561,7 +561,7 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
     """
     try:
         found = np.asarray(weights)
-        # Of what NumPy would read as numbers, texts, dates and masked entries are none.
+        # NumPy would convert strings, dates and masked entries to numbers: they are no weights.
         if found.dtype.kind not in "biufO" or isinstance(weights, np.ma.MaskedArray):
             raise TypeError
         found = found.astype(np.float64)
@@ -656,9 +656,9 @@ class ArrayRows:
         self._given = sample_weight is not None
         own = self._given or self._max_weight != 1.0
         self._weighted = own or self._class_weight is not None
-        # Whose each row is, once they are read.
+        # The person and the weight of each row, once they are read.
         self.owners: Owners | None = None
-        # Of the losses of each class.
+        # Factors of the losses of each class.
         self._factors: NDArray[np.float64] | None = None
         # Validation writes what it learns about X onto the copy.
         self._probe = copy.copy(estimator)
@@ -731,7 +731,7 @@ class ArrayRows:
         part, own = copy.copy(self), self._periods == period
         part.X, part.codes = self.X[own], self.codes[own]
         if self.owners is not None:
-            # Each row alone, with the weight that 1 is of the largest.
+            # Each row by itself; a weight of 1 in units of the largest.
             own_weights = self.owners.weights[own]
             part.owners = self.owners._replace(weights=own_weights, n_persons=own_weights.size)
         return part
@@ -807,11 +807,11 @@ class ArrayRows:
         descent.run(records, source, n_steps, self.n_threads, on_step)
 
 
-# What averages over rows are drawn to zero, and their squares to the offset, before they are
-# rounded: by as much as rounding could take them apart again (docs/proofs/persons.md, "Moments of
-# columns").
+# Averages over rows shrink by one part in this many, towards zero and their squares towards the
+# offset: by as much as the rounding that follows could move them (docs/proofs/persons.md, "Moments
+# of columns").
 DRAWN = 2**18
-# Weights count in the moments of columns by multiples of one over this.
+# The moments of columns round weights to multiples of one over this.
 WHOLE = 2**13
 
 
@@ -820,7 +820,7 @@ def column_moments(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Exact sums over persons of the mapped entries of each column and of their squares.
 
-    And of what the persons weigh, at most 1 each, an array of one number.
+    Also that of the weights of the persons, at most 1 each, as an array of one number.
     """
     how: Any = {"offset": offset, "scale": scale, "n_threads": n_threads}
     n = X.shape[0]
@@ -836,7 +836,7 @@ def column_moments(
     if not single.all():
         alone = np.flatnonzero(single)
         several = np.concatenate([np.flatnonzero(~single), np.arange(persons[0], n)])
-    # Rows of less than the whole weight come first, each a person of its own.
+    # Rows below full weight come first, each a person of its own.
     n_less = persons[0] - np.count_nonzero(single)
     starts = np.concatenate([np.arange(n_less), persons - persons[0] + n_less])
     how_many = shares[several], starts, whole
@@ -857,7 +857,7 @@ def _person_moments(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """Sums of the persons' averages of mapped entries and of their squares, in units of 2**-20.
 
-    And of their weights. Persons of less than the ``whole`` weight count by what they weigh.
+    Also that of their weights. Persons below the ``whole`` weight count with their own weight.
     """
     middle = int(SQUARE_OFFSET * 2**20)
     first, second = np.zeros((2, X.shape[1]), dtype=np.int64)
@@ -894,7 +894,7 @@ def _towards_zero(numbers: NDArray[np.int64], parts: NDArray[np.int64]) -> NDArr
 
 
 def _drawn(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers a little nearer to zero."""
+    """Return numbers shrunk by one part in ``DRAWN``, rounded towards zero."""
     return np.asarray(np.sign(numbers) * (np.abs(numbers) * (DRAWN - 1) // DRAWN))
 
 

@@ -32,7 +32,7 @@ E = TypeVar("E")
 
 def _tests_of(kind: type) -> Mapping[str, Test]:
     """Return the checks of the parameters of an estimator, in the order of its constructor."""
-    # The mark between positional and other fields; Python 3.10 takes it for no type.
+    # The mark before keyword-only fields, which Python 3.10 does not accept as a type.
     hints = get_type_hints(kind, localns={"KW_ONLY": object}, include_extras=True)
     return {
         field.name: hints[field.name].__metadata__[0]
@@ -43,8 +43,8 @@ def _tests_of(kind: type) -> Mapping[str, Test]:
 
 tests_of: Callable[[type], Mapping[str, Test]] = cache(_tests_of)
 
-# Beside the check of a parameter that is younger than files of its class: its default is not
-# written, and is that of files without it.
+# Marks a parameter that is newer than some files of its class: its default is not written, and
+# files without the parameter have that default.
 ADDED = "added"
 
 
@@ -148,7 +148,7 @@ Smoothing = Annotated[float | str, auto_or(smoothing_range)]
 Margin = Annotated[float | str, auto_or(margin_range)]
 SmoothLoss = Annotated[str, one_of(*SMOOTH_LOSSES)]
 WeightLoss = Annotated[str, one_of(*WEIGHT_LOSSES)]
-# Below, double precision could not certify the distance, and the noise would hardly shrink.
+# Below, double precision could not certify the distance, and the noise would shrink very little.
 DistanceTol = Annotated[float, real(1e-4, 1.0)]
 # Relative to the gradient of one record. Below, sums over many rows would round more than that.
 GradientTol = Annotated[float, real(1e-8, 1.0)]

@@ -44,7 +44,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
     n_survivors_ : int
         Parties in the sum of the models.
     n_records_ : int or None
-        Their records, or persons; None if all parties have equal weight.
+        Number of their records, or of persons; None if all parties have equal weight.
     privacy_ : FederatedStatement
         Privacy statement of the fit, with every number to recompute it.
 

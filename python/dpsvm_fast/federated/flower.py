@@ -353,7 +353,7 @@ def exchange_over(grid: Any, timeout: float) -> Callable[[Mapping[int, bytes]], 
         ]
         replies: dict[int, bytes] = {}
         for reply in grid.send_and_receive(messages, timeout=timeout):
-            # Of several replies of a party, the first.
+            # The first of several replies of a party.
             replies.setdefault(reply.metadata.src_node_id, _unwrapped(reply))
         return replies
 

@@ -170,7 +170,7 @@ class Records:
     offsets : ndarray of shape (n_parties + 1,)
         Rows of party i are ``offsets[i]:offsets[i + 1]``.
     owners : tuple of Owners
-        Whose each party's rows are, in their order; empty where no persons are protected.
+        The person of each row, by party; empty where no persons are protected.
     """
 
     X: NDArray[Any]

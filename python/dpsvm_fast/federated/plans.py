@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 #           + \frac{1}{n_i} \sum_j \phi_{y_j}(W \tilde x_j)
 #
 # with w_i = n_i (``weighting="records"``) or 1 (``"users"``) and the projection onto a ball or a
-# product of balls. One row or person exchanged moves it by at most :math:`2 L \kappa_t / \Lambda`,
-# whatever n_i, or :math:`2 L \kappa_t / (n_{min} \Lambda)`, and by no more than the diameter of the
-# balls.
+# product of balls. Replacing one row or person moves it by at most
+# :math:`2 L \kappa_t / \Lambda`, whatever n_i, or :math:`2 L \kappa_t / (n_{min} \Lambda)`, and
+# by at most the diameter of the balls.
 # docs/proofs/federated.md. All numbers are rounded towards more noise; none of them reads data.
 
 

@@ -48,7 +48,7 @@ def simulate(
     ----------
     spec : FederatedSpec
     parties : sequence of (X, y) or (X, y, groups)
-        One of each party; groups, with ``unit="person"``, as of :func:`local_update`.
+        The records of each party; with ``unit="person"`` also groups, see :func:`local_update`.
     random_state : int or None, default=None
         None: each party's noise has its own key from the operating system. A seed makes the result
         reproducible and not private: ``NotPrivateWarning``.

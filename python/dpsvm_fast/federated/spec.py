@@ -51,7 +51,7 @@ LEAST = 5e-4
 # regularisation, cut to about half of their usual norm; the constants are of 100 and 1,000 parties
 # and epsilon from 0.5 to 8, where anything from a third to three times of them does nearly as well.
 USER_REGULARIZATION, USER_RADIUS = 0.01, 0.12
-# Of the two trainings that have a name of their own: loss, smoothing and margin.
+# Loss, smoothing and margin of the two trainings with names of their own.
 NAMED = {"svm_sgd": ("huber", 0.5, 1.0), "softmax_slp_sgd": ("softmax_margin", 1.0, 0.0)}
 
 
@@ -131,9 +131,9 @@ class FederatedSpec(PartyCounts):
         Whether parties count by their records or alike; "auto" is the former unless
         ``unit="party"``.
     unit : {"row", "person", "party"}, default="row"
-        What is protected: one row, all rows that one person has at one party, or all rows of one
-        party. For persons the parties give ``groups``; ``min_records`` to ``max_records`` are
-        numbers of persons then, who have any numbers of rows.
+        What is protected: one row, all rows of one person at one party, or all rows of one party.
+        For persons the parties pass ``groups``, and ``min_records`` and ``max_records`` count
+        persons, each with any number of rows.
     tol : float in [1e-4, 1], default=1e-3
         Distance to the minimiser relative to the sensitivity to one record.
     local : str
@@ -381,8 +381,8 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
         As of :class:`FederatedSpec`.
     local : {"svm_sgd", "softmax_slp_sgd", "exact"}, default="svm_sgd"
         Projected SGD on one-vs-rest Huber hinges, or on cross-entropy; or certified minimisers of
-        any loss, which ``loss``, ``smoothing`` and ``margin`` are of alone. For persons, SGD takes
-        the first 1024 rows of each, and batches are of persons.
+        any loss. Only "exact" uses ``loss``, ``smoothing`` and ``margin``. For persons, SGD takes
+        the first 1024 rows of each, and batches consist of persons.
     n_epochs, batch_size : int
         Of SGD; 20 and 1 by default.
 
@@ -413,7 +413,7 @@ def _own_epsilon(name: str, value: object) -> float:
 OBJECTIVE_TOL = 1e-5
 # Released numbers that are only hidden among others are rounded to this share of their bound.
 PLAIN_STEPS = 2**28
-# Of an entry of a person's matrix, beside entries of at most 1.
+# Rounding of an entry of a person's matrix, where entries are at most 1.
 PERSON_ROUNDING = 2.0**-40 + 2.0**-53
 # A vector of more numbers than this is surely a mistake.
 MOST_NUMBERS = 2**26

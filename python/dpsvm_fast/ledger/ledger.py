@@ -221,7 +221,7 @@ class PrivacyLedger:
 
     def _begin(self, budget: Budget, store: SpendStore | None, records: list[SpendRecord]) -> None:
         """Set every attribute and become visible to the fork hooks."""
-        # Of a handle on some periods: the ledger whose spends it makes, and their names.
+        # For a handle on some periods: the ledger that it charges, and the names of the periods.
         self._whole: PrivacyLedger = self
         self._charged: tuple[str, ...] = ()
         self._identity = uuid.uuid4().hex if store is None else store.identity

@@ -71,7 +71,7 @@ _TABLES = {
 }
 
 _MARK = re.compile(r"(0|[1-9][0-9]{0,5})-[0-9a-f]{32}")
-# Of no ledger: in an anchor that a ledger has left.
+# Matches no ledger: written to an anchor that a ledger has left.
 _NO_MORE = f"999999-{'0' * 32}"
 
 _KINDS = (
@@ -81,7 +81,7 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-# What unreadable bytes can raise besides errors of SQLite.
+# Errors that unreadable bytes can raise, other than those of SQLite.
 _UNREADABLE = (sqlite3.Error, ValueError, ArithmeticError, RecursionError, MemoryError)
 
 
@@ -506,7 +506,7 @@ def is_mark(text: object) -> bool:
 
 
 def _digest(before: bytes, text: bytes) -> bytes:
-    """Of a list of texts, from that of all but the last."""
+    """Digest of a list of texts, from that of all but the last."""
     return hashlib.sha256(before + text).digest()[:16]
 
 

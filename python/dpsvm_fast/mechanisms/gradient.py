@@ -282,7 +282,7 @@ class ClippedSums(DescentSums):
 UNCLIPPED = 1.0 + 2.0**-20
 # Exact noise reaches this many standard deviations at most.
 FARTHEST = 1100.0
-# Of a person as many rows take part as cost at most this share of a contribution by rounding.
+# Rows of a person take part as long as their rounding is at most this share of a contribution.
 ROUNDING_SHARE = 0.05
 
 
@@ -305,7 +305,7 @@ class LastIterateSums(DescentSums):
     step : float > 0 or None
         eta; None for the largest that is allowed.
     most_rows : int >= 1, default=1
-        How many rows of a person take part at most.
+        Largest number of rows of a person that take part.
     truncated : bool, default=True
         Whether coefficients of rows may be truncated: of sparse ones, and in parts.
     """
@@ -433,9 +433,9 @@ class LastIterateSums(DescentSums):
 
     @cached_property
     def rows_a_record(self) -> int:
-        """How many rows of a person take part: a power of two whose rounding costs little, or 1.
+        """Number of rows of a person that take part: a power of two with little rounding, or 1.
 
-        The rounding of each row counts by itself, and the number of rows is private.
+        Every row adds its own rounding, and the number of rows is private.
         """
         rows, most = self.most_rows, ROUNDING_SHARE * self.clip
         while rows > 1 and self._rounding_of(rows) > most:
@@ -443,7 +443,7 @@ class LastIterateSums(DescentSums):
         return rows
 
     def _rounding_of(self, rows: int) -> float:
-        """What rounding adds if so many rows of a person take part."""
+        """Rounding if this number of rows of a person take part."""
         bound: float = _core.descent_rounding(
             **self.loss.compiled,
             n_columns=self.shape[1],
@@ -541,7 +541,7 @@ class GradientPerturbation(LinearPlan):
     steps_before : int
     unit : {"row", "person"}
     most_rows : int >= 1, default=1
-        How many rows of a person take part at most, with the accountant of the last iterate.
+        Largest number of rows of a person that take part with ``accountant="last_iterate"``.
     truncated : bool, default=True
         Whether coefficients of rows may be truncated; this too is for that accountant.
 

@@ -155,9 +155,9 @@ def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
 # .. math:: \varphi(z) = \left(z, \; b\, (z^2 - t)\right), \qquad b = 11/8, \quad t = 49/64,
 #
 # and, where the number of records is private, the constant :math:`a \approx d^{1/4}`. The length of
-# a pair is largest at z = 0, where all of it is the square's, and hardly less at the ends, where it
-# is the mean's: one budget pays for both. One record more or fewer moves the sum by at most
-# :math:`\sqrt{d\,(539/512)^2 + a^2}`, an exchange by at most :math:`2 \sqrt d`, the distance of
+# a pair is largest at z = 0, where all of it is the square's, and nearly as large at the ends,
+# where it is the mean's: one budget pays for both. Adding or removing a record moves the sum by at
+# most :math:`\sqrt{d\,(539/512)^2 + a^2}`, replacing one by :math:`2 \sqrt d`, the distance of
 # :math:`\varphi(1)` and :math:`\varphi(-1)`.
 #
 # Of all pairs :math:`(z, b (z^2 - t))`, :math:`b = \sqrt 2` with :math:`t = 3/4` has the smallest

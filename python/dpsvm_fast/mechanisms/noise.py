@@ -545,7 +545,7 @@ class SumRelease:
 
     @property
     def budget(self) -> dict[str, Any]:
-        """What a noisy sum needs to know of it, see :meth:`NoisySum.of_multiples`."""
+        """Arguments of :meth:`NoisySum.of_multiples` for the budget."""
         exact = self.noise_grid == "exact"
         shared = {"adjacency": self.adjacency, "mu": self.mu, "epsilon": self.epsilon}
         return shared | {"exact": exact}
@@ -681,7 +681,7 @@ class SecondMoments(SumRelease):
 STEPS, STEEPNESS = 20, 0.6
 
 LEAST_DELTA = 5e-324
-# Of epsilon, that a smaller parameter should leave at the same delta.
+# Least share of epsilon that a smaller parameter should leave at the same delta.
 GOOD_PART = 0.1
 
 
@@ -756,7 +756,7 @@ def largest_within(
 
 
 def budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:
-    """An epsilon and a delta whose Gaussian noise has a parameter of at most ``mu``, hardly less.
+    """An epsilon and a delta whose Gaussian noise has a parameter just below ``mu``.
 
     The same delta where that leaves a good part of epsilon; for tiny budgets the same epsilon.
     """

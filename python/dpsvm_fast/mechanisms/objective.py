@@ -283,7 +283,7 @@ class LinearNoise(CalibratedNoise):
 
 
 # lambda * temperature = CURVE * sigma * row norm with C="auto". Between 0.7 and 1.4 of it the
-# accuracy on six data sets (epsilon 1 to 8) hardly changes.
+# accuracy on six data sets (epsilon 1 to 8) is almost the same.
 CURVE = 1.0
 # extra_regularization="auto" adds nothing while the Jacobian makes the noise at most this much
 # larger than it would be without one.

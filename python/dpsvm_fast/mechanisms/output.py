@@ -212,16 +212,16 @@ class ProjectedSGD:
         Parameters
         ----------
         loss, C, row_norm
-            As of :meth:`ball_radius`.
+            As in :meth:`ball_radius`.
         X : ndarray or CSR matrix of shape (n_rows, n_features)
         codes : ndarray of shape (n_rows,)
         weights : ndarray of shape (n_rows,) or None
             Factors of the rows' losses.
         owners : Owners or None
         seed : int
-            Of the orders; public.
+            Public seed of the orders.
         **options
-            Of the compiled function.
+            Passed to the compiled function.
         """
         begins = None
         if owners is not None and owners.persons.size:
@@ -278,8 +278,8 @@ def _in_turn(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of all persons in the order of the first pass, and where each person's begin there.
 
-    The order in which persons came decides, as that of rows does where each person has one. In the
-    order of ``persons`` one of one row exchanged for one of several would move all others.
+    The order follows that in which persons came, not their numbers of rows: in the order of
+    ``persons``, replacing a person of one row by one of several would move all others.
     """
     turns = places[_core.projected_sgd_orders(places.size, 1, seed)]
     begins = np.append(np.arange(persons[0]), persons)

@@ -87,8 +87,8 @@ from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_
 # to R = 0.7, and as much goes into less noise.
 
 
-# R for scores of three or more classes. Between 0.1 and 0.5 the accuracy hardly changes. The larger
-# one where noise is small.
+# R for scores of three or more classes. Between 0.1 and 0.5 accuracy is almost the same. The larger
+# one is for small noise.
 CLIP, LARGEST_CLIP = 0.25, 0.7
 
 FEWEST_STEPS, MOST_STEPS = 100, 500
@@ -98,7 +98,7 @@ ROWS_A_STEP = 300.0
 SMALLEST_C, LARGEST_C = 0.35, 0.7
 
 FEATURES_A_ROW = 6.0
-# Of the iterates, at the smallest c; inversely proportional to c.
+# Share of the iterates that is averaged at the smallest c; inversely proportional to c.
 AVERAGED_SHARE = 0.25
 # For whitened rows.
 SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE = 0.25, 0.6
@@ -427,7 +427,7 @@ CLASS_SHARE, LEAST_COUNT = 0.02, 3.0
 # Whitening needs so many rows times mu for each class and feature. It makes directions that tell
 # little as large as others, and with less signal most of what they bring is the noise of training.
 WHITENED_SIGNAL = 2.0
-# Of the solvers, as in the estimators of their own.
+# Tolerances of the solvers, as in their own estimators.
 OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
 # Releases of weights with noise on them: later minimisers see the noise of earlier ones, and
 # correct what of it costs the rows.
@@ -544,7 +544,7 @@ class PrivateLinear(LinearPlan):
                 f"{SMALLEST_EXACT_MU:g}; use larger values of epsilon and delta, or "
                 "noise_grid='float'"
             )
-        # Each sum, and what they leave, refuses a budget that is too small for it.
+        # Each sum, and the rest after them, refuses a budget that is too small.
         spent = [part.event for part in self._sums]
         assert self._left_by(tuple(spent)).mu > 0.0
 
@@ -626,12 +626,12 @@ class PrivateLinear(LinearPlan):
 
     @cached_property
     def _sums(self) -> tuple[NoisySum, ...]:
-        """The noisy sums before the training, of the path with all of them."""
+        """The noisy sums before the training, on the path that has all of them."""
         return (*self._first, *[each.sum for each in self.whitenings])
 
     @cached_property
     def _before(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger is charged before the training."""
+        """Events that a ledger is charged before the training."""
         return tuple([part.event for part in self._sums])
 
     @cached_property
@@ -876,7 +876,7 @@ UNUSED = 0.01
 @lru_cache(maxsize=256)
 def _objective_solver(mechanism: PrivateLinear) -> Solver:
     """Noise in the objective, with the budget that exact composition leaves."""
-    # The law hardly knows the number of features: the search is remembered without it.
+    # The law almost does not depend on the number of features: the cache leaves it out.
     own = _objective_epsilon(dataclasses.replace(mechanism, n_features=1))
     while True:
         solver = mechanism._with_budget(own, mechanism.delta)

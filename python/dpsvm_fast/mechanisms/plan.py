@@ -31,8 +31,8 @@ class Facts:
     Parameters
     ----------
     n_features : int >= 1 or None
-        None where it is not known yet, as of a later step of a Pipeline. Budgets hardly depend on
-        it: what a wider sum costs in rounding is paid by its noise.
+        None if it is not known yet, as for a later step of a Pipeline. Budgets almost do not depend
+        on it: the noise of a wider sum covers its rounding.
     n_classes : int >= 2
         Size of the label set.
     n_samples : int >= 1 or None
@@ -78,7 +78,7 @@ class Rows(Protocol):
     # For plans whose solver needs all rows at once.
     X: Any
     codes: NDArray[np.int64]
-    # Whose each row is; None without persons and weights.
+    # The person and the weight of each row; None without persons and weights.
     owners: Any
 
     @property
@@ -100,7 +100,8 @@ class Rows(Protocol):
     def records(self, public: PublicMap, *, averaged: int = 0) -> Any:
         """The mapped rows, whose sums are exact.
 
-        With ``averaged`` so many rows of each person count, by their shares, and have no owner.
+        With ``averaged``, that many rows of each person are weighted by their shares, as rows of
+        their own.
         """
 
     def column_moments(
@@ -260,7 +261,7 @@ WIDTH = 40
 
 
 def checked_on_step(on_step: Any, *, verbose: bool) -> OnStep | None:
-    """Check a function that is told of steps; the default draws a bar where a fit is verbose."""
+    """Check a callback for steps; the default draws a bar if a fit is verbose."""
     if on_step is None:
         return show_step if verbose else None
     if not callable(on_step):

@@ -37,7 +37,7 @@ PRECISION, COSTLY_PRECISION = 2.0**-9, 2.0**-5
 STRIDE, COSTLY_STRIDE = 1.3, 1.08
 # Below this share of the requested budget, there is practically none.
 SMALLEST_SHARE = 2.0**-30
-# Of discrete Laplace noise: the least that is a ratio of numbers of the sampler's range.
+# Smallest rate of discrete Laplace noise that is a ratio of numbers in the sampler's range.
 SMALLEST_RATE = 2.0**-30
 
 

@@ -577,8 +577,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         self.__dict__.update(private_fit(checked, rows))
         return self
 
-    # Of a checked copy: the candidates, their parameters and these as text; how errors are
-    # counted; whether there is a label set, and what it is where it is known; leaks.
+    # From a checked copy: the candidates, their parameters, and these as text; how errors are
+    # counted; whether there is a label set, and which one if it is known; leaks.
     candidates: list[Any] = field(init=False)
     combinations: list[dict[str, Any]] = field(init=False)
     titles: tuple[str, ...] = field(init=False)

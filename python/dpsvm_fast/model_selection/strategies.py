@@ -183,7 +183,7 @@ class SearchPlan(Plan):
         n_threads = None if workers == 1 else max(1, check_n_threads(None) // workers)
         watched: dict[str, Any] = {"initializer": _begin, "initargs": (os.getpid(),)}
         if "backend_kwargs" not in signature(Parallel).parameters:
-            # Of joblib before 1.5; its workers look for their parent from their first task on.
+            # Before joblib 1.5; its workers check for their parent from their first task on.
             watched = {}
         return Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs, **watched)(
             delayed(fitted_and_scored)(
@@ -442,7 +442,7 @@ class Fit:
 
 
 def _fit_owned(estimator: Any, part: Part) -> None:
-    """Fit on rows of persons, or with weights; each step is told what it takes."""
+    """Fit on rows of persons, or with weights; each step gets what it takes."""
     taken = {name for step in private_steps(estimator) for name in takes(step.estimator)}
     with config_context(enable_metadata_routing=True):
         for leaf in leaf_steps(estimator, ""):

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 # Fitted objects as records of plain values, and back.
 
 
-# Of `set_output`: kinds of data frames.
+# Kinds of data frames for `set_output`.
 OUTPUTS = ("default", "pandas", "polars")
 
 SEARCH = "PrivateGridSearch"
@@ -79,7 +79,7 @@ COLUMNS = "ColumnTransformer"
 NOTHING = "passthrough"
 # Parameters that are parts, saved apart from the others.
 PARTS = ("steps", "transformers", "remainder")
-# Of a pipeline. Far fewer make sense, and a file must not ask for millions.
+# Most steps of a pipeline. Far fewer make sense, and a file must not ask for millions.
 MOST_STEPS = 1000
 
 
@@ -199,7 +199,7 @@ def _columns_of(model: Any, where: str, *, fitted: bool) -> dict[str, Any]:
 
     parts = []
     for name, step, columns in model.transformers:
-        # What a function or a slice has chosen is written as a list.
+        # Columns chosen by a function or a slice are written as a list.
         if isinstance(columns, np.ndarray):
             columns = columns.tolist()
         plain = isinstance(columns, (str, int)) or (
@@ -542,7 +542,7 @@ def save_model(
     record = record_of(model, "model")
     described = None if schema is None else schema.to_dict()
     try:
-        # What could not be loaded is not saved. The certificate comes from this object's own fit.
+        # Nothing is saved that could not be loaded. The certificate is from this object's own fit.
         made = model_from(record, "model", Reading(verified=False))
         if schema is not None:
             _check_table(made, schema)

@@ -22,9 +22,9 @@ from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 
 # Little-endian: the same bytes on every machine.
 FLOATS = "<f8"
-# Of all labels, each as long as the longest.
+# Most characters of all labels, each counted as long as the longest.
 MOST_CHARACTERS = 1 << 24
-# Of an array among parameters.
+# Most axes of an array among parameters.
 MOST_AXES = 8
 # Label sets: their types, and what JSON has for them.
 LABEL_TYPES: dict[str, type] = {
@@ -200,11 +200,11 @@ FORMAT = "dpsvm_fast.model"
 VERSION = 5
 
 
-# Of a file that is not all ASCII, of which each character may take four bytes, several times over.
+# Largest file that is not all ASCII: each character may take four bytes, several times over.
 LARGEST_TEXT = 2**24
 
 DIGEST, SIGNATURE = "sha256", "hmac_sha256"
-# What is known of a file's signature once it has been read.
+# What reading a file finds out about its signature.
 UNSIGNED, NOT_CHECKED, CHECKED = ("none", "not checked", "checked")
 
 FIELDS = ("format", "version", "library_version", "model", "schema")

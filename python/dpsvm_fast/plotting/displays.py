@@ -43,7 +43,7 @@ from dpsvm_fast.plotting.drawing import (
     draw_regions,
     draw_rows,
     epsilon_axis,
-    legend_beside,
+    legend_outside,
     matplotlib_module,
     plain_ticks,
 )
@@ -212,7 +212,7 @@ class BoundaryDisplay(PlaneDisplay):
         )
         if not self.private:
             ax.set_title(NOT_PRIVATE)
-        legend_beside(ax, [*self.regions_, *self.points_])
+        legend_outside(ax, [*self.regions_, *self.points_])
 
 
 def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
@@ -388,7 +388,7 @@ class EllipsoidDisplay(PlaneDisplay):
         ax.set_aspect("equal")
         if not model.privacy_.private:
             ax.set_title(NOT_PRIVATE)
-        legend_beside(ax, [*self.regions_, *handles, *self.points_])
+        legend_outside(ax, [*self.regions_, *handles, *self.points_])
 
     def _draw_ellipses(self, ax: Axes) -> list[Any]:
         """Draw each ellipsoid's ellipse and centre; return the first of each class for a legend."""
@@ -520,9 +520,9 @@ CURVE_COLOUR, MARK_COLOUR = COLOURS[0], COLOURS[1]
 # Points of a privacy profile, from epsilon 0 to this multiple of the claimed one.
 PROFILE_POINTS, PROFILE_REACH = 201, 2.0
 # Fewer where each takes a search, or the law of noise in an objective many times over.
-DEAR_PROFILE_POINTS = 51
+SLOW_PROFILE_POINTS = 51
 
-DEAR_EVENTS = (AlternativesEvent, ObjectiveEvent, ParallelEvent, RandomStoppingEvent)
+SLOW_EVENTS = (AlternativesEvent, ObjectiveEvent, ParallelEvent, RandomStoppingEvent)
 
 # A profile is drawn down to this share of the claimed delta.
 PROFILE_DEPTH = 1e-4
@@ -596,8 +596,8 @@ class PrivacyProfileDisplay(Display):
             Not a statement.
         """
         check_type("statement", statement, Statement, "a statement, such as model.privacy_")
-        dear = any(isinstance(event, DEAR_EVENTS) for event in statement.events)
-        points = DEAR_PROFILE_POINTS if dear else PROFILE_POINTS
+        slow = any(isinstance(event, SLOW_EVENTS) for event in statement.events)
+        points = SLOW_PROFILE_POINTS if slow else PROFILE_POINTS
         epsilons = np.linspace(0.0, PROFILE_REACH * statement.epsilon, points)
         deltas = [composed_delta(statement.events, float(epsilon)) for epsilon in epsilons]
         claimed = (statement.epsilon, statement.delta)
@@ -1124,7 +1124,7 @@ class NoisePlanDisplay(Display):
         ax.set_xticks(places, [f"{plan.epsilon:g}" for plan in self.plans], rotation=slant)
         unit = r"$\epsilon$" if self.plans[0].mu is None else r"$\mu^2$"
         ax.set(xlabel=self._epsilon_label(), ylabel=f"share of the budget ({unit}) in %")
-        legend_beside(ax)
+        legend_outside(ax)
 
     def _epsilon_label(self) -> str:
         """The axis of epsilons, with delta where all plans have one."""

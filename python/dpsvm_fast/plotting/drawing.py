@@ -1,4 +1,4 @@
-"""What all displays share: styles told apart without colours, and matplotlib, imported to draw."""
+"""Shared by all displays: styles that differ without colours, and matplotlib, imported to draw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
 
 
-# Okabe and Ito: told apart with any colour vision. Blue, vermilion and black also in grey.
+# Okabe and Ito: distinct with any colour vision. Blue, vermilion and black also in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 
 HATCHES = ("", "///", "...", "\\\\\\", "xx", "---", "oo", "|||", "++", "**")
@@ -191,7 +191,7 @@ def draw_rows(
     return points
 
 
-def legend_beside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
+def legend_outside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
     """A legend right of the axes, where it hides nothing."""
     where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
     how: dict[str, Any] = {"frameon": False, "handlelength": 2.4, "handleheight": 1.2}

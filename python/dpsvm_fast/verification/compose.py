@@ -58,12 +58,12 @@ Array = NDArray[np.float64]
 
 # Choices of branches that are gone through, and losses known as curves that are composed.
 MOST_CHOICES, MOST_CURVES = 4096, 8
-# Of one event among those of one record, as entries of an array.
+# Work of one event, in entries of an array.
 WORK_OF_EVENT = 500
 # Outcomes of randomised responses.
 MOST_OUTCOMES = 20_000
-# Sampled steps count as whole batches where their Gaussian parameter is that small beside the
-# largest parameter of another event, or its square beside that of the Gaussian sums.
+# Sampled steps count as whole batches if their Gaussian parameter is at most this share of the
+# largest parameter of another event, or its square at most this share of that of Gaussian sums.
 FAINT, FAINT_BESIDE_GAUSSIAN = 1e-5, 1e-4
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
@@ -116,7 +116,7 @@ class Choice:
         return not (self.squares or others)
 
     def without_faint_steps(self) -> Choice:
-        """Return whole batches in place of steps beside which something else is large: a bound."""
+        """Return an upper bound: steps that are tiny next to other events become whole batches."""
         gaussian = math.fsum(self.squares)
         others = [*self.pure, math.sqrt(math.fsum(self.rho))]
         others += [1.0 / one.sigma for one in self.curved if isinstance(one, ObjectiveEvent)]
@@ -204,7 +204,7 @@ def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
 
 
 class _Charge(NamedTuple):
-    """Adds an event to what is known of one record, by the method with its tag."""
+    """Adds an event to the losses of one record, by the method with its tag."""
 
     choice: Choice
 
@@ -242,9 +242,9 @@ class _Charge(NamedTuple):
         self.choice.distances.append(event.distance)
 
     def add_alternatives(self, event: AlternativesEvent) -> None:
-        # The one that covers all, pure where all are, or with a curve.
+        # One loss that covers all alternatives: pure if all are, else a curve.
         branches = [choice_of(branch) for branch in event.branches]
-        # No alternative is further away than the farthest one.
+        # No alternative has a larger distance than the largest.
         farthest = max(branches, key=lambda branch: branch.distance)
         self.choice.distances.extend(farthest.distances)
         for branch in branches:
@@ -260,7 +260,7 @@ class _Charge(NamedTuple):
             self.choice.curved.append(event)
 
     def add_random_stopping(self, event: RandomStoppingEvent) -> None:
-        # The best of several runs is pure where a run is.
+        # The best of several runs is pure if a run is.
         bases = choices_of(event.base)
         if bases is None or not all(base.is_pure for base in bases):
             self.choice.curved.append(event)
@@ -406,7 +406,7 @@ ALLOWANCE = 1e-7
 MOST_DRAWN, TESTS = 20_000, 300
 # More than what roundings, and masses of responses, may come to.
 ROUNDING = 1e-11
-# Of sums of epsilons.
+# Slack for sums of epsilons.
 EPSILON_SLACK = 1e-12
 # Values of the sum of all losses but the Gaussian one that are gone through, and curves.
 MOST_ATOMS, MOST_TOGETHER = 5_000_000, 2
@@ -512,7 +512,7 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
 
 
 def _least_delta(choice: Choice, epsilon: float, claimed: float) -> tuple[float, float]:
-    """Delta at the best epsilon up to a given one, and which; larger ones make distances dear."""
+    """Delta at the best epsilon up to a given one, and that; distances cost more at larger ones."""
     if choice.distance == 0.0:
         return _delta(choice, epsilon, near=epsilon, enough=claimed), epsilon
     kink = math.fsum(choice.pure)
@@ -597,7 +597,7 @@ def _tilted(
     quickly: bool,  # noqa: FBT001
     enough: float,
 ) -> float:
-    """Delta of sampled losses beside all others, or of more losses than are added up one by one."""
+    """Delta of sampled losses with all others, or of more losses than are added up one by one."""
     counts = tuple(Counter(choice.pure).items())
     losses = Losses(
         mu=choice.mu,

@@ -418,8 +418,8 @@ class SumOfLosses:
     def _law(self, place: int) -> tuple[Array, Array, float, float, float, float]:
         """Law of the tilted sum on a grid, the 2-norm of its error, and what is not in it.
 
-        That are the logarithms of the law's own moment and of that of rows that hardly count, and
-        the probability of a sum above the grid.
+        These are the logarithms of the law's own moment and of that of negligible rows, and the
+        probability of a sum above the grid.
         """
         n, lam, more = self._n, self._lams[place], self._lams[place + 1 :]
         # Above the reach there is less than e^-OUTSIDE of the tilted sum.

@@ -111,7 +111,7 @@ def joint_delta(
         near = {min(max(theta1 + x * (kappa - low), low), most) for x in (-BESIDE, 0.0, BESIDE)}
         epsilons = (epsilon, epsilon, epsilon)
         return min(_Bound(setting, x, form, epsilons, FINE).at(epsilon) for x in near)
-    # Far below the noise delta hardly depends on epsilon.
+    # Far below the noise, delta almost does not depend on epsilon.
     place = max(round(2.0 * math.log2(max(epsilon, 1e-9))), round(2.0 * math.log2(0.5 * t)))
     return _neighbour(place, setting).at(epsilon)
 

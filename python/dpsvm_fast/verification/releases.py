@@ -312,7 +312,7 @@ PARTS = {
     "private_evaluation": ("cells", "metrics"),
     "gaussian_margin": ("anchors",),
 }
-# Of these sums every release of a mechanism has at least one; of others one of all.
+# Every release of a mechanism has at least one of these sums; other mechanisms have one of all.
 NEEDED = {
     "private_linear": {"centre"},
     "private_kernel": {"count", "centre"},
@@ -477,7 +477,7 @@ def _check_last_iterate(
     curved = Fraction(last.curvature) * Fraction(last.row_norm) ** 2 * last.max_records
     problems += follows("smoothness", last.smoothness, float(m + curved / Fraction(last.divisor)))
     far = eta * (m + M) > 2 * (1 + Fraction(ROUNDING_SLACK))
-    # Of a factor close to 1 the distance from 1 counts.
+    # For a factor close to 1 the distance from 1 matters.
     gap, stated = float(1 - max(abs(1 - eta * m), abs(1 - eta * M))), 1.0 - last.contraction
     close = gap * (1.0 - EXCESS) - 4e-16 <= stated <= gap * (1.0 + ROUNDING_SLACK) + 4e-16
     problems += failures(
@@ -719,7 +719,7 @@ def check_selection(statement: SelectionStatement) -> list[str]:
 
 # Shares of parties are decimal numbers that were rounded to floats: by less than this.
 SHARE_SLACK = Fraction(1, 2**50)
-# Of an entry of a person's matrix of second moments, beside entries of at most 1, in two worlds.
+# Rounding of an entry of a person's second moments, at most 1, for both neighbours.
 PERSON_ROUNDING = 2.0 * (2.0**-40 + 2.0**-53)
 # What a grid step adds beside half a step on either side, for rounding before it.
 GRID_EXCESS = 2.0**-20
@@ -774,7 +774,7 @@ def _weight(statement: FederatedStatement) -> int | None:
 
 
 def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[str]:
-    """Numbers of what one row or person moves that do not follow from the ones before them."""
+    """Numbers of the sensitivity to one row or person that do not follow from those before."""
     assert statement.n_scores is not None
     problems = failures((s.relation_factor != 2, "relation_factor does not fit replace_one"))
     problems += _chain_problems(s, lipschitz_of(statement.loss, statement.n_scores) or math.inf)
@@ -797,7 +797,7 @@ def _moved(statement: FederatedStatement, part: SecureRound) -> float | None:
     """How far sums of neighbours can be apart before rounding; None where nothing bounds that."""
     if part.clip_norm is not None:
         matrices = statement.max_records if statement.unit == "party" else 1
-        # Every entry of a person's matrix is rounded, in both worlds.
+        # Every entry of a person's matrix is rounded, for both neighbours.
         rounded = math.isqrt(2 * part.size) * PERSON_ROUNDING if statement.unit == "person" else 0.0
         return None if matrices is None else (math.sqrt(2.0) * matrices + rounded) * part.clip_norm
     s, weight = statement.sensitivity, _weight(statement)
@@ -819,7 +819,7 @@ def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[st
         problems += follows("exact", part.exact, moved)
     exact = Fraction(part.exact) + Fraction(part.rounding)
     added = exact <= Fraction(part.total) <= exact * (1 + Fraction(EXCESS))
-    # Of all parties whose noise counts together.
+    # The joint noise of all parties whose noise counts.
     steps = part.honest_survivors * Fraction(part.sigma_steps) ** 2 - Fraction(part.smoothing) ** 2
     square, stated = steps * Fraction(part.grid) ** 2, Fraction(part.sigma) ** 2
     enough = square * (1 - Fraction(EXCESS)) <= stated <= square
@@ -937,6 +937,6 @@ CHECKS: dict[type[Statement], Callable[[Any], list[str]]] = {
     PrivacyStatement: check_fit,
     SelectionStatement: check_selection,
     FederatedStatement: check_federated,
-    # Of its steps alone.
+    # Its steps have their own checks.
     PipelineStatement: lambda _: [],
 }

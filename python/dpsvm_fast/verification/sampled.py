@@ -310,7 +310,7 @@ class _Sum:
         whole = [(z, n) for z, q, n in losses.sampled if q >= 1.0 and z >= LEAST_NOISE]
         moved = 2.0 if direction == "replace" else 1.0
         self._mu = math.hypot(losses.mu, *(moved * math.sqrt(n) / z for z, n in whole))
-        # Steps with hardly any noise reveal that a record joined.
+        # Steps with almost no noise reveal that a record joined.
         loud = [(q, n) for z, q, n in losses.sampled if z < LEAST_NOISE]
         stays = math.fsum(n * math.log1p(-q) if q < 1.0 else -math.inf for q, n in loud)
         self._lost = -math.expm1(stays) * (1.0 + 1e-12)

@@ -215,7 +215,7 @@ MODEL = "dpsvm_fast.model"
 CONTENTS = ("format", "version", "library_version", "model", "schema")
 # Bytes of a model's file that is read here; larger ones can be given as what they hold.
 LARGEST_FILE = 1 << 28
-# Of a pipeline that releases weights behind noisy sums.
+# Releases of weights of a pipeline, after its noisy sums.
 RELEASES_OF_OUTPUT = 4
 # How often the cells of several ellipsoids are summed.
 ANCHOR_STEPS = 3

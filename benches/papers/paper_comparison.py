@@ -1,4 +1,4 @@
-"""Accuracies by data set and epsilon with the paper's beside them: a picture and Markdown."""
+"""Our accuracies next to the paper's, by data set and epsilon: a picture and Markdown."""
 
 from __future__ import annotations
 
