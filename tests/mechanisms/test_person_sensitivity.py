@@ -323,9 +323,12 @@ def test_equal_rows_of_a_person_reach_the_bound_and_without_factors_pass_it(m: i
     assert m == 1 or np.linalg.norm(unweighed) > 2.0 * bound
 
 
-def iterate(model: Any, X: Array, y: Array, ids: Array) -> tuple[Any, Array]:
+def iterate(
+    model: Any, X: Array, y: Array, ids: Array, sample_weight: Array | None = None
+) -> tuple[Any, Array]:
     """Plan and weights of projected SGD, always with the same orders."""
-    rows = ArrayRows(model, X, y, classes=model.classes, groups=ids)
+    how = {"groups": ids, "sample_weight": sample_weight}
+    rows = ArrayRows(model, X, y, classes=model.classes, **how)
     rows.read()
     plan = model.plan(rows.facts)
     owned = {"weights": rows.loss_weights, "owners": rows.owners}
@@ -377,6 +380,24 @@ def test_a_person_of_more_rows_does_not_move_the_turns_of_others(others: int, at
     for _, other in found[1:]:
         moved = float(np.linalg.norm(first - other))
         assert moved <= plan.exact_sensitivity + 2.0 * plan.radius
+
+
+@pytest.mark.proof("persons", "Projected SGD")
+@pytest.mark.parametrize("others", [1, 2])
+def test_a_person_whose_first_row_weighs_nothing_does_not_move_the_turns_of_others(
+    others: int,
+) -> None:
+    """The last of its rows comes after all others: by that one, everybody would move up."""
+    options: dict[str, Any] = {"solver": "psgd", "loss": "logistic", "adjacency": "replace_one"}
+    model = OutputPerturbationSVC(classes=[0, 1], C=0.1, n_epochs=1, **options).checked()
+    ids = np.concatenate([[0], np.repeat(np.arange(1, 400), others), [0]])
+    y, X = ids % 2, (ids > 0)[:, None] * np.ones((ids.size, 1))
+    found = []
+    for w in (1.0, 0.0):
+        weights = np.concatenate([[w], np.ones(ids.size - 1)])
+        found.append(iterate(model, X, y, ids, weights))
+    plan, moved = found[0][0], float(np.linalg.norm(found[0][1] - found[1][1]))
+    assert moved <= plan.exact_sensitivity + 2.0 * plan.radius
 
 
 @pytest.mark.proof("persons", "Projected SGD")

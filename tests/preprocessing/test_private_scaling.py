@@ -209,11 +209,14 @@ def test_one_period_is_a_fit() -> None:
     assert once.privacy_.events == scaler(2.0, 1e-5).fit(X).privacy_.events
 
 
-def test_rows_of_periods_count_as_shares_of_the_largest_weight() -> None:
-    running = scaler(200.0, 1e-2, max_weight=2.0)
+@pytest.mark.parametrize(("max_weight", "count"), [(0.5, 2500.0), (2.0, 1250.0)])
+def test_rows_of_periods_count_as_shares_of_the_largest_weight(
+    max_weight: float, count: float
+) -> None:
+    running = scaler(200.0, 1e-2, max_weight=max_weight)
     for week in range(2):
         running.fit_periods(*rows_until(week), n_periods=2 if week == 0 else None)
-    assert running.n_samples_seen_ == pytest.approx(1250.0, rel=0.02)
+    assert running.n_samples_seen_ == pytest.approx(count, rel=0.02)
     rows = rows_until(1)[0].clip(LOW, HIGH)
     np.testing.assert_allclose(running.mean_, rows.mean(axis=0), atol=0.05)
 

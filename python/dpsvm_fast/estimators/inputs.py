@@ -447,10 +447,15 @@ def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
     if weights is not None:
         share = checked_weights(weights, n_rows)
         kept = np.flatnonzero(share > 0.0)
-        share = np.minimum(share, max_weight)[kept] / max_weight
     ids = None if groups is None else checked_groups(groups, n_rows)
     if ids is not None and kept is not None:
+        if kept.size < n_rows:
+            # The place of a person is that of its first row, whatever that one weighs.
+            _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
+            kept = kept[np.argsort(first[codes[kept]], kind="stable")]
         ids = ids[kept]
+    if kept is not None:
+        share = np.minimum(share[kept], max_weight) / max_weight
     n = n_rows if kept is None else kept.size
     order, persons, sizes, places = None, NO_ROWS, np.ones(n, np.int64), NO_ROWS
     if ids is not None:
@@ -731,9 +736,9 @@ class ArrayRows:
         part, own = copy.copy(self), self._periods == period
         part.X, part.codes = self.X[own], self.codes[own]
         if self.owners is not None:
-            # Each row by itself; a weight of 1 in units of the largest.
-            own_weights = self.owners.weights[own]
-            part.owners = self.owners._replace(weights=own_weights, n_persons=own_weights.size)
+            # Each row by itself; a weight of 1 in units of the largest, none if that is 1 at most.
+            weights = self.owners.weights[own] if self.owners.weights.size else self.owners.weights
+            part.owners = self.owners._replace(weights=weights, n_persons=int(own.sum()))
         return part
 
     @property

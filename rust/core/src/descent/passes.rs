@@ -92,9 +92,13 @@ pub struct LeafScratch<T> {
     own: Vec<f64>,
     /// What the coefficients of each row of a leaf are multiplied by.
     factor: Vec<f64>,
-    /// Columns that it touches, and whether a column is one.
+    /// The first `distinct` of `touched` are the columns of its rows so far; `place` has where a column
+    /// is among them, plus `base`, or less than that. `slot` has the places of the columns of one row.
     touched: Vec<u32>,
-    seen: Vec<bool>,
+    distinct: usize,
+    base: u32,
+    place: Vec<u32>,
+    slot: Vec<u32>,
     /// Coefficients of the rows of a block, the sum of one column, and what all add to the sums behind
     /// those of columns.
     block: Vec<f64>,
@@ -105,6 +109,12 @@ pub struct LeafScratch<T> {
 }
 
 impl<T: Precision> LeafScratch<T> {
+    /// Forgets the columns of all persons.
+    fn forget(&mut self) {
+        self.place.fill(0);
+        (self.base, self.distinct) = (1, 0);
+    }
+
     /// Turns the scores of `members` into coefficients.
     #[inline(always)]
     fn gradients(
@@ -511,10 +521,10 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
         if !self.persons.is_empty() {
             resize(&mut self.scratch.person, self.layout.stored() + 2 * padded)?;
             self.scratch.person.fill(0.0);
-            resize(&mut self.scratch.seen, self.records.columns)?;
-            self.scratch.seen.fill(false);
-            self.scratch.touched.clear();
-            reserve(&mut self.scratch.touched, self.records.columns)?;
+            resize(&mut self.scratch.place, self.records.columns)?;
+            self.scratch.forget();
+            resize(&mut self.scratch.touched, self.records.columns + 1)?;
+            resize(&mut self.scratch.slot, self.records.columns)?;
         }
         if let Some(blocks) = self.blocks {
             let k = self.rule.loss.scores;
@@ -576,6 +586,7 @@ impl<T: Precision> SparsePass<'_, T> {
             .gradients(&self.rule, self.records, records.clone())?;
         self.scratch.factor.clear();
         self.scratch.factor.resize(LEAF, 1.0);
+        let mut by_rows = parts.is_empty();
         for part in parts {
             let products = self.products.and_then(|products| products.of(part.person));
             let known = match products {
@@ -583,6 +594,7 @@ impl<T: Precision> SparsePass<'_, T> {
                 None => None,
             };
             self.scratch.factor[part.rows.clone()].fill(known.unwrap_or(0.0));
+            by_rows |= known.is_some();
             if known.is_none() {
                 for at in part.rows.clone() {
                     let i = members[at] as usize;
@@ -592,6 +604,9 @@ impl<T: Precision> SparsePass<'_, T> {
                     self.person()?;
                 }
             }
+        }
+        if !by_rows {
+            return Ok(());
         }
         let size = self.size(records.clone(), longest);
         let most = self.sum.largest();
@@ -850,14 +865,17 @@ impl<T: Precision> SparsePass<'_, T> {
             shifted[class] += q[class];
             constant[class] += c * clip.intercept;
         }
-        for j in row.index {
-            let seen = &mut scratch.seen[*j as usize];
-            if !*seen {
-                *seen = true;
-                scratch.touched.push(*j);
-            }
+        // Without branches, which could not be foreseen.
+        for (slot, j) in scratch.slot.iter_mut().zip(row.index) {
+            let place = &mut scratch.place[*j as usize];
+            let (new, next) = (*place < scratch.base, scratch.distinct);
+            *place = if new { scratch.base + next as u32 } else { *place };
+            *slot = *place - scratch.base;
+            scratch.touched[next] = *j;
+            scratch.distinct = next + usize::from(new);
         }
-        self.layout.add(simd, (row.index, row.value), main, q);
+        let slots = &scratch.slot[..row.index.len()];
+        self.layout.add(simd, (slots, row.value), main, q);
     }
 
     /// Adds the sum of a person, of norm at most the bound, and forgets it.
@@ -872,36 +890,40 @@ impl<T: Precision> SparsePass<'_, T> {
         let LeafScratch {
             person,
             touched,
-            seen,
+            distinct,
+            base,
             ..
         } = &mut *self.scratch;
         let (main, rest) = person.split_at_mut(stored);
+        let (main, touched) = (&mut main[..k * *distinct], &touched[..*distinct]);
         let (shifted, constant) = rest.split_at_mut(layout.padded_classes());
         let q_square = sum_of_squares(shifted, 1.0);
         let (mut square, mut terms, mut lost) = (sum_of_squares(constant, 1.0), 0.0, 0.0);
         let centre = self.records.centre.as_ref().map(|centre| &*centre.point);
-        for j in &*touched {
-            let j = *j as usize;
-            let line = &main[layout.position(0, j)..][..k];
-            if let Some(m) = centre.map(|point| point[j]) {
-                for (x, q) in line.iter().zip(&*shifted) {
-                    let moved = x - q * m;
-                    square += moved * moved;
-                    terms += x * x;
-                }
-            } else {
-                square += sum_of_squares(line, 1.0);
-            }
+        if centre.is_none() {
+            square += sum_of_squares(main, 1.0);
         }
         if let Some(point) = centre {
-            let near = touched.iter().map(|j| point[*j as usize]);
+            // Side by side, not one after the other.
+            let (mut moved, mut near) = ([0.0; WIDTH], [0.0; WIDTH]);
+            for (lines, columns) in main.chunks(WIDTH * k).zip(touched.chunks(WIDTH)) {
+                for (lane, j) in columns.iter().enumerate() {
+                    let m = point[*j as usize];
+                    near[lane] += m * m;
+                    for (x, q) in lines[lane * k..][..k].iter().zip(&*shifted) {
+                        moved[lane] += (x - q * m) * (x - q * m);
+                    }
+                }
+            }
+            square += moved.iter().sum::<f64>();
             // A difference of whole multiples.
-            square += q_square * (length - near.map(|m| m * m).sum::<f64>());
+            square += q_square * (length - near.iter().sum::<f64>());
             let roots =
                 ((k * (touched.len() + 1)) as f64).sqrt() + (length * k as f64).sqrt() / ROW_GRID;
             // What is truncated, and differences of rounded terms.
             lost = roots * unit * (1.0 + 1e-9);
-            terms = (terms.sqrt() + (q_square * length).sqrt()) * (8.0 * f64::EPSILON);
+            terms = sum_of_squares(main, 1.0).sqrt() + (q_square * length).sqrt();
+            terms *= 8.0 * f64::EPSILON;
         }
         let len = k * (touched.len() + 2);
         let square = square * (1.0 + 1e-12) + terms * terms + 2.0 * terms * square.sqrt();
@@ -920,11 +942,11 @@ impl<T: Precision> SparsePass<'_, T> {
             };
             *x = 0.0;
         };
-        for j in &*touched {
+        for (line, j) in main.chunks_exact_mut(k).zip(touched) {
             let at = layout.position(0, *j as usize);
-            let line = total[at..at + k].iter_mut();
-            line.zip(&mut main[at..at + k])
-                .for_each(|(total, x)| add(total, x, factor));
+            for (total, x) in total[at..at + k].iter_mut().zip(line) {
+                add(total, x, factor);
+            }
         }
         // Coefficients are kept as multiples of the unit over the grid of rows, times that.
         let fine = if centre.is_some() {
@@ -938,8 +960,10 @@ impl<T: Precision> SparsePass<'_, T> {
             entries.for_each(|(total, x)| add(total, x, factor));
             values.fill(0.0);
         }
-        for j in touched.drain(..) {
-            seen[j as usize] = false;
+        *base += *distinct as u32;
+        *distinct = 0;
+        if *base > u32::MAX / 2 {
+            self.scratch.forget();
         }
         Ok(())
     }

@@ -204,7 +204,13 @@ impl CurvePoint {
         match self.side {
             Side::Delta => {
                 let (log, error) = self.log_product();
-                (log + error).next_up().clamp(-f64::MAX, 0.0)
+                let bound = (log + error).next_up();
+                // Far out, products may be no numbers: then 1 is a bound.
+                if bound.is_nan() {
+                    0.0
+                } else {
+                    bound.clamp(-f64::MAX, 0.0)
+                }
             }
             Side::Complement => log_one_minus_up(self.complement()),
         }
