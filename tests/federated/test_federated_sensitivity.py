@@ -290,7 +290,7 @@ def test_a_simulation_of_whole_persons_is_verified_and_charged(local: str) -> No
     assert "the number of persons of every party" in statement.assumed_public
     text = " ".join(str(statement).split())
     assert "its number of persons" in text
-    assert "all rows that one person has at one party" in text
+    assert "all rows of one person at one party" in text
     assert f"at 2 parties is protected at epsilon = {statement.for_group(2)[0]:.3g}" in text
     assert FederatedSpec.from_json(spec.to_json()) == spec
     # The noise is that of a row; a tampered half of it is found.
