@@ -869,7 +869,11 @@ impl<T: Precision> SparsePass<'_, T> {
         for (slot, j) in scratch.slot.iter_mut().zip(row.index) {
             let place = &mut scratch.place[*j as usize];
             let (new, next) = (*place < scratch.base, scratch.distinct);
-            *place = if new { scratch.base + next as u32 } else { *place };
+            *place = if new {
+                scratch.base + next as u32
+            } else {
+                *place
+            };
             *slot = *place - scratch.base;
             scratch.touched[next] = *j;
             scratch.distinct = next + usize::from(new);
