@@ -30,7 +30,7 @@ from dpsvm_fast import (
 from dpsvm_fast._core import build_info
 from dpsvm_fast.exceptions import NotPrivateWarning
 
-# Fifty times the largest difference between processors that was seen.
+# Three times the largest difference between processors that was seen.
 TOLERANCE = 1e-6
 CLASSES = range(10)
 SCALED: dict[str, Any] = {"bounds": (0, 16), "classes": CLASSES}
