@@ -30,15 +30,20 @@ Test = Callable[[str, Any], Any]
 E = TypeVar("E")
 
 
-def _tests_of(kind: type) -> Mapping[str, Test]:
-    """Return the checks of the parameters of an estimator, in the order of its constructor."""
+def _declared(kind: type) -> Mapping[str, tuple[Any, ...]]:
+    """Return what the annotation of each parameter holds, its check first."""
     # The mark before keyword-only fields, which Python 3.10 does not accept as a type.
     hints = get_type_hints(kind, localns={"KW_ONLY": object}, include_extras=True)
     return {
-        field.name: hints[field.name].__metadata__[0]
+        field.name: hints[field.name].__metadata__
         for field in fields(kind)
         if field.init and hasattr(hints[field.name], "__metadata__")
     }
+
+
+def _tests_of(kind: type) -> Mapping[str, Test]:
+    """Return the checks of the parameters of an estimator, in the order of its constructor."""
+    return {name: found[0] for name, found in _declared(kind).items()}
 
 
 tests_of: Callable[[type], Mapping[str, Test]] = cache(_tests_of)
@@ -50,9 +55,9 @@ ADDED = "added"
 
 def added(kind: type) -> dict[str, Any]:
     """Return the defaults of the parameters that are marked by ``ADDED``."""
-    hints = get_type_hints(kind, include_extras=True)
-    marked = [name for name in tests_of(kind) if ADDED in hints[name].__metadata__[1:]]
-    return {name: getattr(kind, name) for name in marked}
+    return {
+        name: getattr(kind, name) for name, found in _declared(kind).items() if ADDED in found[1:]
+    }
 
 
 def checked_copy(estimator: E) -> E:
