@@ -1337,7 +1337,7 @@ def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
 
 # Sides of images, cells along them and directions, as the core takes them.
 MOST_PIXELS = 1 << 12
-# Of the squared norm of features of images: what edges of edges have.
+# Share of the squared norm that edges of edges have.
 SECOND_SHARE = 1.0 / 3.0
 
 
@@ -1452,7 +1452,8 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     Guarantees: every row is mapped by itself, by public numbers, to the last bit, so what is
     private after this transformer was as private before it; ``total_privacy`` counts it as free.
     Proof: docs/proofs/private_scaling.md, section "Pipelines". Rows have norm 1 up to rounding, or
-    0 for an image of one value; edges have two thirds of its square, edges of edges one.
+    0 for an image of one value. With ``order=2``, edges have two thirds of the squared norm and
+    edges of edges one third.
 
     Neither the brightness of an image nor its contrast changes its features, so no bounds are
     needed; a shift by a fraction of a cell changes them a little. Beyond X it takes the features.

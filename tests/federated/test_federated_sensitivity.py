@@ -35,6 +35,17 @@ LOCALS: dict[str, dict[str, Any]] = {
 }
 
 
+STUDY: dict[str, Any] = {
+    "n_users": len(SIZES),
+    "n_features": 4,
+    "classes": [0, 1],
+    "epsilon": 2.0,
+    "delta": 1e-6,
+    "max_records": max(SIZES),
+    "honest_fraction": 1.0,
+}
+
+
 class NoNoise:
     """A source whose noise is zero: for looking at what noise is added to."""
 
@@ -43,17 +54,7 @@ class NoNoise:
 
 
 def plan_of(local: str, unit: str, weighting: str, **settings: Any) -> FederatedSpec:
-    given: dict[str, Any] = {
-        "n_users": len(SIZES),
-        "n_features": 4,
-        "classes": [0, 1],
-        "epsilon": 2.0,
-        "delta": 1e-6,
-        "max_records": max(SIZES),
-        "honest_fraction": 1.0,
-        "unit": unit,
-        "weighting": weighting,
-    }
+    given = STUDY | {"unit": unit, "weighting": weighting}
     return FederatedSpec.dp_helmet(**(given | LOCALS[local] | settings))
 
 
@@ -318,18 +319,7 @@ def test_with_equal_weights_the_smallest_party_counts() -> None:
 
 
 def matrices(unit: str, **settings: Any) -> FederatedSpec:
-    given: dict[str, Any] = {
-        "n_users": len(SIZES),
-        "n_features": 4,
-        "classes": [0, 1],
-        "epsilon": 2.0,
-        "delta": 1e-6,
-        "max_records": max(SIZES),
-        "n_components": 2,
-        "honest_fraction": 1.0,
-        "local": "output",
-        "unit": unit,
-    }
+    given = STUDY | {"unit": unit, "n_components": 2, "local": "output"}
     return FederatedSpec.fed_dpdr(**(given | settings))
 
 

@@ -191,7 +191,7 @@ class Records:
         return self.X[own], self.codes[own]
 
     def factors(self, i: int) -> Array | None:
-        """Of the losses of party i's rows, at most 1 for all rows of a person; None for 1 each."""
+        """Factors of the losses of party i's rows, at most 1 per person; None if all are 1."""
         n_rows = int(self.offsets[i + 1] - self.offsets[i])
         return self.owners[i].shares(n_rows) if self.owners else None
 

@@ -195,6 +195,18 @@ class ProjectedSGD:
         last = fraction_up(Fraction(n, b * length))
         return last if self.average == "last" else mul_up(last, mean_visits(k, length))
 
+    def _compiled(self, loss: Loss, C: float, row_norm: float) -> dict[str, Any]:
+        """Return the settings of a run as the core takes them."""
+        return loss.compiled | {
+            "n_epochs": self.n_epochs,
+            "batch_size": self.batch,
+            "regularization": self.regularization(C),
+            "radius": self.ball_radius(loss, C, row_norm),
+            "projection": self.projection,
+            "average": self.average,
+            "most_rows": self.most_rows,
+        }
+
     def iterate(
         self,
         loss: Loss,
@@ -233,14 +245,7 @@ class ProjectedSGD:
             codes,
             weights,
             begins,
-            **loss.compiled,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch,
-            regularization=self.regularization(C),
-            radius=self.ball_radius(loss, C, row_norm),
-            projection=self.projection,
-            average=self.average,
-            most_rows=self.most_rows,
+            **self._compiled(loss, C, row_norm),
             permutation_seed=seed,
             **options,
         )
@@ -259,14 +264,7 @@ class ProjectedSGD:
         bound: float = _core.projected_sgd_rounding(
             n_samples=self.n_samples,
             n_columns=n_columns,
-            **loss.compiled,
-            n_epochs=self.n_epochs,
-            batch_size=self.batch,
-            regularization=self.regularization(C),
-            radius=self.ball_radius(loss, C, row_norm),
-            projection=self.projection,
-            average=self.average,
-            most_rows=self.most_rows,
+            **self._compiled(loss, C, row_norm),
             data_norm=data_norm,
             intercept_scaling=intercept_scaling,
         )

@@ -90,7 +90,7 @@ fn limits_are_reached() -> Result<()> {
     assert_eq!(log_delta(1.0, 1e-300)?, 0.0);
     assert!(delta(1.0, 1e300)? < 1e-300);
     assert!(log_delta(1e300, 1e300)? < -1.797e308);
-    // Its logarithm was none.
+    // This was NaN.
     let far = log_delta(3.607_877_872_495_777_5e158, 3.716_258_810_242_831_6e-5)?;
     assert!(far <= 0.0 && (0.0..=1.0).contains(&far.exp()));
     // Without a bound on the loss below -epsilon: 1 - exp(-epsilon).

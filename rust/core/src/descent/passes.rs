@@ -92,8 +92,8 @@ pub struct LeafScratch<T> {
     own: Vec<f64>,
     /// What the coefficients of each row of a leaf are multiplied by.
     factor: Vec<f64>,
-    /// The first `distinct` of `touched` are the columns of its rows so far; `place` has where a column
-    /// is among them, plus `base`, or less than that. `slot` has the places of the columns of one row.
+    /// The first `distinct` entries of `touched` are its columns so far. `place` maps a column to its
+    /// index there plus `base`; a smaller value marks a new column. `slot` has the indices for one row.
     touched: Vec<u32>,
     distinct: usize,
     base: u32,
@@ -865,7 +865,7 @@ impl<T: Precision> SparsePass<'_, T> {
             shifted[class] += q[class];
             constant[class] += c * clip.intercept;
         }
-        // Without branches, which could not be foreseen.
+        // No branch: it would be mispredicted.
         for (slot, j) in scratch.slot.iter_mut().zip(row.index) {
             let place = &mut scratch.place[*j as usize];
             let (new, next) = (*place < scratch.base, scratch.distinct);
@@ -904,11 +904,8 @@ impl<T: Precision> SparsePass<'_, T> {
         let q_square = sum_of_squares(shifted, 1.0);
         let (mut square, mut terms, mut lost) = (sum_of_squares(constant, 1.0), 0.0, 0.0);
         let centre = self.records.centre.as_ref().map(|centre| &*centre.point);
-        if centre.is_none() {
-            square += sum_of_squares(main, 1.0);
-        }
         if let Some(point) = centre {
-            // Side by side, not one after the other.
+            // Several sums, as each addition to one would wait for the last.
             let (mut moved, mut near) = ([0.0; WIDTH], [0.0; WIDTH]);
             for (lines, columns) in main.chunks(WIDTH * k).zip(touched.chunks(WIDTH)) {
                 for (lane, j) in columns.iter().enumerate() {
@@ -928,6 +925,8 @@ impl<T: Precision> SparsePass<'_, T> {
             lost = roots * unit * (1.0 + 1e-9);
             terms = sum_of_squares(main, 1.0).sqrt() + (q_square * length).sqrt();
             terms *= 8.0 * f64::EPSILON;
+        } else {
+            square += sum_of_squares(main, 1.0);
         }
         let len = k * (touched.len() + 2);
         let square = square * (1.0 + 1e-12) + terms * terms + 2.0 * terms * square.sqrt();

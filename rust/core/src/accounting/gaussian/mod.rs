@@ -205,7 +205,7 @@ impl CurvePoint {
             Side::Delta => {
                 let (log, error) = self.log_product();
                 let bound = (log + error).next_up();
-                // Far out, products may be no numbers: then 1 is a bound.
+                // NaN after an overflow: delta is at most 1.
                 if bound.is_nan() {
                     0.0
                 } else {
