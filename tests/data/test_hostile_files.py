@@ -7,6 +7,7 @@ rooms, made small where the property is the same.
 from __future__ import annotations
 
 import gzip
+import inspect
 import io
 import os
 import secrets
@@ -266,7 +267,9 @@ def packed(path: Path, kind: str) -> Path:
         y = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), ["a", "b"])
     table = pa.table({"x": np.zeros(n), "z": np.zeros(n), "y": y})
     if path.suffix == ".parquet":
-        how = {"data_page_size": 2**30, "write_batch_size": 2**30, "max_rows_per_page": 2**30}
+        how = {"data_page_size": 2**30, "write_batch_size": 2**30}
+        if "max_rows_per_page" in inspect.signature(parquet.ParquetWriter).parameters:
+            how["max_rows_per_page"] = 2**30
         parquet.write_table(
             table, path, compression="zstd", use_dictionary=kind.endswith("words"), **how
         )

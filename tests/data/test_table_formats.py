@@ -129,7 +129,11 @@ columnar = pytest.mark.parametrize("name", ["t.parquet", "t.arrow"])
 
 @columnar
 def test_types_of_columns(tmp_path: Path, name: str) -> None:
-    path = stored(typed_table(), tmp_path / name)
+    table = typed_table()
+    if name == "t.parquet" and int(pa.__version__.partition(".")[0]) < 15:
+        # Older versions write no halves to Parquet.
+        table = table.set_column(3, "half", pa.array([0.5, 1, 2], pa.float32()))
+    path = stored(table, tmp_path / name)
     X, y = open_table(path, TableSchema.from_dict(TYPED)).read()
     assert X[0].tolist() == [1.5, 1, 2.0**63, 0.5, 1.25, 0.5, 1, 1, 0, 0, 1, 1, 0, 1, 0]
     assert X[2].tolist() == [3.5, 3, 1, 2, 1.25, 0.5, 0, 1, 0, 0, 1, 1, 0, 1, 0]

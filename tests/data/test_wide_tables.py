@@ -177,7 +177,7 @@ def dictionary(words: list[str], codes: list[int]) -> Any:
 @pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream])
 def test_dictionaries_that_grow_from_batch_to_batch(tmp_path: Path, make: Any) -> None:
     batches = [
-        pa.record_batch(
+        pa.RecordBatch.from_pydict(
             {
                 "c0": [0.5],
                 "work": dictionary(words[:n], [n - 1]),

@@ -22,7 +22,10 @@ def resolves(name: str) -> bool:
     for length in range(len(parts), 0, -1):
         try:
             found: object = importlib.import_module(".".join(parts[:length]))
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("dpsvm_fast"):
+                # The module is there, and an extra that it imports is not.
+                return True
             continue
         for part in parts[length:]:
             # A field without a default is no attribute of its class.

@@ -596,7 +596,7 @@ def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         language = suffix[1:].upper()
         reason = str(error) if isinstance(error, ValueError) else "nested too deeply"
-        reason = reason.replace("Cannot overwrite a value", "a key occurs twice")
+        reason = re.sub("Can ?not overwrite a value", "a key occurs twice", reason)
         reason = reason if len(reason) <= 200 else f"{reason[:200]}..."
         raise SchemaError(f"{name}: expected {language}, but: {reason}") from None
 

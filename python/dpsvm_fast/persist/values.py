@@ -127,10 +127,10 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
         raise ModelFormatError(f"{where}: expected a list of labels of one type")
     if kind == "str" and len(values) * max(map(len, values), default=0) > MOST_CHARACTERS:
         raise ModelFormatError(f"{where}: expected shorter labels, or fewer of them")
-    try:
-        labels = np.array(values, dtype=None if kind == "str" else kind)
-    except (OverflowError, ValueError):
-        raise ModelFormatError(f"{where}: a label is out of range of its type") from None
+    # NumPy 1 wraps such numbers around.
+    if expected is int and not all(np.iinfo(kind).min <= x <= np.iinfo(kind).max for x in values):
+        raise ModelFormatError(f"{where}: a label is out of range of its type")
+    labels = np.array(values, dtype=None if kind == "str" else kind)
     if labels.tolist() != values or not (labels[1:] > labels[:-1]).all():
         raise ModelFormatError(f"{where}: expected sorted labels without repetitions")
     if labels.size < 2 or (expected is float and not (labels == np.floor(labels)).all()):
