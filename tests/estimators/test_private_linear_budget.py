@@ -372,6 +372,18 @@ def test_fewer_steps_with_momentum_go_as_far_under_as_much_noise() -> None:
     assert many.deviation == pytest.approx(slow.deviation, rel=0.06)
 
 
+def test_many_short_rows_are_summed_exactly() -> None:
+    """Decided by the released count alone, and covered by the same bound."""
+
+    def exact(**facts: Any) -> bool:
+        return bool(rule(**facts).descent_options()["exact_sums"])
+
+    assert exact(count=5e5)
+    assert not exact(count=3e5)
+    assert exact(count=1e5, n_features=100)
+    assert not exact(count=6e4, n_features=784 * 3)
+
+
 @either
 def test_one_score_is_trained_as_two_would_be(adjacency: str) -> None:
     """Without noise: the run of one score has the difference of the two scores' weights."""

@@ -85,6 +85,10 @@ from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_
 # that of the path. Forced on smaller sets, p of 1.7 to 5 changed accuracy by -0.0002 to +0.002,
 # and by -0.0009 at an epsilon of 100.
 #
+# Sums in single precision take rows in random order, exact ones as they lie. The latter are faster
+# where rows are more numbers than caches hold, unless arithmetic for many weights takes longer than
+# to fetch them.
+#
 # Where noise is small that would go wrong twice. Likelihoods of n rows of norm 1 that spread over m
 # directions have second derivatives of n / (4 m): steps of more than 4 m / n swing from side to
 # side, which spoils the order of scores and makes them too large. And a clip that always acts has
@@ -97,9 +101,9 @@ from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_
 # one is for small noise.
 CLIP, LARGEST_CLIP = 0.25, 0.7
 
-FEWEST_STEPS, MOST_STEPS = 100, 500
+FEWEST_STEPS, MOST_STEPS, ROWS_A_STEP, MOST_VISITS = 100, 500, 300.0, 5e7
 
-ROWS_A_STEP, MOST_VISITS = 300.0, 5e7
+MOST_CACHED, FEW_WEIGHTS = 8e6, 2500
 
 SMALLEST_C, LARGEST_C = 0.35, 0.7
 
@@ -342,7 +346,9 @@ class DescentRule:
 
     def descent_options(self) -> dict[str, Any]:
         """Settings of the compiled run."""
+        many_rows = self.count * self.n_features > MOST_CACHED
         return self.loss.compiled | {
+            "exact_sums": many_rows and math.prod(self.shape) <= FEW_WEIGHTS,
             "n_features": self.n_features,
             "intercept": self.intercept,
             "row_scale": self.row_scale,
@@ -557,8 +563,7 @@ class PrivateLinear(LinearPlan):
                 "noise_grid='float'"
             )
         # Each sum, and the rest after them, refuses a budget that is too small.
-        spent = [part.event for part in self._sums]
-        assert self._left_by(tuple(spent)).mu > 0.0
+        assert self._left_by(self._before).mu > 0.0
 
     @property
     def pure(self) -> bool:
@@ -653,8 +658,7 @@ class PrivateLinear(LinearPlan):
 
     def _left_by(self, events: tuple[PrivacyEvent, ...]) -> GaussianEvent:
         squares = [Fraction(event.mu) ** 2 for event in events if isinstance(event, GaussianEvent)]
-        spent = sum(squares, Fraction(0))
-        left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - spent))
+        left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - sum(squares, Fraction(0))))
         return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
 
     @property

@@ -4,20 +4,17 @@
 //! that double precision adds them exactly, in any order. Rows are widened a few columns at a time: a
 //! copy of a whole leaf in double precision would not stay in the first-level cache.
 
-use crate::descent::dense_kernels::{block_size, with_block};
+use crate::descent::dense_kernels::{MANY_REGISTERS, blocks, with_block};
 use crate::descent::leaves::LEAF;
 use crate::simd::{Real, Simd};
-
-/// Registers from which many sums are kept at a time.
-const MANY_REGISTERS: usize = 32;
 
 /// Classes of a block with which four vectors of columns fit into that many registers.
 const FEW_CLASSES: usize = 5;
 
 /// Columns of a tile: four of the widest vectors. A tile takes less than half of a first-level cache.
 const TILE: usize = 32;
-/// A vector may begin at any column of a tile.
-const LINE: usize = TILE + 8;
+/// Vectors may begin at any column of a tile, and three of the widest are taken as four.
+const LINE: usize = TILE + 2 * 8;
 
 /// Some columns of the rows of a leaf, and zeros behind them.
 pub type Tile = Vec<[f64; LINE]>;
@@ -34,16 +31,14 @@ pub fn exact_sum<S: Simd>(
     room: &mut Tile,
 ) {
     room.resize(LEAF, [0.0; LINE]);
-    let columns = rows.first().map_or(0, |row| row.len());
-    let size = block_size(classes);
+    let (columns, blocks) = (rows.first().map_or(0, |row| row.len()), blocks(classes));
     for at in (0..columns).step_by(TILE) {
         // The last tile ends with the row, and its first columns have been added.
         let start = at.min(columns.saturating_sub(TILE));
         let range = at - start..TILE.min(columns - start);
         widen(rows, start, room);
-        let mut first = 0;
-        while first < classes {
-            let block = size.min(classes - first);
+        for classes in blocks.clone() {
+            let (first, block) = (classes.start, classes.len());
             let part = TileBlock {
                 tile: &room[..rows.len()],
                 coefficients: &coefficients[first * LEAF..],
@@ -51,7 +46,6 @@ pub fn exact_sum<S: Simd>(
             };
             let total = &mut total[first * stride + at..];
             with_block!(block, block_sum::<S>(simd, part, (total, stride)));
-            first += block;
         }
     }
 }
@@ -102,11 +96,10 @@ fn block_sum<S: Simd, const K: usize>(
 ) {
     let lanes = f64::lanes::<S>();
     let many = S::REGISTER_COUNT >= MANY_REGISTERS;
-    let (first, end) = part.range;
-    let mut at = first;
+    let (mut at, end) = part.range;
     while at < end {
         let vectors = (end - at).div_ceil(lanes);
-        let to = (&mut total[at - first..], stride);
+        let to = (&mut total[at - part.range.0..], stride);
         let done = if many && K <= FEW_CLASSES && vectors > 2 {
             tile_sum::<S, K, 4>(simd, part, to, at)
         } else if (many || K <= FEW_CLASSES) && vectors > 1 {
@@ -182,7 +175,7 @@ mod tests {
     /// to several tiles, classes from one to several blocks.
     #[test]
     fn sums_are_those_of_integers() {
-        for columns in [1, 5, 8, 15, 31, 32, 33, 40, 71, 107] {
+        for columns in [1, 5, 8, 15, 31, 32, 33, 40, 49, 55, 71, 107] {
             for classes in [1, 2, 4, 5, 6, 10, 11, 23] {
                 for n in [1, 2, 63, 64] {
                     let x = |i: usize, j: usize| ((i * 31 + j * 17 + 5) % 2001) as i64 - 1000;
