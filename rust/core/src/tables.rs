@@ -290,17 +290,20 @@ impl CellReader {
             for (j, slot) in self.columns.iter().enumerate() {
                 let end = match *slot {
                     Slot::Ignored => self.format.end(text, at),
-                    Slot::Feature(place) | Slot::Number(place) => {
-                        let (value, end) = match self.number(text, at) {
-                            Ok(found) => found,
-                            Err(fault) => return Ok(self.wrong(block, text, j, fault)),
-                        };
-                        match slot {
-                            Slot::Feature(_) => row[place] = value,
-                            _ => own[place] = value.to_bits() as i32,
+                    Slot::Feature(place) => match self.number(text, at) {
+                        Ok((value, end)) => {
+                            row[place] = value;
+                            end
                         }
-                        end
-                    }
+                        Err(fault) => return Ok(self.wrong(block, text, j, fault)),
+                    },
+                    Slot::Number(place) => match self.number(text, at) {
+                        Ok((value, end)) => {
+                            own[place] = value.to_bits() as i32;
+                            end
+                        }
+                        Err(fault) => return Ok(self.wrong(block, text, j, fault)),
+                    },
                     Slot::Word(place) => {
                         let end = self.format.end(text, at);
                         let word = self.format.content(&text[at..end]);

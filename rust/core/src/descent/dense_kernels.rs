@@ -6,14 +6,13 @@
 
 use crate::descent::leaves::LEAF;
 use crate::simd::{Real, Simd, prefetch};
-use std::ops::Range;
 
 /// Classes of a block at most: with two rows, or two vectors of columns, they fill 20 of 32
 /// registers.
 pub const BLOCK: usize = 10;
 
-/// Registers from which more rows, or vectors of columns, are taken at a time.
-pub const MANY_REGISTERS: usize = 32;
+/// Registers from which two rows are taken at a time.
+const MANY_REGISTERS: usize = 32;
 
 /// Calls `$f::<..., size>` for the constant that equals `$size`.
 macro_rules! with_block {
@@ -49,11 +48,9 @@ macro_rules! each_class {
     };
 }
 
-/// The blocks that `classes` are cut into: as equal as can be.
-pub fn blocks(classes: usize) -> impl Iterator<Item = Range<usize>> + Clone {
-    let size = classes.div_ceil(classes.div_ceil(BLOCK).max(1)).max(1);
-    let firsts = (0..classes).step_by(size);
-    firsts.map(move |first| first..classes.min(first + size))
+/// Sizes of the blocks that `classes` are cut into: as equal as can be.
+pub fn block_size(classes: usize) -> usize {
+    classes.div_ceil(classes.div_ceil(BLOCK).max(1))
 }
 
 /// `scores[k][i] = <rows[i], w[k]> + bias[k]`, [`LEAF`] numbers a class.
@@ -65,11 +62,14 @@ pub fn leaf_scores<S: Simd, T: Real>(
     bias: &[T],
     scores: &mut [T],
 ) {
+    let classes = bias.len();
     let columns = rows.first().map_or(0, |row| row.len());
-    for classes in blocks(bias.len()) {
-        let (first, block) = (classes.start, classes.len());
-        let w = &w[first * columns..classes.end * columns];
-        let bias = &bias[classes];
+    let size = block_size(classes);
+    let mut first = 0;
+    while first < classes {
+        let block = size.min(classes - first);
+        let w = &w[first * columns..(first + block) * columns];
+        let bias = &bias[first..first + block];
         let mut at = 0;
         while at < rows.len() {
             // Rows of a leaf lie anywhere, so that the hardware cannot foresee the next ones.
@@ -89,6 +89,7 @@ pub fn leaf_scores<S: Simd, T: Real>(
                 at += 1;
             }
         }
+        first += block;
     }
 }
 
@@ -117,8 +118,10 @@ fn dots<S: Simd, T: Real, const R: usize, const K: usize>(
     }
     let rest = T::vectors::<S>(x[0]).1.len();
     if rest > 0 {
-        let ends: [T::Vector<S>; R] =
-            std::array::from_fn(|r| T::load_part(simd, &x[r][columns - rest..]));
+        let mut ends = [zero; R];
+        for r in 0..R {
+            ends[r] = T::load_part(simd, &x[r][columns - rest..]);
+        }
         for k in 0..K {
             let w = T::load_part(simd, &lines[k][columns - rest..]);
             for r in 0..R {
@@ -150,16 +153,25 @@ pub fn leaf_sum<S: Simd, T: Real>(
     (total, stride): (&mut [f64], usize),
     magic: f64,
 ) {
-    let (lanes, blocks) = (T::lanes::<S>(), blocks(classes));
+    let size = block_size(classes);
+    let lanes = T::lanes::<S>();
     let columns = rows.first().map_or(0, |row| row.len());
-    let widest = 1 + usize::from(S::REGISTER_COUNT >= MANY_REGISTERS);
+    let widest = if S::REGISTER_COUNT < MANY_REGISTERS {
+        1
+    } else {
+        2
+    };
     let mut at = 0;
     while at < columns {
         let vectors = ((columns - at) / lanes).min(widest);
-        let whole = (vectors > 0).then_some(vectors * lanes);
-        let width = whole.unwrap_or(columns - at);
-        for classes in blocks.clone() {
-            let (first, block) = (classes.start, classes.len());
+        let width = if vectors == 0 {
+            columns - at
+        } else {
+            vectors * lanes
+        };
+        let mut first = 0;
+        while first < classes {
+            let block = size.min(classes - first);
             let part = LeafBlock {
                 rows,
                 coefficients: &coefficients[first * LEAF..],
@@ -176,6 +188,7 @@ pub fn leaf_sum<S: Simd, T: Real>(
                 1 => with_block!(block, outer::<S, T, 1>(simd, part, &mut sums)),
                 _ => with_block!(block, outer::<S, T, 2>(simd, part, &mut sums)),
             }
+            first += block;
         }
         at += width;
     }

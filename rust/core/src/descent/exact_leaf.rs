@@ -4,9 +4,12 @@
 //! that double precision adds them exactly, in any order. Rows are widened a few columns at a time: a
 //! copy of a whole leaf in double precision would not stay in the first-level cache.
 
-use crate::descent::dense_kernels::{MANY_REGISTERS, blocks, with_block};
+use crate::descent::dense_kernels::{block_size, with_block};
 use crate::descent::leaves::LEAF;
 use crate::simd::{Real, Simd};
+
+/// Registers from which many sums are kept at a time.
+const MANY_REGISTERS: usize = 32;
 
 /// Classes of a block with which four vectors of columns fit into that many registers.
 const FEW_CLASSES: usize = 5;
@@ -31,14 +34,16 @@ pub fn exact_sum<S: Simd>(
     room: &mut Tile,
 ) {
     room.resize(LEAF, [0.0; LINE]);
-    let (columns, blocks) = (rows.first().map_or(0, |row| row.len()), blocks(classes));
+    let columns = rows.first().map_or(0, |row| row.len());
+    let size = block_size(classes);
     for at in (0..columns).step_by(TILE) {
         // The last tile ends with the row, and its first columns have been added.
         let start = at.min(columns.saturating_sub(TILE));
         let range = at - start..TILE.min(columns - start);
         widen(rows, start, room);
-        for classes in blocks.clone() {
-            let (first, block) = (classes.start, classes.len());
+        let mut first = 0;
+        while first < classes {
+            let block = size.min(classes - first);
             let part = TileBlock {
                 tile: &room[..rows.len()],
                 coefficients: &coefficients[first * LEAF..],
@@ -46,6 +51,7 @@ pub fn exact_sum<S: Simd>(
             };
             let total = &mut total[first * stride + at..];
             with_block!(block, block_sum::<S>(simd, part, (total, stride)));
+            first += block;
         }
     }
 }
@@ -96,10 +102,11 @@ fn block_sum<S: Simd, const K: usize>(
 ) {
     let lanes = f64::lanes::<S>();
     let many = S::REGISTER_COUNT >= MANY_REGISTERS;
-    let (mut at, end) = part.range;
+    let (first, end) = part.range;
+    let mut at = first;
     while at < end {
         let vectors = (end - at).div_ceil(lanes);
-        let to = (&mut total[at - part.range.0..], stride);
+        let to = (&mut total[at - first..], stride);
         let done = if many && K <= FEW_CLASSES && vectors > 2 {
             tile_sum::<S, K, 4>(simd, part, to, at)
         } else if (many || K <= FEW_CLASSES) && vectors > 1 {

@@ -130,6 +130,8 @@ impl<T: Precision> LeafScratch<T> {
         self.label.clear();
         self.norm.clear();
         self.weight.clear();
+        self.label.reserve(LEAF);
+        self.norm.reserve(LEAF);
         for i in members {
             self.label.push(records.label[i]);
             self.norm.push(records.norm[i]);
@@ -346,9 +348,13 @@ impl<'p, T: Precision> DensePass<'p, T> {
         let (clip, grid) = (self.rule.clip, self.rule.coefficient_grid);
         let (inverse, stride) = (1.0 / grid, self.stride());
         let scratch = &mut *self.scratch;
+        let scores = scratch.scores.as_chunks::<LEAF>().0;
         resize(&mut scratch.coefficient, LEAF * k)?;
-        for (coefficient, score) in scratch.coefficient.iter_mut().zip(&scratch.scores) {
-            *coefficient = (score.wide() * inverse).trunc() * grid;
+        let coefficients = scratch.coefficient.as_chunks_mut::<LEAF>().0;
+        for (coefficients, scores) in coefficients.iter_mut().zip(scores) {
+            for i in 0..LEAF {
+                coefficients[i] = (scores[i].wide() * inverse).trunc() * grid;
+            }
         }
         let total = self.sum.room(rows.len() as f64 * clip.bound)?;
         let coefficients = &scratch.coefficient;

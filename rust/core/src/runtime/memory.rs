@@ -11,34 +11,9 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::OutOfMemory`].
 pub fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<()> {
-    let had = vec.capacity();
     vec.try_reserve_exact(len).map_err(|_| Error::OutOfMemory {
         bytes: len.saturating_mul(size_of::<T>()),
-    })?;
-    #[cfg(target_os = "linux")]
-    if vec.capacity() > had {
-        prefer_large_pages(vec);
-    }
-    Ok(())
-}
-
-/// Asks for large pages where `vec` covers several: rows are met in any order, and to find the small
-/// page of one takes about as long as to read it.
-#[cfg(target_os = "linux")]
-fn prefer_large_pages<T>(vec: &mut Vec<T>) {
-    const PAGE: usize = 1 << 21;
-    const MADV_HUGEPAGE: i32 = 14;
-    unsafe extern "C" {
-        fn madvise(start: *mut u8, bytes: usize, advice: i32) -> i32;
-    }
-    let bytes = vec.capacity() * size_of::<T>();
-    let start = vec.as_mut_ptr().cast::<u8>();
-    let skipped = start.align_offset(PAGE);
-    if bytes >= 4 * PAGE && skipped < PAGE {
-        let whole = (bytes - skipped) / PAGE * PAGE;
-        // SAFETY: whole pages of this vector; the advice changes neither contents nor access.
-        unsafe { madvise(start.add(skipped), whole, MADV_HUGEPAGE) };
-    }
+    })
 }
 
 /// Makes room for `len` more entries, with as much again to spare where there is none.
