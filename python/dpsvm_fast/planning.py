@@ -626,9 +626,10 @@ def _training(training: Training, mechanism: PrivateLinear, n_samples: int) -> d
 def _norm_of_descent(rule: DescentRule, n_samples: int) -> float:
     """Bound of the norm of W over all data sets, before the noise.
 
-    Each step moves W by at most eta n R, so the iterate after t steps has norm at most t eta n R.
+    Each step moves W by at most p eta n R, momentum included, so the iterate after t steps has norm
+    at most t p eta n R.
     """
-    steps = 0.5 * (rule.average_from + 1 + rule.n_moves)
+    steps = 0.5 * (rule.average_from + 1 + rule.n_moves) * rule.pace
     return steps * rule.learning_rate * n_samples * rule.clip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -324,8 +325,8 @@ def test_the_training_run_follows_its_rule() -> None:
     assert run.regularization == pytest.approx(0.35 * 0.25 / 0.25)
     assert run.learning_rate == pytest.approx(1.0 / (run.regularization * 100))
     assert run.sum.scale == pytest.approx(10.0 * 0.25 / 0.25, rel=1e-3)
-    assert rule(count=300.0 * 321.0 / 0.25).n_steps == 321
-    assert rule(count=1e9).n_steps == 500
+    assert rule(count=300.0 * 321.0, mu=1.0).n_steps == 321
+    assert (rule(count=1e5, mu=2.0).n_steps, rule(count=1e5, mu=2.0).pace) == (500, 1.0)
     assert rule(count=100.0).c == 0.7
     assert rule(count=100.0).average_from == 87
     assert rule(count=240.0 / 0.5).c == 0.5
@@ -335,6 +336,52 @@ def test_the_training_run_follows_its_rule() -> None:
     swapped = rule(adjacency="replace_one")
     assert swapped.regularization == 2.0 * run.regularization
     assert swapped.sum.scale == pytest.approx(2.0 * run.sum.scale)
+
+
+def test_fewer_steps_with_momentum_go_as_far_under_as_much_noise() -> None:
+    """The end of a path along one gradient, and the noise in it, are those of T steps."""
+    many = rule(count=1e6, mu=0.5)
+    assert (many.n_steps, many.pace) == (100, 5.0)
+    options = many.descent_options()
+    assert options["momentum"] == pytest.approx(0.8)
+
+    def path(run: DescentRule, noise: Array) -> float:
+        options = run.descent_options()
+        w = velocity = total = 0.0
+        for t in range(run.n_moves):
+            velocity = options["momentum"] * velocity + 1.0 + noise[t]
+            w -= options["learning_rate"] * velocity
+            total += w * (t >= run.average_from)
+        return total / (run.n_moves - run.average_from)
+
+    def deviation(run: DescentRule) -> float:
+        still = path(run, np.zeros(run.n_moves))
+        moved = [path(run, one) - still for one in np.eye(run.n_moves)]
+        return run.sum.scale * float(np.linalg.norm(moved))
+
+    plain = rule(count=1e5, mu=5.0)
+    assert (plain.n_steps, plain.pace) == (500, 1.0)
+    for run in (many, plain, rule(count=3e5, mu=0.5), rule()):
+        assert run.deviation == pytest.approx(deviation(run))
+    # The same path in more steps: 500 of the same length.
+    still = {"n_steps": 500, "n_moves": 500, "pace": 1.0, "average_from": 5 * many.average_from}
+    slow = dataclasses.replace(many)
+    vars(slow).update(still)
+    vars(slow).pop("sum", None)
+    assert path(many, np.zeros(100)) == pytest.approx(path(slow, np.zeros(500)), rel=0.06)
+    assert many.deviation == pytest.approx(slow.deviation, rel=0.06)
+
+
+def test_many_short_rows_are_summed_exactly() -> None:
+    """Decided by the released count alone, and covered by the same bound."""
+
+    def exact(**facts: Any) -> bool:
+        return bool(rule(**facts).descent_options()["exact_sums"])
+
+    assert exact(count=5e5)
+    assert not exact(count=3e5)
+    assert exact(count=1e5, n_features=100)
+    assert not exact(count=6e4, n_features=784 * 3)
 
 
 @either

@@ -79,6 +79,16 @@ from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_
 # depend on it. R is far below the largest gradient: a sum of clipped gradients keeps its direction
 # while the noise shrinks with R.
 #
+# Many rows make every step slow. Beyond MOST_VISITS visits of rows, though not below FEWEST_STEPS,
+# steps are fewer by a factor p and have momentum :math:`1 - 1 / p`: each goes p times as far where
+# gradients agree, under noise that is as large on the whole, and the same path follows. T above is
+# that of the path. Forced on smaller sets, p of 1.7 to 5 changed accuracy by -0.0002 to +0.002,
+# and by -0.0009 at an epsilon of 100.
+#
+# Sums in single precision take rows in random order, exact ones as they lie. The latter are faster
+# where rows are more numbers than caches hold, unless arithmetic for many weights takes longer than
+# to fetch them.
+#
 # Where noise is small that would go wrong twice. Likelihoods of n rows of norm 1 that spread over m
 # directions have second derivatives of n / (4 m): steps of more than 4 m / n swing from side to
 # side, which spoils the order of scores and makes them too large. And a clip that always acts has
@@ -91,9 +101,9 @@ from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_
 # one is for small noise.
 CLIP, LARGEST_CLIP = 0.25, 0.7
 
-FEWEST_STEPS, MOST_STEPS = 100, 500
+FEWEST_STEPS, MOST_STEPS, ROWS_A_STEP, MOST_VISITS = 100, 500, 300.0, 5e7
 
-ROWS_A_STEP = 300.0
+MOST_CACHED, FEW_WEIGHTS = 8e6, 2500
 
 SMALLEST_C, LARGEST_C = 0.35, 0.7
 
@@ -167,11 +177,13 @@ class DescentRule:
     calibrated: bool = False
 
     # What follows from these: number of scores, and of features with the constant one; the bound R
-    # of one record's gradient; T, and of these steps how many move the weights and how many take
-    # each of the two sums that give the temperature.
+    # of one record's gradient; the steps and the factor p by which they are fewer than T, and of
+    # these how many move the weights and how many take each of the two sums that give the
+    # temperature.
     shape: tuple[int, int] = field(init=False)
     clip: float = field(init=False)
     n_steps: int = field(init=False)
+    pace: float = field(init=False)
     n_moves: int = field(init=False)
     n_checks: int = field(init=False)
     # The factor c of lambda, lambda, and eta.
@@ -188,8 +200,8 @@ class DescentRule:
         """Follow the rule."""
         # The parameter at which one record would be protected.
         mu = self.mu / RELATION_FACTOR[self.adjacency]
-        n_steps = math.ceil(min(self.count * mu / ROWS_A_STEP, float(MOST_STEPS)))
-        n_steps = max(FEWEST_STEPS, n_steps)
+        path = math.ceil(max(FEWEST_STEPS, min(self.count * mu / ROWS_A_STEP, MOST_STEPS)))
+        n_steps = min(path, max(FEWEST_STEPS, math.ceil(MOST_VISITS / self.count)))
         smallest_c, share, directions = SMALLEST_C, AVERAGED_SHARE, PLAIN_DIRECTIONS
         if self.whitened:
             smallest_c, share = SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE
@@ -204,7 +216,7 @@ class DescentRule:
         unit = 1.0 if self.loss.n_scores > 1 else math.sqrt(0.5)
         # Beyond it gradients of many rows swing.
         longest_step = LONGEST_STEP * directions / self.count
-        free = mu / (c * unit**2 * CLIP * n_steps)
+        free = mu / (c * unit**2 * CLIP * path)
         clip = unit * min(LARGEST_CLIP, CLIP * math.sqrt(max(1.0, free / longest_step)))
         regularization = c * unit * clip / mu
         n_checks = math.ceil(CHECKS_A_STEP * n_steps) if self.calibrated else 0
@@ -214,11 +226,12 @@ class DescentRule:
             shape=(self.loss.n_scores, self.n_features + self.fit_intercept),
             clip=clip,
             n_steps=n_steps,
+            pace=path / n_steps,
             n_moves=n_moves,
             n_checks=n_checks,
             c=c,
             regularization=regularization,
-            learning_rate=min(1.0 / (regularization * n_steps), longest_step),
+            learning_rate=min(1.0 / (regularization * path), longest_step),
             average_from=n_moves - math.ceil(share * smallest_c / c * n_moves),
             intercept=intercept,
             row_scale=1.0 / math.hypot(1.0, intercept),
@@ -251,12 +264,15 @@ class DescentRule:
     def deviation(self) -> float:
         """Standard deviation of the noise in one released weight if gradients do not counteract it.
 
-        Each step moves a weight by eta times the noise; the mean of the iterates after steps
-        k .. T-1 holds the steps before k in full and the others in falling shares.
+        Each step moves a weight by eta times the noise, and by momentum further. The mean of the
+        iterates after steps k .. T-1 holds what a step did to each of them.
         """
-        k, T = self.average_from, self.n_moves
-        shares = sum(((T - t) / (T - k)) ** 2 for t in range(k, T))
-        return self.learning_rate * self.sum.scale * math.sqrt(k + shares)
+        k, T, momentum = self.average_from, self.n_moves, 1.0 - 1.0 / self.pace
+        # By one step, added up over the iterates since it.
+        together = np.cumsum(self.pace * (1.0 - momentum ** np.arange(1.0, T + 1.0)))
+        before = np.concatenate([together[:k][::-1], np.zeros(T - k)])
+        shares = (together[::-1] - before) / (T - k)
+        return self.learning_rate * self.sum.scale * float(np.linalg.norm(shares))
 
     def descent(self) -> _core.Descent:
         """The compiled run."""
@@ -330,7 +346,9 @@ class DescentRule:
 
     def descent_options(self) -> dict[str, Any]:
         """Settings of the compiled run."""
+        many_rows = self.count * self.n_features > MOST_CACHED
         return self.loss.compiled | {
+            "exact_sums": many_rows and math.prod(self.shape) <= FEW_WEIGHTS,
             "n_features": self.n_features,
             "intercept": self.intercept,
             "row_scale": self.row_scale,
@@ -344,7 +362,7 @@ class DescentRule:
             "learning_rate": self.learning_rate,
             "schedule": "constant",
             "horizon": self.n_steps,
-            "momentum": 0.0,
+            "momentum": 1.0 - 1.0 / self.pace,
             "nesterov": False,
             "beta1": 0.9,
             "beta2": 0.999,
@@ -545,8 +563,7 @@ class PrivateLinear(LinearPlan):
                 "noise_grid='float'"
             )
         # Each sum, and the rest after them, refuses a budget that is too small.
-        spent = [part.event for part in self._sums]
-        assert self._left_by(tuple(spent)).mu > 0.0
+        assert self._left_by(self._before).mu > 0.0
 
     @property
     def pure(self) -> bool:
@@ -641,8 +658,7 @@ class PrivateLinear(LinearPlan):
 
     def _left_by(self, events: tuple[PrivacyEvent, ...]) -> GaussianEvent:
         squares = [Fraction(event.mu) ** 2 for event in events if isinstance(event, GaussianEvent)]
-        spent = sum(squares, Fraction(0))
-        left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - spent))
+        left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - sum(squares, Fraction(0))))
         return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
 
     @property
@@ -705,14 +721,15 @@ class PrivateLinear(LinearPlan):
     ) -> Training:
         """The training that follows the noisy ``sums``."""
         if self.trainer != "gradient":
-            solver, reserved = self._solver(mu), () if whitened else self._reserved
+            # A skipped whitening, if its budget cannot move to the training.
+            skipped = self.whitening if self.trainer == "objective" and not whitened else None
             return Training(
                 whitened=whitened,
                 rule=None,
-                solver=solver,
+                solver=self._solver(mu),
                 sums=sums,
                 n_releases=self.n_releases,
-                reserved=reserved,
+                reserved=() if skipped is None else (skipped.sum,),
             )
         assert count is not None
         rule = filled(
@@ -726,12 +743,6 @@ class PrivateLinear(LinearPlan):
             whitened=whitened and fixed_c is None,
         )
         return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
-
-    @property
-    def _reserved(self) -> tuple[NoisySum, ...]:
-        """The skipped whitening, if its budget cannot move to the training."""
-        skipped = self.whitening if self.trainer == "objective" else None
-        return () if skipped is None else (skipped.sum,)
 
     def _solver(self, mu: float) -> Solver:
         """Perturbation of the objective or of the weights, with the remaining budget."""
