@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -677,6 +677,8 @@ class SecondMoments(SumRelease):
         return noisy
 
 
+# Share of epsilon that has to be left for training, and of delta that may stay unused.
+LEAST_LEFT, UNUSED = 0.5, 0.01
 # Steps of a search, and how steep others are over a Gaussian mechanism alone, about.
 STEPS, STEEPNESS = 20, 0.6
 
@@ -722,6 +724,60 @@ def epsilon_left(
     at = guess if least < guess < epsilon else least + 0.5 * (epsilon - least)
     slope = STEEPNESS * (2.0 * math.log(1.0 / delta) + 1.0) / at
     return largest_within(log_excess, at, slope, (least, epsilon), unused)
+
+
+class _Planned(Protocol):
+    """Anything that spends."""
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """What a ledger is charged."""
+
+
+Planned = TypeVar("Planned", bound=_Planned)
+
+
+def within_budget(
+    whole: Any, spent: tuple[PrivacyEvent, ...], mu: float, plan_of: Callable[[float], Planned]
+) -> Planned:
+    """Return the plan with about the largest epsilon that the budget leaves, at the same delta.
+
+    Parameters
+    ----------
+    whole : object with ``epsilon`` and ``delta``
+        The budget of everything together.
+    spent : tuple of PrivacyEvent
+        What comes before.
+    mu : float > 0
+        Parameter that Gaussian noise would be left.
+    plan_of : callable
+        The plan, from an epsilon of its own.
+
+    Raises
+    ------
+    InvalidParameterError
+        Less than half of epsilon would be left.
+    """
+    epsilon, delta = whole.epsilon, whole.delta
+    own = epsilon_left(
+        epsilon,
+        delta,
+        spent,
+        lambda own: plan_of(own).events,
+        gaussian_epsilon(delta, div_down(1.0, mu)),
+        least=LEAST_LEFT * epsilon,
+        unused=UNUSED,
+    )
+    if own is None:
+        raise InvalidParameterError(
+            f"epsilon: got {epsilon!r} with delta {delta!r}, of which the releases before the "
+            "training would leave less than half"
+        )
+    while True:
+        plan = plan_of(own)
+        if composed_delta((*spent, *plan.events), epsilon) <= delta:
+            return plan
+        own *= 1.0 - 1e-6
 
 
 def largest_within(

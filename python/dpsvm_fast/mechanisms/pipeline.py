@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import composed_delta, gaussian_epsilon
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement, PureEvent
 from dpsvm_fast.certificates.words import CALIBRATED, CLIPPED
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.class_counts import ClassCounts
 from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments, whitening_shares
 from dpsvm_fast.mechanisms.noise import (
     MOST_FEATURES,
@@ -37,12 +37,12 @@ from dpsvm_fast.mechanisms.noise import (
     NoisySum,
     SumRelease,
     budget_of,
-    epsilon_left,
     gaussian_parameter,
     grid_below,
     joined_parameter,
     scale_for,
     share_of,
+    within_budget,
 )
 from dpsvm_fast.mechanisms.objective import INTERCEPT as OBJECTIVE_INTERCEPT
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
@@ -56,7 +56,7 @@ from dpsvm_fast.mechanisms.rows import (
     mapped_rows,
     structure_of,
 )
-from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_down, sqrt_up
+from dpsvm_fast.rounding import add_down, add_up, fraction_down, sqrt_down
 
 # Full-batch private gradient descent with every number from public facts and noisy counts.
 #
@@ -421,9 +421,6 @@ class Training:
 TRAINERS = ("gradient", "objective", "output")
 # Shares of the squared Gaussian parameter, and of epsilon without Gaussian noise.
 CENTRE_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10
-# Of the squared Gaussian parameter, for numbers of rows of each class; and what they count for at
-# least, in deviations of their noise.
-CLASS_SHARE, LEAST_COUNT = 0.02, 3.0
 # Whitening needs so many rows times mu for each class and feature. It makes directions that tell
 # little as large as others, and with less signal most of what they bring is the noise of training.
 WHITENED_SIGNAL = 2.0
@@ -577,28 +574,9 @@ class PrivateLinear(LinearPlan):
         )
 
     @cached_property
-    def classes(self) -> NoisySum | None:
+    def classes(self) -> ClassCounts | None:
         """Release of the number of rows of each class, if class weights follow from it."""
-        if not self.balanced:
-            return None
-        facts: dict[str, Any] = {
-            "adjacency": self.adjacency,
-            "exact": self.noise_grid == "exact",
-            "clip_norm": 1.0,
-            "relation_factor": 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0),
-            "shape": (self.loss.n_classes,),
-            "mu": share_of(self.mu, CLASS_SHARE),
-        }
-        return NoisySum.of_multiples(2.0**-20, name="classes", **facts)
-
-    def _balance(self, rows: Any, source: _core.NoiseSource) -> None:
-        """Weigh each class by the inverse of its noisy number of rows; the rarest by 1."""
-        if self.classes is None:
-            return
-        noisy = self.classes.release(rows.class_counts(), source, rows.n_threads)
-        # What noise alone would be no more than counts as so much.
-        counts = np.maximum(noisy, max(1.0, LEAST_COUNT * self.classes.scale))
-        rows.balance(counts.min() / counts)
+        return ClassCounts.before(self, self.loss.n_classes) if self.balanced else None
 
     @cached_property
     def whitenings(self) -> tuple[NoisyMoments, ...]:
@@ -621,7 +599,7 @@ class PrivateLinear(LinearPlan):
     @property
     def _first(self) -> tuple[NoisySum, ...]:
         """The noisy sums that come first on every path."""
-        classes = () if self.classes is None else (self.classes,)
+        classes = () if self.classes is None else (self.classes.sum,)
         return classes if self.centre is None else (*classes, self.centre.sum)
 
     @cached_property
@@ -798,7 +776,8 @@ class PrivateLinear(LinearPlan):
         count: float | None
         centre = whitening = None
         records: Any = None
-        self._balance(rows, source)
+        if self.classes is not None:
+            self.classes.balance(rows, source)
         if self.centre is not None or self.trainer == "gradient":
             records = rows.records(self.public)
         if self.centre is not None:
@@ -869,42 +848,15 @@ class PrivateLinear(LinearPlan):
         return dataclasses.replace(solved, noise=noise, **whole)
 
 
-# Delta may be missed by this share, always from below.
-UNUSED = 0.01
-
-
 @lru_cache(maxsize=256)
 def _objective_solver(mechanism: PrivateLinear) -> Solver:
     """Noise in the objective, with the budget that exact composition leaves."""
-    # The law almost does not depend on the number of features: the cache leaves it out.
-    own = _objective_epsilon(dataclasses.replace(mechanism, n_features=1))
-    while True:
-        solver = mechanism._with_budget(own, mechanism.delta)
-        together = (*mechanism._before, *solver.events)
-        if composed_delta(together, mechanism.epsilon) <= mechanism.delta:
-            return solver
-        own *= 1.0 - 1e-6
-
-
-@lru_cache(maxsize=256)
-def _objective_epsilon(mechanism: PrivateLinear) -> float:
-    """Epsilon that exact composition leaves to the noise in the objective."""
-    own = epsilon_left(
-        mechanism.epsilon,
-        mechanism.delta,
+    return within_budget(
+        mechanism,
         mechanism._before,
-        lambda own: mechanism._with_budget(own, mechanism.delta).events,
-        # What Gaussian noise would be left; other laws leave a little less.
-        gaussian_epsilon(mechanism.delta, div_down(1.0, mechanism._rest.mu)),
-        least=0.5 * mechanism.epsilon,
-        unused=UNUSED,
+        mechanism._rest.mu,
+        lambda own: mechanism._with_budget(own, mechanism.delta),
     )
-    if own is None:
-        raise InvalidParameterError(
-            "epsilon: the preprocessing leaves less than half of it for training; use "
-            "mechanism='gradient'"
-        )
-    return own
 
 
 # The private pipeline of a kernel classifier: the linear one, trained on random features.
