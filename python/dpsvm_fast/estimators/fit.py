@@ -92,14 +92,15 @@ def private_fit(
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
     plan = estimator.plan(estimator.owned(facts))
+    training = training_of(plan)
     how: Any = {"unit": facts.unit, "by_age": plan.by_age}
     if ledger is not None:
         ledger.check(plan.events, **how)
     rows.read()
     if rows.facts != facts:
         raise ValueError("X: its values changed during the fit")
-    plan.check_rows(rows)
-    check_room(plan.n_learned, rows.n_here * plan.n_kept)
+    training.check_rows(rows)
+    check_room(training.n_learned, rows.n_here * training.n_kept)
     occasion = {
         "occasion": estimator._occasion(),
         "library_version": _core.build_info()["version"],
@@ -117,11 +118,7 @@ def private_fit(
     if ledger is not None:
         statement = statement.of_periods(ledger.charged)
     LOG.info("%s: released, %s", name, "private" if private else "NOT PRIVATE")
-    return (
-        estimator._attributes(training_of(plan), released)
-        | rows.published
-        | {"privacy_": statement}
-    )
+    return estimator._attributes(training, released) | rows.published | {"privacy_": statement}
 
 
 def charge(
@@ -283,11 +280,9 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         checked = super().checked()
         pure = checked.delta == 0.0 or getattr(checked, "noise", "gaussian") == "gamma"
         if checked.class_weight == "balanced" and pure:
-            raise InvalidParameterError.of(
-                "class_weight",
-                got="balanced",
-                accepted="None or a dict of public weights without Gaussian noise (delta=0, or "
-                "noise='gamma'): class counts are released with it",
+            raise InvalidParameterError(
+                "class_weight: got 'balanced', expected None or a dict of public weights without "
+                "Gaussian noise (delta=0, or noise='gamma'): class counts are released with it"
             )
         return checked
 
@@ -376,9 +371,7 @@ class OneRelease(PrivatelyTrained):
             return self._training(facts)
 
         def with_epsilon(own: float) -> Plan:
-            trainer = copy.copy(self)
-            trainer.epsilon = own
-            return trainer._training(facts)
+            return copy.copy(self).set_params(epsilon=own)._training(facts)
 
         return BalancedPlan.of(self, facts.n_classes, with_epsilon)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
@@ -18,7 +17,6 @@ from dpsvm_fast.mechanisms.output import (
     PROJECTIONS,
     OutputPerturbation,
     ProjectedSGD,
-    automatic_C,
 )
 from dpsvm_fast.mechanisms.plan import Facts, filled
 
@@ -233,26 +231,13 @@ class OutputPerturbationSVC(Probabilities, OneRelease):
                     got=getattr(self, name),
                     accepted=f"{default!r} with solver={self.solver!r}, which does not use it",
                 )
-        loss = self._loss_of(facts.n_classes)
-        scaling = self._intercept()
-        C = self._scaled_C(facts.n_classes)
-        if C is None:
-            C = automatic_C(
-                self.epsilon,
-                self.delta,
-                noise=self.noise,
-                adjacency=self.adjacency,
-                loss=loss,
-                n_weights=loss.n_scores * (facts.n_columns + (scaling > 0.0)),
-                row_norm=math.hypot(self.data_norm, scaling),
-            )
         return filled(
             OutputPerturbation,
             self,
-            loss=loss,
+            loss=self._loss_of(facts.n_classes),
             n_features=facts.n_columns,
-            intercept_scaling=scaling,
-            C=C,
+            intercept_scaling=self._intercept(),
+            C=self._scaled_C(facts.n_classes),
             sgd=self._run(facts) if self.solver == "psgd" else None,
         )
 

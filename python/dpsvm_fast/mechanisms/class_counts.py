@@ -50,11 +50,8 @@ class ClassCounts(SumRelease):
     @cached_property
     def sum(self) -> NoisySum:
         """The noise and what it covers."""
-        facts: dict[str, Any] = {
-            "clip_norm": 1.0,
-            "relation_factor": 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0),
-            "shape": (self.n_classes,),
-        }
+        factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
+        facts: Any = {"clip_norm": 1.0, "relation_factor": factor, "shape": (self.n_classes,)}
         return NoisySum.of_multiples(2.0**-20, name="classes", **facts, **self.budget)
 
     def balance(self, rows: Rows, source: _core.NoiseSource) -> None:
@@ -87,28 +84,13 @@ class BalancedPlan(Plan):
     def of(cls, whole: Any, n_classes: int, plan_of: Callable[[float], Plan]) -> BalancedPlan:
         """Return the plan within a budget; ``plan_of`` trains with an epsilon of its own."""
         counts = ClassCounts.before(whole, n_classes)
-        left = share_of(gaussian_parameter(whole.epsilon, whole.delta), 1.0 - CLASS_SHARE)
-        training = within_budget(whole, (counts.event,), left, plan_of)
+        training = within_budget(whole, (counts.event,), plan_of)
         return filled(cls, whole, counts=counts, training=training)
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """That of the counts, and those of the training."""
         return (self.counts.event, *self.training.events)
-
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values."""
-        return int(self.training.n_learned)
-
-    @property
-    def n_kept(self) -> int:
-        """Numbers kept for each row while training."""
-        return int(self.training.n_kept)
-
-    def check_rows(self, rows: Rows) -> None:
-        """Refuse rows that the training refuses."""
-        self.training.check_rows(rows)
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
         """Release the counts, then train; returns what the training releases."""

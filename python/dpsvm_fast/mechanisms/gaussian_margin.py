@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,9 @@ from dpsvm_fast.mechanisms.noise import (
     SumRelease,
     check_delta_of_gaussian,
     check_range,
+    composed_solver,
     gaussian_parameter,
     share_of,
-    within_budget,
 )
 from dpsvm_fast.mechanisms.objective import (
     ObjectivePerturbation,
@@ -318,7 +318,7 @@ class GaussianMargin(Plan):
         if self.trace_weight:
             check_range("trace_weight", self.trace_weight, "the value given")
         # Building it refuses what it cannot do.
-        grid = self._with_budget(self.epsilon, self.delta).inside.grid
+        grid = self.with_budget(self.epsilon, self.delta).inside.grid
         check_range("C", self.regularization, "the total regularisation", 1e-30, 1e30)
         if grid is not None and self.trace_weight > MOST_STEPS * grid:
             raise InvalidParameterError.of(
@@ -375,7 +375,7 @@ class GaussianMargin(Plan):
         return () if self.anchors is None else self.anchors.sums
 
     @property
-    def _before(self) -> tuple[PrivacyEvent, ...]:
+    def before(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger is charged before the noise in the objective."""
         return tuple(part.event for part in self._sums)
 
@@ -383,13 +383,13 @@ class GaussianMargin(Plan):
     def solver(self) -> MatrixPerturbation:
         """The noisy objective and the noise on its minimiser."""
         if self.anchors is None:
-            return self._with_budget(self.epsilon, self.delta)
+            return self.with_budget(self.epsilon, self.delta)
         if self.pure:
             spent = (-(part.epsilon or 0.0) for part in self._sums)
-            return self._with_budget(add_down(self.epsilon, *spent), 0.0)
-        return _composed_solver(self)
+            return self.with_budget(add_down(self.epsilon, *spent), 0.0)
+        return composed_solver(self)  # type: ignore[no-any-return]
 
-    def _with_budget(self, own: float, delta: float) -> MatrixPerturbation:
+    def with_budget(self, own: float, delta: float) -> MatrixPerturbation:
         """The noisy objective with an epsilon and a delta of its own."""
         settings: dict[str, Any] = {
             "epsilon": own,
@@ -416,7 +416,7 @@ class GaussianMargin(Plan):
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Event that a ledger records."""
-        return self._before + self.solver.events
+        return self.before + self.solver.events
 
     @property
     def n_kept(self) -> int:
@@ -509,15 +509,3 @@ def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
     for block in row_blocks(X):
         rows[block] = public.apply(X[block])
     return rows
-
-
-@lru_cache(maxsize=256)
-def _composed_solver(mechanism: GaussianMargin) -> MatrixPerturbation:
-    """The noisy objective, with the budget that exact composition leaves."""
-    mu = gaussian_parameter(mechanism.epsilon, mechanism.delta)
-    return within_budget(
-        mechanism,
-        mechanism._before,
-        share_of(mu, 1.0 - ANCHOR_SHARE),
-        lambda own: mechanism._with_budget(own, mechanism.delta),
-    )

@@ -17,7 +17,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,16 +37,16 @@ from dpsvm_fast.mechanisms.noise import (
     NoisySum,
     SumRelease,
     budget_of,
+    composed_solver,
     gaussian_parameter,
     grid_below,
     joined_parameter,
     scale_for,
     share_of,
-    within_budget,
 )
 from dpsvm_fast.mechanisms.objective import INTERCEPT as OBJECTIVE_INTERCEPT
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from dpsvm_fast.mechanisms.output import INTERCEPT, OutputPerturbation, automatic_C
+from dpsvm_fast.mechanisms.output import INTERCEPT, OutputPerturbation
 from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, filled
 from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
@@ -608,14 +608,14 @@ class PrivateLinear(LinearPlan):
         return (*self._first, *[each.sum for each in self.whitenings])
 
     @cached_property
-    def _before(self) -> tuple[PrivacyEvent, ...]:
+    def before(self) -> tuple[PrivacyEvent, ...]:
         """Events that a ledger is charged before the training."""
         return tuple([part.event for part in self._sums])
 
     @cached_property
     def _rest(self) -> GaussianEvent:
         """What all earlier releases leave, at sensitivity 1."""
-        return self._left_by(self._before)
+        return self._left_by(self.before)
 
     def _left_by(self, events: tuple[PrivacyEvent, ...]) -> GaussianEvent:
         squares = [Fraction(event.mu) ** 2 for event in events if isinstance(event, GaussianEvent)]
@@ -626,15 +626,15 @@ class PrivateLinear(LinearPlan):
     @property
     def _pure_rest(self) -> float:
         """What all earlier releases leave of a pure epsilon."""
-        spent = sum(event.epsilon for event in self._before if isinstance(event, PureEvent))
+        spent = sum(event.epsilon for event in self.before if isinstance(event, PureEvent))
         return add_down(self.epsilon, -spent)
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Events that a ledger records; they cover either path."""
-        own = self.pure or self.trainer == "objective" or not self._before
+        own = self.pure or self.trainer == "objective" or not self.before
         if own and self.trainer != "gradient":
-            return (*self._before, *self._solver(1.0).events)
+            return (*self.before, *self._solver(1.0).events)
         if self.trainer == "output":
             # What it refuses is refused before anything is spent.
             self._solver(self._rest.mu)
@@ -714,21 +714,21 @@ class PrivateLinear(LinearPlan):
     def _solver(self, mu: float) -> Solver:
         """Perturbation of the objective or of the weights, with the remaining budget."""
         if self.pure:
-            return self._with_budget(self._pure_rest, 0.0)
-        if not self._before:
-            return self._with_budget(self.epsilon, self.delta)
+            return self.with_budget(self._pure_rest, 0.0)
+        if not self.before:
+            return self.with_budget(self.epsilon, self.delta)
         if self.trainer == "output":
             each = share_of(mu, 1.0 / self.n_releases)
-            return self._with_budget(*budget_of(each, self.epsilon, self.delta))
-        return _objective_solver(self)
+            return self.with_budget(*budget_of(each, self.epsilon, self.delta))
+        return composed_solver(self)  # type: ignore[no-any-return]
 
     @property
     def n_releases(self) -> int:
         """Number of releases of noisy weights."""
-        several = self.trainer == "output" and not self.pure and self._before
+        several = self.trainer == "output" and not self.pure and self.before
         return WEIGHT_RELEASES if several else 1
 
-    def _with_budget(self, own: float, delta: float) -> Solver:
+    def with_budget(self, own: float, delta: float) -> Solver:
         """The solver's mechanism with an epsilon and a delta of its own."""
         noise = "gamma" if self.pure else "gaussian"
         shared: dict[str, Any] = {
@@ -737,23 +737,14 @@ class PrivateLinear(LinearPlan):
             "noise": noise,
             "n_features": self.n_columns,
             "data_norm": 1.0,
+            "C": None,
         }
         if self.trainer == "objective":
             scaling = OBJECTIVE_INTERCEPT[noise] if self.fit_intercept else 0.0
-            shared |= {"intercept_scaling": scaling, "C": None, "extra_regularization": None}
+            shared |= {"intercept_scaling": scaling, "extra_regularization": None}
             return filled(ObjectivePerturbation, self, **shared, tol=OBJECTIVE_TOL)
         scaling = INTERCEPT if self.fit_intercept else 0.0
-        # The estimator's own rule.
-        C = automatic_C(
-            own,
-            delta,
-            noise=noise,
-            adjacency=self.adjacency,
-            loss=self.loss,
-            n_weights=self.loss.n_scores * (self.n_columns + self.fit_intercept),
-            row_norm=(1.0 + scaling**2) ** 0.5,
-        )
-        shared |= {"intercept_scaling": scaling, "C": C, "tol": OUTPUT_TOL}
+        shared |= {"intercept_scaling": scaling, "tol": OUTPUT_TOL}
         return filled(OutputPerturbation, self, **shared)
 
     @property
@@ -846,17 +837,6 @@ class PrivateLinear(LinearPlan):
         assert solved.noise is not None
         noise = dataclasses.replace(solved.noise, n_releases=training.n_releases)
         return dataclasses.replace(solved, noise=noise, **whole)
-
-
-@lru_cache(maxsize=256)
-def _objective_solver(mechanism: PrivateLinear) -> Solver:
-    """Noise in the objective, with the budget that exact composition leaves."""
-    return within_budget(
-        mechanism,
-        mechanism._before,
-        mechanism._rest.mu,
-        lambda own: mechanism._with_budget(own, mechanism.delta),
-    )
 
 
 # The private pipeline of a kernel classifier: the linear one, trained on random features.

@@ -481,9 +481,7 @@ class Comparison:
             same = math.isclose(math.sqrt(math.fsum(own)), mu, rel_tol=MU_SLACK)
             self._compare(f"Gaussian parameter of {name}", mu if same else own, mu)
 
-    def _ellipsoids(
-        self, s: PrivacyStatement, facts: Mapping[str, Any], expected: Mapping[str, Any]
-    ) -> None:
+    def _ellipsoids(self, s: PrivacyStatement, facts: Any, expected: Any) -> None:
         """Compare the ellipsoids with the noise, and the sums that placed them."""
         n_classes, each, side, _ = facts["ellipsoids_"]["shape"]
         numbers = (n_classes * each, math.comb(side + 1, 2))
