@@ -7,18 +7,17 @@ largest epsilon of its own at which everything together is within the budget.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from dpsvm_fast.accounting import gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.certificates import PrivacyEvent
-from dpsvm_fast.mechanisms.noise import epsilon_left
+from dpsvm_fast.mechanisms.noise import within_budget
 
 # Own epsilons stay this much below what the exact parameters allow: roundings add up.
 ROUNDING = 1e-6
-# An objective's noise composes a little better than Gaussian noise of the same budget.
-NEVER_MORE = 1.06
 
 
 def share_of_budget(epsilon: float, delta: float, share: float) -> float:
@@ -45,7 +44,6 @@ def events_of(model: Any, n_features: int, n_classes: int) -> tuple[PrivacyEvent
 def epsilon_beside(
     epsilon: float,
     delta: float,
-    share: float,
     before: Sequence[PrivacyEvent],
     events: Callable[[float], Sequence[PrivacyEvent]],
 ) -> float:
@@ -55,15 +53,15 @@ def epsilon_beside(
     ----------
     epsilon, delta : float
         Of everything together.
-    share : float in (0, 1)
-        Share of the squared Gaussian parameter that the rest gets: where the search begins.
     before : sequence of PrivacyEvent
         What the rest spends.
     events : callable
         From an own epsilon to what is spent with it.
     """
-    guess = NEVER_MORE * share_of_budget(epsilon, delta, 1.0 - share)
-    own = epsilon_left(epsilon, delta, before, events, guess, least=1e-3 * epsilon, unused=0.01)
-    if own is None:
-        raise ValueError("the rest leaves nothing to this mechanism")
-    return own
+    plan = within_budget(
+        SimpleNamespace(epsilon=epsilon, delta=delta),
+        tuple(before),
+        lambda own: SimpleNamespace(epsilon=own, events=tuple(events(own))),
+        least=1e-3,
+    )
+    return float(plan.epsilon)

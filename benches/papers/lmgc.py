@@ -186,7 +186,6 @@ def own_epsilon(name: str, epsilon: float, loss: str, n_features: int, n_classes
     return epsilon_beside(
         epsilon,
         DELTA,
-        sum(share for share, _ in recipe.private),
         before,
         lambda own: events_of(classifier(recipe, own, loss, n_classes), n_features, n_classes),
     )

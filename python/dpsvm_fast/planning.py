@@ -21,6 +21,7 @@ from dpsvm_fast.estimators import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.class_counts import training_of
 from dpsvm_fast.mechanisms.noise import MOST_FEATURES, joined_parameter
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.pipeline import (
@@ -479,7 +480,7 @@ def plan_noise(
         "estimator": type(estimator).__name__,
         "epsilon": mechanism.epsilon,
         "delta": mechanism.delta,
-        "adjacency": mechanism.adjacency,
+        "adjacency": estimator.adjacency,
         "unit": unit,
         "n_features": n_features,
         "n_classes": n_classes,
@@ -489,6 +490,7 @@ def plan_noise(
         rows = check.check_integer("rows_per_person", rows_per_person, 1, LARGEST_GROUP)
         epsilon = composed_epsilon(mechanism.events, mechanism.delta, group_size=rows)
         shared |= {"rows_per_person": rows, "epsilon_of_person": epsilon}
+    mechanism = training_of(mechanism)
     if isinstance(mechanism, PrivateLinear):
         return _pipeline(mechanism, n_samples, shared)
     return NoisePlan(

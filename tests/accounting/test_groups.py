@@ -20,6 +20,7 @@ from dpsvm_fast import (
     OutputPerturbationSVC,
     PrivateCenter,
     PrivateLinearSVC,
+    _core,
     verify,
 )
 from dpsvm_fast.accounting import (
@@ -30,7 +31,7 @@ from dpsvm_fast.accounting import (
     gaussian_sigma,
 )
 from dpsvm_fast.accounting.groups import path_points, step_points
-from dpsvm_fast.accounting.objective import group_points
+from dpsvm_fast.accounting.objective import group_points, profile_points
 from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
@@ -401,6 +402,45 @@ def test_minimisers_of_objectives_cost_no_more(relation: str, kappa: float) -> N
                 closest = max(closest, truth / bound)
     # Near enough to see a bound that forgets the size of the group.
     assert closest > 0.4
+
+
+def shifted(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
+    """Levels and powers of tests for ``size`` shifts of a noise of which one has the event's curve.
+
+    Thresholds are the best tests: a shift more turns the level G of one into F(G), F the largest
+    power at a level that the curve allows.
+    """
+    known = profile_points(event, 1e-300) or pytest.fail("no points")
+    how = (event.sigma, event.kappa, event.jacobian, event.adjacency == "replace_one")
+    top = float(known[0][-1])
+    x, g = _core.objective_profile(event.law, event.n_scores, 0.0, top, 4096, *how)
+    slopes = np.exp(np.concatenate([-x[:0:-1], x]))
+    lines = np.concatenate([(-np.expm1(-x) + np.exp(-x) * g)[:0:-1], g])
+    powers = levels = np.geomspace(1e-14, 0.5, 1000)
+    for _ in range(size):
+        powers = np.array([np.min(lines + slopes * a) for a in powers])
+    return levels, powers
+
+
+@pytest.mark.proof("accountant", "Groups of records")
+@pytest.mark.parametrize(
+    ("law", "n", "sigma", "kappa", "relation"),
+    [
+        ("logistic", 1, 3.8, 0.27, "add_remove"),
+        ("logistic", 1, 7.5, 0.5, "replace_one"),
+        ("huber", 1, 4.0, 0.3, "add_remove"),
+        ("softmax", 3, 5.5, 0.4, "add_remove"),
+    ],
+)
+def test_rows_of_a_person_cost_the_least_that_follows_from_one_row(
+    law: str, n: int, sigma: float, kappa: float, relation: str
+) -> None:
+    event = ObjectiveEvent(law, n, sigma, kappa, None, relation)
+    for size in (1, 2, 5, 10):
+        levels, powers = shifted(event, size)
+        epsilon = composed_epsilon([event], 1e-5, group_size=size)
+        assert float(np.max(powers - math.exp(epsilon) * levels)) <= 1.02e-5
+        assert float(np.max(powers - math.exp(0.998 * epsilon) * levels)) >= 1e-5
 
 
 @pytest.mark.proof("accountant", "Groups of records: noise in an objective")

@@ -83,7 +83,7 @@ def test_what_is_left_of_a_budget_fills_it() -> None:
     def events(own: float) -> list[GaussianEvent]:
         return [GaussianEvent(gaussian_sigma(own, 1e-5), 1.0, "add_remove")]
 
-    own = budget.epsilon_beside(1.0, 1e-5, 0.3, events(0.5), events)
+    own = budget.epsilon_beside(1.0, 1e-5, events(0.5), events)
     assert 0.98 < composed_epsilon([*events(0.5), *events(own)], 1e-5) <= 1.0
 
 

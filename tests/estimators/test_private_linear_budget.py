@@ -277,7 +277,7 @@ def test_the_objective_gets_what_exact_composition_leaves() -> None:
     # Negative control: one percent more for the model is too much.
     own = mechanism.training(1.0).solver
     assert own is not None
-    more = mechanism._with_budget(1.01 * own.epsilon, 1e-5).events
+    more = mechanism.with_budget(1.01 * own.epsilon, 1e-5).events
     assert composed_delta([*mechanism.events[:2], *more], 2.0) > 1e-5
 
 

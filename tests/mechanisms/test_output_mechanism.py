@@ -201,13 +201,15 @@ def test_fresh_sources_give_fresh_noise() -> None:
 @pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 def test_events() -> None:
     plan = mechanism()
-    assert plan.event == GaussianEvent(
+    assert plan.events[0] == GaussianEvent(
         sigma=plan.scale, sensitivity=plan.sensitivity, adjacency="add_remove"
     )
     pure = mechanism(noise="gamma", adjacency="replace_one", delta=0.0)
-    assert pure.event == PureEvent(epsilon=1.0, adjacency="replace_one")
+    assert pure.events[0] == PureEvent(epsilon=1.0, adjacency="replace_one")
     # What a ledger is asked before the width of the data is known costs the same.
-    assert plan.event.mu == pytest.approx(mechanism(n_classes=2, n_features=1).event.mu, rel=1e-14)
+    assert plan.events[0].mu == pytest.approx(
+        mechanism(n_classes=2, n_features=1).events[0].mu, rel=1e-14
+    )
 
 
 @pytest.mark.parametrize(

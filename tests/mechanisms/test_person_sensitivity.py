@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from sklearn.base import clone
 from conftest import tries
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.estimators.inputs import ArrayRows
+from dpsvm_fast.mechanisms.class_counts import ClassCounts
 from dpsvm_fast.mechanisms.gaussian_margin import NoisyAnchors, unit_rows
 from dpsvm_fast.mechanisms.moments import NoisyColumnMoments, NoisyMean
 from dpsvm_fast.mechanisms.plan import Facts
@@ -283,17 +285,25 @@ def test_a_weight_of_three_quarters_is_three_rows_of_a_quarter(loss: str, dense:
     kind=st.sampled_from(["equal", "cancelling", "long", "any"]),
     m=st.integers(1, 50),
     C=st.sampled_from([0.01, 1.0]),
+    counts=st.none() | st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3),
     seed=st.integers(0, 2**32 - 1),
 )
 @tries(100)
 def test_a_person_moves_a_minimiser_by_no_more_than_a_row_may(
-    loss: str, kind: str, m: int, C: float, seed: int
+    loss: str, kind: str, m: int, C: float, counts: list[float] | None, seed: int
 ) -> None:
+    """Also where classes have weights by any counts that were released before."""
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(12, 4)), rng.integers(0, 3, 12)
     own, labels = person_rows(kind, m, 4, 3, rng)
     model = OutputPerturbationSVC(classes=range(3)).checked()
     ids = np.concatenate([np.arange(12), np.full(m, 99)])
+    released: list[Array] = []
+    if counts is not None:
+        stub: Any = SimpleNamespace(
+            class_counts=lambda: np.array(counts), n_threads=1, balance=released.append
+        )
+        ClassCounts(mu=1.0, n_classes=3).balance(stub, _core.NoiseSource(seed))
     found = []
     for n in (12, 12 + m):
         rows = ArrayRows(
@@ -304,6 +314,8 @@ def test_a_person_moves_a_minimiser_by_no_more_than_a_row_may(
             groups=ids[:n],
         )
         rows.read()
+        for factors in released:
+            rows.balance(factors)
         found.append(minimiser(loss, rows.X, rows.codes, C, rows.loss_weights))
     bound = C * LIPSCHITZ.get(loss, 1.0) * math.hypot(1.0, 0.2)
     assert np.linalg.norm(found[0] - found[1]) <= bound + 2.0 * RADIUS

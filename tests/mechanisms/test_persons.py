@@ -44,6 +44,7 @@ from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.audit.pair_audit import world_of
 from dpsvm_fast.estimators.inputs import ArrayRows, owners
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.class_counts import ClassCounts
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.model_selection.search import SearchRows
@@ -266,64 +267,143 @@ def test_a_person_moves_numbers_of_classes_by_one_at_most(
         assert counts[0].sum() >= len(sizes) * (1.0 - 3 * 2.0**-20)
 
 
+# Whose noise is Gaussian.
+BALANCED = {
+    **{
+        name: each for name, each in CLASSIFIERS.items() if "pure" not in name and name != "anchors"
+    },
+    "gaussian anchors": PrivateGaussianMarginClassifier(
+        delta=1e-5, n_ellipsoids=2, tol=1e-3, classes=range(3), random_state=0
+    ),
+}
+
+
+def balanced(name: str, adjacency: str) -> Any:
+    """An estimator that takes the weights of its classes from noisy counts."""
+    model = clone(BALANCED[name]).set_params(adjacency=adjacency, class_weight="balanced")
+    if name == "last iterate" and adjacency == "replace_one":
+        model.set_params(max_samples=None)
+    return model
+
+
 @pytest.mark.proof("persons", "Class counts")
-@pytest.mark.parametrize("name", ["linear", "kernel", "linear output", "linear objective"])
+@pytest.mark.parametrize("name", BALANCED)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_balanced_weights_are_paid_for(name: str, adjacency: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_balanced_weights_are_paid_for(
+    name: str, adjacency: str, form: str, tmp_path: Path
+) -> None:
+    if form == "csr" and name in (*DENSE, "gaussian anchors"):
+        pytest.skip("dense rows only")
     rare = np.concatenate([np.flatnonzero(Y != 2), np.flatnonzero(Y == 2)[:30]])
-    settings = {"epsilon": 20.0, "random_state": None, "adjacency": adjacency}
-    model = clone(CLASSIFIERS[name]).set_params(**settings, class_weight="balanced")
-    fitted = model.fit(X[rare], Y[rare], groups=np.arange(rare.size) // 2)
+    model = balanced(name, adjacency).set_params(epsilon=20.0, random_state=None)
+    fitted = model.fit(FORMS[form](X[rare]), Y[rare], groups=np.arange(rare.size) // 2)
     statement = fitted.privacy_
     part = next(part for part in statement.parts if part.name == "classes")
     assert part.shape == (3,)
     assert (part.clip_norm, part.rounding) == (1.0, 0.0)
     assert part.relation_factor == pytest.approx(1.0 if adjacency == "add_remove" else 2**0.5)
-    assert verify(statement).ok
+    assert "the number of rows of each class" in str(statement)
     assert composed_epsilon(statement.events, 1e-5) <= 20.0 * (1.0 + 1e-9)
     # Half the noise, as if a person added half of what it does.
     tampered = replace(part, clip_norm=0.5, contribution=0.5, sigma=part.sigma / 2)
     parts = tuple(tampered if p is part else p for p in statement.parts)
     assert not verify(replace(statement, parts=parts)).ok
     save_model(fitted, tmp_path / "model.json")
-    assert load_model(tmp_path / "model.json").class_weight == "balanced"
+    assert verify(statement, model=tmp_path / "model.json").ok
+    # The counts are the model's, too.
+    others = tuple(p for p in statement.parts if p is not part)
+    if others or statement.noise is not None:
+        without = replace(statement, parts=others)
+        assert not verify(without, model=tmp_path / "model.json").ok
+    loaded = load_model(tmp_path / "model.json")
+    assert loaded.class_weight == "balanced"
+    assert np.array_equal(loaded.predict(X), fitted.predict(X))
+
+
+@pytest.mark.proof("persons", "Class counts")
+@pytest.mark.parametrize("name", [name for name in BALANCED if "linear" not in name][1:])
+def test_a_training_after_counts_is_one_with_public_weights(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        ClassCounts, "balance", lambda self, rows, source: rows.balance(np.array([1.0, 0.5, 0.25]))
+    )
+    after = balanced(name, "add_remove").fit(X, Y, groups=GROUPS)
+    facts = Facts(n_features=X.shape[1], n_classes=3, unit="person", weighted=True)
+    plan = balanced(name, "add_remove").checked().plan(facts)
+    assert 0.5 < plan.training.epsilon < 1.0
+    weights = {0: 4.0, 1: 2.0, 2: 1.0}
+    own: dict[str, Any] = {"epsilon": plan.training.epsilon, "class_weight": weights}
+    if name == "last iterate":
+        # A number multiplies the largest weight.
+        own["C"] = after.C / 4.0
+    alone = clone(BALANCED[name]).set_params(**own).fit(X, Y, groups=GROUPS)
+    assert same(after, alone)
+
+
+@pytest.mark.proof("persons", "Class counts")
+@given(
+    counts=st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=9),
+    seed=st.integers(0, 2**32 - 1),
+)
+@tries(100)
+def test_weights_of_classes_are_one_at_most_whatever_was_released(
+    counts: list[float], seed: int
+) -> None:
+    release = ClassCounts(adjacency="add_remove", mu=0.1, n_classes=len(counts))
+    given: list[Any] = []
+    rows = SimpleNamespace(class_counts=lambda: np.array(counts), n_threads=1, balance=given.append)
+    release.balance(rows, _core.NoiseSource(seed))
+    assert given[0].max() == 1.0
+    assert given[0].min() > 0.0
 
 
 @pytest.mark.proof("persons", "Class counts")
 def test_balanced_weights_are_those_of_noisy_counts() -> None:
     rare = np.concatenate([np.flatnonzero(Y != 2), np.flatnonzero(Y == 2)[:60]])
-    balanced = clone(CLASSIFIERS["linear"]).set_params(epsilon=50.0, class_weight="balanced")
+    estimator = balanced("linear", "add_remove").set_params(epsilon=50.0)
     shares = []
     for weights in ("balanced", None):
-        model = clone(balanced).set_params(class_weight=weights)
+        model = clone(estimator).set_params(class_weight=weights)
         shares.append(float((model.fit(X[rare], Y[rare]).predict(X) == 2).mean()))
     assert shares[0] >= shares[1]
-    plan = balanced.checked().plan(Facts(n_features=5, n_classes=3))
+    plan = estimator.checked().plan(Facts(n_features=5, n_classes=3))
     assert plan.classes is not None
     given: list[Any] = []
     rows = SimpleNamespace(
         class_counts=lambda: np.array([1000.0, 100.0, 0.0]), n_threads=1, balance=given.append
     )
-    plan._balance(rows, _core.NoiseSource(1))
-    least = max(1.0, 3.0 * plan.classes.scale)
+    plan.classes.balance(rows, _core.NoiseSource(1))
+    least = max(1.0, 3.0 * plan.classes.sum.scale)
     assert given[0].tolist() == pytest.approx([least / 1000.0, least / 100.0, 1.0], rel=0.1)
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        PrivateLinearSVC(classes=range(3), delta=0.0),
-        PrivateLinearSVC(classes=range(3), mechanism="output"),
-        PrivateKernelSVC(classes=range(3), mechanism="objective", kernel="rbf", normalize=False),
+        PrivateLinearSVC(delta=0.0),
+        OutputPerturbationSVC(noise="gamma"),
+        ObjectivePerturbationSVC(noise="gamma"),
+        GradientPerturbationSVC(delta=0.0),
+        PrivateGaussianMarginClassifier(noise="gamma"),
     ],
 )
 def test_balanced_weights_are_refused_where_they_have_no_price(model: Any) -> None:
-    with pytest.raises(InvalidParameterError) as caught:
-        model.set_params(class_weight="balanced").fit(sparse.csr_matrix(X), Y)
+    ledger = PrivacyLedger(epsilon=9.0, delta=0.1)
+    model.set_params(class_weight="balanced", classes=range(3), ledger=ledger)
+    # Before any data are looked at.
+    with pytest.raises(InvalidParameterError, match="balanced") as caught:
+        model.fit(object(), None)
     assert caught.value.parameter == "class_weight"
-    for other in (OutputPerturbationSVC(), GradientPerturbationSVC()):
-        with pytest.raises(TypeError, match="class_weight"):
-            other.set_params(class_weight="balanced", classes=range(3)).fit(X, Y)
+    assert ledger.history == ()
+
+
+def test_balanced_weights_are_those_of_one_fit() -> None:
+    model = GradientPerturbationSVC(delta=1e-5, classes=range(3), class_weight="balanced")
+    with pytest.raises(InvalidParameterError, match="counts the rows of one fit") as caught:
+        model.partial_fit(object(), None)
+    assert caught.value.parameter == "class_weight"
 
 
 @pytest.mark.proof("persons", "Output perturbation")

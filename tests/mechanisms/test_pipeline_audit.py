@@ -455,6 +455,9 @@ AUDITED: dict[str, Any] = {
     "pure linear": PrivateLinearSVC(4.0, 0.0, classes=[0, 1]),
     "kernel output": PrivateKernelSVC(4.0, DELTA, n_components=4, mechanism="output"),
     "kernel": PrivateKernelSVC(4.0, DELTA, n_components=4, **STEEP),
+    "balanced output": OutputPerturbationSVC(4.0, DELTA, class_weight="balanced"),
+    "balanced objective": ObjectivePerturbationSVC(4.0, DELTA, class_weight="balanced"),
+    "balanced gradient": GradientPerturbationSVC(4.0, DELTA, class_weight="balanced", **STEEP),
 }
 # By day their noise in objectives and on weights is audited without their other steps.
 DEAR = ("pure linear", "linear output", "kernel output")

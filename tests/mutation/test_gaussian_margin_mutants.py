@@ -319,7 +319,7 @@ MUTANTS: dict[str, tuple[Fault, list[Any]]] = {
         ADDED + EXCHANGED,
     ),
     "centres: for nothing": (
-        around(GaussianMargin, "solver", lambda _, p: p._with_budget(p.epsilon, p.delta)),
+        around(GaussianMargin, "solver", lambda _, p: p.with_budget(p.epsilon, p.delta)),
         [budget_is_kept],
     ),
 }  # fmt: skip

@@ -36,7 +36,7 @@ from scipy.special import gammaln, log_ndtr, ndtri
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting.gaussian import HOPELESS, Steps
-from dpsvm_fast.accounting.groups import increasing, path_points, step_points
+from dpsvm_fast.accounting.groups import increasing, lower_hull, path_points, step_points
 from dpsvm_fast.accounting.objective import (
     HEADROOM,
     BesideGaussian,
@@ -814,6 +814,8 @@ CHEAP_FALL, FALL, DEAR_FALL = 0.1, 0.3, 0.8
 COMPOSED_POINTS = 512
 # A profile ends below this delta, or at this epsilon.
 NEGLIGIBLE_DELTA, LARGEST_EPSILON = 1e-16, 256.0
+# Beyond, e^epsilon is no number.
+LARGEST_EXPONENT = 700.0
 # A profile counts as ended where it is that close to its limit.
 CLOSE = 1.0 + 1e-6
 
@@ -852,7 +854,10 @@ def _of_group(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
     together = None if quick else group_points(event, size, floor)
     if together is None:
         return x, g
-    return increasing(np.append(x, together[0]), np.append(g, together[1]))
+    x, g = increasing(np.append(x, together[0]), np.append(g, together[1]))
+    # The true curve is convex in e^epsilon, so chords from a point of one to one of the other hold.
+    hull, _ = lower_hull(np.exp(x[x < LARGEST_EXPONENT]), g[x < LARGEST_EXPONENT])
+    return x[hull], g[hull]
 
 
 def base_curve(found: list[Totals]) -> BaseCurve:

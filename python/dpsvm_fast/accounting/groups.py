@@ -29,8 +29,9 @@ SPACING, MOST_PLACES = 0.01, 8000
 # So many records in one step count as telling everything: their number, over the noise, and beyond
 # the mean in deviations and besides.
 MOST_JOINS, LARGEST_MEAN, DEVIATIONS, BESIDES = 500, 100.0, 14.0, 60.0
-# Where chains of lines begin: the least probability, and how many on either side of 1/2.
-LEAST_START, STARTS, LEAST_EPSILON = 1e-280, 1000, 1e-12
+# Where chains of lines begin: the least probability, and how many on either side of 1/2, fewer for
+# chains of more than so many lines.
+LEAST_START, STARTS, FEWER_STARTS, LONG, LEAST_EPSILON = 1e-280, 4000, 1000, 100, 1e-12
 # A path on which every probability ends here reveals everything.
 CERTAIN = 1.0 - 1e-13
 
@@ -125,6 +126,23 @@ def increasing(epsilons: Array, deltas: Array) -> Points:
     return x[last], g[last]
 
 
+def lower_hull(slopes: Array, g: Array) -> tuple[list[int], list[float]]:
+    """Numbers of the points on the lower convex hull, and how fast it falls between them."""
+    hull: list[int] = []
+    turns: list[float] = []
+    for i in range(g.size):
+        while hull:
+            width = slopes[i] - slopes[hull[-1]]
+            turn = (g[hull[-1]] - g[i]) / width if width > 0.0 else math.inf
+            if not turns or turn < turns[-1]:
+                turns.append(turn)
+                break
+            hull.pop()
+            turns.pop()
+        hull.append(i)
+    return hull, turns
+
+
 def path_points(epsilons: Array, deltas: Array, size: int) -> Points:
     """Points of the curve of a group from those of one record, valid in both directions.
 
@@ -143,19 +161,10 @@ def path_points(epsilons: Array, deltas: Array, size: int) -> Points:
     slopes = np.exp(x) * (1.0 + 4.0 * UNIT)
     # Any lines bound the trade-off. Those of the convex hull are the lowest ones, each from one of
     # its turns to the next.
-    hull: list[int] = []
-    turns: list[float] = []
-    for i in range(x.size):
-        while hull:
-            turn = (g[hull[-1]] - g[i]) / (slopes[i] - slopes[hull[-1]])
-            if not turns or turn < turns[-1]:
-                turns.append(turn)
-                break
-            hull.pop()
-            turns.pop()
-        hull.append(i)
+    hull, turns = lower_hull(slopes, g)
     x, g, slopes = x[hull], g[hull], slopes[hull]
-    places, half = -np.array(turns), np.geomspace(LEAST_START, 0.5, STARTS)
+    places = -np.array(turns)
+    half = np.geomspace(LEAST_START, 0.5, STARTS if size <= LONG else FEWER_STARTS)
     alpha = np.concatenate([half, 1.0 - half[::-1]])
     total, delta = np.zeros(alpha.size), np.zeros(alpha.size)
     for _ in range(size):

@@ -6,6 +6,7 @@ A certificate contains them next to the facts; when it is read, the two are comp
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -165,6 +166,11 @@ ELLIPSOIDS = (
 
 ANCHORS = "Noisy sums of docs/proofs/gaussian_margin.md, section Mixtures, composed with: "
 
+CLASSES = (
+    "Noisy numbers of rows of each class, section Class counts of docs/proofs/persons.md, composed "
+    "with: "
+)
+
 SUMS = (
     "Gaussian mechanisms compose by adding the squares of their parameters (Dong, Roth and Su "
     "2022), also adaptively with a fixed sum (Smith and Thakurta 2022; Koskela, Tobaben and "
@@ -250,6 +256,9 @@ def theorem_of(statement: PrivacyStatement) -> str:
 def _theorem_of_rows(statement: PrivacyStatement) -> str:
     """The same without what persons add."""
     mechanism, parts = statement.mechanism, statement.parts
+    pipeline = mechanism in ("private_linear", "private_kernel")
+    if not pipeline and parts and parts[0].name == "classes":
+        return CLASSES + _theorem_of_rows(replace(statement, parts=parts[1:]))
     if mechanism in PROVED_IN:
         pure = parts and parts[0].distribution == "gamma"
         return (GAMMA if pure else GAUSSIAN) + PROVED_IN[mechanism]

@@ -6,6 +6,7 @@ anything is drawn or solved; the estimator is fitted as a whole at the very end 
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 import warnings
@@ -30,6 +31,7 @@ from dpsvm_fast.exceptions import (
     PrivacyLeakWarning,
 )
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
+from dpsvm_fast.mechanisms.class_counts import BalancedPlan, training_of
 from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
 from dpsvm_fast.validation import check_arithmetic, warn_of_weak_numbers
@@ -90,14 +92,15 @@ def private_fit(
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
     plan = estimator.plan(estimator.owned(facts))
+    training = training_of(plan)
     how: Any = {"unit": facts.unit, "by_age": plan.by_age}
     if ledger is not None:
         ledger.check(plan.events, **how)
     rows.read()
     if rows.facts != facts:
         raise ValueError("X: its values changed during the fit")
-    plan.check_rows(rows)
-    check_room(plan.n_learned, rows.n_here * plan.n_kept)
+    training.check_rows(rows)
+    check_room(training.n_learned, rows.n_here * training.n_kept)
     occasion = {
         "occasion": estimator._occasion(),
         "library_version": _core.build_info()["version"],
@@ -115,7 +118,7 @@ def private_fit(
     if ledger is not None:
         statement = statement.of_periods(ledger.charged)
     LOG.info("%s: released, %s", name, "private" if private else "NOT PRIVATE")
-    return estimator._attributes(plan, released) | rows.published | {"privacy_": statement}
+    return estimator._attributes(training, released) | rows.published | {"privacy_": statement}
 
 
 def charge(
@@ -265,10 +268,23 @@ class PrivateEstimator(Released):
 class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
     """Base of classifiers that spend, train and release in one ``fit``."""
 
+    epsilon: float
+    delta: float
     classes: Any
     class_weight: Any
     max_weight: float
     verbose: int
+
+    def checked(self: Trained) -> Trained:
+        """A copy in which all parameters are in their ranges; reads no data."""
+        checked = super().checked()
+        pure = checked.delta == 0.0 or getattr(checked, "noise", "gaussian") == "gamma"
+        if checked.class_weight == "balanced" and pure:
+            raise InvalidParameterError(
+                "class_weight: got 'balanced', expected None or a dict of public weights without "
+                "Gaussian noise (delta=0, or noise='gamma'): class counts are released with it"
+            )
+        return checked
 
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
         """Coefficients and intercepts."""
@@ -286,7 +302,8 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
     def _scaled_C(self, n_classes: int) -> float | None:
         """C for weights over the largest; None for the plan to choose."""
         own: Any = self
-        C, named = number_or_none(own.C), self.class_weight or {}
+        C, named = number_or_none(own.C), self.class_weight
+        named = named if isinstance(named, dict) else {}
         others = 1.0 if len(named) < n_classes else 0.0
         return None if C is None else C * self.max_weight * max(others, *named.values(), 0.0)
 
@@ -343,6 +360,24 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
 
 
 Trained = TypeVar("Trained", bound="PrivatelyTrained")
+
+
+class OneRelease(PrivatelyTrained):
+    """Base of classifiers whose training is one release; class counts may come before it."""
+
+    def plan(self, facts: Facts) -> Plan:
+        """Return the plan for rows with these public facts."""
+        if self.class_weight != "balanced":
+            return self._training(facts)
+
+        def with_epsilon(own: float) -> Plan:
+            return copy.copy(self).set_params(epsilon=own)._training(facts)
+
+        return BalancedPlan.of(self, facts.n_classes, with_epsilon)
+
+    @abstractmethod
+    def _training(self, facts: Facts) -> Plan:
+        """Return the plan of the training."""
 
 
 def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:

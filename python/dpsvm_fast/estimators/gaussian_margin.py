@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast.estimators import parameters as param
-from dpsvm_fast.estimators.fit import PrivatelyTrained
+from dpsvm_fast.estimators.fit import OneRelease
 from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.ledger import PrivacyLedger
@@ -113,7 +113,7 @@ def quadratic_forms(rows: Array, ellipsoids: Array) -> Array:
 # What follows from released ellipsoids: scores, predictions, distances.
 
 
-class EllipsoidClassifier(PrivatelyTrained):
+class EllipsoidClassifier(OneRelease):
     """Base of classifiers whose classes are ellipsoids; all of it is post-processing."""
 
     ellipsoids_: Array
@@ -309,9 +309,11 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         matrices.
     max_iter : int or None, default=None
         Steps of the solver at most. None runs until certified, as the guarantee needs.
-    class_weight : dict or None, default=None
+    class_weight : dict, "balanced" or None, default=None
         Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights.
+        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
+        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
+        rarest by 1; it needs Gaussian noise.
     max_weight : float > 0, default=1.0
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
         of one person sum to at most one: several rows count as their mean.
@@ -422,8 +424,8 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     noise_grid: param.NoiseGrid = "exact"
     verbose: param.Verbose = 0
 
-    def plan(self, facts: Facts) -> GaussianMargin:
-        """Return the plan for rows with these public facts."""
+    def _training(self, facts: Facts) -> GaussianMargin:
+        """Return the plan of the training for rows with these public facts."""
         smoothing, margin = number_or_none(self.smoothing), number_or_none(self.margin)
         if smoothing is None:
             smoothing = SMOOTHING[self.loss]

@@ -14,7 +14,7 @@ from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import PrivatelyTrained, private_fit
+from dpsvm_fast.estimators.fit import OneRelease, private_fit
 from dpsvm_fast.estimators.inputs import ArrayRows, public_classes
 from dpsvm_fast.estimators.parameters import (
     auto_or,
@@ -180,7 +180,7 @@ Fitted = TypeVar("Fitted", bound="GradientPerturbationSVC")
 
 
 @dataclass(eq=False, repr=False)
-class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
+class GradientPerturbationSVC(Probabilities, OneRelease):
     r"""Multi-class linear SVM trained by noisy gradient descent (DP-SGD and DP-GD).
 
     All classes are trained together. With rows :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|),
@@ -278,9 +278,10 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         Public bound of the number of rows, with ``groups`` of persons, for the rules in Notes and
         ``"last_iterate"``, which refuses more. Must be None with ``replace_one``, where the number
         of rows takes its place.
-    class_weight : dict or None, default=None
+    class_weight : dict, "balanced" or None, default=None
         Public weights of the losses by label, 1 if not named. Only ratios count: the largest
-        becomes 1.
+        becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
+        parameter, and weighs each class by the inverse; not with ``partial_fit``.
     max_weight : float > 0, default=1.0
         Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
         person sum to at most one.
@@ -446,6 +447,11 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
             The budget of this call is spent; earlier releases stay.
         """
         checked = self.checked()
+        if checked.class_weight == "balanced":
+            raise InvalidParameterError(
+                "class_weight: 'balanced' counts the rows of one fit; expected None or a dict of "
+                "public weights in partial_fit"
+            )
         asked = checked._compared()
         # One look at the attributes: another thread may be fitting the same object.
         before = continuation(checked, asked)
@@ -466,8 +472,8 @@ class GradientPerturbationSVC(Probabilities, PrivatelyTrained):
         """The parameters that may change a result."""
         return {name: getattr(self, name) for name in tests_of(type(self)) if name not in FREE}
 
-    def plan(self, facts: Facts) -> GradientPerturbation:
-        """Return the plan for rows with these public facts."""
+    def _training(self, facts: Facts) -> GradientPerturbation:
+        """Return the plan of the training for rows with these public facts."""
         self._refuse_unused()
         n_records = self.max_samples
         if self.adjacency == "replace_one":

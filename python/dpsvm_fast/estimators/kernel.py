@@ -198,7 +198,7 @@ class PrivateKernelSVC(PipelineClassifier):
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
     low_memory: param.AutoFlag = "auto"
-    class_weight: param.BalancedClassWeight = None
+    class_weight: param.ClassWeight = None
     max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None

@@ -80,17 +80,6 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
                 "whiten", got=True, accepted="'auto' or False with delta=0"
             )
         centred = trainer == "gradient" or not facts.sparse
-        counted = trainer == "gradient" or (centred and getattr(self, "normalize", True))
-        if self.class_weight == "balanced" and not (self.delta > 0.0 and counted):
-            raise InvalidParameterError.of(
-                "class_weight",
-                got="balanced",
-                accepted=(
-                    "None or a dict of public weights; 'balanced' releases noisy class counts, "
-                    "which needs delta > 0, and mechanism='gradient' unless rows are centred "
-                    "(sparse rows are not)"
-                ),
-            )
         if self.whiten is True and not centred:
             raise InvalidParameterError.of(
                 "whiten",
@@ -269,8 +258,7 @@ class PrivateLinearSVC(PipelineClassifier):
     class_weight : dict, "balanced" or None, default=None
         Public weights of the losses by label, 1 if not named. Only ratios count: the largest
         becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
-        parameter, and weighs each class by the inverse; with ``delta > 0`` only, and sparse rows
-        with "gradient" only.
+        parameter, and weighs each class by the inverse; with ``delta > 0`` only.
     max_weight : float > 0, default=1.0
         Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
         person sum to at most one.
@@ -392,7 +380,7 @@ class PrivateLinearSVC(PipelineClassifier):
     whiten: param.AutoFlag = "auto"
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
-    class_weight: param.BalancedClassWeight = None
+    class_weight: param.ClassWeight = None
     max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None

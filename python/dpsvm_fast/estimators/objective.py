@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import PrivatelyTrained
+from dpsvm_fast.estimators.fit import OneRelease
 from dpsvm_fast.estimators.parameters import number_or_none
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.objective import INTERCEPT, ObjectivePerturbation
@@ -14,7 +14,7 @@ from dpsvm_fast.mechanisms.plan import Facts, filled
 
 
 @dataclass(eq=False, repr=False)
-class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
+class ObjectivePerturbationSVC(Probabilities, OneRelease):
     r"""Multi-class linear SVM with noise inside its objective.
 
     All classes are trained together, in one noisy convex problem and one access to the data:
@@ -74,9 +74,11 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
         row. Additional noise covers the remaining error of the weights.
     max_iter : int or None, default=None
         Newton steps at most. None runs until certified, as the guarantee needs.
-    class_weight : dict or None, default=None
+    class_weight : dict, "balanced" or None, default=None
         Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights.
+        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
+        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
+        rarest by 1; it needs Gaussian noise.
     max_weight : float > 0, default=1.0
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
         of one person sum to at most one: several rows count as their mean.
@@ -187,8 +189,8 @@ class ObjectivePerturbationSVC(Probabilities, PrivatelyTrained):
     low_memory: param.Flag = False
     verbose: param.Verbose = 0
 
-    def plan(self, facts: Facts) -> ObjectivePerturbation:
-        """Return the plan for rows with these public facts."""
+    def _training(self, facts: Facts) -> ObjectivePerturbation:
+        """Return the plan of the training for rows with these public facts."""
         return filled(
             ObjectivePerturbation,
             self,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
 from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
-from dpsvm_fast.estimators.fit import PrivatelyTrained
+from dpsvm_fast.estimators.fit import OneRelease
 from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
@@ -18,7 +17,6 @@ from dpsvm_fast.mechanisms.output import (
     PROJECTIONS,
     OutputPerturbation,
     ProjectedSGD,
-    automatic_C,
 )
 from dpsvm_fast.mechanisms.plan import Facts, filled
 
@@ -36,7 +34,7 @@ EXACT_ONLY = {"tol": 1e-3, "max_iter": None}
 
 
 @dataclass(eq=False, repr=False)
-class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
+class OutputPerturbationSVC(Probabilities, OneRelease):
     r"""Multi-class linear SVM with noise on its trained weights.
 
     All classes are trained and released together, in one access to the data:
@@ -108,9 +106,11 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     max_iter : int or None, default=None
         Passes over the data at most (Newton steps for smooth losses) of the "exact" solver. None
         runs until certified, as the guarantee needs.
-    class_weight : dict or None, default=None
+    class_weight : dict, "balanced" or None, default=None
         Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights.
+        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
+        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
+        rarest by 1; it needs Gaussian noise.
     max_weight : float > 0, default=1.0
         Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
         of one person sum to at most one: several rows count as their mean.
@@ -222,8 +222,8 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
     low_memory: param.Flag = False
     verbose: param.Verbose = 0
 
-    def plan(self, facts: Facts) -> OutputPerturbation:
-        """Return the plan for rows with these public facts."""
+    def _training(self, facts: Facts) -> OutputPerturbation:
+        """Return the plan of the training for rows with these public facts."""
         for name, default in (EXACT_ONLY if self.solver == "psgd" else PSGD_ONLY).items():
             if getattr(self, name) != default:
                 raise InvalidParameterError.of(
@@ -231,26 +231,13 @@ class OutputPerturbationSVC(Probabilities, PrivatelyTrained):
                     got=getattr(self, name),
                     accepted=f"{default!r} with solver={self.solver!r}, which does not use it",
                 )
-        loss = self._loss_of(facts.n_classes)
-        scaling = self._intercept()
-        C = self._scaled_C(facts.n_classes)
-        if C is None:
-            C = automatic_C(
-                self.epsilon,
-                self.delta,
-                noise=self.noise,
-                adjacency=self.adjacency,
-                loss=loss,
-                n_weights=loss.n_scores * (facts.n_columns + (scaling > 0.0)),
-                row_norm=math.hypot(self.data_norm, scaling),
-            )
         return filled(
             OutputPerturbation,
             self,
-            loss=loss,
+            loss=self._loss_of(facts.n_classes),
             n_features=facts.n_columns,
-            intercept_scaling=scaling,
-            C=C,
+            intercept_scaling=self._intercept(),
+            C=self._scaled_C(facts.n_classes),
             sgd=self._run(facts) if self.solver == "psgd" else None,
         )
 

@@ -119,18 +119,14 @@ smoothing_range, margin_range = real(1e-6, 1e6), real(0.0, 1e6)
 def class_weights(name: str, value: Any) -> dict[Any, float]:
     """Accept a dict of public weights, one a label."""
     if not isinstance(value, Mapping):
-        balanced = isinstance(value, str) and value == "balanced"
-        got = "'balanced'" if balanced else type(value).__name__
-        where = "; PrivateLinearSVC and PrivateKernelSVC take 'balanced'" if balanced else ""
-        raise TypeError(f"{name}: got {got}, expected a dict of numbers{where}")
+        raise TypeError(f"{name}: got {type(value).__name__}, expected a dict of numbers")
     found = {key: check.check_non_negative(name, weight) for key, weight in value.items()}
     if not any(found.values()):
         raise InvalidParameterError(f"{name}: expected at least one weight above 0")
     return found
 
 
-ClassWeight = Annotated[Any, or_word(None, class_weights)]
-BalancedClassWeight = Annotated[Any, or_word(None, or_word("balanced", class_weights))]
+ClassWeight = Annotated[Any, or_word(None, or_word("balanced", class_weights))]
 Epsilon = Annotated[float, plain(check.check_epsilon)]
 Delta = Annotated[float, plain(check.check_delta)]
 Adjacency = Annotated[str, plain(check.check_adjacency)]

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any, ClassVar
 
 from dpsvm_fast import validation as check
-from dpsvm_fast.accounting import composed_delta, gaussian_epsilon, gaussian_sigma
+from dpsvm_fast.accounting import composed_delta, gaussian_sigma
 from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.record import exactly, read_json
 from dpsvm_fast.certificates.words import UNITS, WEIGHTED
@@ -27,7 +27,7 @@ from dpsvm_fast.federated.plans import LocalTraining, ObjectiveTraining, RoundPl
 from dpsvm_fast.federated.secsum import FixedPointCodec, PartyCounts
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
 from dpsvm_fast.mechanisms.moments import NoisyComponents
-from dpsvm_fast.mechanisms.noise import epsilon_left, share_of
+from dpsvm_fast.mechanisms.noise import share_of, within_budget
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import INTERCEPT, PROJECTIONS
 from dpsvm_fast.rounding import add_up, div_down, div_up, mul_up, round_up, sqrt_up
@@ -626,27 +626,8 @@ def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
     return composed_delta(events, epsilon)
 
 
-# The least share of epsilon for noise in the objective, and of delta what may be left unused.
-LEAST_SHARE, UNUSED = 1e-3, 0.1
-
-
 def _left_for_objective(spec: DpdrSpec) -> float:
     """About the largest epsilon of noise in the objective that keeps both rounds in the budget."""
-    mu = spec.mu_of(1.0 - spec.first_share)
-    own = epsilon_left(
-        spec.epsilon,
-        spec.delta,
-        spec.first.events(),
-        lambda own: spec.objective_with(own).events,
-        # What Gaussian noise would be left.
-        gaussian_epsilon(spec.delta_of_noise, div_down(1.0, mu)),
-        least=LEAST_SHARE * spec.epsilon,
-        unused=UNUSED,
-    )
-    if own is None:
-        raise InvalidParameterError.of(
-            "first_share",
-            got=spec.first_share,
-            accepted="less, as the first round leaves no budget for the noise in the objective",
-        )
-    return own
+    # A small share of epsilon is enough; each step of the search takes a while.
+    how = {"least": 1e-3, "unused": 0.1}
+    return float(within_budget(spec, spec.first.events(), spec.objective_with, **how).epsilon)

@@ -17,18 +17,14 @@ first, and a record competes for the ellipsoid with the nearest one of its class
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon
 from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
@@ -38,8 +34,8 @@ from dpsvm_fast.mechanisms.noise import (
     SumRelease,
     check_delta_of_gaussian,
     check_range,
+    composed_solver,
     gaussian_parameter,
-    joined_parameter,
     share_of,
 )
 from dpsvm_fast.mechanisms.objective import (
@@ -49,7 +45,7 @@ from dpsvm_fast.mechanisms.objective import (
 )
 from dpsvm_fast.mechanisms.plan import Plan, Rows, filled, refused_certificate
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
-from dpsvm_fast.rounding import add_down, div_down, sqrt_up
+from dpsvm_fast.rounding import add_down, sqrt_up
 
 # Noisy cluster centres of every class: which ellipsoid of its class a record belongs to.
 #
@@ -222,14 +218,6 @@ CONSTANT = 0.5
 REGULARIZATION_SHARE = {"softmax_margin": 0.6, "huber_ww": 1.0}
 # Share of the squared Gaussian parameter, or of epsilon, for the centres of several ellipsoids.
 ANCHOR_SHARE = 0.15
-# Delta may be missed by this share, from below: half a percent of the noise.
-DELTA_UNUSED = 0.1
-# By how much delta answers more to epsilon than with Gaussian noise alone, about.
-STEEPER = 1.25
-
-TRIALS = 12
-# Epsilon is looked for from this share of the whole upwards.
-LEAST_SHARE = 0.05
 # Steps of the noise's grid in the weight of the traces: with noise added they stay below 2**53.
 MOST_STEPS = 2.0**52
 
@@ -330,7 +318,7 @@ class GaussianMargin(Plan):
         if self.trace_weight:
             check_range("trace_weight", self.trace_weight, "the value given")
         # Building it refuses what it cannot do.
-        grid = self._with_budget(self.epsilon, self.delta).inside.grid
+        grid = self.with_budget(self.epsilon, self.delta).inside.grid
         check_range("C", self.regularization, "the total regularisation", 1e-30, 1e30)
         if grid is not None and self.trace_weight > MOST_STEPS * grid:
             raise InvalidParameterError.of(
@@ -387,7 +375,7 @@ class GaussianMargin(Plan):
         return () if self.anchors is None else self.anchors.sums
 
     @property
-    def _before(self) -> tuple[PrivacyEvent, ...]:
+    def before(self) -> tuple[PrivacyEvent, ...]:
         """What a ledger is charged before the noise in the objective."""
         return tuple(part.event for part in self._sums)
 
@@ -395,13 +383,13 @@ class GaussianMargin(Plan):
     def solver(self) -> MatrixPerturbation:
         """The noisy objective and the noise on its minimiser."""
         if self.anchors is None:
-            return self._with_budget(self.epsilon, self.delta)
+            return self.with_budget(self.epsilon, self.delta)
         if self.pure:
             spent = (-(part.epsilon or 0.0) for part in self._sums)
-            return self._with_budget(add_down(self.epsilon, *spent), 0.0)
-        return _composed_solver(self)
+            return self.with_budget(add_down(self.epsilon, *spent), 0.0)
+        return composed_solver(self)  # type: ignore[no-any-return]
 
-    def _with_budget(self, own: float, delta: float) -> MatrixPerturbation:
+    def with_budget(self, own: float, delta: float) -> MatrixPerturbation:
         """The noisy objective with an epsilon and a delta of its own."""
         settings: dict[str, Any] = {
             "epsilon": own,
@@ -428,7 +416,7 @@ class GaussianMargin(Plan):
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Event that a ledger records."""
-        return self._before + self.solver.events
+        return self.before + self.solver.events
 
     @property
     def n_kept(self) -> int:
@@ -521,48 +509,3 @@ def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
     for block in row_blocks(X):
         rows[block] = public.apply(X[block])
     return rows
-
-
-@lru_cache(maxsize=256)
-def _composed_solver(mechanism: GaussianMargin) -> MatrixPerturbation:
-    """The noisy objective, with the budget that exact composition leaves.
-
-    Composing takes a second or two: the next epsilon to be tried is found by the slope that
-    Gaussian noise would have, less than that of the noise in the objective.
-    """
-    epsilon, delta = mechanism.epsilon, mechanism.delta
-    mu = gaussian_parameter(epsilon, delta)
-    anchors = share_of(mu, ANCHOR_SHARE)
-
-    def log_delta(own: float) -> float:
-        together = joined_parameter(anchors, gaussian_parameter(own, delta))
-        return math.log(gaussian_delta(epsilon, div_down(1.0, together)))
-
-    own = gaussian_epsilon(delta, div_down(1.0, share_of(mu, 1.0 - ANCHOR_SHARE)))
-    best: MatrixPerturbation | None = None
-    for _ in range(TRIALS):
-        solver = mechanism._with_budget(own, delta)
-        found = composed_delta((*mechanism._before, *solver.events), epsilon)
-        excess = math.log(found / delta)
-        if excess <= 0.0 and (best is None or own > best.epsilon):
-            best = solver
-        if -DELTA_UNUSED <= excess <= 0.0:
-            break
-        step = (-0.5 * DELTA_UNUSED - excess) / STEEPER
-        own = _where(log_delta, log_delta(own) + step, epsilon)
-    if best is None:
-        raise InvalidParameterError(
-            f"n_ellipsoids: the centres of {mechanism.n_ellipsoids} ellipsoids per class leave too "
-            f"little of epsilon = {epsilon!r}, delta = {delta!r} for training; use 1"
-        )
-    return best
-
-
-def _where(increasing: Callable[[float], float], value: float, most: float) -> float:
-    """Where an increasing function has a value, between a small share of ``most`` and ``most``."""
-    least = LEAST_SHARE * most
-    if value <= increasing(least):
-        return least
-    if value >= increasing(most):
-        return most
-    return float(brentq(lambda x: increasing(x) - value, least, most, rtol=1e-6))

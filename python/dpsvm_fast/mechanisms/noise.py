@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.certificates import (
+    GaussianEvent,
     Noise,
     PrivacyEvent,
     ReleasePart,
@@ -677,6 +678,8 @@ class SecondMoments(SumRelease):
         return noisy
 
 
+# Share of epsilon that has to be left for training, and of delta that may stay unused.
+LEAST_LEFT, UNUSED = 0.5, 0.01
 # Steps of a search, and how steep others are over a Gaussian mechanism alone, about.
 STEPS, STEEPNESS = 20, 0.6
 
@@ -685,43 +688,66 @@ LEAST_DELTA = 5e-324
 GOOD_PART = 0.1
 
 
-def epsilon_left(
-    epsilon: float,
-    delta: float,
-    spent: Sequence[PrivacyEvent],
-    events: Callable[[float], Sequence[PrivacyEvent]],
-    guess: float,
+def within_budget(
+    whole: Any,
+    spent: tuple[PrivacyEvent, ...],
+    plan_of: Callable[[float], Any],
     *,
-    least: float,
-    unused: float,
-) -> float | None:
-    """Estimate the largest epsilon of one mechanism that keeps the whole within (epsilon, delta).
+    least: float = LEAST_LEFT,
+    unused: float = UNUSED,
+) -> Any:
+    """Return the plan with about the largest epsilon that keeps everything within a budget.
 
     Parameters
     ----------
-    epsilon : float > 0
-    delta : float in (0, 1)
-        Delta of everything together.
-    spent : sequence of PrivacyEvent
+    whole : object with ``epsilon`` and ``delta``
+        The budget.
+    spent : tuple of PrivacyEvent
         What comes before.
-    events : callable
-        The mechanism's events, from its own epsilon.
-    guess : float > 0
-        What is likely a little too much.
-    least : float in (0, epsilon)
-        The smallest one that is of use; None is returned where it is too much.
+    plan_of : callable
+        The plan, with ``events``, from an epsilon of its own.
+    least : float in (0, 1)
+        Share of epsilon that is of use.
     unused : float > 0
         Share of delta that may be left, as each step of the search takes a while.
+
+    Raises
+    ------
+    InvalidParameterError
+        Less than ``least`` would be left.
     """
+    epsilon, delta = whole.epsilon, whole.delta
 
     def log_excess(own: float) -> float:
         # A delta below the floats is none the less.
-        found = max(composed_delta([*spent, *events(own)], epsilon), LEAST_DELTA)
+        found = max(composed_delta((*spent, *plan_of(own).events), epsilon), LEAST_DELTA)
         return math.log(found) - math.log(delta)
 
-    at = guess if least < guess < epsilon else least + 0.5 * (epsilon - least)
+    mus = [event.mu for event in spent if isinstance(event, GaussianEvent)]
+    left = gaussian_parameter(epsilon, delta) ** 2 - sum(mu * mu for mu in mus)
+    # What Gaussian noise would be left is likely a little too much.
+    lowest, at = least * epsilon, gaussian_epsilon(delta, left**-0.5) if left > 0.0 else 0.0
+    at = at if lowest < at < epsilon else lowest + 0.5 * (epsilon - lowest)
     slope = STEEPNESS * (2.0 * math.log(1.0 / delta) + 1.0) / at
-    return largest_within(log_excess, at, slope, (least, epsilon), unused)
+    own = largest_within(log_excess, at, slope, (lowest, epsilon), unused)
+    if own is None:
+        raise InvalidParameterError(
+            f"epsilon: got {epsilon!r} with delta {delta!r}, expected more, as the releases before "
+            f"the training would leave less than {least:g} of it"
+        )
+    while True:
+        plan = plan_of(own)
+        if composed_delta((*spent, *plan.events), epsilon) <= delta:
+            return plan
+        own *= 1.0 - 1e-6
+
+
+@lru_cache(maxsize=256)
+def composed_solver(mechanism: Any) -> Any:
+    """The solver of a mechanism, with the budget that exact composition leaves."""
+    return within_budget(
+        mechanism, mechanism.before, lambda own: mechanism.with_budget(own, mechanism.delta)
+    )
 
 
 def largest_within(

@@ -394,7 +394,8 @@ class OutputPerturbation(WeightsPlan):
 
     Parameters
     ----------
-    C : float > 0
+    C : float > 0 or None
+        None for :func:`automatic_C`, by which it is replaced.
     sgd : ProjectedSGD or None
         Release the iterate of this run instead of a minimiser; with ``replace_one`` and a smooth
         loss only. Otherwise the solver certifies a distance of ``tol * Delta`` to the minimiser.
@@ -425,6 +426,11 @@ class OutputPerturbation(WeightsPlan):
         if self.noise == "gaussian":
             check_delta_of_gaussian(self.delta)
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
+        if self.C is None:
+            norm = math.hypot(self.data_norm, self.intercept_scaling)
+            shared: Any = {"noise": self.noise, "adjacency": self.adjacency, "loss": self.loss}
+            sizes = {"n_weights": self.n_weights, "row_norm": norm}
+            vars(self)["C"] = automatic_C(self.epsilon, self.delta, **shared, **sizes)
         if self.sgd is not None and self.adjacency != "replace_one":
             raise InvalidParameterError.of(
                 "adjacency",
@@ -507,14 +513,9 @@ class OutputPerturbation(WeightsPlan):
         return self.weight_noise.scale
 
     @property
-    def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
-        return self.weight_noise.event
-
-    @property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """The one event of this release."""
-        return (self.event,)
+        return (self.weight_noise.event,)
 
     def run(self, rows: Rows, source: NoiseSource) -> NDArray[np.float64]:
         """Noisy weights of rows with labels."""

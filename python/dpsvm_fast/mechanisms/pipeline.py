@@ -17,7 +17,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting import composed_delta, gaussian_epsilon
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement, PureEvent
 from dpsvm_fast.certificates.words import CALIBRATED, CLIPPED
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.class_counts import ClassCounts
 from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments, whitening_shares
 from dpsvm_fast.mechanisms.noise import (
     MOST_FEATURES,
@@ -37,7 +37,7 @@ from dpsvm_fast.mechanisms.noise import (
     NoisySum,
     SumRelease,
     budget_of,
-    epsilon_left,
+    composed_solver,
     gaussian_parameter,
     grid_below,
     joined_parameter,
@@ -46,7 +46,7 @@ from dpsvm_fast.mechanisms.noise import (
 )
 from dpsvm_fast.mechanisms.objective import INTERCEPT as OBJECTIVE_INTERCEPT
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from dpsvm_fast.mechanisms.output import INTERCEPT, OutputPerturbation, automatic_C
+from dpsvm_fast.mechanisms.output import INTERCEPT, OutputPerturbation
 from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, filled
 from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
@@ -56,7 +56,7 @@ from dpsvm_fast.mechanisms.rows import (
     mapped_rows,
     structure_of,
 )
-from dpsvm_fast.rounding import add_down, add_up, div_down, fraction_down, sqrt_down, sqrt_up
+from dpsvm_fast.rounding import add_down, add_up, fraction_down, sqrt_down
 
 # Full-batch private gradient descent with every number from public facts and noisy counts.
 #
@@ -439,9 +439,6 @@ class Training:
 TRAINERS = ("gradient", "objective", "output")
 # Shares of the squared Gaussian parameter, and of epsilon without Gaussian noise.
 CENTRE_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10
-# Of the squared Gaussian parameter, for numbers of rows of each class; and what they count for at
-# least, in deviations of their noise.
-CLASS_SHARE, LEAST_COUNT = 0.02, 3.0
 # Whitening needs so many rows times mu for each class and feature. It makes directions that tell
 # little as large as others, and with less signal most of what they bring is the noise of training.
 WHITENED_SIGNAL = 2.0
@@ -594,28 +591,9 @@ class PrivateLinear(LinearPlan):
         )
 
     @cached_property
-    def classes(self) -> NoisySum | None:
+    def classes(self) -> ClassCounts | None:
         """Release of the number of rows of each class, if class weights follow from it."""
-        if not self.balanced:
-            return None
-        facts: dict[str, Any] = {
-            "adjacency": self.adjacency,
-            "exact": self.noise_grid == "exact",
-            "clip_norm": 1.0,
-            "relation_factor": 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0),
-            "shape": (self.loss.n_classes,),
-            "mu": share_of(self.mu, CLASS_SHARE),
-        }
-        return NoisySum.of_multiples(2.0**-20, name="classes", **facts)
-
-    def _balance(self, rows: Any, source: _core.NoiseSource) -> None:
-        """Weigh each class by the inverse of its noisy number of rows; the rarest by 1."""
-        if self.classes is None:
-            return
-        noisy = self.classes.release(rows.class_counts(), source, rows.n_threads)
-        # What noise alone would be no more than counts as so much.
-        counts = np.maximum(noisy, max(1.0, LEAST_COUNT * self.classes.scale))
-        rows.balance(counts.min() / counts)
+        return ClassCounts.before(self, self.loss.n_classes) if self.balanced else None
 
     @cached_property
     def whitenings(self) -> tuple[NoisyMoments, ...]:
@@ -638,7 +616,7 @@ class PrivateLinear(LinearPlan):
     @property
     def _first(self) -> tuple[NoisySum, ...]:
         """The noisy sums that come first on every path."""
-        classes = () if self.classes is None else (self.classes,)
+        classes = () if self.classes is None else (self.classes.sum,)
         return classes if self.centre is None else (*classes, self.centre.sum)
 
     @cached_property
@@ -647,14 +625,14 @@ class PrivateLinear(LinearPlan):
         return (*self._first, *[each.sum for each in self.whitenings])
 
     @cached_property
-    def _before(self) -> tuple[PrivacyEvent, ...]:
+    def before(self) -> tuple[PrivacyEvent, ...]:
         """Events that a ledger is charged before the training."""
         return tuple([part.event for part in self._sums])
 
     @cached_property
     def _rest(self) -> GaussianEvent:
         """What all earlier releases leave, at sensitivity 1."""
-        return self._left_by(self._before)
+        return self._left_by(self.before)
 
     def _left_by(self, events: tuple[PrivacyEvent, ...]) -> GaussianEvent:
         squares = [Fraction(event.mu) ** 2 for event in events if isinstance(event, GaussianEvent)]
@@ -664,15 +642,15 @@ class PrivateLinear(LinearPlan):
     @property
     def _pure_rest(self) -> float:
         """What all earlier releases leave of a pure epsilon."""
-        spent = sum(event.epsilon for event in self._before if isinstance(event, PureEvent))
+        spent = sum(event.epsilon for event in self.before if isinstance(event, PureEvent))
         return add_down(self.epsilon, -spent)
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Events that a ledger records; they cover either path."""
-        own = self.pure or self.trainer == "objective" or not self._before
+        own = self.pure or self.trainer == "objective" or not self.before
         if own and self.trainer != "gradient":
-            return (*self._before, *self._solver(1.0).events)
+            return (*self.before, *self._solver(1.0).events)
         if self.trainer == "output":
             # What it refuses is refused before anything is spent.
             self._solver(self._rest.mu)
@@ -747,21 +725,21 @@ class PrivateLinear(LinearPlan):
     def _solver(self, mu: float) -> Solver:
         """Perturbation of the objective or of the weights, with the remaining budget."""
         if self.pure:
-            return self._with_budget(self._pure_rest, 0.0)
-        if not self._before:
-            return self._with_budget(self.epsilon, self.delta)
+            return self.with_budget(self._pure_rest, 0.0)
+        if not self.before:
+            return self.with_budget(self.epsilon, self.delta)
         if self.trainer == "output":
             each = share_of(mu, 1.0 / self.n_releases)
-            return self._with_budget(*budget_of(each, self.epsilon, self.delta))
-        return _objective_solver(self)
+            return self.with_budget(*budget_of(each, self.epsilon, self.delta))
+        return composed_solver(self)  # type: ignore[no-any-return]
 
     @property
     def n_releases(self) -> int:
         """Number of releases of noisy weights."""
-        several = self.trainer == "output" and not self.pure and self._before
+        several = self.trainer == "output" and not self.pure and self.before
         return WEIGHT_RELEASES if several else 1
 
-    def _with_budget(self, own: float, delta: float) -> Solver:
+    def with_budget(self, own: float, delta: float) -> Solver:
         """The solver's mechanism with an epsilon and a delta of its own."""
         noise = "gamma" if self.pure else "gaussian"
         shared: dict[str, Any] = {
@@ -770,23 +748,14 @@ class PrivateLinear(LinearPlan):
             "noise": noise,
             "n_features": self.n_columns,
             "data_norm": 1.0,
+            "C": None,
         }
         if self.trainer == "objective":
             scaling = OBJECTIVE_INTERCEPT[noise] if self.fit_intercept else 0.0
-            shared |= {"intercept_scaling": scaling, "C": None, "extra_regularization": None}
+            shared |= {"intercept_scaling": scaling, "extra_regularization": None}
             return filled(ObjectivePerturbation, self, **shared, tol=OBJECTIVE_TOL)
         scaling = INTERCEPT if self.fit_intercept else 0.0
-        # The estimator's own rule.
-        C = automatic_C(
-            own,
-            delta,
-            noise=noise,
-            adjacency=self.adjacency,
-            loss=self.loss,
-            n_weights=self.loss.n_scores * (self.n_columns + self.fit_intercept),
-            row_norm=(1.0 + scaling**2) ** 0.5,
-        )
-        shared |= {"intercept_scaling": scaling, "C": C, "tol": OUTPUT_TOL}
+        shared |= {"intercept_scaling": scaling, "tol": OUTPUT_TOL}
         return filled(OutputPerturbation, self, **shared)
 
     @property
@@ -809,7 +778,8 @@ class PrivateLinear(LinearPlan):
         count: float | None
         centre = whitening = None
         records: Any = None
-        self._balance(rows, source)
+        if self.classes is not None:
+            self.classes.balance(rows, source)
         if self.centre is not None or self.trainer == "gradient":
             records = rows.records(self.public)
         if self.centre is not None:
@@ -878,44 +848,6 @@ class PrivateLinear(LinearPlan):
         assert solved.noise is not None
         noise = dataclasses.replace(solved.noise, n_releases=training.n_releases)
         return dataclasses.replace(solved, noise=noise, **whole)
-
-
-# Delta may be missed by this share, always from below.
-UNUSED = 0.01
-
-
-@lru_cache(maxsize=256)
-def _objective_solver(mechanism: PrivateLinear) -> Solver:
-    """Noise in the objective, with the budget that exact composition leaves."""
-    # The law almost does not depend on the number of features: the cache leaves it out.
-    own = _objective_epsilon(dataclasses.replace(mechanism, n_features=1))
-    while True:
-        solver = mechanism._with_budget(own, mechanism.delta)
-        together = (*mechanism._before, *solver.events)
-        if composed_delta(together, mechanism.epsilon) <= mechanism.delta:
-            return solver
-        own *= 1.0 - 1e-6
-
-
-@lru_cache(maxsize=256)
-def _objective_epsilon(mechanism: PrivateLinear) -> float:
-    """Epsilon that exact composition leaves to the noise in the objective."""
-    own = epsilon_left(
-        mechanism.epsilon,
-        mechanism.delta,
-        mechanism._before,
-        lambda own: mechanism._with_budget(own, mechanism.delta).events,
-        # What Gaussian noise would be left; other laws leave a little less.
-        gaussian_epsilon(mechanism.delta, div_down(1.0, mechanism._rest.mu)),
-        least=0.5 * mechanism.epsilon,
-        unused=UNUSED,
-    )
-    if own is None:
-        raise InvalidParameterError(
-            "epsilon: the preprocessing leaves less than half of it for training; use "
-            "mechanism='gradient'"
-        )
-    return own
 
 
 # The private pipeline of a kernel classifier: the linear one, trained on random features.

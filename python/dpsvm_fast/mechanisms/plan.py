@@ -113,6 +113,12 @@ class Rows(Protocol):
     def loss_weights(self) -> NDArray[np.float64] | None:
         """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
 
+    def class_counts(self) -> Array:
+        """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
+
+    def balance(self, factors: Array) -> None:
+        """Weigh classes by released numbers."""
+
     def weigh(self, records: Any) -> None:
         """Give rows the weights of their classes, before they are trained on."""
 

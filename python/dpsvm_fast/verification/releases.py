@@ -269,7 +269,7 @@ def _ellipsoid_problems(statement: PrivacyStatement, o: ObjectiveNoise) -> list[
         return []
     ellipsoids = o.shape[0] - o.n_classes + 1
     fits = ellipsoids > 1 and o.shape[0] % ellipsoids == 0 and o.shape[0] > ellipsoids
-    if not (fits and statement.parts):
+    if not (fits and any(part.name == "anchors" for part in statement.parts)):
         return [f"{o.n_classes} scores in the loss of a record do not match {o.shape[0]}"]
     return []
 
@@ -302,7 +302,9 @@ def _row(statement: PrivacyStatement, o: ObjectiveNoise) -> _Row | None:
 
 # Mechanisms that are made of noisy sums, and of which.
 PARTS = {
-    "gradient_perturbation": ("training",),
+    "output_perturbation": ("classes",),
+    "objective_perturbation": ("classes",),
+    "gradient_perturbation": ("classes", "training"),
     "private_linear": ("classes", "centre", "whitening", "training"),
     "private_kernel": ("count", "classes", "centre", "whitening", "training"),
     "private_center": ("centre",),
@@ -310,15 +312,22 @@ PARTS = {
     "private_pca": ("components",),
     "private_standard_scaler": ("means", "moments"),
     "private_evaluation": ("cells", "metrics"),
-    "gaussian_margin": ("anchors",),
+    "gaussian_margin": ("classes", "anchors"),
 }
-# Every release of a mechanism has at least one of these sums; other mechanisms have one of all.
-NEEDED = {
-    "private_linear": {"centre"},
-    "private_kernel": {"count", "centre"},
+# Every release of a mechanism has at least one of these sums, or may have none; other mechanisms
+# have one of all.
+NEEDED: dict[str, set[str]] = {
+    "output_perturbation": set(),
+    "objective_perturbation": set(),
+    "gaussian_margin": set(),
+    "gradient_perturbation": {"training"},
+    "private_linear": {"classes", "centre"},
+    "private_kernel": {"count", "classes", "centre"},
     "private_whitener": {"whitening"},
     "private_evaluation": {"metrics"},
 }
+# Their noise is on weights, not on sums of gradients.
+ON_WEIGHTS = ("output_perturbation", "objective_perturbation")
 SINGLE = ("count", "classes", "centre")
 # How often rows are whitened at most; elsewhere once.
 WHITENINGS = {"private_linear": 3, "private_kernel": 3}
@@ -360,20 +369,20 @@ COLUMN_SQUARES = {"means": (Fraction(1), 1), "moments": (Fraction(539, 512) ** 2
 
 def check_parts(statement: PrivacyStatement) -> list[str]:
     """Numbers of the noisy sums that do not follow from the ones before them."""
-    parts, known = statement.parts, PARTS.get(statement.mechanism, ())
+    parts, known = statement.parts, PARTS[statement.mechanism]
     if problems := _reserved_problems(statement):
         return problems
-    if statement.mechanism == "gaussian_margin" and not parts:
-        return []
-    if bool(parts) != bool(known):
-        return [f"{statement.mechanism!r} has {'no' if parts else 'some'} noisy sums"]
+    needed = _needed(statement)
+    if not parts and needed:
+        return [f"{statement.mechanism!r} has some noisy sums"]
     names = [part.name for part in parts]
     if any(name not in known for name in names):
         return [f"noisy sums {names}, expected some of {list(known)}"]
-    lacking = known and not _needed(statement) & set(names)
+    lacking = needed and not needed & set(names)
     # Training may be taken up again; what comes before it may not.
     mixed = names != sorted(names, key=known.index) or max(map(names.count, SINGLE)) > 1
-    twice = names.count("training") > 1 and len(known) > 1
+    again = statement.mechanism == "gradient_perturbation" and "classes" not in names
+    twice = names.count("training") > 1 and not again
     twice |= names.count("whitening") > WHITENINGS.get(statement.mechanism, 1)
     twice |= names.count("means") + names.count("moments") > 1
     problems += failures(
@@ -587,7 +596,7 @@ def _mechanism_problems(statement: PrivacyStatement) -> list[str]:
             return ["expected either noisy sums for training or noise on the weights"]
     elif (mechanism == "objective_perturbation") != (statement.objective is not None):
         return ["noise in the objective belongs to objective_perturbation alone"]
-    elif (mechanism in PARTS) != (statement.noise is None):
+    elif (mechanism in ON_WEIGHTS) == (statement.noise is None):
         return [f"{mechanism} has no noise on the weights"]
     return []
 

@@ -423,7 +423,6 @@ class Comparison:
             stated["data_norm"] = s.sensitivity.data_norm
         self._given(stated, given)
         counted = int(s.adjacency == "add_remove")
-        names = [part.name for part in s.parts]
         shapes = {part.name: part.shape for part in s.parts}
         expected: dict[str, tuple[int, ...]] = {}
         if facts.get("centre_", facts.get("mean_")) is not None and "components_" not in facts:
@@ -441,7 +440,7 @@ class Comparison:
         if given.get("class_weight") == "balanced":
             expected["classes"] = (len(facts["classes_"]["values"]),)
         if "ellipsoids_" in facts:
-            self._ellipsoids(s, facts, names)
+            self._ellipsoids(s, facts, expected)
         elif "coef_" in facts:
             self._weights(s, leaf, expected)
         else:
@@ -482,14 +481,15 @@ class Comparison:
             same = math.isclose(math.sqrt(math.fsum(own)), mu, rel_tol=MU_SLACK)
             self._compare(f"Gaussian parameter of {name}", mu if same else own, mu)
 
-    def _ellipsoids(self, s: PrivacyStatement, facts: Mapping[str, Any], names: list[str]) -> None:
+    def _ellipsoids(self, s: PrivacyStatement, facts: Any, expected: Any) -> None:
         """Compare the ellipsoids with the noise, and the sums that placed them."""
         n_classes, each, side, _ = facts["ellipsoids_"]["shape"]
         numbers = (n_classes * each, math.comb(side + 1, 2))
         self._compare("shape of the ellipsoids", s.noise and s.noise.shape, numbers)
         self._compare("loss", s.loss, facts["fitted_loss"]["name"])
-        before = ["anchors"] * ANCHOR_STEPS if each > 1 else []
-        self._compare("number of noisy sums before the ellipsoids", len(names), len(before))
+        before = [*expected, *["anchors"] * (ANCHOR_STEPS if each > 1 else 0)]
+        names = [part.name for part in s.parts]
+        self._compare("noisy sums before the ellipsoids", names, before)
 
     def _parties(self, s: FederatedStatement, leaf: Mapping[str, Any]) -> None:
         """Compare a model of many parties with the sums that were paid for."""
