@@ -16,6 +16,7 @@ use dpsvm_core::descent::clipping::Clip;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule, State};
 use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
 use dpsvm_core::descent::streams::{Batches, DescentBatch, DescentStreams};
+use dpsvm_core::error::in_range;
 use dpsvm_core::noise::{Rate, Task};
 use dpsvm_core::records::parts::split;
 use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2};
@@ -39,14 +40,10 @@ pub struct Descent {
     state: Mutex<State>,
 }
 
-/// Refuses a public number outside its range.
+/// A public number, unless it is outside its range.
 fn within(name: &'static str, value: f64, range: RangeInclusive<f64>) -> PyResult<f64> {
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    let (low, high) = (range.start(), range.end());
-    let message = format!("got {value:e}, expected {low:e} to {high:e}");
-    Err(invalid(name, message))
+    in_range(name, value, range).map_err(to_python)?;
+    Ok(value)
 }
 
 /// Decays of moments and momentum: below 1.
