@@ -101,7 +101,7 @@ impl Options<'_, '_> {
     }
 
     /// Takes all of them, for a descent in this state or before its first step.
-    fn descent(&self, exact_sums: bool, state: Option<Keywords>) -> PyResult<Descent> {
+    fn descent(&self, exact_sums: bool, state: Option<&Bound<'_, PyDict>>) -> PyResult<Descent> {
         let clip = self.clip()?;
         let grid: Option<f64> = self.take("grid")?;
         grid.map_or(Ok(()), check_grid).map_err(to_python)?;
@@ -111,7 +111,8 @@ impl Options<'_, '_> {
         let divisor = self.number("divisor", 1e-100..=1e100)?;
         let rate = self.take("sampling_rate")?;
         Rate::new(rate).map_err(to_python)?;
-        let radius = |r| within("radius", r, 1e-100..=1e100);
+        let radius: Option<f64> = self.take("radius")?;
+        let radius = radius.map(|r| within("radius", r, 1e-100..=1e100));
         let settings = DescentSettings {
             loss: self.loss()?,
             features: self.take("n_features")?,
@@ -123,10 +124,7 @@ impl Options<'_, '_> {
             rate: self.number("learning_rate", 0.0..=1e100)?,
             schedule: self.schedule()?,
             average_from: self.take("average_from")?,
-            radius: self
-                .take::<Option<f64>>("radius")?
-                .map(radius)
-                .transpose()?,
+            radius: radius.transpose()?,
             arithmetic: self.named("precision", &PRECISIONS)?,
             exact_sums,
         };
@@ -201,7 +199,11 @@ impl Descent {
 impl Descent {
     #[new]
     #[pyo3(signature = (*, state=None, exact_sums=false, **options))]
-    fn new(state: Option<Keywords>, exact_sums: bool, options: Option<Keywords>) -> PyResult<Self> {
+    fn new(
+        state: Option<&Bound<'_, PyDict>>,
+        exact_sums: bool,
+        options: Option<Keywords>,
+    ) -> PyResult<Self> {
         Options::read(options, |o| o.descent(exact_sums, state))
     }
 
