@@ -38,7 +38,7 @@ def records(X: Any, y: NDArray[np.int64], n_classes: int) -> Any:
     }
     if sparse.issparse(X):
         X = (X.data, X.indices, X.indptr, X.shape[1])
-    return _core.Records.of(X, y, offset=None, **settings)
+    return _core.Records(X, y, offset=None, **settings)
 
 
 class Stepper:

@@ -190,19 +190,42 @@ class _Descent(_Loss):
     radius: float | None
     precision: str
 
+class _TextFormat(TypedDict):
+    n_features: int
+    delimiter: str
+    quote: str
+    decimal: str
+    missing: list[str]
+
+class _Gradients(TypedDict):
+    shape: tuple[int, int, int]
+    cells: tuple[int, int]
+    n_orientations: int
+    n_threads: int
+
+class _Losses(TypedDict):
+    subsampled: list[tuple[float, float, int]]
+    gaussian_mu: float
+    pure: list[tuple[float, int]]
+    zcdp_rho: float
+    profiles: list[tuple[NDArray[np.float64], NDArray[np.float64], int]]
+    replace_one: bool
+
+class _FourierMap(TypedDict):
+    n_features: int
+    n_components: int
+    gamma: float
+    kernel: str
+    structure: str
+    centre: str
+    seed: int
+
 def build_info() -> dict[str, Any]: ...
 
 @final
 class TextCells:
     def __new__(
-        cls,
-        columns: list[tuple[str, int]],
-        *,
-        n_features: int,
-        delimiter: str,
-        quote: str,
-        decimal: str,
-        missing: list[str],
+        cls, columns: list[tuple[str, int]], **options: Unpack[_TextFormat]
     ) -> TextCells: ...
     def read(
         self, text: bytes, start: int, max_rows: int
@@ -224,14 +247,7 @@ class RecordEnds:
 def symmetric_eigen(
     matrix: NDArray[np.float64], n_components: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def oriented_gradients(
-    X: Any,
-    *,
-    shape: tuple[int, int, int],
-    cells: tuple[int, int],
-    n_orientations: int,
-    n_threads: int,
-) -> NDArray[Any]: ...
+def oriented_gradients(X: Any, **options: Unpack[_Gradients]) -> NDArray[Any]: ...
 def row_products(
     rows: NDArray[np.float64], matrix: NDArray[np.float64], n_threads: int
 ) -> NDArray[np.float64]: ...
@@ -293,16 +309,7 @@ def subsampled_gaussian_noise_multiplier(
 
 @final
 class LossDistribution:
-    def __new__(
-        cls,
-        *,
-        subsampled: list[tuple[float, float, int]],
-        gaussian_mu: float,
-        pure: list[tuple[float, int]],
-        zcdp_rho: float,
-        profiles: list[tuple[NDArray[np.float64], NDArray[np.float64], int]],
-        replace_one: bool,
-    ) -> LossDistribution: ...
+    def __new__(cls, **options: Unpack[_Losses]) -> LossDistribution: ...
     def delta(self, epsilon: float) -> float: ...
     def epsilon(self, delta: float) -> float: ...
     def quick_epsilon(self, delta: float) -> float: ...
@@ -331,8 +338,7 @@ class NoiseSource:
 
 @final
 class Records:
-    @staticmethod
-    def of(X: _Rows, y: NDArray[np.int64], **options: Unpack[_Records]) -> Records: ...
+    def __new__(cls, X: _Rows, y: NDArray[np.int64], **options: Unpack[_Records]) -> Records: ...
     @property
     def n_rows(self) -> int: ...
     @property
@@ -360,17 +366,7 @@ class Records:
 
 @final
 class FourierMap:
-    def __new__(
-        cls,
-        *,
-        n_features: int,
-        n_components: int,
-        gamma: float,
-        kernel: str,
-        structure: str,
-        centre: str,
-        seed: int,
-    ) -> FourierMap: ...
+    def __new__(cls, **options: Unpack[_FourierMap]) -> FourierMap: ...
     @property
     def n_features(self) -> int: ...
     @property
@@ -414,13 +410,13 @@ class Descent:
         step: int,
         n_threads: int,
     ) -> NDArray[np.int64]: ...
-    def shards(self, source: NoiseSource, n_steps: int) -> ShardedRun: ...
     def weights(self) -> NDArray[np.float64]: ...
     def iterate(self) -> NDArray[np.float64]: ...
     def state(self) -> dict[str, Any]: ...
 
 @final
 class ShardedRun:
+    def __new__(cls, descent: Descent, source: NoiseSource, n_steps: int) -> ShardedRun: ...
     @property
     def key(self) -> bytes: ...
     @property

@@ -94,7 +94,7 @@ def published(subject: str) -> dict[str, bytes]:
 def entries() -> dict[str, Any]:
     """Functions of the compiled module that a mode could reach, those that keep the interpreter."""
     core = _core
-    records = core.Records.of(
+    records = core.Records(
         X, Y, n_classes=3, offset=None, scale=None, low=-3.0, floor=None, high=3.0, constant=0.5,
         data_norm=1.0, unit=False, n_threads=1,
     )  # fmt: skip

@@ -46,13 +46,13 @@ def smooth(rows: NDArray[np.float64], linear: NDArray[np.float64]) -> Any:
 
 READERS: dict[str, tuple[tuple[int, ...], Callable[[NDArray[np.float64]], Any]]] = {
     "rows": ((6, 3), lambda a: smooth(a, np.zeros((2, 3)))),
-    "rows of records": ((6, 3), lambda a: _core.Records.of(a, Y, **ROWS).sums(1)),
+    "rows of records": ((6, 3), lambda a: _core.Records(a, Y, **ROWS).sums(1)),
     "linear": ((2, 3), lambda a: smooth(X, a)),
     "left factor": ((6, 3), lambda a: _core.row_products(a, np.eye(3), 1)),
     "right factor": ((3, 4), lambda a: _core.row_products(X, a, 1)),
     "map of records": (
         (3, 3),
-        lambda a: _core.Records.of(X, Y, **ROWS).transform(a, 1),
+        lambda a: _core.Records(X, Y, **ROWS).transform(a, 1),
     ),
 }
 

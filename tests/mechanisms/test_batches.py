@@ -143,7 +143,7 @@ def descent(**changes: Any) -> _core.Descent:
 
 def records(n: int, n_classes: int) -> _core.Records:
     X, y = rows(n, 2, n_classes)
-    return _core.Records.of(
+    return _core.Records(
         X,
         y,
         n_classes=n_classes,

@@ -242,7 +242,7 @@ def test_records_are_neither_copied_nor_pickled() -> None:
         with pytest.raises(TypeError, match="neither copied nor pickled"):
             leak(records)
     public = {name for name in dir(records) if not name.startswith("_")}
-    made, facts = {"of", "gram_from_parts"}, {"n_features", "n_rows"}
+    made, facts = {"gram_from_parts"}, {"n_features", "n_rows"}
     # The scratch files of fits over partitions, in a folder that only the fit's user reads.
     files = {"append_to", "read_from"}
     sums = {"sums", "centre", "gram", "gram_parts", "transform", "lift", "own", "weigh"}

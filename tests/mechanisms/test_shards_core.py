@@ -168,7 +168,9 @@ def test_empty_shards_and_empty_batches_add_nothing() -> None:
 
 def test_a_step_without_records_is_noise() -> None:
     one = descent(regularization=0.0)
-    one.shards(_core.NoiseSource(5), 1).advance(np.zeros((2, CLASSES, D + 1), dtype=np.int64))
+    _core.ShardedRun(one, _core.NoiseSource(5), 1).advance(
+        np.zeros((2, CLASSES, D + 1), dtype=np.int64)
+    )
     assert (one.weights() != 0).all()
 
 
@@ -180,7 +182,7 @@ def refused(what: str) -> Any:
 def test_no_noise_is_used_twice() -> None:
     one = descent()
     source = _core.NoiseSource(3)
-    driver, another = one.shards(source, 1), one.shards(source, 1)
+    driver, another = _core.ShardedRun(one, source, 1), _core.ShardedRun(one, source, 1)
     assert driver.key == driver.key != another.key
     assert len(driver.key) == 32
     zero = np.zeros((2, CLASSES, D + 1), dtype=np.int64)
@@ -198,4 +200,4 @@ def test_no_noise_is_used_twice() -> None:
 def test_settings_that_no_step_could_use_are_refused_at_once() -> None:
     odd = descent(precision="f64", radius=10.0, learning_rate=0.3)
     with refused("learning_rate"):
-        odd.shards(_core.NoiseSource(0), 1)
+        _core.ShardedRun(odd, _core.NoiseSource(0), 1)

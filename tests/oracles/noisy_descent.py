@@ -93,10 +93,10 @@ def records_of(
     labels = np.asarray(y, dtype=np.int64)
     if sparse.issparse(X):
         rows = (X.data, X.indices, X.indptr, X.shape[1])
-        return kind.records.of(rows, labels, **({"offset": None} | options))
+        return kind.records(rows, labels, **({"offset": None} | options))
     X = np.asarray(X)
     X = np.ascontiguousarray(X, dtype=X.dtype if X.dtype == np.float32 else np.float64)
-    return kind.records.of(X, labels, **({"offset": None} | options))
+    return kind.records(X, labels, **({"offset": None} | options))
 
 
 def run(

@@ -39,7 +39,7 @@ each_map = pytest.mark.parametrize("name", MAPS)
 
 def twin_rows(public: PublicMap, rows: NDArray[np.float64]) -> Records:
     """As the compiled records."""
-    return Records.of(
+    return Records(
         rows,
         np.zeros(len(rows), dtype=np.int64),
         n_classes=2,

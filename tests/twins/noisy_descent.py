@@ -44,25 +44,33 @@ class Noise(Protocol):
 
 
 class Records:
-    """Rows of norm at most 1, every entry a multiple of ``UNIT``, with their classes.
+    """Rows ``clip((x - offset) * scale, low, high)`` and the constant, of norm at most 1.
+
+    Every entry is a multiple of ``UNIT``, rounded towards zero.
 
     Parameters
     ----------
-    rows : ndarray of shape (n_samples, n_features)
-        Rounded towards zero.
+    X : ndarray of shape (n_samples, n_features), or the parts of a CSR matrix
     y : ndarray of shape (n_samples,)
-        Class indices.
     n_classes : int
+    offset, scale : ndarray of shape (n_features,) or None
+        None is 0 and 1.
+    low, high : float
+        Infinite for no limit.
+    floor : ndarray of shape (n_features,) or None
+        In place of ``low``.
+    constant : float >= 0
+        0 for none.
+    data_norm : float > 0
+        Longer rows are scaled back to it, and all are divided by it; unused with ``unit``.
+    unit : bool
+        Every row is divided by its own norm instead; a row of zeros stays.
+    n_threads : int
+        Not used.
     """
 
-    def __init__(self, rows: Array, y: Labels, n_classes: int) -> None:
-        if y.size and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
-            raise ValueError(f"y: class indices must lie in 0 .. {n_classes - 1}")
-        self.rows = _rounded_towards_zero(rows)
-        self.y = np.array(y, dtype=np.int64)
-
-    @staticmethod
-    def of(
+    def __init__(
+        self,
         X: Any,
         y: Labels,
         *,
@@ -76,29 +84,7 @@ class Records:
         data_norm: float,
         unit: bool,
         n_threads: int,
-    ) -> Records:
-        """Rows ``clip((x - offset) * scale, low, high)`` and the constant, of norm at most 1.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_samples, n_features), or the parts of a CSR matrix
-        y : ndarray of shape (n_samples,)
-        n_classes : int
-        offset, scale : ndarray of shape (n_features,) or None
-            None is 0 and 1.
-        low, high : float
-            Infinite for no limit.
-        floor : ndarray of shape (n_features,) or None
-            In place of ``low``.
-        constant : float >= 0
-            0 for none.
-        data_norm : float > 0
-            Longer rows are scaled back to it, and all are divided by it; unused with ``unit``.
-        unit : bool
-            Every row is divided by its own norm instead; a row of zeros stays.
-        n_threads : int
-            Not used.
-        """
+    ) -> None:
         least = low if floor is None else floor
         if isinstance(X, tuple):
             if not (np.max(least) <= 0.0 <= high):
@@ -116,7 +102,10 @@ class Records:
         mapped = np.clip(np.clip(mapped, least, high), -largest, largest)
         if constant > 0.0:
             mapped = np.column_stack([mapped, np.full(len(mapped), constant)])
-        return Records(_shortened(mapped, None if unit else data_norm), y, n_classes)
+        if y.size and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
+            raise ValueError(f"y: class indices must lie in 0 .. {n_classes - 1}")
+        self.rows = _rounded_towards_zero(_shortened(mapped, None if unit else data_norm))
+        self.y = np.array(y, dtype=np.int64)
 
     @property
     def n_features(self) -> int:

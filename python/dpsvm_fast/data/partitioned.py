@@ -256,7 +256,7 @@ class ShardedRows:
         # Batches are drawn for each partition, sums over all rows are one.
         together = options["sampling_rate"] == 1.0
         records.recipe = self.executor.stored(records.recipe, together=together)
-        run = descent.shards(source, n_steps)
+        run = _core.ShardedRun(descent, source, n_steps)
         for step in range(n_steps):
             operation = DescentStep(options, run.weights, run.key, step)
             (total,) = self.parts(records.recipe, operation)

@@ -121,7 +121,7 @@ class PublicMap:
         self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
     ) -> _core.Records:
         """The mapped training rows with their labels. Private: nothing leaves it without noise."""
-        return _core.Records.of(
+        return _core.Records(
             compiled_rows(X),
             codes,
             n_classes=n_classes,

@@ -1,6 +1,7 @@
 //! The one error type of the core.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// What can go wrong in the core. No variant carries a value read from the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +54,16 @@ pub(crate) fn require(right: bool, name: &'static str, message: impl fmt::Displa
         return Ok(());
     }
     Err(Error::invalid(name, message.to_string()))
+}
+
+/// Refuses the public number `name` outside its range.
+///
+/// # Errors
+/// [`Error::InvalidArgument`].
+pub fn in_range(name: &'static str, value: f64, accepted: RangeInclusive<f64>) -> Result<()> {
+    let (least, most) = (accepted.start(), accepted.end());
+    let message = format_args!("got {value:e}, expected {least:e} to {most:e}");
+    require(accepted.contains(&value), name, message)
 }
 
 impl fmt::Display for Error {

@@ -19,7 +19,7 @@
 use crate::error::{Result, require};
 use crate::rows::view::{Columns, Rows, Values};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{matrix, with_capacity, zeros};
+use crate::runtime::memory::{collected, matrix, zeros};
 use crate::runtime::tasks::{LOOK_WORK, each_row_part};
 use crate::simd::{Kernel, Real, Simd, dispatch};
 use std::ops::{Add, Div, Mul, Sub};
@@ -111,24 +111,20 @@ impl Tone for f64 {
 
 /// For each pixel along a side its nearest cells, and how near: two, or one and a nearness of 0.
 fn nearest<T: Tone>(side: usize, cells: usize) -> Result<Vec<[(usize, T); 2]>> {
-    let mut found = with_capacity(side)?;
-    found.extend((0..side).map(|pixel| {
+    collected((0..side).map(|pixel| {
         let place = (pixel as f64 + 0.5) * cells as f64 / side as f64 - 0.5;
         let below = place.floor();
         let share = |cell: f64, nearness: f64| {
             let inside = cell >= 0.0 && cell < cells as f64;
             let nearness = if inside { nearness } else { 0.0 };
-            (
-                cell.clamp(0.0, (cells - 1) as f64) as usize,
-                T::near(nearness),
-            )
+            let cell = cell.clamp(0.0, (cells - 1) as f64) as usize;
+            (cell, T::near(nearness))
         };
         [
             share(below, 1.0 - (place - below)),
             share(below + 1.0, place - below),
         ]
-    }));
-    Ok(found)
+    }))
 }
 
 /// Settings and the constants that follow from them.
@@ -144,11 +140,10 @@ impl<T: Tone> Prepared<T> {
     fn new(settings: ImageSettings) -> Result<Self> {
         settings.check()?;
         let turn = 2.0 * std::f64::consts::PI / settings.directions as f64;
-        let mut directions = with_capacity(settings.directions)?;
-        directions.extend((0..settings.directions).map(|k| {
+        let directions = collected((0..settings.directions).map(|k| {
             let angle = turn * k as f64;
             (T::near(libm::cos(angle)), T::near(libm::sin(angle)))
-        }));
+        }))?;
         Ok(Self {
             settings,
             directions,
@@ -171,12 +166,8 @@ pub fn oriented_gradients<T: Tone>(
     interrupt: &dyn Interrupt,
 ) -> Result<()> {
     let prepared = Prepared::new(settings)?;
-    let (inputs, outputs) = (settings.inputs(), settings.outputs());
-    let message = format_args!("got rows of {}, expected {inputs}", rows.n_columns());
-    require(rows.n_columns() == inputs, "X", message)?;
-    let message = "has room for another number of rows";
-    let right = rows.n_rows().checked_mul(outputs) == Some(out.len());
-    require(right, "out", message)?;
+    let outputs = settings.outputs();
+    rows.check_map(settings.inputs(), outputs, out.len())?;
     let cost = (settings.work(), n_threads);
     each_row_part((out, outputs), cost, interrupt, |first, out, interrupt| {
         dispatch(Images {

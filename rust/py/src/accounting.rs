@@ -30,11 +30,7 @@ pub fn gaussian_epsilon(delta: f64, sigma: f64) -> PyResult<f64> {
 }
 
 /// The law called `name`, of this many scores.
-fn objective_law(name: &str, n_scores: i64) -> Result<Law, Error> {
-    let n_scores = usize::try_from(n_scores).map_err(|_| {
-        let message = format!("must be a positive number, got {n_scores}");
-        Error::invalid("n_scores", message)
-    })?;
+fn objective_law(name: &str, n_scores: usize) -> Result<Law, Error> {
     match name {
         "softmax" => Ok(Law::Softmax { classes: n_scores }),
         "logistic" => Ok(Law::Logistic { scores: n_scores }),
@@ -70,23 +66,22 @@ fn objective_jacobian(kappa: Option<f64>, jacobian: Option<f64>) -> Result<Jacob
 
 /// Largest logarithm of the determinants' ratio of one record in objective perturbation, rounded up.
 #[pyfunction]
-pub fn objective_log_determinant(law: &str, n_scores: i64, kappa: f64) -> PyResult<f64> {
+pub fn objective_log_determinant(law: &str, n_scores: usize, kappa: f64) -> PyResult<f64> {
     brief(|| Ok(objective_law(law, n_scores)?.log_determinant(kappa)))
 }
 
 /// Smallest proven delta of objective perturbation at epsilon, rounded up.
 #[pyfunction]
 pub fn objective_delta(
-    py: Python<'_>,
     law: &str,
-    n_scores: i64,
+    n_scores: usize,
     epsilon: f64,
     sigma: f64,
     kappa: Option<f64>,
     jacobian: Option<f64>,
     replace_one: bool,
 ) -> PyResult<f64> {
-    run(py, |stop| {
+    run(|stop| {
         let (law, relation) = (objective_law(law, n_scores)?, relation(replace_one));
         let jacobian = objective_jacobian(kappa, jacobian)?;
         objective::delta(law, relation, epsilon, sigma, jacobian, stop)
@@ -99,9 +94,8 @@ type Points = (Array<f64>, Array<f64>);
 /// Increasing epsilons from `low` to `high`, and bounds as by `objective_delta` there.
 #[pyfunction]
 pub fn objective_profile(
-    py: Python<'_>,
     law: &str,
-    n_scores: i64,
+    n_scores: usize,
     low: f64,
     high: f64,
     count: usize,
@@ -110,7 +104,7 @@ pub fn objective_profile(
     jacobian: Option<f64>,
     replace_one: bool,
 ) -> PyResult<Points> {
-    let points = run(py, |stop| {
+    let points = run(|stop| {
         let (law, relation) = (objective_law(law, n_scores)?, relation(replace_one));
         let jacobian = objective_jacobian(kappa, jacobian)?;
         objective::profile(law, relation, low, high, count, sigma, jacobian, stop)
@@ -122,9 +116,8 @@ pub fn objective_profile(
 /// Smallest noise deviation over the bound on the row norms for (epsilon, delta), rounded up.
 #[pyfunction]
 pub fn objective_sigma(
-    py: Python<'_>,
     law: &str,
-    n_scores: i64,
+    n_scores: usize,
     epsilon: f64,
     delta: f64,
     kappa: Option<f64>,
@@ -132,7 +125,7 @@ pub fn objective_sigma(
     jacobian: Option<f64>,
     replace_one: bool,
 ) -> PyResult<f64> {
-    run(py, |stop| {
+    run(|stop| {
         let (law, relation) = (objective_law(law, n_scores)?, relation(replace_one));
         let curvature = match (kappa, kappa_per_t, jacobian) {
             (Some(kappa), None, None) => Curvature::Kappa(kappa),

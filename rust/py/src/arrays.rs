@@ -1,25 +1,28 @@
 //! The only file that reaches numpy memory: arrays cross without copies, checked for dtype and order.
 
+use crate::errors::invalid;
 use crate::gate;
 use dpsvm_core::Result;
 use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::Interrupt;
+use numpy::ndarray::Dimension;
 use numpy::{
-    PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods,
+    Element, PyArray1, PyArrayDyn, PyArrayMethods, PyReadonlyArray, PyReadonlyArray1,
+    PyUntypedArray, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 /// A held view of an array of values in either precision.
-pub enum ValueArray<'py, D: numpy::ndarray::Dimension> {
+pub enum ValueArray<'py, D: Dimension> {
     /// Double precision.
-    F64(numpy::PyReadonlyArray<'py, f64, D>),
+    F64(PyReadonlyArray<'py, f64, D>),
     /// Single precision.
-    F32(numpy::PyReadonlyArray<'py, f32, D>),
+    F32(PyReadonlyArray<'py, f32, D>),
 }
 
-impl<D: numpy::ndarray::Dimension> ValueArray<'_, D> {
+impl<D: Dimension> ValueArray<'_, D> {
     /// Length along each axis.
     pub fn shape(&self) -> &[usize] {
         match self {
@@ -27,9 +30,17 @@ impl<D: numpy::ndarray::Dimension> ValueArray<'_, D> {
             Self::F32(array) => array.shape(),
         }
     }
+
+    /// The memory, which must be C-contiguous.
+    pub fn values(&self, name: &str) -> PyResult<Values<'_>> {
+        match self {
+            Self::F64(array) => contiguous(array, name).map(Values::F64),
+            Self::F32(array) => contiguous(array, name).map(Values::F32),
+        }
+    }
 }
 
-impl<'py, D: numpy::ndarray::Dimension> FromPyObject<'_, 'py> for ValueArray<'py, D> {
+impl<'py, D: Dimension> FromPyObject<'_, 'py> for ValueArray<'py, D> {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
@@ -40,16 +51,6 @@ impl<'py, D: numpy::ndarray::Dimension> FromPyObject<'_, 'py> for ValueArray<'py
             return Ok(Self::F32(array));
         }
         Err(wrong(&object, "values", "a float64 or float32 array"))
-    }
-}
-
-impl<D: numpy::ndarray::Dimension> ValueArray<'_, D> {
-    /// The memory, which must be C-contiguous.
-    pub fn values(&self, name: &str) -> PyResult<Values<'_>> {
-        match self {
-            Self::F64(array) => contiguous(array, name).map(Values::F64),
-            Self::F32(array) => contiguous(array, name).map(Values::F32),
-        }
     }
 }
 
@@ -76,14 +77,9 @@ impl<'py> IndexArrays<'py> {
 
     /// The memory.
     pub fn index(&self) -> PyResult<CsrIndex<'_>> {
-        let order = |_| PyTypeError::new_err("indices, indptr: expected contiguous arrays");
         Ok(match self {
-            Self::I32(i, p) => {
-                CsrIndex::I32(i.as_slice().map_err(order)?, p.as_slice().map_err(order)?)
-            }
-            Self::I64(i, p) => {
-                CsrIndex::I64(i.as_slice().map_err(order)?, p.as_slice().map_err(order)?)
-            }
+            Self::I32(i, p) => CsrIndex::I32(contiguous(i, "indices")?, contiguous(p, "indptr")?),
+            Self::I64(i, p) => CsrIndex::I64(contiguous(i, "indices")?, contiguous(p, "indptr")?),
         })
     }
 }
@@ -120,7 +116,7 @@ impl Matrix<'_> {
     }
 
     /// The rows; all indices of a CSR matrix are looked at.
-    pub fn rows(&self, py: Python<'_>, bounds: RowBounds) -> PyResult<Rows<'_>> {
+    pub fn rows(&self, bounds: RowBounds) -> PyResult<Rows<'_>> {
         match self {
             Self::Dense(values) => {
                 let shape = (values.shape()[0], values.shape()[1]);
@@ -130,7 +126,7 @@ impl Matrix<'_> {
             Self::Csr(data, index, n_features) => {
                 let (values, index) = (data.values("data")?, index.index()?);
                 let shape = (index.n_rows(), *n_features);
-                gate::run(py, |interrupt| {
+                gate::run(|interrupt| {
                     Rows::watched(values, Layout::Csr(index), shape, bounds, interrupt)
                 })
             }
@@ -139,17 +135,15 @@ impl Matrix<'_> {
 }
 
 /// One number for each record, or nothing.
-pub fn each<'a, T: numpy::Element>(
-    numbers: Option<&'a PyReadonlyArray1<'_, T>>,
-) -> PyResult<&'a [T]> {
+pub fn each<'a, T: Element>(numbers: Option<&'a PyReadonlyArray1<'_, T>>) -> PyResult<&'a [T]> {
     numbers.map_or(Ok(&[]), |numbers| {
         contiguous(numbers, "numbers of the records")
     })
 }
 
 /// The memory of an array, which must be C-contiguous.
-pub fn contiguous<'a, T: numpy::Element, D: numpy::ndarray::Dimension>(
-    array: &'a numpy::PyReadonlyArray<'_, T, D>,
+pub fn contiguous<'a, T: Element, D: Dimension>(
+    array: &'a PyReadonlyArray<'_, T, D>,
     name: &str,
 ) -> PyResult<&'a [T]> {
     let order = || PyTypeError::new_err(format!("{name}: expected C order (row-major)"));
@@ -158,6 +152,19 @@ pub fn contiguous<'a, T: numpy::Element, D: numpy::ndarray::Dimension>(
         return Err(order());
     }
     array.as_slice().map_err(|_| order())
+}
+
+/// The memory of an array, which must be C-contiguous and of this shape.
+pub fn shaped<'a, T: Element, D: Dimension>(
+    array: &'a PyReadonlyArray<'_, T, D>,
+    shape: &[usize],
+    name: &'static str,
+) -> PyResult<&'a [T]> {
+    if array.shape() != shape {
+        let message = format!("got shape {:?}, expected {shape:?}", array.shape());
+        return Err(invalid(name, message));
+    }
+    contiguous(array, name)
 }
 
 /// Numbers that become an array of this shape.
@@ -187,7 +194,7 @@ impl Array<i64> {
     }
 }
 
-impl<'py, T: numpy::Element> IntoPyObject<'py> for Array<T> {
+impl<'py, T: Element> IntoPyObject<'py> for Array<T> {
     type Target = PyArrayDyn<T>;
     type Output = Bound<'py, PyArrayDyn<T>>;
     type Error = PyErr;
@@ -195,44 +202,6 @@ impl<'py, T: numpy::Element> IntoPyObject<'py> for Array<T> {
     fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
         PyArray1::from_vec(py, self.numbers).reshape(self.shape)
     }
-}
-
-/// Takes `object` as a float64 matrix of this shape.
-pub fn matrix_of<'py>(
-    object: &Bound<'py, PyAny>,
-    shape: [usize; 2],
-    name: &str,
-) -> PyResult<numpy::PyReadonlyArray2<'py, f64>> {
-    let values: numpy::PyReadonlyArray2<'py, f64> = object
-        .extract()
-        .map_err(|_| wrong(object, name, "a two-dimensional float64 array"))?;
-    if values.shape() != shape {
-        let got = values.shape();
-        let message = format!("{name}: got shape {got:?}, expected {shape:?}");
-        return Err(PyValueError::new_err(message));
-    }
-    Ok(values)
-}
-
-/// Takes `object` as whole numbers in halves: a matrix of `shape`, or of any square one.
-pub fn read_parts<'py>(
-    object: &Bound<'py, PyAny>,
-    shape: Option<[usize; 2]>,
-    name: &str,
-) -> PyResult<numpy::PyReadonlyArray3<'py, i64>> {
-    let parts: numpy::PyReadonlyArray3<'py, i64> = object
-        .extract()
-        .map_err(|_| wrong(object, name, "a three-dimensional int64 array"))?;
-    let got = parts.shape();
-    let [rows, columns] = shape.unwrap_or([got[1], got[1]]);
-    if got != [2, rows, columns] {
-        let message = format!(
-            "{name}: got shape {got:?}, expected {:?}",
-            [2, rows, columns]
-        );
-        return Err(PyValueError::new_err(message));
-    }
-    Ok(parts)
 }
 
 /// "name: got X, expected Y" as a `TypeError`; says dtype and rank, never values.
@@ -253,18 +222,19 @@ fn wrong(object: &Bound<'_, PyAny>, name: &str, expected: &str) -> PyErr {
 
 /// An array that `work` fills. numpy's memory comes in large pages, which are faster to touch; asked
 /// for through Python, a lack of it is an error and no panic.
-pub fn filled<T: numpy::Element + Send>(
-    py: Python<'_>,
+pub fn filled<T: Element + Send>(
     shape: [usize; 2],
     work: impl FnOnce(&mut [T], &dyn Interrupt) -> Result<()> + Send,
-) -> PyResult<Bound<'_, PyAny>> {
-    let made = py.import("numpy")?;
-    let made = made.call_method1("zeros", ((shape[0], shape[1]), T::get_dtype(py)))?;
-    let array = made.cast_into::<numpy::PyArray2<T>>()?;
-    {
-        let mut view = array.try_readwrite()?;
-        let out = view.as_slice_mut()?;
-        gate::run(py, |interrupt| work(out, interrupt))?;
-    }
-    Ok(array.into_any())
+) -> PyResult<Py<PyAny>> {
+    Python::attach(|py| {
+        let made = py.import("numpy")?;
+        let made = made.call_method1("zeros", ((shape[0], shape[1]), T::get_dtype(py)))?;
+        let array = made.cast_into::<numpy::PyArray2<T>>()?;
+        {
+            let mut view = array.try_readwrite()?;
+            let out = view.as_slice_mut()?;
+            gate::run(|interrupt| work(out, interrupt))?;
+        }
+        Ok(array.into_any().unbind())
+    })
 }

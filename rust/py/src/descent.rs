@@ -1,12 +1,13 @@
 //! Bindings of `dpsvm_core::descent::settings`.
 
-use crate::arrays::{Array, contiguous, matrix_of};
-use crate::errors::to_python;
+use crate::arrays::{Array, contiguous, shaped};
+use crate::errors::{invalid, to_python};
 use crate::gate;
 use crate::noise::NoiseSource;
-use crate::options::{Loss, named, options};
+use crate::options::{Keywords, Options};
 use crate::records::Records;
-use crate::shards::{ShardedRun, shard_key};
+use crate::shards::shard_key;
+use dpsvm_core::Result;
 use dpsvm_core::descent::bounds::{
     Descended, check_clip, check_grid, clipped_sum_distance as distance,
     descent_rounding as rounding,
@@ -15,10 +16,10 @@ use dpsvm_core::descent::clipping::Clip;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule, State};
 use dpsvm_core::descent::settings::{Arithmetic, DescentSettings};
 use dpsvm_core::descent::streams::{Batches, DescentBatch, DescentStreams};
-use dpsvm_core::noise::Task;
+use dpsvm_core::error::in_range;
+use dpsvm_core::noise::{Rate, Task};
 use dpsvm_core::records::parts::split;
-use dpsvm_core::{Error, Result};
-use numpy::{PyArray2, PyArrayMethods};
+use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -39,14 +40,10 @@ pub struct Descent {
     state: Mutex<State>,
 }
 
-/// Refuses a public number outside its range.
-fn within(name: &'static str, value: f64, range: RangeInclusive<f64>) -> Result<f64> {
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    let (low, high) = (range.start(), range.end());
-    let message = format!("got {value:e}, expected {low:e} to {high:e}");
-    Err(Error::invalid(name, message))
+/// A public number, unless it is outside its range.
+fn within(name: &'static str, value: f64, range: RangeInclusive<f64>) -> PyResult<f64> {
+    in_range(name, value, range).map_err(to_python)?;
+    Ok(value)
 }
 
 /// Decays of moments and momentum: below 1.
@@ -55,132 +52,120 @@ const LARGEST_DECAY: f64 = 1.0 - 1e-12;
 const PRECISIONS: [(&str, Arithmetic); 2] =
     [("f32", Arithmetic::Single), ("f64", Arithmetic::Double)];
 
-options! {
-    struct Options {
-        ..loss: Loss,
-        n_features: usize,
-        intercept: f64,
-        row_scale: f64,
-        clip: f64,
-        sigma: f64,
-        grid: Option<f64>,
-        sampling_rate: f64,
-        divisor: f64,
-        regularization: f64,
-        optimizer: String,
-        learning_rate: f64,
-        schedule: String,
-        horizon: u64,
-        momentum: f64,
-        nesterov: bool,
-        beta1: f64,
-        beta2: f64,
-        stabilizer: f64,
-        noise_correction: bool,
-        average_from: Option<u64>,
-        radius: Option<f64>,
-        precision: String,
-    }
-}
-
-impl Options<'_> {
-    fn settings(&self, exact_sums: bool) -> Result<DescentSettings> {
-        check_clip(self.clip)?;
-        self.grid.map_or(Ok(()), check_grid)?;
-        within("intercept", self.intercept, 0.0..=1e6)?;
-        within("row_scale", self.row_scale, 1e-6..=1e6)?;
-        within("sigma", self.sigma, 0.0..=1e100)?;
-        within("divisor", self.divisor, 1e-100..=1e100)?;
-        let rate = self.sampling_rate;
-        if !(rate > 0.0 && rate <= 1.0) {
-            let message = format!("got {rate:e}, expected a number in (0, 1]");
-            return Err(Error::invalid("sampling_rate", message));
-        }
-        let radius = |r| within("radius", r, 1e-100..=1e100);
-        Ok(DescentSettings {
-            loss: self.loss.of()?,
-            features: self.n_features,
-            clip: Clip::new(self.clip, self.row_scale, self.intercept),
-            noise: DescentStreams::kind(self.sigma, self.grid),
-            divisor: self.divisor,
-            regularization: within("regularization", self.regularization, 0.0..=1e100)?,
-            optimizer: self.optimizer()?,
-            rate: within("learning_rate", self.learning_rate, 0.0..=1e100)?,
-            schedule: self.schedule()?,
-            average_from: self.average_from,
-            radius: self.radius.map(radius).transpose()?,
-            arithmetic: named("precision", &self.precision, &PRECISIONS)?,
-            exact_sums,
-        })
+impl Options<'_, '_> {
+    /// Takes a public number of this range.
+    fn number(&self, name: &'static str, range: RangeInclusive<f64>) -> PyResult<f64> {
+        within(name, self.take(name)?, range)
     }
 
-    fn schedule(&self) -> Result<Schedule> {
-        if self.schedule == "linear" && self.horizon == 0 {
-            return Err(Error::invalid("horizon", "got 0, expected at least 1"));
-        }
+    /// Takes the bound of contributions.
+    fn clip(&self) -> PyResult<f64> {
+        let clip = self.take("clip")?;
+        check_clip(clip).map_err(to_python)?;
+        Ok(clip)
+    }
+
+    fn schedule(&self) -> PyResult<Schedule> {
+        let horizon = self.take("horizon")?;
         let schedules = [
             ("constant", Schedule::Constant),
             ("inverse", Schedule::Inverse),
-            ("linear", Schedule::Linear(self.horizon)),
+            ("linear", Schedule::Linear(horizon)),
         ];
-        named("schedule", &self.schedule, &schedules)
+        let schedule = self.named("schedule", &schedules)?;
+        if matches!(schedule, Schedule::Linear(0)) {
+            return Err(invalid("horizon", "got 0, expected at least 1"));
+        }
+        Ok(schedule)
     }
 
-    fn optimizer(&self) -> Result<Optimizer> {
-        let deviation = self.sigma / self.divisor;
-        match self.optimizer.as_str() {
+    /// Takes the optimizer, for sums over the divisor with noise of this deviation.
+    fn optimizer(&self, deviation: f64) -> PyResult<Optimizer> {
+        let (name, momentum): (String, _) = (self.take("optimizer")?, self.take("momentum")?);
+        let (beta1, beta2) = (self.take("beta1")?, self.take("beta2")?);
+        let (nesterov, stabilizer) = (self.take("nesterov")?, self.take("stabilizer")?);
+        let corrected: bool = self.take("noise_correction")?;
+        match name.as_str() {
             "gd" | "sgd" => Ok(Optimizer::Gradient {
-                momentum: within("momentum", self.momentum, 0.0..=LARGEST_DECAY)?,
-                nesterov: self.nesterov,
+                momentum: within("momentum", momentum, 0.0..=LARGEST_DECAY)?,
+                nesterov,
             }),
             "adam" => Ok(Optimizer::Adam {
-                beta1: within("beta1", self.beta1, 0.0..=LARGEST_DECAY)?,
-                beta2: within("beta2", self.beta2, 0.0..=LARGEST_DECAY)?,
-                stabilizer: within("stabilizer", self.stabilizer, 1e-100..=1e100)?,
-                noise_variance: self.noise_correction.then_some(deviation * deviation),
+                beta1: within("beta1", beta1, 0.0..=LARGEST_DECAY)?,
+                beta2: within("beta2", beta2, 0.0..=LARGEST_DECAY)?,
+                stabilizer: within("stabilizer", stabilizer, 1e-100..=1e100)?,
+                noise_variance: corrected.then_some(deviation * deviation),
             }),
-            _ => Err(Error::invalid("optimizer", "expected gd, sgd or adam")),
+            _ => Err(invalid("optimizer", "expected gd, sgd or adam")),
         }
     }
-}
 
-options! {
-    struct RoundingOptions {
-        ..loss: Loss,
-        n_columns: usize,
-        row_norm: f64,
-        clip: f64,
-        max_records: u64,
-        max_rows: u64,
-        truncated: bool,
-        radius: f64,
-        grid: Option<f64>,
-        step: f64,
+    /// Takes all of them, for a descent in this state or before its first step.
+    fn descent(&self, exact_sums: bool, state: Option<&Bound<'_, PyDict>>) -> PyResult<Descent> {
+        let clip = self.clip()?;
+        let grid: Option<f64> = self.take("grid")?;
+        grid.map_or(Ok(()), check_grid).map_err(to_python)?;
+        let intercept = self.number("intercept", 0.0..=1e6)?;
+        let row_scale = self.number("row_scale", 1e-6..=1e6)?;
+        let sigma = self.number("sigma", 0.0..=1e100)?;
+        let divisor = self.number("divisor", 1e-100..=1e100)?;
+        let rate = self.take("sampling_rate")?;
+        Rate::new(rate).map_err(to_python)?;
+        let radius: Option<f64> = self.take("radius")?;
+        let radius = radius.map(|r| within("radius", r, 1e-100..=1e100));
+        let settings = DescentSettings {
+            loss: self.loss()?,
+            features: self.take("n_features")?,
+            clip: Clip::new(clip, row_scale, intercept),
+            noise: DescentStreams::kind(sigma, grid),
+            divisor,
+            regularization: self.number("regularization", 0.0..=1e100)?,
+            optimizer: self.optimizer(sigma / divisor)?,
+            rate: self.number("learning_rate", 0.0..=1e100)?,
+            schedule: self.schedule()?,
+            average_from: self.take("average_from")?,
+            radius: radius.transpose()?,
+            arithmetic: self.named("precision", &PRECISIONS)?,
+            exact_sums,
+        };
+        let mut start = settings.start().map_err(to_python)?;
+        state.map_or(Ok(()), |record| read_state(record, &mut start))?;
+        Ok(Descent {
+            settings,
+            rate,
+            noise: (sigma, grid),
+            state: Mutex::new(start),
+        })
     }
 }
 
-/// Reads what [`Descent::state`] wrote.
-fn read_state(record: &Bound<'_, PyDict>, empty: &State) -> PyResult<State> {
-    let missing = |name: &str| to_python(Error::invalid("state", format!("has no {name}")));
+/// The arrays of a state.
+fn arrays(state: &mut State) -> [(&'static str, &mut Vec<f64>); 4] {
+    [
+        ("weights", &mut state.weights),
+        ("first", &mut state.first),
+        ("second", &mut state.second),
+        ("sum", &mut state.sum),
+    ]
+}
+
+/// Reads what [`Descent::state`] wrote, over a state of the same shape.
+fn read_state(record: &Bound<'_, PyDict>, state: &mut State) -> PyResult<()> {
+    let missing = |name: &str| invalid("state", format!("has no {name}"));
     let item = |name: &str| record.get_item(name)?.ok_or_else(|| missing(name));
-    let values = |name: &str, like: &[f64]| -> PyResult<Vec<f64>> {
+    for (name, values) in arrays(state) {
         let item = item(name)?;
         let array = item.cast::<PyArray2<f64>>()?.readonly();
-        let values = contiguous(&array, "state")?.to_vec();
-        if values.len() != like.len() || !values.iter().all(|v| v.is_finite()) {
-            let message = format!("{name}: expected {} finite numbers", like.len());
-            return Err(to_python(Error::invalid("state", message)));
+        let given = contiguous(&array, "state")?;
+        if given.len() != values.len() || !given.iter().all(|v| v.is_finite()) {
+            let message = format!("{name}: expected {} finite numbers", values.len());
+            return Err(invalid("state", message));
         }
-        Ok(values)
-    };
-    Ok(State {
-        weights: values("weights", &empty.weights)?,
-        first: values("first", &empty.first)?,
-        second: values("second", &empty.second)?,
-        sum: values("sum", &empty.sum)?,
-        averaged: item("averaged")?.extract()?,
-        steps: item("steps")?.extract()?,
-    })
+        values.copy_from_slice(given);
+    }
+    state.averaged = item("averaged")?.extract()?;
+    state.steps = item("steps")?.extract()?;
+    Ok(())
 }
 
 impl Descent {
@@ -217,21 +202,9 @@ impl Descent {
     fn new(
         state: Option<&Bound<'_, PyDict>>,
         exact_sums: bool,
-        options: Option<&Bound<'_, PyDict>>,
+        options: Option<Keywords>,
     ) -> PyResult<Self> {
-        let options = Options::read(options)?;
-        let settings = gate::brief(|| options.settings(exact_sums))?;
-        let empty = gate::brief(|| settings.start())?;
-        let state = match state {
-            Some(record) => read_state(record, &empty)?,
-            None => empty,
-        };
-        Ok(Self {
-            settings,
-            rate: options.sampling_rate,
-            noise: (options.sigma, options.grid),
-            state: Mutex::new(state),
-        })
+        Options::read(options, |o| o.descent(exact_sums, state))
     }
 
     /// Takes more steps on `records`, with noise from `source`.
@@ -240,7 +213,6 @@ impl Descent {
     #[pyo3(signature = (records, source, n_steps, n_threads, on_step=None))]
     fn run(
         &self,
-        py: Python<'_>,
         records: &Records,
         source: &NoiseSource,
         n_steps: u32,
@@ -256,10 +228,8 @@ impl Descent {
         while done < n_steps {
             let steps = done..n_steps.min(done.saturating_add(part));
             done = steps.end;
-            records.read(|records| {
-                gate::run(py, |interrupt| {
-                    settings.run(state, records, &streams, steps, n_threads, interrupt)
-                })
+            records.read(|records, interrupt| {
+                settings.run(state, records, &streams, steps, n_threads, interrupt)
             })?;
             on_step.map_or(Ok(()), |told| told.call1((done, n_steps)).map(drop))?;
         }
@@ -271,7 +241,6 @@ impl Descent {
     /// Run i has the bits that the i-th of as many single runs would have.
     fn run_batch(
         &self,
-        py: Python<'_>,
         records: &Records,
         source: &NoiseSource,
         n_fits: u32,
@@ -288,11 +257,8 @@ impl Descent {
             noise: self.noise,
             steps: n_steps,
         };
-        let released = records.read(|records| {
-            gate::run(py, |interrupt| {
-                batch.run(records, &tasks, n_threads, interrupt)
-            })
-        })?;
+        let released =
+            records.read(|records, interrupt| batch.run(records, &tasks, n_threads, interrupt))?;
         let [scores, columns] = self.shape();
         let shape = [n_fits as usize, scores, columns];
         Ok(Array::shaped(released, shape))
@@ -304,9 +270,8 @@ impl Descent {
     /// A function of its arguments and the public numbers: the state is neither read nor changed.
     fn partial(
         &self,
-        py: Python<'_>,
         records: &Records,
-        weights: &Bound<'_, PyAny>,
+        weights: PyReadonlyArray2<'_, f64>,
         key: &Bound<'_, PyBytes>,
         shard: u32,
         step: u32,
@@ -314,27 +279,15 @@ impl Descent {
     ) -> PyResult<Array<i64>> {
         let key = shard_key(key)?;
         let shape = self.shape();
-        let weights = matrix_of(weights, shape, "weights")?;
-        let weights = contiguous(&weights, "weights")?;
+        let weights = shaped(&weights, &shape, "weights")?;
         let settings = &self.settings;
-        let parts = records.read(|records| {
-            gate::run(py, |interrupt| {
-                let batches = Batches::of_shard(&key, shard, self.rate)?;
-                let at = (&batches, step);
-                let units = settings.partial(weights, records, at, n_threads, interrupt)?;
-                split(&units)
-            })
+        let parts = records.read(|records, interrupt| {
+            let batches = Batches::of_shard(&key, shard, self.rate)?;
+            let at = (&batches, step);
+            let units = settings.partial(weights, records, at, n_threads, interrupt)?;
+            split(&units)
         })?;
         Ok(Array::halves(parts, shape))
-    }
-
-    /// A run of `n_steps` steps whose sums come from [`Descent::partial`].
-    fn shards(
-        slf: &Bound<'_, Self>,
-        source: &Bound<'_, NoiseSource>,
-        n_steps: u32,
-    ) -> PyResult<Py<ShardedRun>> {
-        ShardedRun::new(slf, source, n_steps)
     }
 
     /// The average of the iterates, or the last one.
@@ -353,15 +306,9 @@ impl Descent {
     /// All that the next steps depend on; hand it back as `state=`.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let record = PyDict::new(py);
-        let state = self.locked()?;
+        let mut state = self.locked()?;
         let columns = self.settings.columns();
-        let parts = [
-            ("weights", &state.weights),
-            ("first", &state.first),
-            ("second", &state.second),
-            ("sum", &state.sum),
-        ];
-        for (name, values) in parts {
+        for (name, values) in arrays(&mut state) {
             let shape = [values.len() / columns.max(1), columns];
             record.set_item(name, Array::shaped(values.clone(), shape))?;
         }
@@ -382,21 +329,20 @@ pub fn clipped_sum_distance(clip: f64, n_weights: usize, grid: Option<f64>) -> P
 /// Upper bound of the distance of a sum computed in double precision to that of exact gradients.
 #[pyfunction]
 #[pyo3(signature = (**options))]
-pub fn descent_rounding(options: Option<&Bound<'_, PyDict>>) -> PyResult<f64> {
-    let o = RoundingOptions::read(options)?;
-    gate::brief(|| {
-        check_clip(o.clip)?;
-        Ok(rounding(&Descended {
-            loss: o.loss.of()?,
-            columns: o.n_columns,
-            row_norm: o.row_norm,
-            clip: o.clip,
-            records: o.max_records,
-            rows: o.max_rows,
-            truncated: o.truncated,
-            radius: o.radius,
-            grid: o.grid,
-            step: o.step,
-        }))
-    })
+pub fn descent_rounding(options: Option<Keywords>) -> PyResult<f64> {
+    let descended = Options::read(options, |o| {
+        Ok(Descended {
+            loss: o.loss()?,
+            columns: o.take("n_columns")?,
+            row_norm: o.take("row_norm")?,
+            clip: o.clip()?,
+            records: o.take("max_records")?,
+            rows: o.take("max_rows")?,
+            truncated: o.take("truncated")?,
+            radius: o.take("radius")?,
+            grid: o.take("grid")?,
+            step: o.take("step")?,
+        })
+    })?;
+    gate::brief(|| Ok(rounding(&descended)))
 }

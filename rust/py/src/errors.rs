@@ -13,3 +13,8 @@ pub fn to_python(error: Error) -> PyErr {
         Error::OutOfMemory { .. } => PyMemoryError::new_err(error.to_string()),
     }
 }
+
+/// The exception for an argument outside its range.
+pub fn invalid(name: &'static str, message: impl Into<String>) -> PyErr {
+    to_python(Error::invalid(name, message))
+}

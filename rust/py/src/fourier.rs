@@ -2,10 +2,10 @@
 
 use crate::arrays::{Array, Matrix, filled};
 use crate::gate;
-use crate::options::named;
+use crate::options::{Keywords, Options};
 use dpsvm_core::fourier::transform::transform;
 use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, FourierSettings, Structure};
-use dpsvm_core::rows::view::{RowBounds, Rows};
+use dpsvm_core::rows::view::RowBounds;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -15,66 +15,34 @@ pub struct FourierMap {
     pub(crate) map: Arc<Map>,
 }
 
-impl FourierMap {
-    fn features<'py>(
-        &self,
-        py: Python<'py>,
-        rows: &Rows<'_>,
-        single: bool,
-        n_threads: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let shape = [rows.n_rows(), self.map.outputs()];
-        let map = &*self.map;
-        if single {
-            let prepared = gate::run(py, |_| map.single())?;
-            return filled(py, shape, |out, interrupt| {
-                transform(map, prepared, rows, out, n_threads, interrupt)
-            });
-        }
-        let prepared = gate::run(py, |_| map.double())?;
-        filled(py, shape, |out, interrupt| {
-            transform(map, prepared, rows, out, n_threads, interrupt)
-        })
-    }
-}
-
 #[pymethods]
 impl FourierMap {
     #[new]
-    #[pyo3(signature = (*, n_features, n_components, gamma, kernel, structure, centre, seed))]
-    fn new(
-        py: Python<'_>,
-        n_features: usize,
-        n_components: usize,
-        gamma: f64,
-        kernel: &str,
-        structure: &str,
-        centre: &str,
-        seed: u64,
-    ) -> PyResult<Self> {
-        let settings = || {
-            let families = [("rbf", Family::Gaussian), ("laplacian", Family::Laplacian)];
-            let structures = [
-                ("independent", Structure::Independent),
-                ("orthogonal", Structure::Orthogonal),
-                ("fast", Structure::Fast),
-            ];
-            let centres = [
-                ("none", Centre::Zero),
-                ("sphere", Centre::Sphere),
-                ("ball", Centre::Ball),
-            ];
+    #[pyo3(signature = (**options))]
+    fn new(options: Option<Keywords>) -> PyResult<Self> {
+        let families = [("rbf", Family::Gaussian), ("laplacian", Family::Laplacian)];
+        let structures = [
+            ("independent", Structure::Independent),
+            ("orthogonal", Structure::Orthogonal),
+            ("fast", Structure::Fast),
+        ];
+        let centres = [
+            ("none", Centre::Zero),
+            ("sphere", Centre::Sphere),
+            ("ball", Centre::Ball),
+        ];
+        let settings = Options::read(options, |o| {
             Ok(FourierSettings {
-                features: n_features,
-                components: n_components,
-                gamma,
-                family: named("kernel", kernel, &families)?,
-                structure: named("structure", structure, &structures)?,
-                centre: named("centre", centre, &centres)?,
-                seed,
+                features: o.take("n_features")?,
+                components: o.take("n_components")?,
+                gamma: o.take("gamma")?,
+                family: o.named("kernel", &families)?,
+                structure: o.named("structure", &structures)?,
+                centre: o.named("centre", &centres)?,
+                seed: o.take("seed")?,
             })
-        };
-        let map = gate::run(py, |_| Map::new(settings()?))?;
+        })?;
+        let map = gate::run(|_| Map::new(settings))?;
         Ok(Self { map: Arc::new(map) })
     }
 
@@ -91,8 +59,8 @@ impl FourierMap {
     }
 
     /// The frequencies, one a row.
-    fn weights(&self, py: Python<'_>) -> PyResult<Array<f64>> {
-        let weights = gate::run(py, |_| self.map.weights())?;
+    fn weights(&self) -> PyResult<Array<f64>> {
+        let weights = gate::run(|_| self.map.weights())?;
         let shape = [self.n_components(), self.n_features()];
         Ok(Array::shaped(weights, shape))
     }
@@ -103,14 +71,18 @@ impl FourierMap {
     }
 
     /// Features of the rows, in their precision.
-    #[pyo3(signature = (X, n_threads))]
-    fn transform<'py>(
-        &self,
-        py: Python<'py>,
-        X: Matrix<'py>,
-        n_threads: usize,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let rows = X.rows(py, RowBounds::FREE)?;
-        self.features(py, &rows, X.is_single(), n_threads)
+    fn transform(&self, X: Matrix<'_>, n_threads: usize) -> PyResult<Py<PyAny>> {
+        let (map, rows) = (&*self.map, X.rows(RowBounds::FREE)?);
+        let shape = [rows.n_rows(), map.outputs()];
+        if X.is_single() {
+            let prepared = gate::run(|_| map.single())?;
+            return filled(shape, |out, interrupt| {
+                transform(map, prepared, &rows, out, n_threads, interrupt)
+            });
+        }
+        let prepared = gate::run(|_| map.double())?;
+        filled(shape, |out, interrupt| {
+            transform(map, prepared, &rows, out, n_threads, interrupt)
+        })
     }
 }

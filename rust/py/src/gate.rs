@@ -52,11 +52,8 @@ impl Interrupt for Signals {
 /// A signal handler's exception (for example `KeyboardInterrupt`) wins over what the core returns.
 /// A panic in `work`, of which another thread that writes to the input can be the
 /// cause, becomes a `RuntimeError` that does not repeat its message: an index may be data.
-pub fn run<T: Send>(
-    py: Python<'_>,
-    work: impl FnOnce(&dyn Interrupt) -> Result<T> + Send,
-) -> PyResult<T> {
-    let outcome = py.detach(|| {
+pub fn run<T: Send>(work: impl FnOnce(&dyn Interrupt) -> Result<T> + Send) -> PyResult<T> {
+    let apart = || {
         let signals = Signals {
             last: Cell::new(Instant::now()),
             raised: RefCell::new(None),
@@ -64,7 +61,9 @@ pub fn run<T: Send>(
         // What `work` was changing is its caller's business: see `records.rs`.
         let result = catch_unwind(AssertUnwindSafe(|| in_usual_arithmetic(|| work(&signals))));
         (result, signals.raised.into_inner())
-    });
+    };
+    // Every caller holds the GIL already: to attach again only says so.
+    let outcome = Python::attach(|py| py.detach(apart));
     match outcome {
         (Err(_), _) => Err(PyRuntimeError::new_err(
             "internal error: the computation was abandoned and nothing is returned",
@@ -84,6 +83,7 @@ pub fn brief<T>(work: impl FnOnce() -> Result<T>) -> PyResult<T> {
 /// A context in which this thread rounds to nearest and keeps subnormal numbers, for what Python
 /// computes; afterwards it does again what it did. For one use, in one thread.
 #[pyclass(frozen, module = "dpsvm_fast._core")]
+#[derive(Default)]
 pub struct UsualArithmetic {
     before: Mutex<Option<Control>>,
 }
@@ -92,9 +92,7 @@ pub struct UsualArithmetic {
 impl UsualArithmetic {
     #[new]
     fn new() -> Self {
-        Self {
-            before: Mutex::new(None),
-        }
+        Self::default()
     }
 
     fn __enter__(&self) {

@@ -29,6 +29,8 @@ mod subsampled;
 mod tables;
 mod uncopyable;
 
+use dpsvm_core::runtime::threads::default_threads;
+use dpsvm_core::simd::level_name;
 use pyo3::exceptions::{PyAttributeError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -40,19 +42,10 @@ use pyo3::types::PyDict;
 fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let info = PyDict::new(py);
     info.set_item("version", env!("CARGO_PKG_VERSION"))?;
-    info.set_item(
-        "profile",
-        if cfg!(debug_assertions) {
-            "debug"
-        } else {
-            "release"
-        },
-    )?;
-    info.set_item("simd", dpsvm_core::simd::level_name())?;
-    info.set_item(
-        "default_threads",
-        dpsvm_core::runtime::threads::default_threads(),
-    )?;
+    let debug = cfg!(debug_assertions);
+    info.set_item("profile", if debug { "debug" } else { "release" })?;
+    info.set_item("simd", level_name())?;
+    info.set_item("default_threads", default_threads())?;
     Ok(info)
 }
 
@@ -78,14 +71,12 @@ fn found_entropy() -> bool {
 /// Looks again for random numbers when something of a module is used that found none at its import.
 #[pyfunction(pass_module)]
 fn __getattr__<'py>(m: &Bound<'py, PyModule>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    if name.starts_with("__") || !found_entropy() {
-        return Err(if name.starts_with("__") {
-            PyAttributeError::new_err(name.to_owned())
-        } else {
-            PyOSError::new_err(
-                "the operating system gives no random numbers, which noise is made of",
-            )
-        });
+    if name.starts_with("__") {
+        return Err(PyAttributeError::new_err(name.to_owned()));
+    }
+    if !found_entropy() {
+        let message = "the operating system gives no random numbers, which noise is made of";
+        return Err(PyOSError::new_err(message));
     }
     m.delattr("__getattr__")?;
     register(m)?;
@@ -104,52 +95,40 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Adds all that may need random numbers.
 fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    macro_rules! add {
-        ([$($class:ty,)*] [$($function:path,)*]) => {
-            $(m.add_class::<$class>()?;)*
-            $(m.add_function(wrap_pyfunction!($function, m)?)?;)*
+    macro_rules! classes {
+        ($($module:ident: $($class:ident),*;)*) => {
+            $($(m.add_class::<$module::$class>()?;)*)*
         };
     }
-    add! {
-        [
-        descent::Descent,
-        fourier::FourierMap,
-        gate::UsualArithmetic,
-        noise::NoiseSource,
-        records::Records,
-        shards::ShardedRun,
-        subsampled::LossDistribution,
-        tables::TextCells,
-        tables::PyRecordEnds,
-        ] [
-        accounting::gaussian_sigma,
-        accounting::gaussian_delta,
-        accounting::gaussian_epsilon,
-        accounting::objective_delta,
-        accounting::objective_log_determinant,
-        accounting::objective_profile,
-        accounting::objective_sigma,
-        crammer_singer::solve_crammer_singer,
-        descent::clipped_sum_distance,
-        descent::descent_rounding,
-        ellipsoids::solve_gaussian_margin_batch,
-        ellipsoids::solve_gaussian_margin,
-        images::oriented_gradients,
-        linalg::symmetric_eigen,
-        linalg::row_products,
-        moments::column_moments,
-        parties::solve_smooth_parties,
-        parties::solve_crammer_singer_parties,
-        parties::projected_sgd_parties,
-        projected_sgd::projected_sgd,
-        projected_sgd::projected_sgd_orders,
-        projected_sgd::projected_sgd_rounding,
-        smooth::solve_smooth,
-        smooth::solve_smooth_batch,
-        subsampled::subsampled_gaussian_delta,
-        subsampled::subsampled_gaussian_epsilon,
-        subsampled::subsampled_gaussian_noise_multiplier,
-        ]
+    macro_rules! functions {
+        ($($module:ident: $($function:ident),*;)*) => {
+            $($(m.add_function(wrap_pyfunction!($module::$function, m)?)?;)*)*
+        };
+    }
+    classes! {
+        descent: Descent;
+        fourier: FourierMap;
+        gate: UsualArithmetic;
+        noise: NoiseSource;
+        records: Records;
+        shards: ShardedRun;
+        subsampled: LossDistribution;
+        tables: TextCells, PyRecordEnds;
+    }
+    functions! {
+        accounting: gaussian_sigma, gaussian_delta, gaussian_epsilon;
+        accounting: objective_delta, objective_log_determinant, objective_profile, objective_sigma;
+        crammer_singer: solve_crammer_singer;
+        descent: clipped_sum_distance, descent_rounding;
+        ellipsoids: solve_gaussian_margin_batch, solve_gaussian_margin;
+        images: oriented_gradients;
+        linalg: symmetric_eigen, row_products;
+        moments: column_moments;
+        parties: solve_smooth_parties, solve_crammer_singer_parties, projected_sgd_parties;
+        projected_sgd: projected_sgd, projected_sgd_orders, projected_sgd_rounding;
+        smooth: solve_smooth, solve_smooth_batch;
+        subsampled: subsampled_gaussian_delta, subsampled_gaussian_epsilon;
+        subsampled: subsampled_gaussian_noise_multiplier;
     }
     Ok(())
 }

@@ -14,17 +14,15 @@ type Sums = (Array<i64>, Array<i64>);
 /// are not stored are zeros.
 #[pyfunction]
 #[pyo3(signature = (X, *, offset, scale, n_threads))]
-pub fn column_moments<'py>(
-    py: Python<'py>,
-    X: Matrix<'py>,
-    offset: PyReadonlyArray1<'py, f64>,
-    scale: PyReadonlyArray1<'py, f64>,
+pub fn column_moments(
+    X: Matrix<'_>,
+    offset: PyReadonlyArray1<'_, f64>,
+    scale: PyReadonlyArray1<'_, f64>,
     n_threads: usize,
 ) -> PyResult<Sums> {
-    let rows = X.rows(py, RowBounds::FREE)?;
+    let rows = X.rows(RowBounds::FREE)?;
     let (offset, scale) = (offset.as_slice()?, scale.as_slice()?);
-    let found = gate::run(py, |interrupt| {
-        core::column_moments(&rows, offset, scale, n_threads, interrupt)
-    })?;
+    let found =
+        gate::run(|interrupt| core::column_moments(&rows, offset, scale, n_threads, interrupt))?;
     Ok((Array::line(found.first), Array::line(found.second)))
 }

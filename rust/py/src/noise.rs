@@ -1,6 +1,7 @@
 //! Bindings of `dpsvm_core::noise`.
 
 use crate::arrays::{Array, contiguous};
+use crate::errors::to_python;
 use crate::gate;
 use crate::uncopyable::Uncopyable;
 use dpsvm_core::Result;
@@ -12,7 +13,7 @@ use dpsvm_core::runtime::interrupt::Interrupt;
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A source of noise: one secret key, one stream for each call.
 ///
@@ -21,6 +22,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[pyclass(frozen, extends = Uncopyable, module = "dpsvm_fast._core")]
 pub struct NoiseSource {
     key: Key,
+    /// Whether the key came from a seed.
+    #[pyo3(get)]
     seeded: bool,
     process: u32,
     next_task: AtomicU32,
@@ -37,14 +40,13 @@ impl NoiseSource {
     pub(crate) fn new_task_triples(&self, count: u32) -> PyResult<Vec<[Task<'_>; 3]>> {
         let all = count.checked_mul(3).ok_or_else(used_up)?;
         let first = self.new_tasks(all)?;
-        let triple = |i| std::array::from_fn(|j| self.key.task(first + 3 * i + j as u32));
-        Ok((0..count).map(triple).collect())
+        (0..count).map(|i| self.tasks(first + 3 * i)).collect()
     }
 
-    /// The streams of the call `number`, taken before by the caller and by nobody else.
-    pub(crate) fn task(&self, number: u32) -> PyResult<Task<'_>> {
+    /// The streams of three calls from `first` on, taken before by the caller and by nobody else.
+    pub(crate) fn tasks(&self, first: u32) -> PyResult<[Task<'_>; 3]> {
         self.check_process()?;
-        Ok(self.key.task(number))
+        Ok([0, 1, 2].map(|i| self.key.task(first + i)))
     }
 
     /// Refuses to work in a process that was forked off.
@@ -61,30 +63,26 @@ impl NoiseSource {
     /// Takes `count` numbers; returns the first.
     pub(crate) fn new_tasks(&self, count: u32) -> PyResult<u32> {
         self.check_process()?;
-        self.next_task
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-                n.checked_add(count)
-            })
-            .map_err(|_| used_up())
+        let next = |n: u32| n.checked_add(count);
+        let first = self.next_task.fetch_update(Relaxed, Relaxed, next);
+        first.map_err(|_| used_up())
     }
 
     /// An array drawn with a new task.
     fn array<T: Send>(
         &self,
-        py: Python<'_>,
         sampler: impl FnOnce(Task<'_>, &dyn Interrupt) -> Result<Vec<T>> + Send,
     ) -> PyResult<Array<T>> {
-        self.draw(py, sampler).map(Array::line)
+        self.draw(sampler).map(Array::line)
     }
 
     /// Draws with a new task, without the GIL.
     fn draw<T: Send>(
         &self,
-        py: Python<'_>,
         sampler: impl FnOnce(Task<'_>, &dyn Interrupt) -> Result<T> + Send,
     ) -> PyResult<T> {
         let task = self.new_task()?;
-        gate::run(py, |interrupt| sampler(task, interrupt))
+        gate::run(|interrupt| sampler(task, interrupt))
     }
 }
 
@@ -102,7 +100,7 @@ impl NoiseSource {
     fn new(seed: Option<u64>) -> PyResult<PyClassInitializer<Self>> {
         let key = match seed {
             Some(seed) => Key::from_seed(seed),
-            None => Key::from_system().map_err(crate::errors::to_python)?,
+            None => Key::from_system().map_err(to_python)?,
         };
         let source = Self {
             key,
@@ -113,135 +111,77 @@ impl NoiseSource {
         Ok(PyClassInitializer::from(Uncopyable).add_subclass(source))
     }
 
-    /// Whether the key came from a seed.
-    #[getter]
-    fn seeded(&self) -> bool {
-        self.seeded
-    }
-
     /// Multiples of `grid` with the exact law of `round(N(0, sigma**2) / grid)`.
     fn gaussian_on_grid(
         &self,
-        py: Python<'_>,
         size: usize,
         sigma: f64,
         grid: f64,
         n_threads: usize,
     ) -> PyResult<Array<i64>> {
-        self.array(py, |task, interrupt| {
+        self.array(|task, interrupt| {
             gaussian_on_grid(task, size, sigma, grid, n_threads, interrupt)
         })
     }
 
     /// Floating-point draws of `N(0, sigma**2)`.
-    fn gaussian(
-        &self,
-        py: Python<'_>,
-        size: usize,
-        sigma: f64,
-        n_threads: usize,
-    ) -> PyResult<Array<f64>> {
-        self.array(py, |task, interrupt| {
-            gaussian(task, size, sigma, n_threads, interrupt)
-        })
+    fn gaussian(&self, size: usize, sigma: f64, n_threads: usize) -> PyResult<Array<f64>> {
+        self.array(|task, interrupt| gaussian(task, size, sigma, n_threads, interrupt))
     }
 
     /// One vector with density proportional to `exp(-beta ||b||)`.
-    fn gamma_ball(
-        &self,
-        py: Python<'_>,
-        size: usize,
-        beta: f64,
-        n_threads: usize,
-    ) -> PyResult<Array<f64>> {
-        self.array(py, |task, interrupt| {
-            gamma_ball(task, size, beta, n_threads, interrupt)
-        })
+    fn gamma_ball(&self, size: usize, beta: f64, n_threads: usize) -> PyResult<Array<f64>> {
+        self.array(|task, interrupt| gamma_ball(task, size, beta, n_threads, interrupt))
     }
 
     /// A symmetric Gaussian matrix of shape `(d, d)`.
-    fn symmetric_gaussian(
-        &self,
-        py: Python<'_>,
-        d: usize,
-        sigma: f64,
-        n_threads: usize,
-    ) -> PyResult<Array<f64>> {
-        let values = self.draw(py, |task, interrupt| {
-            symmetric_gaussian(task, d, sigma, n_threads, interrupt)
-        })?;
+    fn symmetric_gaussian(&self, d: usize, sigma: f64, n_threads: usize) -> PyResult<Array<f64>> {
+        let values =
+            self.draw(|task, interrupt| symmetric_gaussian(task, d, sigma, n_threads, interrupt))?;
         Ok(Array::shaped(values, [d, d]))
     }
 
     /// An index with probability proportional to `exp(-rate * (scores[i] - min(scores)))`, exactly.
-    fn exponential_choice(
-        &self,
-        py: Python<'_>,
-        scores: PyReadonlyArray1<'_, i64>,
-        rate: f64,
-    ) -> PyResult<usize> {
+    fn exponential_choice(&self, scores: PyReadonlyArray1<'_, i64>, rate: f64) -> PyResult<usize> {
         let scores = contiguous(&scores, "scores")?;
-        self.draw(py, |task, interrupt| {
-            exponential_choice(task, scores, rate, interrupt)
-        })
+        self.draw(|task, interrupt| exponential_choice(task, scores, rate, interrupt))
     }
 
     /// The first index taken in a uniformly random order of visits, index i with probability
     /// `exp(-rate * (scores[i] - min(scores)))`, exactly.
-    fn permute_and_flip(
-        &self,
-        py: Python<'_>,
-        scores: PyReadonlyArray1<'_, i64>,
-        rate: f64,
-    ) -> PyResult<usize> {
+    fn permute_and_flip(&self, scores: PyReadonlyArray1<'_, i64>, rate: f64) -> PyResult<usize> {
         let scores = contiguous(&scores, "scores")?;
-        self.draw(py, |task, interrupt| {
-            permute_and_flip(task, scores, rate, interrupt)
-        })
+        self.draw(|task, interrupt| permute_and_flip(task, scores, rate, interrupt))
     }
 
     /// Draws with `P(k)` proportional to `exp(-k**2 / (2 sigma**2))`, exactly.
     #[pyo3(signature = (size, sigma, n_threads=1))]
-    fn discrete_gaussian(
-        &self,
-        py: Python<'_>,
-        size: usize,
-        sigma: u64,
-        n_threads: usize,
-    ) -> PyResult<Array<i64>> {
-        self.array(py, |task, interrupt| {
-            discrete_gaussian(task, size, sigma, n_threads, interrupt)
-        })
+    fn discrete_gaussian(&self, size: usize, sigma: u64, n_threads: usize) -> PyResult<Array<i64>> {
+        self.array(|task, interrupt| discrete_gaussian(task, size, sigma, n_threads, interrupt))
     }
 
     /// Draws with `P(k)` proportional to `exp(-|k| * scale_denominator / scale_numerator)`, exactly.
     #[pyo3(signature = (size, scale_numerator, scale_denominator, n_threads=1))]
     fn discrete_laplace(
         &self,
-        py: Python<'_>,
         size: usize,
         scale_numerator: u64,
         scale_denominator: u64,
         n_threads: usize,
     ) -> PyResult<Array<i64>> {
         let scale = (scale_numerator, scale_denominator);
-        self.array(py, |task, interrupt| {
-            discrete_laplace(task, size, scale, n_threads, interrupt)
-        })
+        self.array(|task, interrupt| discrete_laplace(task, size, scale, n_threads, interrupt))
     }
 
     /// Independent part numbers, number j with probability `weights[j] / sum(weights)`, exactly.
     fn random_parts(
         &self,
-        py: Python<'_>,
         size: usize,
         weights: PyReadonlyArray1<'_, i64>,
         n_threads: usize,
     ) -> PyResult<Array<i64>> {
         let weights = contiguous(&weights, "weights")?;
-        self.array(py, |task, interrupt| {
-            random_parts(task, size, weights, n_threads, interrupt)
-        })
+        self.array(|task, interrupt| random_parts(task, size, weights, n_threads, interrupt))
     }
 
     /// 64 random bits for work that needs no secrecy, such as the order of a solver's passes.

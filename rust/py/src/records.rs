@@ -1,9 +1,9 @@
 //! Bindings of `dpsvm_core::records::store`.
 
-use crate::arrays::{Array, Matrix, contiguous, read_parts};
+use crate::arrays::{Array, Matrix, contiguous, shaped};
 use crate::fourier::FourierMap;
 use crate::gate;
-use crate::options::options;
+use crate::options::{Keywords, Options};
 use crate::uncopyable::Uncopyable;
 use dpsvm_core::records::files::RecordFiles;
 use dpsvm_core::records::map::RowMap;
@@ -13,63 +13,27 @@ use dpsvm_core::records::sums::gram_values;
 use dpsvm_core::rows::view::RowBounds;
 use dpsvm_core::runtime::interrupt::Interrupt;
 use dpsvm_core::{Error, Result};
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::sync::{RwLock, TryLockError};
 
-/// What has been done to the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Mapped,
-    Centred,
-    Transformed,
-}
-
-options! {
-    struct Options {
-        n_classes: usize,
-        offset: Option<PyReadonlyArray1<'py, f64>>,
-        scale: Option<PyReadonlyArray1<'py, f64>>,
-        low: f64,
-        floor: Option<PyReadonlyArray1<'py, f64>>,
-        high: f64,
-        constant: f64,
-        data_norm: f64,
-        unit: bool,
-        n_threads: usize,
-    }
-}
-
-/// The rows and their stage; no rows after an interrupt that left some of them changed.
+/// The rows; none after an interrupt that left some of them changed.
 struct State {
     store: Option<Store>,
-    stage: Stage,
+    /// Whether they were neither centred nor transformed.
+    mapped: bool,
 }
 
-impl State {
-    /// Changes the rows. They are lost where `work` says, or shows by a panic, that some of them
-    /// are changed and others not.
-    fn change(
-        &mut self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Store, &dyn Interrupt) -> (Result<()>, bool) + Send,
-    ) -> PyResult<()> {
-        let store = self.store.as_mut().ok_or_else(lost)?;
-        let mut half_done = true;
-        let outcome = gate::run(py, |interrupt| {
-            let outcome;
-            (outcome, half_done) = work(store, interrupt);
-            outcome
-        });
-        if half_done {
-            self.store = None;
-        }
-        outcome
-    }
+/// What a call does to the rows.
+#[derive(Clone, Copy, PartialEq)]
+enum Change {
+    Weights,
+    Centre,
+    Transform,
+    Replacement,
 }
 
 /// Private records: rows of norm at most 1 in a compact copy.
@@ -93,20 +57,62 @@ fn lost() -> PyErr {
     )
 }
 
-impl Records {
-    /// `work` on the rows; other readers may run at the same time.
-    pub fn read<T>(&self, work: impl FnOnce(&Store) -> PyResult<T>) -> PyResult<T> {
-        let state = self.state.try_read().map_err(in_use)?;
-        work(state.store.as_ref().ok_or_else(lost)?)
-    }
-
+impl State {
     /// Refuses rows that were centred or transformed.
-    fn require_mapped(state: &State, what: &str) -> PyResult<()> {
-        if state.stage == Stage::Mapped {
+    fn require_mapped(&self, what: &str) -> PyResult<()> {
+        if self.mapped {
             return Ok(());
         }
         let message = format!("records: {what} needs rows that were not centred or transformed");
         Err(PyValueError::new_err(message))
+    }
+}
+
+impl Records {
+    /// `work` on the rows; other readers may run at the same time.
+    pub fn read<T: Send>(
+        &self,
+        work: impl FnOnce(&Store, &dyn Interrupt) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let state = self.state.try_read().map_err(in_use)?;
+        let store = state.store.as_ref().ok_or_else(lost)?;
+        gate::run(|interrupt| work(store, interrupt))
+    }
+
+    /// Numbers of records and of columns.
+    fn shape(&self) -> PyResult<[usize; 2]> {
+        let state = self.state.try_read().map_err(in_use)?;
+        let store = state.store.as_ref().ok_or_else(lost)?;
+        Ok([store.len(), store.columns])
+    }
+
+    /// Changes the rows. They are lost where an error, or a panic, leaves some of them changed and
+    /// others not.
+    fn change(
+        &self,
+        change: Change,
+        work: impl FnOnce(&mut Store, &dyn Interrupt) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        let mut state = self.state.try_write().map_err(in_use)?;
+        if change == Change::Centre {
+            state.require_mapped("centre")?;
+        }
+        let store = state.store.as_mut().ok_or_else(lost)?;
+        let mut half_done = true;
+        let outcome = gate::run(|interrupt| {
+            let outcome = work(store, interrupt);
+            half_done = match change {
+                Change::Weights | Change::Transform => false,
+                Change::Centre => matches!(outcome, Err(Error::Interrupted)),
+                Change::Replacement => outcome.is_err(),
+            };
+            outcome
+        });
+        if half_done {
+            state.store = None;
+        }
+        state.mapped &= outcome.is_err() || !matches!(change, Change::Centre | Change::Transform);
+        outcome
     }
 }
 
@@ -126,52 +132,59 @@ const MOST_GRAM_BITS: u32 = 32 + 40;
 #[pymethods]
 impl Records {
     /// The mapped rows; zeros of a CSR matrix stay zeros: there is no offset, and low <= 0 <= high.
-    #[staticmethod]
+    #[new]
     #[pyo3(signature = (X, y, **options))]
-    fn of(
-        py: Python<'_>,
+    fn new(
         X: Matrix<'_>,
         y: PyReadonlyArray1<'_, i64>,
-        options: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<Py<Self>> {
-        let o = Options::read(options)?;
+        options: Option<Keywords>,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let ([offset, scale, floor], map, n_classes, n_threads) = Options::read(options, |o| {
+            let map = RowMap {
+                offset: None,
+                scale: None,
+                low: o.take("low")?,
+                floor: None,
+                high: o.take("high")?,
+                constant: o.take("constant")?,
+                data_norm: o.take("data_norm")?,
+                unit: o.take("unit")?,
+            };
+            let columns: [Option<PyReadonlyArray1<'_, f64>>; 3] =
+                [o.take("offset")?, o.take("scale")?, o.take("floor")?];
+            Ok((columns, map, o.take("n_classes")?, o.take("n_threads")?))
+        })?;
         let map = RowMap {
-            offset: o.offset.as_ref().map(|o| o.as_slice()).transpose()?,
-            scale: o.scale.as_ref().map(|s| s.as_slice()).transpose()?,
-            low: o.low,
-            floor: o.floor.as_ref().map(|f| f.as_slice()).transpose()?,
-            high: o.high,
-            constant: o.constant,
-            data_norm: o.data_norm,
-            unit: o.unit,
+            offset: offset.as_ref().map(|o| o.as_slice()).transpose()?,
+            scale: scale.as_ref().map(|s| s.as_slice()).transpose()?,
+            floor: floor.as_ref().map(|f| f.as_slice()).transpose()?,
+            ..map
         };
         // For the checks of the rows; the map itself bounds them.
         let bounds = RowBounds {
-            data_norm: if o.unit { 1.0 } else { o.data_norm },
+            data_norm: if map.unit { 1.0 } else { map.data_norm },
             intercept: 0.0,
         };
-        let (rows, y) = (X.rows(py, bounds)?, contiguous(&y, "y")?);
-        let store = gate::run(py, |interrupt| {
-            Store::new(&rows, &map, y, o.n_classes, o.n_threads, interrupt)
-        })?;
-        let state = State {
+        let (rows, y) = (X.rows(bounds)?, contiguous(&y, "y")?);
+        let store =
+            gate::run(|interrupt| Store::new(&rows, &map, y, n_classes, n_threads, interrupt))?;
+        let state = RwLock::new(State {
             store: Some(store),
-            stage: Stage::Mapped,
-        };
-        let state = RwLock::new(state);
-        Uncopyable::hold(py, Self { state })
+            mapped: true,
+        });
+        Ok(PyClassInitializer::from(Uncopyable).add_subclass(Self { state }))
     }
 
     /// Number of records.
     #[getter]
     fn n_rows(&self) -> PyResult<usize> {
-        self.read(|store| Ok(store.len()))
+        self.shape().map(|[n_rows, _]| n_rows)
     }
 
     /// Columns of a row.
     #[getter]
     fn n_features(&self) -> PyResult<usize> {
-        self.read(|store| Ok(store.columns))
+        self.shape().map(|[_, columns]| columns)
     }
 
     /// Says who owns the rows and what they weigh: `persons` has the first row of each person of
@@ -179,141 +192,94 @@ impl Records {
     /// to 1; none is 1 each.
     fn own(
         &self,
-        py: Python<'_>,
         persons: PyReadonlyArray1<'_, i64>,
         weights: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<()> {
-        let mut state = self.state.try_write().map_err(in_use)?;
         let (persons, weights) = (persons.as_slice()?, weights.as_slice()?);
-        state.change(py, |store, _| (store.own(persons, weights), false))
+        self.change(Change::Weights, |store, _| store.own(persons, weights))
     }
 
     /// Multiplies the weight of every row by the factor, from 0 to 1, of its class.
-    fn weigh(&self, py: Python<'_>, factors: PyReadonlyArray1<'_, f64>) -> PyResult<()> {
-        let mut state = self.state.try_write().map_err(in_use)?;
+    fn weigh(&self, factors: PyReadonlyArray1<'_, f64>) -> PyResult<()> {
         let factors = factors.as_slice()?;
-        state.change(py, |store, _| (store.weigh(factors), false))
+        self.change(Change::Weights, |store, _| store.weigh(factors))
     }
 
     /// The exact sum of the rows, or of the means of persons.
-    fn sums(&self, py: Python<'_>, n_threads: usize) -> PyResult<Array<f64>> {
+    fn sums(&self, n_threads: usize) -> PyResult<Array<f64>> {
         let state = self.state.try_read().map_err(in_use)?;
-        Self::require_mapped(&state, "sums")?;
-        let store = state.store.as_ref().ok_or_else(lost)?;
-        let sums = gate::run(py, |interrupt| store.sums(n_threads, interrupt))?;
+        state.require_mapped("sums")?;
+        let sums = self.read(|store, interrupt| store.sums(n_threads, interrupt))?;
         Ok(Array::line(sums))
     }
 
     /// Moves the rows to the centre `point`.
-    fn centre(
-        &self,
-        py: Python<'_>,
-        point: PyReadonlyArray1<'_, f64>,
-        n_threads: usize,
-    ) -> PyResult<()> {
-        let mut state = self.state.try_write().map_err(in_use)?;
-        Self::require_mapped(&state, "centre")?;
+    fn centre(&self, point: PyReadonlyArray1<'_, f64>, n_threads: usize) -> PyResult<()> {
         let point = point.as_slice()?;
-        state.change(py, |store, interrupt| {
-            let outcome = store.centre(point, n_threads, interrupt);
-            let half_done = matches!(outcome, Err(Error::Interrupted));
-            (outcome, half_done)
-        })?;
-        state.stage = Stage::Centred;
-        Ok(())
+        self.change(Change::Centre, |store, interrupt| {
+            store.centre(point, n_threads, interrupt)
+        })
     }
 
     /// The exact sum of the outer products of the rows with themselves.
-    fn gram(&self, py: Python<'_>, n_threads: usize) -> PyResult<Array<f64>> {
-        self.read(|store| {
-            let sum = gate::run(py, |interrupt| store.gram(n_threads, interrupt))?;
+    fn gram(&self, n_threads: usize) -> PyResult<Array<f64>> {
+        self.read(|store, interrupt| {
+            let sum = store.gram(n_threads, interrupt)?;
             Ok(Array::shaped(sum, [store.columns; 2]))
         })
     }
 
     /// That sum as whole numbers of 2^-40, `part[0] 2^32 + part[1]`: parts of several objects are
     /// merged by addition.
-    fn gram_parts(&self, py: Python<'_>, n_threads: usize) -> PyResult<Array<i64>> {
-        self.read(|store| {
-            let parts = gate::run(py, |interrupt| {
-                split(&store.gram_units(n_threads, interrupt)?)
-            })?;
+    fn gram_parts(&self, n_threads: usize) -> PyResult<Array<i64>> {
+        self.read(|store, interrupt| {
+            let parts = split(&store.gram_units(n_threads, interrupt)?)?;
             Ok(Array::halves(parts, [store.columns; 2]))
         })
     }
 
     /// The sum of outer products from merged parts.
     #[staticmethod]
-    fn gram_from_parts(py: Python<'_>, parts: &Bound<'_, PyAny>) -> PyResult<Array<f64>> {
-        let parts = read_parts(parts, None, "parts")?;
-        let entries = contiguous(&parts, "parts")?;
+    fn gram_from_parts(parts: PyReadonlyArray3<'_, i64>) -> PyResult<Array<f64>> {
+        let columns = parts.shape()[1];
+        let entries = shaped(&parts, &[2, columns, columns], "parts")?;
         let most = 1_i128 << MOST_GRAM_BITS;
-        let values = gate::run(py, |_| gram_values(&join(entries, most)?))?;
-        Ok(Array::shaped(values, [parts.shape()[1]; 2]))
+        let values = gate::run(|_| gram_values(&join(entries, most)?))?;
+        Ok(Array::shaped(values, [columns; 2]))
     }
 
     /// Rows become `M u / ||M u||`.
-    fn transform(
-        &self,
-        py: Python<'_>,
-        matrix: PyReadonlyArray2<'_, f64>,
-        n_threads: usize,
-    ) -> PyResult<()> {
-        let mut state = self.state.try_write().map_err(in_use)?;
-        let expected = state.store.as_ref().ok_or_else(lost)?.columns;
-        let shape = matrix.shape();
-        if shape[1] != expected {
-            let got = shape[1];
-            let message = format!("matrix: got {got} columns, expected {expected}");
-            return Err(PyValueError::new_err(message));
-        }
-        let (entries, outputs) = (contiguous(&matrix, "matrix")?, shape[0]);
-        state.change(py, |store, interrupt| {
-            let outcome = store.transform(entries, outputs, n_threads, interrupt);
-            (outcome, false)
-        })?;
-        state.stage = Stage::Transformed;
-        Ok(())
+    fn transform(&self, matrix: PyReadonlyArray2<'_, f64>, n_threads: usize) -> PyResult<()> {
+        let (entries, outputs) = (contiguous(&matrix, "matrix")?, matrix.shape()[0]);
+        self.change(Change::Transform, |store, interrupt| {
+            store.transform(entries, outputs, n_threads, interrupt)
+        })
     }
 
     /// Rows become their features under `map`; they are written out if `stored`.
-    fn lift(
-        &self,
-        py: Python<'_>,
-        map: &FourierMap,
-        stored: bool,
-        n_threads: usize,
-    ) -> PyResult<()> {
-        let mut state = self.state.try_write().map_err(in_use)?;
-        state.change(py, |store, interrupt| {
-            let outcome = store.lift(&map.map, stored, n_threads, interrupt);
-            (outcome, false)
-        })?;
-        state.stage = Stage::Transformed;
-        Ok(())
+    fn lift(&self, map: &FourierMap, stored: bool, n_threads: usize) -> PyResult<()> {
+        self.change(Change::Transform, |store, interrupt| {
+            store.lift(&map.map, stored, n_threads, interrupt)
+        })
     }
 
     /// Writes the rows behind those that two files hold, which must exist: entries and classes.
-    fn append_to(&self, py: Python<'_>, entries: PathBuf, classes: PathBuf) -> PyResult<()> {
+    fn append_to(&self, entries: PathBuf, classes: PathBuf) -> PyResult<()> {
         let mut files = files((entries, classes), true)?;
-        self.read(|store| gate::run(py, |_| store.append_to(&mut files)))
+        self.read(|store, _| store.append_to(&mut files))
     }
 
     /// Replaces the rows by the first `n_rows` of such files, in the same memory; each is checked.
     fn read_from(
         &self,
-        py: Python<'_>,
         entries: PathBuf,
         classes: PathBuf,
         n_rows: usize,
         n_threads: usize,
     ) -> PyResult<()> {
         let files = files((entries, classes), false)?;
-        let mut state = self.state.try_write().map_err(in_use)?;
-        state.change(py, |store, interrupt| {
-            let outcome = store.read_from(&files, n_rows, n_threads, interrupt);
-            let half_done = outcome.is_err();
-            (outcome, half_done)
+        self.change(Change::Replacement, |store, interrupt| {
+            store.read_from(&files, n_rows, n_threads, interrupt)
         })
     }
 }

@@ -1,14 +1,14 @@
 //! Bindings for descent whose sums come from shards of the records, possibly in other processes.
 
-use crate::arrays::{Array, contiguous, read_parts};
+use crate::arrays::{Array, shaped};
 use crate::descent::Descent;
-use crate::errors::to_python;
+use crate::errors::invalid;
 use crate::gate;
 use crate::noise::NoiseSource;
 use crate::uncopyable::Uncopyable;
-use dpsvm_core::Error;
-use dpsvm_core::noise::{KEY_BYTES, Key};
+use dpsvm_core::noise::{KEY_BYTES, Key, Task};
 use dpsvm_core::records::parts::join;
+use numpy::PyReadonlyArray3;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -22,7 +22,7 @@ pub fn shard_key(bytes: &Bound<'_, PyBytes>) -> PyResult<Key> {
     let bytes = bytes.as_bytes();
     let key: &[u8; KEY_BYTES] = bytes.try_into().map_err(|_| {
         let message = format!("got {} bytes, expected {KEY_BYTES}", bytes.len());
-        to_python(Error::invalid("key", message))
+        invalid("key", message)
     })?;
     Ok(Key::from_bytes(key))
 }
@@ -41,42 +41,37 @@ pub struct ShardedRun {
 }
 
 impl ShardedRun {
-    /// For `steps` steps of `descent`.
-    pub fn new(
-        descent: &Bound<'_, Descent>,
-        source: &Bound<'_, NoiseSource>,
-        steps: u32,
-    ) -> PyResult<Py<Self>> {
-        let first = source.get().new_tasks(3)?;
-        let run = Self {
-            descent: descent.clone().unbind(),
-            source: source.clone().unbind(),
-            first,
-            steps,
-            next: Mutex::new(0),
-        };
-        // Settings that no step could use are refused before any work is given out.
-        let descent = descent.get();
-        let tasks = run.tasks()?;
-        gate::brief(|| {
-            descent.streams(tasks, steps)?;
-            descent.settings().check_steps()
-        })?;
-        Uncopyable::hold(source.py(), run)
-    }
-
-    fn tasks(&self) -> PyResult<[dpsvm_core::noise::Task<'_>; 3]> {
-        let source = self.source.get();
-        Ok([
-            source.task(self.first)?,
-            source.task(self.first + 1)?,
-            source.task(self.first + 2)?,
-        ])
+    fn tasks(&self) -> PyResult<[Task<'_>; 3]> {
+        self.source.get().tasks(self.first)
     }
 }
 
 #[pymethods]
 impl ShardedRun {
+    /// `n_steps` steps of `descent` with noise from `source`.
+    #[new]
+    fn new(
+        descent: Py<Descent>,
+        source: Py<NoiseSource>,
+        n_steps: u32,
+    ) -> PyResult<PyClassInitializer<Self>> {
+        let first = source.get().new_tasks(3)?;
+        let run = Self {
+            descent,
+            source,
+            first,
+            steps: n_steps,
+            next: Mutex::new(0),
+        };
+        // Settings that no step could use are refused before any work is given out.
+        let (descent, tasks) = (run.descent.get(), run.tasks()?);
+        gate::brief(|| {
+            descent.streams(tasks, n_steps)?;
+            descent.settings().check_steps()
+        })?;
+        Ok(PyClassInitializer::from(Uncopyable).add_subclass(run))
+    }
+
     /// Key of the shards' batches, a secret: whoever has it knows which records joined which step.
     #[getter]
     fn key<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
@@ -98,10 +93,10 @@ impl ShardedRun {
     }
 
     /// Takes a step with the merged sums of all shards.
-    fn advance(&self, py: Python<'_>, total: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn advance(&self, total: PyReadonlyArray3<'_, i64>) -> PyResult<()> {
         let descent = self.descent.get();
-        let total = read_parts(total, Some(descent.shape()), "total")?;
-        let total = contiguous(&total, "total")?;
+        let [scores, columns] = descent.shape();
+        let total = shaped(&total, &[2, scores, columns], "total")?;
         let mut next = self.next.try_lock().map_err(|_| in_use())?;
         let step = *next;
         if step >= self.steps {
@@ -111,7 +106,7 @@ impl ShardedRun {
         let tasks = self.tasks()?;
         let mut guard = descent.locked()?;
         let state = &mut *guard;
-        gate::run(py, |_| {
+        gate::run(|_| {
             let units = join(total, 1 << MOST_BITS)?;
             let streams = descent.streams(tasks, self.steps)?;
             descent.settings().advance(state, &units, &streams, step)

@@ -1,12 +1,22 @@
 //! Bindings of `dpsvm_core::tables`.
 
-use crate::arrays::filled;
+use crate::arrays::{Array, filled};
 use crate::gate;
+use crate::options::{Keywords, Options};
 use dpsvm_core::tables::{Block, CellReader, Fault, RecordEnds, Slot, TextFormat};
-use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::PyString;
+
+/// Features, codes, number of rows, words of each code, where the last row ends, what is wrong there.
+type Cells<'py> = (
+    Py<PyAny>,
+    Array<i32>,
+    usize,
+    Vec<Vec<Bound<'py, PyString>>>,
+    usize,
+    Option<(usize, &'static str, usize)>,
+);
 
 /// Reads cells of whole records of text: numbers as features, words as places among those of a block.
 #[pyclass(frozen, module = "dpsvm_fast._core")]
@@ -18,15 +28,8 @@ pub struct TextCells {
 impl TextCells {
     /// `columns`: of each its kind, "ignored", "feature", "number" or "word", and its place.
     #[new]
-    #[pyo3(signature = (columns, *, n_features, delimiter, quote, decimal, missing))]
-    fn new(
-        columns: Vec<(String, usize)>,
-        n_features: usize,
-        delimiter: &str,
-        quote: &str,
-        decimal: &str,
-        missing: Vec<String>,
-    ) -> PyResult<Self> {
+    #[pyo3(signature = (columns, **options))]
+    fn new(columns: Vec<(String, usize)>, options: Option<Keywords>) -> PyResult<Self> {
         let slot = |(kind, place): (String, usize)| match kind.as_str() {
             "ignored" => Ok(Slot::Ignored),
             "feature" => Ok(Slot::Feature(place)),
@@ -34,12 +37,16 @@ impl TextCells {
             "word" => Ok(Slot::Word(place)),
             _ => Err(PyValueError::new_err("columns: unknown kind")),
         };
-        let format = TextFormat {
-            delimiter: mark(delimiter, "delimiter")?,
-            quote: optional(quote)?,
-            decimal: mark(decimal, "decimal")?,
-            missing: missing.into_iter().map(String::into_bytes).collect(),
-        };
+        let (format, n_features) = Options::read(options, |o| {
+            let missing: Vec<String> = o.take("missing")?;
+            let format = TextFormat {
+                delimiter: mark(&o.take::<String>("delimiter")?, "delimiter")?,
+                quote: optional(&o.take::<String>("quote")?)?,
+                decimal: mark(&o.take::<String>("decimal")?, "decimal")?,
+                missing: missing.into_iter().map(String::into_bytes).collect(),
+            };
+            Ok((format, o.take("n_features")?))
+        })?;
         let columns = columns.into_iter().map(slot).collect::<PyResult<_>>()?;
         let reader = gate::brief(|| CellReader::new(format, columns, n_features))?;
         Ok(Self { reader })
@@ -48,42 +55,33 @@ impl TextCells {
     /// At most `max_rows` rows of the text from `start` on: features and codes with some rows too
     /// many, the number of rows, the words of each code, the end, and what is wrong there: a column,
     /// "cells", "text" or "number", and the number of cells; or None.
-    #[allow(clippy::type_complexity)]
     fn read<'py>(
         &self,
         py: Python<'py>,
         text: &[u8],
         start: usize,
         max_rows: usize,
-    ) -> PyResult<(
-        Bound<'py, PyAny>,
-        Bound<'py, PyAny>,
-        usize,
-        Vec<Bound<'py, PyList>>,
-        usize,
-        Option<(usize, &'static str, usize)>,
-    )> {
+    ) -> PyResult<Cells<'py>> {
         let rest = text.get(start..).unwrap_or_default();
         let n_rows = CellReader::most_rows(rest).min(max_rows);
         let [n_features, n_codes] = self.reader.shape();
         let mut block = Block::default();
-        let features = filled(py, [n_rows, n_features], |out: &mut [f32], interrupt| {
+        let features = filled([n_rows, n_features], |out: &mut [f32], interrupt| {
             block = self.reader.read(rest, out, interrupt)?;
             Ok(())
         })?;
         let words = block.words.iter().map(|words| {
             let words = words.iter().map(|word| PyString::from_bytes(py, word));
-            PyList::new(py, words.collect::<PyResult<Vec<_>>>()?)
+            words.collect()
         });
         let fault = block.fault.map(|(column, fault)| match fault {
             Fault::Cells(n_cells) => (column, "cells", n_cells),
             Fault::Text => (column, "text", 0),
             Fault::Number => (column, "number", 0),
         });
-        let codes = PyArray1::from_vec(py, block.codes).reshape([n_rows, n_codes])?;
         Ok((
             features,
-            codes.into_any(),
+            Array::shaped(block.codes, [n_rows, n_codes]),
             block.n_rows,
             words.collect::<PyResult<_>>()?,
             start + block.end,

@@ -5,7 +5,7 @@
 use crate::descent::leaves::LEAF;
 use crate::descent::release::NoiseKind;
 use crate::descent::settings::Arithmetic;
-use crate::error::{Result, require};
+use crate::error::{Result, in_range, require};
 use crate::loss::smooth::SmoothLoss;
 use crate::numeric::ROUNDOFF;
 
@@ -82,8 +82,7 @@ pub fn clipped_sum_distance(clip: f64, weights: usize, grid: Option<f64>) -> Res
 /// # Errors
 /// A bound outside `1e-20 ..= 1e20`.
 pub fn check_clip(clip: f64) -> Result<()> {
-    let message = format_args!("got {clip:e}, expected 1e-20 to 1e20");
-    require((1e-20..=1e20).contains(&clip), "clip", message)
+    in_range("clip", clip, 1e-20..=1e20)
 }
 
 /// Refuses a grid that is no power of two of usual size.

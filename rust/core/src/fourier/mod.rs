@@ -22,7 +22,7 @@ mod hadamard;
 pub mod lift;
 pub mod transform;
 
-use crate::error::{Result, require};
+use crate::error::{Result, in_range, require};
 use crate::fourier::circle::Phase;
 use crate::fourier::draws::{Normals, orthonormal, scale};
 use crate::fourier::hadamard::place;
@@ -85,9 +85,8 @@ pub struct FourierSettings {
 const DIRECTIONS: u32 = 0;
 const LENGTHS: u32 = 1;
 
-/// Settings out of these ranges would overflow somewhere.
+/// Larger settings would overflow somewhere.
 const LARGEST_COUNT: usize = 1 << 28;
-const GAMMAS: std::ops::RangeInclusive<f64> = 1e-30..=1e30;
 
 /// One block of a fast map: `lengths H D_2 H D_1 H D_0`.
 #[derive(Debug)]
@@ -123,17 +122,12 @@ impl FourierMap {
     /// No features or components; gamma outside 1e-30..1e30; a structure for which the family has no
     /// draw; no memory.
     pub fn new(settings: FourierSettings) -> Result<Self> {
-        let FourierSettings {
-            features,
-            components,
-            ..
-        } = settings;
+        let (features, components) = (settings.features, settings.components);
         for (name, value) in [("n_features", features), ("n_components", components)] {
             let message = format_args!("got {value}, expected 1 to {LARGEST_COUNT}");
             require((1..=LARGEST_COUNT).contains(&value), name, message)?;
         }
-        let message = format_args!("got {:e}, expected 1e-30 to 1e30", settings.gamma);
-        require(GAMMAS.contains(&settings.gamma), "gamma", message)?;
+        in_range("gamma", settings.gamma, 1e-30..=1e30)?;
         let gaussian = settings.family == Family::Gaussian;
         let message = "expected independent for the laplacian kernel";
         let right = gaussian || settings.structure == Structure::Independent;

@@ -26,12 +26,8 @@ pub fn transform<T: Phase>(
     n_threads: usize,
     interrupt: &dyn Interrupt,
 ) -> Result<()> {
-    let (d, outputs) = (map.settings().features, map.outputs());
-    let message = format_args!("got rows of {}, expected {d}", rows.n_columns());
-    require(rows.n_columns() == d, "X", message)?;
-    let message = "has room for another number of rows";
-    let right = rows.n_rows().checked_mul(outputs) == Some(out.len());
-    require(right, "out", message)?;
+    let outputs = map.outputs();
+    rows.check_map(map.settings().features, outputs, out.len())?;
     let cost = (prepared.work(), n_threads);
     each_row_part((out, outputs), cost, interrupt, |first, out, _| {
         dispatch(RowsToMap {

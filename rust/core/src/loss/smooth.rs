@@ -21,7 +21,7 @@
 //! (2007) (Huber); Park, Choi and Lee, `NeurIPS` 2025, equation (9) (pairwise, "M3"); Pathak and Raj, PSDML
 //! 2010, equations (4) and (6) (pairwise huber).
 
-use crate::error::{Error, Result, require};
+use crate::error::{Error, Result, in_range, require};
 use crate::loss::margin_distance;
 use crate::numeric::ROUNDOFF;
 use crate::simd::{Real, Simd};
@@ -85,8 +85,7 @@ impl SmoothLoss {
         let message = format_args!("got {scores}, expected at least {least}");
         let right = (least..=u32::MAX as usize).contains(&scores);
         require(right, "n_scores", message)?;
-        let message = format_args!("got {smoothing:e}, expected 1e-6 to 1e6");
-        require((1e-6..=1e6).contains(&smoothing), "smoothing", message)?;
+        in_range("smoothing", smoothing, 1e-6..=1e6)?;
         let message = format_args!("got {margin:e}, expected 0 to 1e6");
         require((0.0..=1e6).contains(&margin), "margin", message)?;
         Ok(Self {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result, require};
 use crate::noise::Task;
 use crate::noise::coins::{below, bernoulli_exp};
 use crate::runtime::interrupt::{Interrupt, poll};
-use crate::runtime::memory::with_capacity;
+use crate::runtime::memory::collected;
 
 /// Significant bits that a rate may have: with differences of 32 bits all products are exact.
 const RATE_BITS: i32 = 20;
@@ -98,8 +98,7 @@ pub fn permute_and_flip(
     let scores = Scores::new(scores, rate)?;
     let mut stream = task.stream(0);
     let count = scores.scores.len();
-    let mut order: Vec<usize> = with_capacity(count)?;
-    order.extend(0..count);
+    let mut order = collected(0..count)?;
     let mut last = 0;
     for visited in 0..count {
         poll(visited, interrupt)?;

@@ -61,12 +61,8 @@ impl Prepared {
         let offset = vector("offset", map.offset, columns, 0.0)?;
         let scale = vector("scale", map.scale, columns, 1.0)?;
         let high = map.high.clamp(-f64::MAX, f64::MAX);
-        let low = vector(
-            "floor",
-            map.floor,
-            columns,
-            map.low.clamp(-f64::MAX, f64::MAX),
-        )?;
+        let least = map.low.clamp(-f64::MAX, f64::MAX);
+        let low = vector("floor", map.floor, columns, least)?;
         let most = low.iter().fold(f64::MIN, |most, x| most.max(*x));
         let message = "expected low <= high";
         require(!map.low.is_nan() && most <= high, "low", message)?;
@@ -79,9 +75,7 @@ impl Prepared {
         let right = map.unit || (1e-100..=1e100).contains(&map.data_norm);
         require(right, "data_norm", message)?;
         let free = map.low == f64::NEG_INFINITY && map.high == f64::INFINITY;
-        let moved = [map.offset, map.scale, map.floor]
-            .iter()
-            .any(Option::is_some);
+        let moved = map.offset.is_some() || map.scale.is_some() || map.floor.is_some();
         Ok(Self {
             plain: free && !moved,
             constant: (map.constant > 0.0).then_some(map.constant),

@@ -5,7 +5,7 @@
 //! needed and the order of merging changes nothing.
 
 use crate::error::{Error, Result, require};
-use crate::runtime::memory::reserve;
+use crate::runtime::memory::with_capacity;
 
 /// Bits of the low half.
 const LOW_BITS: u32 = 32;
@@ -15,8 +15,7 @@ const LOW_BITS: u32 = 32;
 /// # Errors
 /// No memory, or a number beyond the halves, which no sum over `2^32` records reaches.
 pub fn split(values: &[i128]) -> Result<Vec<i64>> {
-    let mut parts = Vec::new();
-    reserve(&mut parts, values.len().saturating_mul(2))?;
+    let mut parts = with_capacity(values.len().saturating_mul(2))?;
     for value in values {
         let high = i64::try_from(value >> LOW_BITS);
         parts.push(high.map_err(|_| Error::invalid("records", "their sum is too large"))?);
@@ -32,8 +31,7 @@ pub fn split(values: &[i128]) -> Result<Vec<i64>> {
 /// Low halves below 0 or numbers beyond `most`: too many parts, or damaged ones. No memory.
 pub fn join(parts: &[i64], most: i128) -> Result<Vec<i128>> {
     let (high, low) = parts.split_at(parts.len() / 2);
-    let mut values = Vec::new();
-    reserve(&mut values, high.len())?;
+    let mut values = with_capacity(high.len())?;
     for (high, low) in high.iter().zip(low) {
         let value = (i128::from(*high) << LOW_BITS) + i128::from(*low);
         let message = "beyond what sums of records can be: too many parts, or damaged ones";

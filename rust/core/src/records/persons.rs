@@ -8,7 +8,7 @@
 use crate::error::{Result, require};
 use crate::records::store::{ROW_GRID, RecordRows, Records};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{append, mapped, reserve, with_capacity, zeros};
+use crate::runtime::memory::{append, collected, mapped, reserve, with_capacity, zeros};
 use crate::runtime::threads::map_blocks;
 use rayon::ThreadPool;
 use std::ops::Range;
@@ -134,11 +134,9 @@ impl Records {
         let message = "expected a number from 0 to 1 for each class";
         let right = factor.len() == self.n_classes && inside;
         require(right, "class_weight", message)?;
-        let mut weight = Vec::new();
-        reserve(&mut weight, self.len())?;
         let labels = self.label.iter().enumerate();
-        weight.extend(labels.map(|(i, y)| self.weight(i) * factor[*y as usize] as f32));
-        self.owners.weight = weight;
+        let weights = labels.map(|(i, y)| self.weight(i) * factor[*y as usize] as f32);
+        self.owners.weight = collected(weights)?;
         Ok(())
     }
 
@@ -160,10 +158,8 @@ impl Records {
         let mut range = with_capacity(self.several())?;
         for p in 0..self.several() {
             let rows = self.person(p);
-            let (m, entries) = (
-                rows.len(),
-                stored.start[rows.end] - stored.start[rows.start],
-            );
+            let entries = stored.start[rows.end] - stored.start[rows.start];
+            let m = rows.len();
             let numbers = m * (m + 1) / 2;
             let few = m <= MOST_ROWS && numbers <= PRODUCTS_PER_ENTRY * entries + MOST_ROWS;
             let before = match range.last() {

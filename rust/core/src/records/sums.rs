@@ -40,10 +40,8 @@ impl Records {
         self.require_stored("sums")?;
         let pool = pool_above(n_threads, self.n_stored(), PARALLEL_ENTRIES)?;
         let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
-        let mut shares = Vec::new();
-        for _ in 0..threads {
-            shares.push((zeros::<f64>(self.columns)?, 0..0));
-        }
+        let share = |_| Ok((zeros::<f64>(self.columns)?, 0..0));
+        let mut shares = (0..threads).map(share).collect::<Result<Vec<_>>>()?;
         let plain = if self.weighted() { 0 } else { self.singles() };
         for wave in waves(plain, self.n_stored(), threads) {
             share_out(&wave, &mut shares, |share| &mut share.1);
@@ -75,10 +73,8 @@ impl Records {
         if persons == 0 {
             return Ok(());
         }
-        let mut rooms = Vec::new();
-        for _ in &*shares {
-            rooms.push((zeros::<f64>(self.columns)?, Vec::new()));
-        }
+        let room = |_: &_| Ok((zeros::<f64>(self.columns)?, Vec::new()));
+        let mut rooms = shares.iter().map(room).collect::<Result<Vec<_>>>()?;
         let mut shares: Vec<_> = shares.iter_mut().zip(&mut rooms).collect();
         // Time goes into the columns of every person as well.
         let work = self.n_stored().max(persons.saturating_mul(self.columns));

@@ -50,10 +50,8 @@ pub fn column_moments(
     require(u32::try_from(rows.n_rows()).is_ok(), "X", message)?;
     let pool = pool_above(n_threads, rows.n_stored(), PARALLEL_ENTRIES)?;
     let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
-    let mut shares = Vec::new();
-    for _ in 0..threads {
-        shares.push(Share::new(map.offset.len())?);
-    }
+    let shares = (0..threads).map(|_| Share::new(map.offset.len()));
+    let mut shares = shares.collect::<Result<Vec<_>>>()?;
     let per_row = rows.n_stored().div_ceil(rows.n_rows().max(1)).max(1);
     let length = (BLOCK_ENTRIES / per_row).max(1);
     let wave = length.saturating_mul(threads);

@@ -10,7 +10,7 @@
 //! `row_norm / 2^e <= 1`, which is all that the sensitivity proofs use. X itself is never copied;
 //! a solver may keep the rows in a compact form of its own.
 
-use crate::error::{Result, require};
+use crate::error::{Result, in_range, require};
 use crate::rows::clip::{Scale, towards_zero};
 use crate::runtime::interrupt::{Interrupt, Never, poll};
 use crate::runtime::memory::grow;
@@ -100,12 +100,10 @@ impl RowBounds {
 
     fn check(&self) -> Result<()> {
         let accepted = 1e-100..=1e100;
-        let message = format_args!("got {:e}, expected 1e-100 to 1e100", self.data_norm);
-        require(accepted.contains(&self.data_norm), "data_norm", message)?;
+        in_range("data_norm", self.data_norm, accepted.clone())?;
         let message = format_args!("got {:e}, expected 0 or 1e-100 to 1e100", self.intercept);
         let right = self.intercept == 0.0 || accepted.contains(&self.intercept);
-        require(right, "intercept_scaling", message)?;
-        Ok(())
+        require(right, "intercept_scaling", message)
     }
 }
 
@@ -237,6 +235,15 @@ impl<'a> Rows<'a> {
     /// Number of columns of a row, the intercept included.
     pub fn n_columns(&self) -> usize {
         self.n_features + usize::from(self.intercept != 0.0)
+    }
+
+    /// Refuses a map from other numbers of columns, or into room for other numbers of rows.
+    pub(crate) fn check_map(&self, columns: usize, outputs: usize, room: usize) -> Result<()> {
+        let message = format_args!("got rows of {}, expected {columns}", self.n_columns());
+        require(self.n_columns() == columns, "X", message)?;
+        let message = "has room for another number of rows";
+        let right = self.n_rows().checked_mul(outputs) == Some(room);
+        require(right, "out", message)
     }
 
     /// The public bounds.

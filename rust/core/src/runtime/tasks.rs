@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::runtime::float_mode::{USUAL_ARITHMETIC, exchange_arithmetic};
 use crate::runtime::interrupt::{Interrupt, Relayed};
-use crate::runtime::memory::{collected, with_capacity};
+use crate::runtime::memory::collected;
 use crate::runtime::threads::{PARALLEL_WORK, check_threads, own, pool, share};
 use rayon::ThreadPool;
 use std::panic::resume_unwind;
@@ -177,12 +177,8 @@ pub(crate) fn each_row_part<T: Send>(
     check_threads(threads)?;
     let n = out.len() / width.max(1);
     let rows = (LOOK_WORK / cost.max(1)).clamp(1, PART_ROWS);
-    let mut parts = with_capacity(n.div_ceil(rows))?;
-    parts.extend(
-        (0..n)
-            .step_by(rows)
-            .zip(out.chunks_mut(rows * width.max(1))),
-    );
+    let firsts = (0..n).step_by(rows);
+    let mut parts = collected(firsts.zip(out.chunks_mut(rows * width.max(1))))?;
     let shared = n.saturating_mul(cost) >= PARALLEL_WORK;
     let threads = if shared { threads } else { 1 };
     each_task(

@@ -60,15 +60,7 @@ pub(super) fn least(curve: impl Fn(f64) -> Result<f64>, target: f64) -> Result<f
             return Ok(f64::INFINITY);
         }
     }
-    while low == 0.0 && high > f64::MIN_POSITIVE {
-        let half = 0.5 * high;
-        if curve(half)? <= target {
-            high = half;
-        } else {
-            low = half;
-        }
-    }
-    while high - low > WIDTH * high {
+    while high - low > WIDTH * high && high > f64::MIN_POSITIVE {
         let middle = 0.5 * (low + high);
         if curve(middle)? <= target {
             high = middle;

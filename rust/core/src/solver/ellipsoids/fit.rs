@@ -35,7 +35,7 @@
 //! Pathak and Raj, "Large Margin Multiclass Gaussian Classification with Differential Privacy"
 //! (2010); Kifer, Smith and Thakurta, COLT 2012 (constraint inside the minimisation).
 
-use crate::error::{Error, Result, require};
+use crate::error::{Error, Result, in_range, require};
 use crate::loss::smooth::SmoothLoss;
 use crate::rows::labels::check_weights;
 use crate::rows::view::{Layout, RowBounds, Rows, Values};
@@ -281,10 +281,4 @@ fn counts(settings: &EllipsoidSettings<'_>) -> Result<(usize, usize)> {
     }
     let message = format!("got {each}, expected at least 1 and few enough for memory");
     Err(Error::invalid("n_ellipsoids", message))
-}
-
-fn in_range(name: &'static str, value: f64, accepted: std::ops::RangeInclusive<f64>) -> Result<()> {
-    let (least, most) = (accepted.start(), accepted.end());
-    let message = format_args!("got {value:e}, expected {least:e} to {most:e}");
-    require(accepted.contains(&value), name, message)
 }
