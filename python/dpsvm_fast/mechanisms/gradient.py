@@ -63,6 +63,7 @@ from dpsvm_fast.mechanisms.pipeline import (
     ROWS_A_STEP,
     SMALLEST_C,
 )
+from dpsvm_fast.mechanisms.pipeline import LARGEST_CLIP as LARGEST_USUAL_CLIP
 from dpsvm_fast.mechanisms.plan import LinearPlan, OnStep, Rows, filled
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.rounding import (
@@ -105,8 +106,10 @@ SAMPLING_RATE = 0.1
 # c where the number of records is not public.
 UNKNOWN_C = 0.5
 # Steps beyond which weights of full batches swing where noise does not hide it: over the number of
-# records, for rows that spread over eight directions, and where that number is not public.
-LONGEST_STEP, LONGEST_BLIND_STEP = 32.0, 0.021
+# records, for rows that spread over eight directions, and where that number is not public. Where
+# the most steps do not suffice, one may be SWING times as long; of the factor that this takes away
+# the clip gets the square root, as in the pipeline.
+LONGEST_STEP, LONGEST_BLIND_STEP, SWING = 32.0, 0.021, 4.0
 
 EULER = 0.5772156649015329
 
@@ -653,15 +656,28 @@ class GradientPerturbation(LinearPlan):
             return self.n_steps
         if self.rate < 1.0:
             return max(FEWEST_STEPS, math.ceil(PASSES / self.rate))
-        # The parameter at which one record would be protected.
-        mu = 1.0 / gaussian_sigma(self.epsilon, self.delta, RELATION_FACTOR[self.adjacency])
-        wanted = (self.n_records or 0) * mu / ROWS_A_STEP
-        free = self.optimizer != "adam" and self.learning_rate is None
-        if free and self.accountant != "last_iterate":
-            n = self.n_records
-            longest = LONGEST_BLIND_STEP if n is None else LONGEST_STEP / n
-            wanted = max(wanted, mu / (self._steadiness * self.clip * longest))
+        wanted = (self.n_records or 0) * self._mu / ROWS_A_STEP
+        wanted = max(wanted, self._way / self._longest_step)
         return math.ceil(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
+
+    @cached_property
+    def _mu(self) -> float:
+        """The parameter at which one record would be protected."""
+        return 1.0 / gaussian_sigma(self.epsilon, self.delta, RELATION_FACTOR[self.adjacency])
+
+    @property
+    def _way(self) -> float:
+        """All steps of full batches together, where noise is large."""
+        return self._mu / (self._steadiness * (self.max_grad_norm or self._usual_clip))
+
+    @property
+    def _longest_step(self) -> float:
+        """Beyond which weights swing; infinite where the steps are not those of the rule."""
+        given = self.n_steps or self.learning_rate or self.accountant == "last_iterate"
+        if given or self.optimizer == "adam" or self.rate < 1.0:
+            return math.inf
+        n = self.n_records
+        return LONGEST_BLIND_STEP if n is None else LONGEST_STEP / n
 
     @property
     def _steadiness(self) -> float:
@@ -676,12 +692,18 @@ class GradientPerturbation(LinearPlan):
     def clip(self) -> float:
         """R: given, or a quarter of the bound of the rows' norm, constant feature included.
 
-        With the accountant of the last iterate it never acts.
+        More where steps would be too long. With the accountant of the last iterate it never acts.
         """
         if self.max_grad_norm is not None:
             return self.max_grad_norm
         if self.accountant == "last_iterate":
             return self.loss.lipschitz * self.row_norm
+        excess = self._way / (SWING * self._longest_step * self.steps)
+        return self._usual_clip * min(LARGEST_USUAL_CLIP / CLIP, math.sqrt(max(1.0, excess)))
+
+    @property
+    def _usual_clip(self) -> float:
+        """Where noise is large."""
         return mul_up(CLIP * _unit(self.loss.n_scores), self.row_norm)
 
     @property
@@ -785,6 +807,8 @@ class GradientPerturbation(LinearPlan):
             return root / (steadiness * total)
         per_sum, kept = self.noise.sigma / (self.rate * root), 1.0 - self.momentum
         found = kept * self.divisor / (self.rate * steadiness * per_sum * total)
+        longest = SWING * self._longest_step * self.steps / total
+        found = min(found, kept * self.divisor * longest)
         return min(found, kept / self.regularization) if self.regularization > 0.0 else found
 
     @property
