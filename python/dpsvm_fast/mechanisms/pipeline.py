@@ -330,18 +330,15 @@ class DescentRule:
 
     def descent_options(self) -> dict[str, Any]:
         """Settings of the compiled run."""
-        return self.loss.compiled | {
-            "n_features": self.n_features,
-            "intercept": self.intercept,
-            "row_scale": self.row_scale,
-            "clip": self.clip,
+        own = ("n_features", "intercept", "row_scale", "clip", "learning_rate", "average_from")
+        options = self.loss.compiled | {name: getattr(self, name) for name in own}
+        return options | {
             "sigma": self.sum.scale,
             "grid": self.sum.grid,
             "sampling_rate": 1.0,
             "divisor": 1.0,
             "regularization": 0.0,
             "optimizer": "gd",
-            "learning_rate": self.learning_rate,
             "schedule": "constant",
             "horizon": self.n_steps,
             "momentum": 0.0,
@@ -350,7 +347,6 @@ class DescentRule:
             "beta2": 0.999,
             "stabilizer": 1e-8,
             "noise_correction": False,
-            "average_from": self.average_from,
             "radius": None,
             "precision": "f32",
         }
