@@ -244,8 +244,8 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         128.
     max_grad_norm : "auto" or float > 0, default="auto"
         Bound of the norm of one row's gradient, longer ones are scaled down. "auto" is
-        ``0.25 * sqrt(1 + (intercept_scaling / data_norm)**2)``, or the largest gradient possible
-        with ``accountant="last_iterate"``.
+        ``0.25 * sqrt(1 + (intercept_scaling / data_norm)**2)``, up to 2.8 times that with a large
+        budget, see Notes, or the largest gradient possible with ``accountant="last_iterate"``.
     learning_rate : "auto" or float > 0, default="auto"
         For weights of rows divided by ``data_norm``. "auto": see Notes.
     schedule : {"constant", "inverse", "linear"}, default="constant"
@@ -333,6 +333,9 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     - ``n_steps`` is within 100 and 500 for full batches: ``n mu / 300``, or so many that a step is
       at most ``32 / n``, 0.021 without n; ``20 / sampling_rate``, twenty passes, and at least 100
       for sampled ones.
+    - Where 500 full batches would take steps of more than four times that, x times too long,
+      weights would swing: steps are cut by x, and ``max_grad_norm`` is ``sqrt(x)`` times as large,
+      at most 2.8 times. This needs ``n_steps`` and ``learning_rate`` to be "auto".
     - ``learning_rate`` of ``gd`` and ``sgd``: the rates of all steps add up to ``b / (q lambda)``
       with ``lambda = c kt sigma / (q sqrt(n_steps))``, so that the noise moves each weight by about
       ``1 / (c kt)`` on the whole way, and with C at most what makes the penalty settle; of

@@ -105,8 +105,10 @@ SAMPLING_RATE = 0.1
 # c where the number of records is not public.
 UNKNOWN_C = 0.5
 # Steps beyond which weights of full batches swing where noise does not hide it: over the number of
-# records, for rows that spread over eight directions, and where that number is not public.
-LONGEST_STEP, LONGEST_BLIND_STEP = 32.0, 0.021
+# records, for rows that spread over eight directions, and where that number is not public. Where
+# the most steps do not suffice, one may be SWING times as long; of the factor that this takes away
+# the clip gets the square root, as in the pipeline, up to WIDER times the usual one.
+LONGEST_STEP, LONGEST_BLIND_STEP, SWING, WIDER = 32.0, 0.021, 4.0, 2.8
 
 EULER = 0.5772156649015329
 
@@ -329,9 +331,8 @@ class LastIterateSums(DescentSums):
     @cached_property
     def smoothness(self) -> float:
         """M: largest curvature of the objective divided by v, rounded up."""
-        square = Fraction(self.row_norm) ** 2
-        curved = Fraction(self.loss.curvature) * square * self.n_records / Fraction(self.divisor)
-        return fraction_up(Fraction(self.regularization) + curved)
+        curved = Fraction(self.loss.curvature) * Fraction(self.row_norm) ** 2 * self.n_records
+        return fraction_up(Fraction(self.regularization) + curved / Fraction(self.divisor))
 
     @cached_property
     def largest_step(self) -> float:
@@ -653,15 +654,33 @@ class GradientPerturbation(LinearPlan):
             return self.n_steps
         if self.rate < 1.0:
             return max(FEWEST_STEPS, math.ceil(PASSES / self.rate))
-        # The parameter at which one record would be protected.
-        mu = 1.0 / gaussian_sigma(self.epsilon, self.delta, RELATION_FACTOR[self.adjacency])
-        wanted = (self.n_records or 0) * mu / ROWS_A_STEP
-        free = self.optimizer != "adam" and self.learning_rate is None
-        if free and self.accountant != "last_iterate":
-            n = self.n_records
-            longest = LONGEST_BLIND_STEP if n is None else LONGEST_STEP / n
-            wanted = max(wanted, mu / (self._steadiness * self.clip * longest))
+        wanted = max((self.n_records or 0) * self._mu / ROWS_A_STEP, self._longest_steps)
         return math.ceil(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
+
+    @cached_property
+    def _mu(self) -> float:
+        """The parameter at which one record would be protected."""
+        return 1.0 / gaussian_sigma(self.epsilon, self.delta, RELATION_FACTOR[self.adjacency])
+
+    @property
+    def _longest_steps(self) -> float:
+        """How many of the longest steps would make the way; 0 where their length is not ours."""
+        given = self.n_steps or self.learning_rate or self.accountant == "last_iterate"
+        if given or self.optimizer == "adam" or self.rate < 1.0:
+            return 0.0
+        longest = LONGEST_STEP / self.n_records if self.n_records else LONGEST_BLIND_STEP
+        clip = self.max_grad_norm or CLIP * _unit(self.loss.n_scores) * self.row_norm
+        return self._mu / (self._steadiness * clip * longest)
+
+    @property
+    def _wider(self) -> float:
+        """The factor of the clip where steps would be too long."""
+        return min(WIDER, math.sqrt(self._excess)) if self.max_grad_norm is None else 1.0
+
+    @property
+    def _excess(self) -> float:
+        """How many times too long steps would be."""
+        return max(1.0, self._longest_steps / (SWING * self.steps))
 
     @property
     def _steadiness(self) -> float:
@@ -676,13 +695,13 @@ class GradientPerturbation(LinearPlan):
     def clip(self) -> float:
         """R: given, or a quarter of the bound of the rows' norm, constant feature included.
 
-        With the accountant of the last iterate it never acts.
+        More where steps would be too long. With the accountant of the last iterate it never acts.
         """
         if self.max_grad_norm is not None:
             return self.max_grad_norm
         if self.accountant == "last_iterate":
             return self.loss.lipschitz * self.row_norm
-        return mul_up(CLIP * _unit(self.loss.n_scores), self.row_norm)
+        return mul_up(CLIP * _unit(self.loss.n_scores) * self._wider, self.row_norm)
 
     @property
     def divisor(self) -> float:
@@ -779,7 +798,7 @@ class GradientPerturbation(LinearPlan):
             return self.noise.learning_rate
         if self.learning_rate is not None:
             return self.learning_rate
-        steadiness = self._steadiness
+        steadiness = self._steadiness * self._excess / self._wider
         total, root = _schedule_sum(self.schedule, self.steps), math.sqrt(self.steps)
         if self.optimizer == "adam":
             return root / (steadiness * total)
@@ -805,8 +824,8 @@ class GradientPerturbation(LinearPlan):
         """Epsilon of this run and those that it continues, at the delta of one."""
         if self.continues is None:
             return self.epsilon
-        together = composed_epsilon((*self.continues.events, *self.events), self.delta)
-        return max(self.epsilon, together)
+        together = (*self.continues.events, *self.events)
+        return max(self.epsilon, composed_epsilon(together, self.delta))
 
     def check_rows(self, rows: Rows) -> None:
         """Refuse extreme settings, and more rows than the guarantee of the last iterate covers."""
@@ -819,10 +838,8 @@ class GradientPerturbation(LinearPlan):
 
     def descent(self) -> _core.Descent:
         """The compiled run before its first step, or in the state that earlier calls left."""
-        options = self.descent_options()
-        if self.state is None:
-            return _core.Descent(**options)
-        return _core.Descent(**options, state=resumed(self.state))
+        state = None if self.state is None else resumed(self.state)
+        return _core.Descent(**self.descent_options(), state=state)
 
     def records(self, rows: Rows) -> Any:
         """Weighed rows; nothing of a person is clipped where the last iterate alone is released."""
@@ -858,22 +875,18 @@ class GradientPerturbation(LinearPlan):
         """Settings of the compiled descent; steps are counted on from those taken before."""
         noise, last = self.noise, isinstance(self.noise, LastIterateSums)
         averaged = math.ceil(self.share * self.steps)
-        return self.loss.compiled | {
-            "n_features": self.n_features,
-            "intercept": self.intercept,
+        own = ("n_features", "intercept", "divisor", "regularization", "schedule", "nesterov")
+        options = self.loss.compiled | {name: getattr(self, name) for name in own}
+        return options | {
             "row_scale": 1.0,
             "clip": noise.acting_clip if isinstance(noise, LastIterateSums) else noise.clip,
             "sigma": noise.sigma,
             "grid": noise.grid,
             "sampling_rate": self.rate,
-            "divisor": self.divisor,
-            "regularization": self.regularization,
             "optimizer": "adam" if self.optimizer == "adam" else "gd",
             "learning_rate": self.step,
-            "schedule": self.schedule,
             "horizon": self.steps,
             "momentum": self.momentum,
-            "nesterov": self.nesterov,
             "beta1": self.betas[0],
             "beta2": self.betas[1],
             "stabilizer": self.floor,

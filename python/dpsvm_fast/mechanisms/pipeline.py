@@ -346,20 +346,17 @@ class DescentRule:
 
     def descent_options(self) -> dict[str, Any]:
         """Settings of the compiled run."""
+        own = ("n_features", "intercept", "row_scale", "clip", "learning_rate", "average_from")
+        options = self.loss.compiled | {name: getattr(self, name) for name in own}
         many_rows = self.count * self.n_features > MOST_CACHED
-        return self.loss.compiled | {
+        return options | {
             "exact_sums": many_rows and math.prod(self.shape) <= FEW_WEIGHTS,
-            "n_features": self.n_features,
-            "intercept": self.intercept,
-            "row_scale": self.row_scale,
-            "clip": self.clip,
             "sigma": self.sum.scale,
             "grid": self.sum.grid,
             "sampling_rate": 1.0,
             "divisor": 1.0,
             "regularization": 0.0,
             "optimizer": "gd",
-            "learning_rate": self.learning_rate,
             "schedule": "constant",
             "horizon": self.n_steps,
             "momentum": 1.0 - 1.0 / self.pace,
@@ -368,7 +365,6 @@ class DescentRule:
             "beta2": 0.999,
             "stabilizer": 1e-8,
             "noise_correction": False,
-            "average_from": self.average_from,
             "radius": None,
             "precision": "f32",
         }
