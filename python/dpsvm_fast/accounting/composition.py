@@ -47,6 +47,7 @@ from dpsvm_fast.accounting.objective import (
     point_cost,
     profile,
     profile_points,
+    reach,
 )
 from dpsvm_fast.accounting.stopping import (
     BaseCurve,
@@ -55,11 +56,11 @@ from dpsvm_fast.accounting.stopping import (
     stopped_zcdp_delta,
 )
 from dpsvm_fast.accounting.totals import (
-    LAWS,
     CurvedEvent,
     Grouped,
     Totals,
     choices,
+    few_digits,
     of_events,
     uncovered,
     ungrouped,
@@ -105,8 +106,9 @@ ERROR, UNDERFLOW = 4e-15, 1e-310
 LARGEST_EXPONENT = 700.0
 # More than the relative error of an exponential of a sum of numbers up to 1e4.
 DISTANCE_ERROR, QUANTILE_ERROR = 1e-11, 1e-12
-# What a distance adds is not worth a search for a smaller epsilon below this share of delta.
-NEGLIGIBLE_DISTANCE = 1e-9
+# What a distance adds is not worth a search for a smaller epsilon below this share of delta, nor
+# what pure events add in full a second composition below this share of epsilon.
+NEGLIGIBLE_DISTANCE, NEGLIGIBLE_PURE = 1e-9, 1e-6
 # Rounds in which an epsilon grows by what a distance costs at the last one, each less exactly.
 MOST_ROUNDS, COARSER = 150, 1.15
 
@@ -246,23 +248,33 @@ def _epsilon_beside(choice: Totals, epsilon: float, delta: float) -> float:
     left = _left(choice, epsilon, delta)
     if left < 0.0:
         return math.inf
-    found = choice.pure_epsilon
+    pure = found = choice.pure_epsilon
     if not choice.is_pure:
         found = add_up(found, _epsilon(Mixture.of(choice, pure=False), left))
-    return min(found, _epsilon(Mixture.of(choice), left)) if choice.pure else found
+    # A pure loss lies between -epsilon and epsilon: composing it saves twice that at most.
+    saves = choice.pure and not 2.0 * pure <= NEGLIGIBLE_PURE * found
+    return min(found, _epsilon(Mixture.of(choice), left)) if saves else found
 
 
-def _is_shown(choice: Totals, epsilon: float, delta: float) -> bool:
-    """Whether bounds that cost little show (epsilon, delta)."""
+def _is_shown(
+    choice: Totals, epsilon: float, delta: float, shows: Callable[[Mixture, float, float], bool]
+) -> bool:
+    """Whether ``shows``, of one law of a mixture, shows (epsilon, delta)."""
     left, rest = _left(choice, epsilon, delta), add_down(epsilon, -choice.pure_epsilon)
     if left < 0.0:
         return False
-    if rest >= 0.0 and (choice.is_pure or _shows(Mixture.of(choice, pure=False), rest, left)):
+    if rest >= 0.0 and (choice.is_pure or shows(Mixture.of(choice, pure=False), rest, left)):
         return True
-    return bool(choice.pure) and _shows(Mixture.of(choice), epsilon, left)
+    return bool(choice.pure) and shows(Mixture.of(choice), epsilon, left)
 
 
-def _shows(mixture: Mixture, epsilon: float, delta: float) -> bool:
+def _shows_apart(mixture: Mixture, epsilon: float, delta: float) -> bool:
+    """Whether basic composition shows (epsilon, delta)."""
+    return delta >= LEAST_DELTA and Apart(mixture).shows(epsilon, delta)
+
+
+@lru_cache(maxsize=256)
+def _shows_quickly(mixture: Mixture, epsilon: float, delta: float) -> bool:
     """Whether one law of a mixture shows (epsilon, delta) at little cost."""
     return delta >= LEAST_DELTA and any(
         law.quick_epsilon(delta) <= epsilon
@@ -280,14 +292,17 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
         return False
     largest = max((size for size, _ in mixture.pure), default=0.0)
     alone = [Gaussian(mixture.mu).delta(epsilon), -0.5 * math.expm1(min(epsilon - largest, 0.0))]
+    if mixture.rho:
+        alone.append(Grid(Mixture(rho=mixture.rho)).delta(epsilon))
     # The event of each kind that is likely to leak most.
     if mixture.objective:
         event, _ = min(mixture.objective, key=lambda found: found[0].sigma)
         alone.append(profile(event, epsilon))
     if mixture.sampled and not max(alone) > ALONE * left:
-        alone.append(
-            _of_steps(Steps(*max(mixture.sampled, key=_size), mixture.replace_one), epsilon)
-        )
+        z, q, n = max(mixture.sampled, key=_size)
+        # Fewer steps leak less, and what they leak is mostly known.
+        rest = max(0, n.bit_length() - FEW_DIGITS[0])
+        alone.append(_of_steps(Steps(z, q, n >> rest << rest, mixture.replace_one), epsilon))
     return max(alone) > ALONE * left
 
 
@@ -706,12 +721,45 @@ class Apart:
         share = div_down(delta, float(max(1, sum(count for _, count in parts))))
         if share < LEAST_DELTA:
             return math.inf
-        found = [fraction_up(sum((Fraction(e) * n for e, n in self.mixture.pure), Fraction(0)))]
+        found = self._pure
         for law, count in parts:
-            found.append(mul_up(law.epsilon(share), float(count)))
-            if math.isinf(found[-1]):
-                return math.inf
-        return add_up(*found)
+            found = add_up(found, mul_up(law.epsilon(share), float(count)))
+            if math.isinf(found):
+                break
+        return found
+
+    def shows(self, epsilon: float, delta: float) -> bool:
+        """Whether (epsilon, delta) follows where an objective counts by one point of its profile.
+
+        Shares are powers of two, so that what a part needs is mostly known from earlier questions.
+        """
+        objective = few_objectives(self.mixture.objective)
+        parts = _parts(self.mixture._replace(objective=()))
+        n = max(1, sum(count for _, count in (*parts, *objective)))
+        share, needed, cost = 2.0 ** (math.frexp(delta / n)[1] - 1), self._pure, 0.0
+        if share < LEAST_DELTA or any(_is_step(event) for event, _ in self.mixture.curved):
+            return False
+        points = itertools.chain(
+            ((_needed(law, share), share, count) for law, count in parts),
+            ((reach(event), profile(event, reach(event)), count) for event, count in objective),
+        )
+        for at, spent, count in points:
+            needed = add_up(needed, mul_up(at, float(count)))
+            cost = add_up(cost, mul_up(spent, count * HEADROOM))
+            if needed > epsilon or cost > delta:
+                return False
+        return needed <= epsilon
+
+    @property
+    def _pure(self) -> float:
+        """Sum of the epsilons of pure events, rounded up."""
+        return fraction_up(sum((Fraction(e) * n for e, n in self.mixture.pure), Fraction(0)))
+
+
+@lru_cache(maxsize=1024)
+def _needed(law: Law, delta: float) -> float:
+    """Epsilon of one part."""
+    return law.epsilon(delta)
 
 
 # Sizes of pure events that a grid distinguishes, kinds of sampled steps, and the number up to which
@@ -980,10 +1028,9 @@ def _check_size(group_size: object) -> int:
     return check_integer("group_size", group_size, 1, LARGEST_GROUP)
 
 
-# Larger amounts that are tried first: if they fit, many later events fit without a computation.
-AHEAD = (Fraction(2), Fraction(6, 5), Fraction(51, 50))
-# How many such proofs are remembered, and what an epsilon may be too large by.
-REMEMBERED, NEARLY = 8, 1.01
+# Binary digits of the larger amounts that are tried first: many totals share them, and what is
+# known of them. What an epsilon may be too large by.
+FEW_DIGITS, NEARLY = (3, 7), 1.01
 
 
 class Composition:
@@ -997,10 +1044,6 @@ class Composition:
 
     def __init__(self, adjacency: str | None = None) -> None:
         self._totals = Totals(adjacency)
-        # Totals that were shown to fit (epsilon, delta); shared by all copies.
-        self._fitting: list[tuple[float, float, Totals]] = []
-        # Kinds of events of the totals that were checked; also shared.
-        self._kinds: list[frozenset[object]] = []
 
     @classmethod
     def of(cls, events: Iterable[PrivacyEvent]) -> Composition:
@@ -1013,7 +1056,6 @@ class Composition:
         """Return an independent composition of the same events."""
         other = Composition()
         other._totals = self._totals.plus()
-        other._fitting, other._kinds = self._fitting, self._kinds
         return other
 
     def add(self, event: PrivacyEvent) -> None:
@@ -1034,28 +1076,20 @@ class Composition:
         return max(0.0, add_down(epsilon, -max(needed)))
 
     def fits(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is proved for all branches; results are cached."""
-        for choice in choices(self._totals):
-            if any(e <= epsilon and d <= delta and choice.within(t) for e, d, t in self._fitting):
-                continue
-            closely = not _is_shown(choice, epsilon, delta)
-            if closely:
-                if _is_refuted(choice, epsilon, delta):
-                    return False
-                alone = _choice_epsilon(choice, delta)
-                # Near the end of a budget delta may show what a rounded epsilon does not.
-                near = delta > 0.0 and alone <= epsilon * NEARLY
-                if alone > epsilon and not (near and _choice_delta(choice, epsilon) <= delta):
-                    return False
-            kinds = frozenset(key for name in LAWS for key in getattr(choice, name))
-            if kinds in self._kinds:
-                # The same kinds again: larger amounts may prove all of those to come.
-                more = (choice.enlarged(factor) for factor in AHEAD)
-                shown = next((t for t in more if _is_shown(t, epsilon, delta)), None)
-                least = choice.enlarged(AHEAD[-1])
-                if shown is None and closely and _choice_epsilon(least, delta) <= epsilon:
-                    shown = least
-                if shown is not None:
-                    self._fitting[:] = [(epsilon, delta, shown), *self._fitting[: REMEMBERED - 1]]
-            self._kinds[:] = [kinds, *self._kinds[: REMEMBERED - 1]]
+        """Whether (epsilon, delta) is proved for all branches; a function of the events alone."""
+        return all(_fits(choice, epsilon, delta) for choice in choices(self._totals))
+
+
+def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
+    """Whether (epsilon, delta) is proved for one choice, by the cheapest bound that decides it."""
+    larger = [choice.changed(partial(few_digits, digits=digits)) for digits in FEW_DIGITS]
+    if _is_shown(larger[0], epsilon, delta, _shows_apart):
         return True
+    if _is_refuted(choice, epsilon, delta):
+        return False
+    if any(_is_shown(one, epsilon, delta, _shows_quickly) for one in (*larger, choice)):
+        return True
+    alone = _choice_epsilon(choice, delta)
+    # Near the end of a budget delta may show what a rounded epsilon does not.
+    near = delta > 0.0 and alone <= epsilon * NEARLY
+    return alone <= epsilon or (near and _choice_delta(choice, epsilon) <= delta)
