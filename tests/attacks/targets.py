@@ -20,6 +20,8 @@ from dpsvm_fast.accounting import (
     objective_sigma,
     subsampled_gaussian_noise_multiplier,
 )
+from dpsvm_fast.accounting.composition import totals_fit
+from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.audit import Pair, audit_density
 from dpsvm_fast.certificates import PrivacyEvent, read_certificate
 from dpsvm_fast.verification import verify
@@ -134,6 +136,20 @@ def turned(point: Point) -> Look:
     # Infinity promises nothing.
     true = lower_delta(events, epsilon) if epsilon < math.inf else 0.0
     return Look(true / delta, true, delta)
+
+
+def admitted(point: Point) -> Look:
+    """What a ledger admits against a lower bound, by whichever of its bounds."""
+    events = events_of(point)
+    true = truth_of(events, point["epsilon"])
+    totals = of_events(events)
+    for share in (0.5, 0.999):
+        if totals_fit(totals, point["epsilon"], share * true):
+            return Look(1.0 / share, true, share * true)
+    claimed = next(
+        (x for x in (1.01, 1.1, 2.0, 10.0) if totals_fit(totals, point["epsilon"], x * true)), 1e3
+    )
+    return Look(1.0 / claimed, true, claimed * true)
 
 
 def confirmed(point: Point) -> Look:
@@ -468,6 +484,7 @@ ALL_FITS = tuple(FITS)
 TARGETS = (
     Target("composed delta", events_point, composed),
     Target("composed epsilon", events_point, turned),
+    Target("admitted by a ledger", events_point, admitted),
     # Two upper bounds: a ratio above 1 is a bound that could be smaller, not one that is wrong.
     Target("one event less", partial(events_point, most=3), subset, math.inf),
     Target("calibrated noise", noise_point, calibrated),

@@ -66,6 +66,10 @@ class TestPlanted:
         assert searched("composed delta", 25).found
         assert searched("objective, exact pairs", 100).found
 
+    def test_budgets(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(targets, "totals_fit", lambda *_: True)
+        assert searched("admitted by a ledger", 10).found
+
     def test_calibration(self, monkeypatch: pytest.MonkeyPatch) -> None:
         right = targets.gaussian_sigma
         monkeypatch.setattr(targets, "gaussian_sigma", lambda *a: 0.99 * right(*a))

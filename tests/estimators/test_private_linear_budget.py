@@ -294,7 +294,7 @@ def test_pure_epsilons_add_up() -> None:
 @pytest.mark.parametrize(("at", "slope"), [(0.2, 1.0), (0.7, 30.0), (0.99, 1e3), (0.5, 1e-3)])
 def test_search_ends_on_the_safe_side(at: float, slope: float) -> None:
     def search(excess: Callable[[float], float]) -> float | None:
-        return budget.largest_within(excess, at, lambda _: slope, (0.1, 1.0), 0.01)
+        return budget.largest_within(excess, at, slope, (0.1, 1.0), 0.01)
 
     found = search(lambda x: 3.0 * math.log(x / 0.7))
     assert found is not None

@@ -20,6 +20,7 @@ All rounding is upwards.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections import Counter
@@ -106,9 +107,8 @@ ERROR, UNDERFLOW = 4e-15, 1e-310
 LARGEST_EXPONENT = 700.0
 # More than the relative error of an exponential of a sum of numbers up to 1e4.
 DISTANCE_ERROR, QUANTILE_ERROR = 1e-11, 1e-12
-# What a distance adds is not worth a search for a smaller epsilon below this share of delta, nor
-# what pure events add in full a second composition below this share of epsilon.
-NEGLIGIBLE_DISTANCE, NEGLIGIBLE_PURE = 1e-9, 1e-6
+# What a distance adds is not worth a search for a smaller epsilon below this share of delta.
+NEGLIGIBLE_DISTANCE = 1e-9
 # Rounds in which an epsilon grows by what a distance costs at the last one, each less exactly.
 MOST_ROUNDS, COARSER = 150, 1.15
 
@@ -248,17 +248,13 @@ def _epsilon_beside(choice: Totals, epsilon: float, delta: float) -> float:
     left = _left(choice, epsilon, delta)
     if left < 0.0:
         return math.inf
-    pure = found = choice.pure_epsilon
+    found = choice.pure_epsilon
     if not choice.is_pure:
         found = add_up(found, _epsilon(Mixture.of(choice, pure=False), left))
-    # A pure loss lies between -epsilon and epsilon: composing it saves twice that at most.
-    saves = choice.pure and not 2.0 * pure <= NEGLIGIBLE_PURE * found
-    return min(found, _epsilon(Mixture.of(choice), left)) if saves else found
+    return min(found, _epsilon(Mixture.of(choice), left)) if choice.pure else found
 
 
-def _is_shown(
-    choice: Totals, epsilon: float, delta: float, shows: Callable[[Mixture, float, float], bool]
-) -> bool:
+def _is_shown(choice: Totals, epsilon: float, delta: float, shows: Shows) -> bool:
     """Whether ``shows``, of one law of a mixture, shows (epsilon, delta)."""
     left, rest = _left(choice, epsilon, delta), add_down(epsilon, -choice.pure_epsilon)
     if left < 0.0:
@@ -266,11 +262,6 @@ def _is_shown(
     if rest >= 0.0 and (choice.is_pure or shows(Mixture.of(choice, pure=False), rest, left)):
         return True
     return bool(choice.pure) and shows(Mixture.of(choice), epsilon, left)
-
-
-def _shows_apart(mixture: Mixture, epsilon: float, delta: float) -> bool:
-    """Whether basic composition shows (epsilon, delta)."""
-    return delta >= LEAST_DELTA and Apart(mixture).shows(epsilon, delta)
 
 
 @lru_cache(maxsize=256)
@@ -329,6 +320,9 @@ def _exact_delta(choice: Totals, epsilon: float) -> float:
 # Sampled steps that count as whole batches: their Gaussian parameter over the largest parameter of
 # another event, and its square over that of a Gaussian part. Neither changes four digits.
 FAINT, FAINT_BESIDE_GAUSSIAN = 1e-5, Fraction(1, 10_000)
+
+
+Shows = Callable[["Mixture", float, float], bool]
 
 
 class Law(Protocol):
@@ -1034,27 +1028,25 @@ FEW_DIGITS, NEARLY = (3, 7), 1.01
 
 
 class Composition:
-    """Running composition of events; query it at any time.
+    """Running composition of events that are charged to a budget.
 
     Parameters
     ----------
-    adjacency : {"add_remove", "replace_one"} or None
-        The relation of every event; None takes that of the first one.
+    epsilon : float > 0
+    delta : float in [0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    slack : float >= 0
+        Relative, in both numbers, for events that were made to fill the budget.
     """
 
-    def __init__(self, adjacency: str | None = None) -> None:
+    def __init__(self, epsilon: float, delta: float, adjacency: str, slack: float) -> None:
+        self._budget = epsilon, delta
+        self._most = mul_up(epsilon, 1.0 + slack), mul_up(delta, 1.0 + slack)
         self._totals = Totals(adjacency)
-
-    @classmethod
-    def of(cls, events: Iterable[PrivacyEvent]) -> Composition:
-        """Return the composition of ``events``."""
-        composition = cls()
-        composition._totals = of_events(events)
-        return composition
 
     def copy(self) -> Composition:
         """Return an independent composition of the same events."""
-        other = Composition()
+        other = copy.copy(self)
         other._totals = self._totals.plus()
         return other
 
@@ -1062,28 +1054,29 @@ class Composition:
         """Add one event; refuse an unknown kind or another relation."""
         self._totals.add(event)
 
-    def delta(self, epsilon: float) -> float:
-        """Return an upper bound of delta at ``epsilon >= 0``."""
-        return totals_delta(self._totals, epsilon)
-
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of the smallest epsilon at ``delta``."""
         return totals_epsilon(self._totals, delta)
 
-    def room(self, epsilon: float, delta: float) -> float:
+    def remaining(self) -> float:
         """Return the largest epsilon of a pure event that still fits, rounded down."""
-        needed = (_epsilon_beside(choice, epsilon, delta) for choice in choices(self._totals))
-        return max(0.0, add_down(epsilon, -max(needed)))
+        needed = (_epsilon_beside(choice, *self._budget) for choice in choices(self._totals))
+        return max(0.0, add_down(self._budget[0], -max(needed)))
 
-    def fits(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is proved for all branches; a function of the events alone."""
-        return all(_fits(choice, epsilon, delta) for choice in choices(self._totals))
+    def fits(self) -> bool:
+        """Return whether all events together are shown to stay within the budget."""
+        return totals_fit(self._totals, *self._most)
+
+
+def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
+    """Whether (epsilon, delta) is proved; a function of the events alone."""
+    return all(_fits(choice, epsilon, delta) for choice in choices(totals))
 
 
 def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved for one choice, by the cheapest bound that decides it."""
     larger = [choice.changed(partial(few_digits, digits=digits)) for digits in FEW_DIGITS]
-    if _is_shown(larger[0], epsilon, delta, _shows_apart):
+    if _is_shown(larger[0], epsilon, delta, lambda mixture, *at: Apart(mixture).shows(*at)):
         return True
     if _is_refuted(choice, epsilon, delta):
         return False

@@ -721,26 +721,24 @@ def epsilon_left(
         return math.log(found) - math.log(delta)
 
     at = guess if least < guess < epsilon else least + 0.5 * (epsilon - least)
-
-    def slope(value: float) -> float:
-        near, by_epsilon, by_value = STEEPNESS
-        steepness = near + by_epsilon * min(at, 8.0) + by_value * min(max(value, 0.0), 1.0)
-        return steepness * (2.0 * math.log(1.0 / delta) + 1.0) / at
-
+    # What is computed there is remembered.
+    near, by_epsilon, by_excess = STEEPNESS
+    steepness = near + by_epsilon * min(at, 8.0) + by_excess * min(max(log_excess(at), 0.0), 1.0)
+    slope = steepness * (2.0 * math.log(1.0 / delta) + 1.0) / at
     return largest_within(log_excess, at, slope, (least, epsilon), unused)
 
 
 def largest_within(
     excess: Callable[[float], float],
     at: float,
-    slope: Callable[[float], float],
+    slope: float,
     ends: tuple[float, float],
     unused: float,
 ) -> float | None:
     """Where an increasing function is at most 0, and above ``-unused`` but at the upper end.
 
-    By secants from ``at``, the first with the ``slope`` that its value tells, and by halving where
-    they leave the interval; None where the function is positive at the lower end.
+    By secants from ``at``, and by halving where they leave the interval; None where the function is
+    positive at the lower end.
     """
     low, high, last = -math.inf, math.inf, None
     for _ in range(STEPS):
@@ -751,13 +749,11 @@ def largest_within(
             high = at
         if low >= ends[1] or high <= ends[0] or -unused <= value <= 0.0:
             break
-        if last is None:
-            steep = slope(value)
-        elif (value - last[1]) / (at - last[0]) > 0.0:
-            steep = (value - last[1]) / (at - last[0])
+        if last is not None and (value - last[1]) / (at - last[0]) > 0.0:
+            slope = (value - last[1]) / (at - last[0])
         last = (at, value)
         # Aimed a little below the root, at the safe side.
-        at = min(max(at - (value + 0.5 * unused) / steep, ends[0]), ends[1])
+        at = min(max(at - (value + 0.5 * unused) / slope, ends[0]), ends[1])
         if not low < at < high:
             at = 0.5 * (max(low, ends[0]) + min(high, ends[1]))
     return low if math.isfinite(low) else None
