@@ -20,11 +20,10 @@ All rounding is upwards.
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -325,7 +324,7 @@ FAINT, FAINT_BESIDE_GAUSSIAN = 1e-5, Fraction(1, 10_000)
 Shows = Callable[["Mixture", float, float], bool]
 
 
-class Law(Protocol):
+class Law(Hashable, Protocol):
     """Upper bounds of delta at an epsilon, and of the smallest epsilon at a delta."""
 
     def delta(self, epsilon: float, /) -> float:
@@ -1044,15 +1043,13 @@ class Composition:
         self._most = mul_up(epsilon, 1.0 + slack), mul_up(delta, 1.0 + slack)
         self._totals = Totals(adjacency)
 
-    def copy(self) -> Composition:
-        """Return an independent composition of the same events."""
-        other = copy.copy(self)
-        other._totals = self._totals.plus()
-        return other
-
-    def add(self, event: PrivacyEvent) -> None:
-        """Add one event; refuse an unknown kind or another relation."""
-        self._totals.add(event)
+    def add(self, *events: PrivacyEvent) -> None:
+        """Add events; refuse an unknown kind or another relation."""
+        more = Totals(self._totals.adjacency)
+        for event in events:
+            more.add(event)
+        # Copies of the composition share the earlier totals.
+        self._totals = self._totals.plus(more)
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of the smallest epsilon at ``delta``."""

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import mul
 from typing import NamedTuple
 
 from dpsvm_fast.accounting.stopping import StoppingLaw, pure_stopping_epsilon
@@ -111,10 +112,6 @@ class Totals:
             counts = {key: math.ceil(number(Fraction(n))) for key, n in getattr(self, name).items()}
             setattr(other, name, Counter(counts))
         return other
-
-    def times(self, count: int) -> Totals:
-        """Return the sum of as many such totals."""
-        return self.changed(lambda number: number * count)
 
     def within(self, other: Totals) -> bool:
         """Return whether ``other`` is at least as large in everything."""
@@ -321,15 +318,17 @@ def choices(totals: Totals) -> list[Totals]:
         if simple is None:
             plain.curved[curved] += count
         else:
-            plain = plain.plus(simple.times(count))
+            plain = plain.plus(simple.changed(partial(mul, count)))
     found = [plain]
     for event, count in sorted(totals.parallel.items(), key=repr):
         branches = _branches(event)
         if len(found) * math.comb(count + len(branches) - 1, count) > MOST_CHOICES:
             branches = (join(branches),)
         # All ways to distribute this many records over branches.
-        meetings = itertools.combinations_with_replacement(range(len(branches)), count)
-        ways = [[branches[i].times(n) for i, n in Counter(meeting).items()] for meeting in meetings]
+        meetings = map(
+            Counter, itertools.combinations_with_replacement(range(len(branches)), count)
+        )
+        ways = [[branches[i].changed(partial(mul, n)) for i, n in one.items()] for one in meetings]
         found = [known.plus(*way) for known in found for way in ways]
     return uncovered(found)
 

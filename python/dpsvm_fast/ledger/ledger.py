@@ -8,6 +8,7 @@ processes read and write that file.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import threading
@@ -519,8 +520,7 @@ class PrivacyLedger:
         read = []
         for events in self._by_period():
             composed = AdaptiveComposition(self.epsilon, self.delta, self.adjacency)
-            for event in events:
-                composed.add(event)
+            composed.add(*events)
             read.append(composed.odometer(delta, tuned))
         return max(epsilon for epsilon, _ in read), max(delta for _, delta in read)
 
@@ -812,9 +812,8 @@ def with_more(known: Compositions, more: Mapping[str, list[PrivacyEvent]]) -> Co
         key = id(known[name]), tuple(events)
         composed = made.get(key)
         if composed is None:
-            composed = made[key] = known[name].copy()
-            for event in events:
-                composed.add(event)
+            composed = made[key] = copy.copy(known[name])
+            composed.add(*events)
         found[name] = composed
     return found
 
