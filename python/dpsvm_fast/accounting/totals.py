@@ -325,10 +325,8 @@ def choices(totals: Totals) -> list[Totals]:
         if len(found) * math.comb(count + len(branches) - 1, count) > MOST_CHOICES:
             branches = (join(branches),)
         # All ways to distribute this many records over branches.
-        meetings = map(
-            Counter, itertools.combinations_with_replacement(range(len(branches)), count)
-        )
-        ways = [[branches[i].changed(partial(mul, n)) for i, n in one.items()] for one in meetings]
+        shares = map(Counter, itertools.combinations_with_replacement(range(len(branches)), count))
+        ways = [[branches[i].changed(partial(mul, n)) for i, n in one.items()] for one in shares]
         found = [known.plus(*way) for known in found for way in ways]
     return uncovered(found)
 
