@@ -8,6 +8,7 @@ the net is so fine that it moves values by less than ``SLACK``.
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import cache
 
@@ -340,7 +341,7 @@ def test_the_filter_of_a_ledger_has_the_limits_of_the_page() -> None:
                     ApproximateEvent(size, leak, "add_remove"),
                     (pure_mu(size), leak, size),
                 )
-            trial = composed.copy()
+            trial = copy.copy(composed)
             trial.add(event)
             if trial.fits():
                 composed = trial

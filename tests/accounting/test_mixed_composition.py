@@ -16,11 +16,13 @@ from dpsvm_fast import _core
 from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
+    composition,
     gaussian_epsilon,
     subsampled_gaussian_epsilon,
     subsampled_gaussian_noise_multiplier,
 )
-from dpsvm_fast.accounting.composition import Composition
+from dpsvm_fast.accounting.composition import totals_epsilon, totals_fit
+from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates import (
     DistanceEvent,
     GaussianEvent,
@@ -35,6 +37,7 @@ from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.verification.sampled import Losses
 from dpsvm_fast.verification.sampled import composed_delta as checked_delta
 from oracles.composed_losses import composed_epsilon as checked_epsilon
+from oracles.ledgers import spend_all
 
 RELATIONS = ("add_remove", "replace_one")
 # The check rounds to nearest, the accountant up; how far it may be above.
@@ -241,14 +244,38 @@ def test_quick_and_close_bounds_decide_alike(seed: int, adjacency: str) -> None:
         ]
         kept = rng.choice(len(events), int(rng.integers(2, 6)), replace=False)
         delta = 10.0 ** rng.uniform(-6.0, -3.0)
-        composition = Composition.of([events[i] for i in kept])
-        epsilon = composition.epsilon(delta)
+        totals = of_events([events[i] for i in kept])
+        epsilon = totals_epsilon(totals, delta)
         if not 0.0 < epsilon < math.inf:
             continue
         decided += 1
         for share in (0.97, 1.001, 0.97, 1.5, 1.001):
-            assert composition.fits(share * epsilon, delta) == (share > 1.0)
+            assert totals_fit(totals, share * epsilon, delta) == (share > 1.0)
     assert decided > 2
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_a_new_handle_decides_as_one_that_lives(adjacency: str) -> None:
+    """Whatever the living one has computed: near the end of the budget, in another order."""
+    rng = np.random.default_rng(8)
+    ledger = PrivacyLedger(1.2, 1e-5, adjacency)
+    kinds = [
+        GaussianEvent(1.0, 0.2, adjacency),
+        sampled(1.5, 0.02, 60, adjacency),
+        PureEvent(0.05, adjacency),
+        ZCDPEvent(0.004, adjacency),
+    ]
+    decisions = []
+    for event in rng.permutation(np.array([*kinds] * 3, dtype=object)):
+        before = [record.event for record in ledger.history]
+        decisions.append(spend_all(ledger, event, 1))
+        for found in vars(composition).values():
+            if hasattr(found, "cache_clear"):
+                found.cache_clear()
+        new = PrivacyLedger(1.2, 1e-5, adjacency)
+        new.spend(tuple(before[::-1]))
+        assert spend_all(new, event, 1) == decisions[-1]
+    assert 3 < sum(decisions) < len(decisions)
 
 
 def test_saved_and_loaded_ledgers_go_on(tmp_path: Path) -> None:

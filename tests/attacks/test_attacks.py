@@ -30,7 +30,7 @@ BY_NAME = {target.name: target for target in targets.TARGETS}
 # Without those of which one look takes long.
 QUICK = (
     *("composed delta", "calibrated noise", "objective, exact pairs", "fits, exact densities"),
-    "verify, laws",
+    *("verify, softmax", "verify, logistic", "verify, huber", "verify, Weston-Watkins"),
 )
 
 
@@ -66,6 +66,10 @@ class TestPlanted:
         assert searched("composed delta", 25).found
         assert searched("objective, exact pairs", 100).found
 
+    def test_budgets(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(targets, "totals_fit", lambda *_: True)
+        assert searched("admitted by a ledger", 10).found
+
     def test_calibration(self, monkeypatch: pytest.MonkeyPatch) -> None:
         right = targets.gaussian_sigma
         monkeypatch.setattr(targets, "gaussian_sigma", lambda *a: 0.99 * right(*a))
@@ -78,7 +82,7 @@ class TestPlanted:
     def test_laws_of_verify(self, monkeypatch: pytest.MonkeyPatch) -> None:
         right = targets.recomputed_objective
         monkeypatch.setattr(targets, "recomputed_objective", lambda *a, **k: 0.9 * right(*a, **k))
-        assert searched("verify, laws", 40, seed=2).found
+        assert searched("verify, logistic", 40, seed=2).found
 
     def test_sensitivity(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from dpsvm_fast.mechanisms import noise as weight_noise

@@ -12,7 +12,6 @@ Proofs: docs/proofs/adaptive_composition.md.
 
 from __future__ import annotations
 
-import copy
 import math
 from fractions import Fraction
 from functools import lru_cache
@@ -154,14 +153,11 @@ class AdaptiveComposition:
         self._wider_limits = _limits(wider, min(mul_up(delta, 1.0 + slack), LARGEST_DELTA))
         self._size = NOTHING
 
-    def copy(self) -> AdaptiveComposition:
-        """Return an independent composition of the same events."""
-        return copy.copy(self)
-
-    def add(self, event: PrivacyEvent) -> None:
-        """Add one event; refuse an unknown kind or another relation."""
-        check_event(event, self._adjacency)
-        self._size = self._size.plus(_size_of(event, self._pair))
+    def add(self, *events: PrivacyEvent) -> None:
+        """Add events; refuse an unknown kind or another relation."""
+        for event in events:
+            check_event(event, self._adjacency)
+            self._size = self._size.plus(_size_of(event, self._pair))
 
     def fits(self) -> bool:
         """Return whether all events together stay within the limits."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -47,6 +47,7 @@ from dpsvm_fast.accounting.objective import (
     point_cost,
     profile,
     profile_points,
+    reach,
 )
 from dpsvm_fast.accounting.stopping import (
     BaseCurve,
@@ -55,11 +56,11 @@ from dpsvm_fast.accounting.stopping import (
     stopped_zcdp_delta,
 )
 from dpsvm_fast.accounting.totals import (
-    LAWS,
     CurvedEvent,
     Grouped,
     Totals,
     choices,
+    few_digits,
     of_events,
     uncovered,
     ungrouped,
@@ -252,17 +253,18 @@ def _epsilon_beside(choice: Totals, epsilon: float, delta: float) -> float:
     return min(found, _epsilon(Mixture.of(choice), left)) if choice.pure else found
 
 
-def _is_shown(choice: Totals, epsilon: float, delta: float) -> bool:
-    """Whether bounds that cost little show (epsilon, delta)."""
+def _is_shown(choice: Totals, epsilon: float, delta: float, shows: Shows) -> bool:
+    """Whether ``shows``, of one law of a mixture, shows (epsilon, delta)."""
     left, rest = _left(choice, epsilon, delta), add_down(epsilon, -choice.pure_epsilon)
     if left < 0.0:
         return False
-    if rest >= 0.0 and (choice.is_pure or _shows(Mixture.of(choice, pure=False), rest, left)):
+    if rest >= 0.0 and (choice.is_pure or shows(Mixture.of(choice, pure=False), rest, left)):
         return True
-    return bool(choice.pure) and _shows(Mixture.of(choice), epsilon, left)
+    return bool(choice.pure) and shows(Mixture.of(choice), epsilon, left)
 
 
-def _shows(mixture: Mixture, epsilon: float, delta: float) -> bool:
+@lru_cache(maxsize=256)
+def _shows_quickly(mixture: Mixture, epsilon: float, delta: float) -> bool:
     """Whether one law of a mixture shows (epsilon, delta) at little cost."""
     return delta >= LEAST_DELTA and any(
         law.quick_epsilon(delta) <= epsilon
@@ -280,14 +282,17 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
         return False
     largest = max((size for size, _ in mixture.pure), default=0.0)
     alone = [Gaussian(mixture.mu).delta(epsilon), -0.5 * math.expm1(min(epsilon - largest, 0.0))]
+    if mixture.rho:
+        alone.append(Grid(Mixture(rho=mixture.rho)).delta(epsilon))
     # The event of each kind that is likely to leak most.
     if mixture.objective:
         event, _ = min(mixture.objective, key=lambda found: found[0].sigma)
         alone.append(profile(event, epsilon))
     if mixture.sampled and not max(alone) > ALONE * left:
-        alone.append(
-            _of_steps(Steps(*max(mixture.sampled, key=_size), mixture.replace_one), epsilon)
-        )
+        z, q, n = max(mixture.sampled, key=_size)
+        # Fewer steps leak less, and what they leak is mostly known.
+        rest = max(0, n.bit_length() - FEW_DIGITS[0])
+        alone.append(_of_steps(Steps(z, q, n >> rest << rest, mixture.replace_one), epsilon))
     return max(alone) > ALONE * left
 
 
@@ -316,7 +321,10 @@ def _exact_delta(choice: Totals, epsilon: float) -> float:
 FAINT, FAINT_BESIDE_GAUSSIAN = 1e-5, Fraction(1, 10_000)
 
 
-class Law(Protocol):
+Shows = Callable[["Mixture", float, float], bool]
+
+
+class Law(Hashable, Protocol):
     """Upper bounds of delta at an epsilon, and of the smallest epsilon at a delta."""
 
     def delta(self, epsilon: float, /) -> float:
@@ -706,12 +714,45 @@ class Apart:
         share = div_down(delta, float(max(1, sum(count for _, count in parts))))
         if share < LEAST_DELTA:
             return math.inf
-        found = [fraction_up(sum((Fraction(e) * n for e, n in self.mixture.pure), Fraction(0)))]
+        found = self._pure
         for law, count in parts:
-            found.append(mul_up(law.epsilon(share), float(count)))
-            if math.isinf(found[-1]):
-                return math.inf
-        return add_up(*found)
+            found = add_up(found, mul_up(law.epsilon(share), float(count)))
+            if math.isinf(found):
+                break
+        return found
+
+    def shows(self, epsilon: float, delta: float) -> bool:
+        """Whether (epsilon, delta) follows where an objective counts by one point of its profile.
+
+        Shares are powers of two, so that what a part needs is mostly known from earlier questions.
+        """
+        objective = few_objectives(self.mixture.objective)
+        parts = _parts(self.mixture._replace(objective=()))
+        n = max(1, sum(count for _, count in (*parts, *objective)))
+        share, needed, cost = 2.0 ** (math.frexp(delta / n)[1] - 1), self._pure, 0.0
+        if share < LEAST_DELTA or any(_is_step(event) for event, _ in self.mixture.curved):
+            return False
+        points = itertools.chain(
+            ((_needed(law, share), share, count) for law, count in parts),
+            ((reach(event), profile(event, reach(event)), count) for event, count in objective),
+        )
+        for at, spent, count in points:
+            needed = add_up(needed, mul_up(at, float(count)))
+            cost = add_up(cost, mul_up(spent, count * HEADROOM))
+            if needed > epsilon or cost > delta:
+                return False
+        return needed <= epsilon
+
+    @property
+    def _pure(self) -> float:
+        """Sum of the epsilons of pure events, rounded up."""
+        return fraction_up(sum((Fraction(e) * n for e, n in self.mixture.pure), Fraction(0)))
+
+
+@lru_cache(maxsize=1024)
+def _needed(law: Law, delta: float) -> float:
+    """Epsilon of one part."""
+    return law.epsilon(delta)
 
 
 # Sizes of pure events that a grid distinguishes, kinds of sampled steps, and the number up to which
@@ -985,82 +1026,65 @@ def _check_size(group_size: object) -> int:
     return check_integer("group_size", group_size, 1, LARGEST_GROUP)
 
 
-# Larger amounts that are tried first: if they fit, many later events fit without a computation.
-AHEAD = (Fraction(2), Fraction(6, 5), Fraction(51, 50))
-# How many such proofs are remembered, and what an epsilon may be too large by.
-REMEMBERED, NEARLY = 8, 1.01
+# Binary digits of the larger amounts that are tried first: many totals share them, and what is
+# known of them. What an epsilon may be too large by.
+FEW_DIGITS, NEARLY = (3, 7), 1.01
 
 
 class Composition:
-    """Running composition of events; query it at any time.
+    """Running composition of events that are charged to a budget.
 
     Parameters
     ----------
-    adjacency : {"add_remove", "replace_one"} or None
-        The relation of every event; None takes that of the first one.
+    epsilon : float > 0
+    delta : float in [0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    slack : float >= 0
+        Relative, in both numbers, for events that were made to fill the budget.
     """
 
-    def __init__(self, adjacency: str | None = None) -> None:
+    def __init__(self, epsilon: float, delta: float, adjacency: str, slack: float) -> None:
+        self._budget = epsilon, delta
+        self._most = mul_up(epsilon, 1.0 + slack), mul_up(delta, 1.0 + slack)
         self._totals = Totals(adjacency)
-        # Totals that were shown to fit (epsilon, delta); shared by all copies.
-        self._fitting: list[tuple[float, float, Totals]] = []
-        # Kinds of events of the totals that were checked; also shared.
-        self._kinds: list[frozenset[object]] = []
 
-    @classmethod
-    def of(cls, events: Iterable[PrivacyEvent]) -> Composition:
-        """Return the composition of ``events``."""
-        composition = cls()
-        composition._totals = of_events(events)
-        return composition
-
-    def copy(self) -> Composition:
-        """Return an independent composition of the same events."""
-        other = Composition()
-        other._totals = self._totals.plus()
-        other._fitting, other._kinds = self._fitting, self._kinds
-        return other
-
-    def add(self, event: PrivacyEvent) -> None:
-        """Add one event; refuse an unknown kind or another relation."""
-        self._totals.add(event)
-
-    def delta(self, epsilon: float) -> float:
-        """Return an upper bound of delta at ``epsilon >= 0``."""
-        return totals_delta(self._totals, epsilon)
+    def add(self, *events: PrivacyEvent) -> None:
+        """Add events; refuse an unknown kind or another relation."""
+        more = Totals(self._totals.adjacency)
+        for event in events:
+            more.add(event)
+        # Copies of the composition share the earlier totals.
+        self._totals = self._totals.plus(more)
 
     def epsilon(self, delta: float) -> float:
         """Return an upper bound of the smallest epsilon at ``delta``."""
         return totals_epsilon(self._totals, delta)
 
-    def room(self, epsilon: float, delta: float) -> float:
+    def remaining(self) -> float:
         """Return the largest epsilon of a pure event that still fits, rounded down."""
-        needed = (_epsilon_beside(choice, epsilon, delta) for choice in choices(self._totals))
-        return max(0.0, add_down(epsilon, -max(needed)))
+        needed = (_epsilon_beside(choice, *self._budget) for choice in choices(self._totals))
+        return max(0.0, add_down(self._budget[0], -max(needed)))
 
-    def fits(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) is proved for all branches; results are cached."""
-        for choice in choices(self._totals):
-            if any(e <= epsilon and d <= delta and choice.within(t) for e, d, t in self._fitting):
-                continue
-            closely = not _is_shown(choice, epsilon, delta)
-            if closely:
-                if _is_refuted(choice, epsilon, delta):
-                    return False
-                alone = _choice_epsilon(choice, delta)
-                # Near the end of a budget delta may show what a rounded epsilon does not.
-                near = delta > 0.0 and alone <= epsilon * NEARLY
-                if alone > epsilon and not (near and _choice_delta(choice, epsilon) <= delta):
-                    return False
-            kinds = frozenset(key for name in LAWS for key in getattr(choice, name))
-            if kinds in self._kinds:
-                # The same kinds again: larger amounts may prove all of those to come.
-                more = (choice.enlarged(factor) for factor in AHEAD)
-                shown = next((t for t in more if _is_shown(t, epsilon, delta)), None)
-                least = choice.enlarged(AHEAD[-1])
-                if shown is None and closely and _choice_epsilon(least, delta) <= epsilon:
-                    shown = least
-                if shown is not None:
-                    self._fitting[:] = [(epsilon, delta, shown), *self._fitting[: REMEMBERED - 1]]
-            self._kinds[:] = [kinds, *self._kinds[: REMEMBERED - 1]]
+    def fits(self) -> bool:
+        """Return whether all events together are shown to stay within the budget."""
+        return totals_fit(self._totals, *self._most)
+
+
+def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
+    """Whether (epsilon, delta) is proved; a function of the events alone."""
+    return all(_fits(choice, epsilon, delta) for choice in choices(totals))
+
+
+def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
+    """Whether (epsilon, delta) is proved for one choice, by the cheapest bound that decides it."""
+    larger = [choice.changed(partial(few_digits, digits=digits)) for digits in FEW_DIGITS]
+    if _is_shown(larger[0], epsilon, delta, lambda mixture, *at: Apart(mixture).shows(*at)):
         return True
+    if _is_refuted(choice, epsilon, delta):
+        return False
+    if any(_is_shown(one, epsilon, delta, _shows_quickly) for one in (*larger, choice)):
+        return True
+    alone = _choice_epsilon(choice, delta)
+    # Near the end of a budget delta may show what a rounded epsilon does not.
+    near = delta > 0.0 and alone <= epsilon * NEARLY
+    return alone <= epsilon or (near and _choice_delta(choice, epsilon) <= delta)

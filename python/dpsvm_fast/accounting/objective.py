@@ -24,7 +24,7 @@ from dpsvm_fast import _core
 from dpsvm_fast.certificates.events import ObjectiveEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
-from dpsvm_fast.rounding import div_down, mul_up, round_up
+from dpsvm_fast.rounding import add_up, div_down, mul_up, round_up
 from dpsvm_fast.validation import (
     MAX_EPSILON,
     check_adjacency,
@@ -260,17 +260,27 @@ def profile_points(
     None if the loss may be too large for any grid. Costly points get a ``share`` of the time for
     one event.
     """
-    k, records = float(event.n_scores), 2.0 if event.adjacency == "replace_one" else 1.0
-    square = {"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k)
-    # About the length of the largest change of all scores' gradients together.
-    norm = records * math.sqrt(square) / event.sigma
-    top = norm * (9.0 + 0.5 * norm)
+    top = _top(event)
     if not is_quick(event):
         x, g = _dear_points(event, top, floor, share)
         return (x, g) if x[-1] <= LARGEST_LOSS else None
     while not top > LARGEST_LOSS and profile(event, top) > floor:
         top *= 1.3
     return _curve(event, 0.0, top, POINTS) if top <= LARGEST_LOSS else None
+
+
+def _top(event: ObjectiveEvent) -> float:
+    """About the largest loss without the Jacobian: nine deviations above the mean."""
+    k, records = float(event.n_scores), 2.0 if event.adjacency == "replace_one" else 1.0
+    square = {"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k)
+    # About the length of the largest change of all scores' gradients together.
+    norm = records * math.sqrt(square) / event.sigma
+    return norm * (9.0 + 0.5 * norm)
+
+
+def reach(event: ObjectiveEvent) -> float:
+    """Return about the largest loss, at most 1e4."""
+    return min(add_up(_top(event), _largest_jacobian(event)), MAX_EPSILON)
 
 
 def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array, Array] | None:

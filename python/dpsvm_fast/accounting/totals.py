@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import mul
 from typing import NamedTuple
 
 from dpsvm_fast.accounting.stopping import StoppingLaw, pure_stopping_epsilon
@@ -102,13 +103,13 @@ class Totals:
                 getattr(whole, name).update(getattr(part, name))
         return whole
 
-    def enlarged(self, factor: Fraction) -> Totals:
-        """Totals of at least ``factor`` times everything."""
+    def changed(self, number: Callable[[Fraction], Fraction]) -> Totals:
+        """Return ``number`` of every sum and, rounded up, of every count."""
         other = Totals(self.adjacency)
         for name in SUMS:
-            setattr(other, name, getattr(self, name) * factor)
+            setattr(other, name, number(getattr(self, name)))
         for name in COUNTS:
-            counts = {key: math.ceil(n * factor) for key, n in getattr(self, name).items()}
+            counts = {key: math.ceil(number(Fraction(n))) for key, n in getattr(self, name).items()}
             setattr(other, name, Counter(counts))
         return other
 
@@ -284,6 +285,12 @@ def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | Non
     return (AlternativesEvent(tuple(kept), event.adjacency) if kept else None), largest
 
 
+def few_digits(number: Fraction, digits: int) -> Fraction:
+    """Return a number that is no smaller, of about so many binary digits."""
+    exponent = number.numerator.bit_length() - number.denominator.bit_length() - digits
+    return math.ceil(number / Fraction(2) ** exponent) * Fraction(2) ** exponent
+
+
 def at_most(one: Counter[float], other: Counter[float]) -> bool:
     """Return whether each size of ``one`` has a partner in ``other`` that is no smaller."""
     if one <= other:
@@ -311,18 +318,15 @@ def choices(totals: Totals) -> list[Totals]:
         if simple is None:
             plain.curved[curved] += count
         else:
-            plain = plain.plus(simple.enlarged(Fraction(count)))
+            plain = plain.plus(simple.changed(partial(mul, count)))
     found = [plain]
     for event, count in sorted(totals.parallel.items(), key=repr):
         branches = _branches(event)
         if len(found) * math.comb(count + len(branches) - 1, count) > MOST_CHOICES:
             branches = (join(branches),)
         # All ways to distribute this many records over branches.
-        meetings = itertools.combinations_with_replacement(range(len(branches)), count)
-        ways = [
-            [branches[i].enlarged(Fraction(n)) for i, n in Counter(meeting).items()]
-            for meeting in meetings
-        ]
+        shares = map(Counter, itertools.combinations_with_replacement(range(len(branches)), count))
+        ways = [[branches[i].changed(partial(mul, n)) for i, n in one.items()] for one in shares]
         found = [known.plus(*way) for known in found for way in ways]
     return uncovered(found)
 

@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast.accounting import composed_epsilon, gaussian_epsilon
-from dpsvm_fast.accounting.composition import Composition
-from dpsvm_fast.accounting.totals import gaussian_mu
+from dpsvm_fast.accounting.composition import totals_delta
+from dpsvm_fast.accounting.totals import gaussian_mu, of_events
 from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 
@@ -232,7 +233,7 @@ class Claim:
 
     def profile(self, factor: float) -> Callable[[float], float]:
         """Delta at every epsilon with a multiple of the noise."""
-        return Composition.of(self.with_noise(factor)).delta
+        return partial(totals_delta, of_events(self.with_noise(factor)))
 
 
 def _with_noise(value: Any, factor: float) -> Any:

@@ -8,6 +8,7 @@ processes read and write that file.
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import threading
@@ -36,7 +37,7 @@ from dpsvm_fast.ledger.store import (
     read_snapshot,
     write_snapshot,
 )
-from dpsvm_fast.rounding import mul_down, mul_up
+from dpsvm_fast.rounding import mul_down
 from dpsvm_fast.validation import (
     check_adjacency,
     check_arithmetic,
@@ -465,7 +466,7 @@ class PrivacyLedger:
             known = len(whole._records)
         # Nobody waits while this is computed.
         if count != known:
-            spent = max(one.epsilon(self.delta) for one in different(composed).values())
+            spent = max(one.epsilon(self.delta) for one in set(composed.values()))
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
         return spent, self.delta
@@ -474,13 +475,7 @@ class PrivacyLedger:
         """Return the epsilon left at the delta of the budget, for a pure event."""
         with self._whole._lock:
             composed = self._current()
-        return min(map(self._left, different(composed).values()))
-
-    def _left(self, composed: AnyComposition) -> float:
-        """The same of one composition."""
-        if isinstance(composed, AdaptiveComposition):
-            return max(0.0, composed.remaining())
-        return composed.room(self.epsilon, self.delta)
+        return min(one.remaining() for one in set(composed.values()))
 
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None
@@ -525,8 +520,7 @@ class PrivacyLedger:
         read = []
         for events in self._by_period():
             composed = AdaptiveComposition(self.epsilon, self.delta, self.adjacency)
-            for event in events:
-                composed.add(event)
+            composed.add(*events)
             read.append(composed.odometer(delta, tuned))
         return max(epsilon for epsilon, _ in read), max(delta for _, delta in read)
 
@@ -764,13 +758,9 @@ class PrivacyLedger:
             for name in before
         }
         found = with_more(before, own)
-        for name, composed in different(found).items():
-            if isinstance(composed, AdaptiveComposition):
-                fits = composed.fits()
-            else:
-                most = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
-                fits = composed.fits(*most)
-            if not fits:
+        for composed in dict.fromkeys(found.values()):
+            if not composed.fits():
+                name = next(name for name in found if found[name] is composed)
                 raise BudgetExceededError(self._refusal(tuple(own[name]), name, before[name]))
         return found
 
@@ -779,10 +769,8 @@ class PrivacyLedger:
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
         spent, where = before.epsilon(self.delta), f" on {name}" if name else ""
         text += f"({self.adjacency}); spent{where} at that delta: epsilon={spent:.6g}; "
-        alone = composition_for(self._budget)
-        for event in events:
-            alone.add(event)
-        asked = alone.epsilon(self.delta)
+        alone = with_more({name: composition_for(self._budget)}, {name: list(events)})
+        asked = alone[name].epsilon(self.delta)
         if math.isinf(asked) and self.delta == 0.0:
             return text + "a budget with delta=0 accepts pure events only, and this one is not pure"
         if math.isinf(asked) and self.adaptive:
@@ -824,26 +812,16 @@ def with_more(known: Compositions, more: Mapping[str, list[PrivacyEvent]]) -> Co
         key = id(known[name]), tuple(events)
         composed = made.get(key)
         if composed is None:
-            composed = made[key] = known[name].copy()
-            for event in events:
-                composed.add(event)
+            composed = made[key] = copy.copy(known[name])
+            composed.add(*events)
         found[name] = composed
     return found
 
 
-def different(compositions: Compositions) -> Compositions:
-    """Return the compositions that differ, each under the first of its periods."""
-    first: dict[int, str] = {}
-    for name, composed in compositions.items():
-        first.setdefault(id(composed), name)
-    return {name: compositions[name] for name in first.values()}
-
-
 def composition_for(budget: Budget) -> AnyComposition:
     """Return an empty composition by the rule of the budget."""
-    if budget.adaptive:
-        return AdaptiveComposition(budget.epsilon, budget.delta, budget.adjacency, SLACK)
-    return Composition(budget.adjacency)
+    rule = AdaptiveComposition if budget.adaptive else Composition
+    return rule(budget.epsilon, budget.delta, budget.adjacency, SLACK)
 
 
 # Validate `ledger` arguments.

@@ -680,8 +680,9 @@ class SecondMoments(SumRelease):
 
 # Share of epsilon that has to be left for training, and of delta that may stay unused.
 LEAST_LEFT, UNUSED = 0.5, 0.01
-# Steps of a search, and how steep others are over a Gaussian mechanism alone, about.
-STEPS, STEEPNESS = 20, 0.6
+# Steps of a search, and how steep others are over a Gaussian mechanism alone, about: near the root,
+# more for each 1 of epsilon and for each 1 of the distance from the root.
+STEPS, STEEPNESS = 20, (0.5, 0.04, 0.17)
 
 LEAST_DELTA = 5e-324
 # Least share of epsilon that a smaller parameter should leave at the same delta.
@@ -728,7 +729,10 @@ def within_budget(
     # What Gaussian noise would be left is likely a little too much.
     lowest, at = least * epsilon, gaussian_epsilon(delta, left**-0.5) if left > 0.0 else 0.0
     at = at if lowest < at < epsilon else lowest + 0.5 * (epsilon - lowest)
-    slope = STEEPNESS * (2.0 * math.log(1.0 / delta) + 1.0) / at
+    # What is computed there is remembered.
+    near, by_epsilon, by_excess = STEEPNESS
+    steepness = near + by_epsilon * min(at, 8.0) + by_excess * min(max(log_excess(at), 0.0), 1.0)
+    slope = steepness * (2.0 * math.log(1.0 / delta) + 1.0) / at
     own = largest_within(log_excess, at, slope, (lowest, epsilon), unused)
     if own is None:
         raise InvalidParameterError(

@@ -16,7 +16,8 @@ from typing import Any
 from sklearn.base import clone
 
 from dpsvm_fast.accounting import gaussian_epsilon
-from dpsvm_fast.accounting.composition import Composition
+from dpsvm_fast.accounting.composition import totals_delta, totals_fit
+from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates import AlternativesEvent, GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.certificates.statement import SelectionNoise, Stopping, selection_events
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
@@ -57,11 +58,11 @@ class Budget:
     def covers(self, events: Events) -> bool:
         """Return whether the accountant shows that events cost no more, as a ledger decides."""
         epsilon, delta = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
-        composed = Composition.of(events)
+        totals = of_events(events)
         if self.delta == 0.0:
-            return composed.fits(epsilon, delta)
+            return totals_fit(totals, epsilon, delta)
         # What a ledger tries first, so as to have it ready for the events to come, is in vain here.
-        return composed.delta(epsilon) <= delta
+        return totals_delta(totals, epsilon) <= delta
 
     def share(self, share: float, delta: float) -> float:
         """Epsilon, at a given delta, of a share of this budget.
