@@ -17,7 +17,7 @@ use crate::layout::lines::{Lines, SHORT};
 use crate::layout::weights::WeightLayout;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{copied, counted, filled, mapped, with_capacity, zeros};
+use crate::runtime::memory::{collected, copied, counted, filled, mapped, with_capacity, zeros};
 use crate::simd::{Real, dispatch};
 use crate::solver::crammer_singer::certificate::{Certificate, certify};
 use crate::solver::crammer_singer::end_game::crossover;
@@ -93,6 +93,11 @@ fn face_rows(problem: &Problem<'_>) -> usize {
     FACE_ROWS[usize::from(problem.len() * problem.columns >= LARGE_ENTRIES)]
 }
 
+/// Gap that rounding of the scores to single precision may leave, in units of C times the rows that are
+/// not at their best vertex.
+const NARROW: f64 = 3e-7;
+/// It is what is left where [`LOOK_BACK`] rounds leave more of the gap than this.
+const STALLED: f64 = 0.8;
 /// Working sets this small are never shrunk further first.
 const TINY: usize = 64;
 /// Rounds over which dropped rows are counted.
@@ -203,16 +208,16 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         let mut weights = zeros::<f32>(self.layout.stored())?;
         let mut active = counted(self.problem.len() as u32)?;
         let mut gap = f64::INFINITY;
-        let mut sizes = Vec::with_capacity(ROUGH_ROUNDS);
+        let mut rounds = Vec::with_capacity(ROUGH_ROUNDS);
         for _ in 0..ROUGH_ROUNDS {
             let (inside, latest);
             (gap, latest, inside) = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
-            sizes.push(active.len());
-            if self.passes >= limit || gap <= target || self.settled(&sizes) {
+            rounds.push((active.len(), latest));
+            if self.passes >= limit || gap <= target || self.settled(&rounds, inside) {
                 break;
             }
             let endless = self.endless(inside);
-            if (endless || sizes.len() == 1) && self.zero(&weights, (latest, target), interrupt)? {
+            if (endless || rounds.len() == 1) && self.zero(&weights, (latest, target), interrupt)? {
                 return Ok((gap, false));
             }
             if endless {
@@ -299,15 +304,18 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     }
 
     /// Whether the end game is worth starting: its cost grows with the square of the working set,
-    /// so the rough stage goes on while an epoch still drops enough rows to pay for itself.
-    fn settled(&self, sizes: &[usize]) -> bool {
-        let now = sizes[sizes.len() - 1];
-        if now > self.largest || sizes.len() <= LOOK_BACK {
+    /// so the rough stage goes on while an epoch still drops enough rows to pay for itself, unless
+    /// single precision is all that keeps the gap. A round left so many rows active, and this gap.
+    fn settled(&self, rounds: &[(usize, f64)], inside: usize) -> bool {
+        let (now, gap) = rounds[rounds.len() - 1];
+        if rounds.len() <= LOOK_BACK {
             return now <= TINY;
         }
-        let dropped = sizes[sizes.len() - 1 - LOOK_BACK] - now;
-        (dropped * ROW_VALUE) as f64
-            <= (LOOK_BACK * self.problem.store.touched(self.problem.classes)) as f64
+        let (before, last) = rounds[rounds.len() - 1 - LOOK_BACK];
+        let rounding = NARROW * self.problem.cost * inside as f64;
+        let stalled = gap <= rounding && gap > STALLED * last;
+        let worth = LOOK_BACK * self.problem.store.touched(self.problem.classes);
+        stalled || (now <= self.largest && (before - now) * ROW_VALUE <= worth)
     }
 
     /// Stage 3 for few open rows.
@@ -384,17 +392,10 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
 
     fn finish(&self, certificate: &Certificate, certified: bool) -> Result<CrammerSingerSolution> {
         let unscale = self.problem.unscale;
-        let weights = if certified {
-            let mut weights = with_capacity(self.problem.classes * self.problem.columns)?;
-            for k in 0..self.problem.classes {
-                for j in 0..self.problem.columns {
-                    weights.push(certificate.weights[self.layout.position(k, j)] * unscale);
-                }
-            }
-            Some(weights)
-        } else {
-            None
-        };
+        let d = self.problem.columns;
+        let weight = |at| certificate.weights[self.layout.position(at / d, at % d)] * unscale;
+        let all = || collected((0..self.problem.classes * d).map(weight));
+        let weights = certified.then(all).transpose()?;
         Ok(CrammerSingerSolution {
             weights,
             radius: certificate.radius * unscale,
