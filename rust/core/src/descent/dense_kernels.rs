@@ -9,7 +9,7 @@ use crate::simd::{Real, Simd, prefetch};
 
 /// Classes of a block at most: with two rows, or two vectors of columns, they fill 20 of 32
 /// registers.
-pub const BLOCK: usize = 10;
+const BLOCK: usize = 10;
 
 /// Registers from which two rows are taken at a time.
 const MANY_REGISTERS: usize = 32;
@@ -32,8 +32,6 @@ macro_rules! with_block {
     };
 }
 
-pub(super) use with_block;
-
 /// `$body` for each class `$k` of a block of `$count`, one after the other in the text: sums stay in
 /// registers only where no index of theirs is computed.
 macro_rules! each_class {
@@ -49,7 +47,7 @@ macro_rules! each_class {
 }
 
 /// Sizes of the blocks that `classes` are cut into: as equal as can be.
-pub fn block_size(classes: usize) -> usize {
+fn block_size(classes: usize) -> usize {
     classes.div_ceil(classes.div_ceil(BLOCK).max(1))
 }
 

@@ -9,15 +9,6 @@ use crate::runtime::threads::each_chunk;
 use rayon::ThreadPool;
 use std::ops::Range;
 
-/// Where noise comes from.
-#[derive(Clone, Copy)]
-pub struct Source<'s> {
-    /// Public numbers.
-    pub settings: &'s DescentSettings,
-    /// The streams.
-    pub streams: &'s DescentStreams<'s>,
-}
-
 /// Noise of some consecutive steps.
 #[derive(Default)]
 pub struct Drawn {
@@ -33,24 +24,24 @@ impl Drawn {
     /// No memory.
     pub fn draw(
         &mut self,
-        from: Source<'_>,
+        (settings, streams): (&DescentSettings, &DescentStreams<'_>),
         range: Range<u32>,
         pool: Option<&ThreadPool>,
     ) -> Result<()> {
-        let p = from.settings.weights().max(1);
+        let p = settings.weights().max(1);
         let len = range.len().saturating_mul(p);
         self.first = range.start;
-        match from.settings.noise {
+        match settings.noise {
             NoiseKind::Grid(_) => {
                 resize(&mut self.whole, len)?;
                 each_chunk(pool, &mut self.whole, p, &|step, part| {
-                    from.streams.grid_noise(range.start + step as u32, part);
+                    streams.grid_noise(range.start + step as u32, part);
                 });
             }
             NoiseKind::Float => {
                 resize(&mut self.real, len)?;
                 each_chunk(pool, &mut self.real, p, &|step, part| {
-                    from.streams.float_noise(range.start + step as u32, part);
+                    streams.float_noise(range.start + step as u32, part);
                 });
             }
             NoiseKind::None => {}

@@ -83,6 +83,12 @@ impl<F: Float + Send + Sync> ExactSum<F> {
         Ok(&mut self.small)
     }
 
+    /// The terms of late, to add what has room already.
+    #[inline(always)]
+    pub fn reserved(&mut self) -> &mut [F] {
+        &mut self.small
+    }
+
     /// Moves the doubles to the integers.
     #[cold]
     fn flush(&mut self) -> Result<()> {

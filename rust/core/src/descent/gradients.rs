@@ -58,33 +58,33 @@ pub fn single(
     let loss = &rule.loss;
     match loss.kind {
         Kind::Softmax => softmax(loss, members.label, scores),
-        Kind::Softplus => each_score(loss, members.label, scores, |z| {
-            let e = exp_down(-z.abs());
-            if z >= 0.0 {
-                1.0 / (1.0 + e)
-            } else {
-                e / (1.0 + e)
-            }
-        }),
-        Kind::Huber => each_score(loss, members.label, scores, huber),
-        Kind::Pairwise => {
-            let square = (loss.smoothing * loss.smoothing) as f32;
-            pairwise(loss, members.label, scores, |g| {
-                let length = (g * g + square).sqrt();
-                let near = 0.5 * (1.0 + g / length);
-                let far = 0.5 * square / (length * (length - g));
-                if g >= 0.0 { near } else { far }
-            });
-        }
-        Kind::PairwiseHuber => {
-            let inverse = 1.0 / loss.smoothing as f32;
-            pairwise(loss, members.label, scores, |g| huber(g * inverse));
-        }
+        Kind::Softplus | Kind::Huber => each_score(loss, members.label, scores),
+        Kind::Pairwise | Kind::PairwiseHuber => pairwise(loss, members.label, scores),
         Kind::MarginDistance | Kind::Confidence | Kind::Correctness => {
-            each_record(loss, members.label, scores, room);
+            each_record(loss, members.label, scores, room, |_, _| ());
         }
     }
     clip(rule.clip, members, scores);
+}
+
+/// `1/(1 + exp(-z))`.
+#[inline(always)]
+fn logistic(z: f32) -> f32 {
+    let e = exp_down(-z.abs());
+    if z >= 0.0 {
+        1.0 / (1.0 + e)
+    } else {
+        e / (1.0 + e)
+    }
+}
+
+/// Slope of the smoothed hinge at a distance of `g` below its margin.
+#[inline(always)]
+fn smooth_hinge(g: f32, square: f32) -> f32 {
+    let length = (g * g + square).sqrt();
+    let near = 0.5 * (1.0 + g / length);
+    let far = 0.5 * square / (length * (length - g));
+    if g >= 0.0 { near } else { far }
 }
 
 /// Slope of the Huber hinge at a distance of `z` half widths below its margin.
@@ -140,11 +140,35 @@ fn softmax(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes]) {
     }
 }
 
+/// Slopes of the parts of a loss at these distances below their margins.
+#[inline(always)]
+fn slopes(loss: &SmoothLoss, line: &mut Lanes) {
+    let inverse = 1.0 / loss.smoothing as f32;
+    let square = (loss.smoothing * loss.smoothing) as f32;
+    // No function as an argument: it would not be compiled into the loop.
+    match loss.kind {
+        Kind::Huber | Kind::PairwiseHuber => {
+            for i in 0..LEAF {
+                line[i] = huber(line[i] * inverse);
+            }
+        }
+        Kind::Softplus => {
+            for i in 0..LEAF {
+                line[i] = logistic(line[i] * inverse);
+            }
+        }
+        _ => {
+            for i in 0..LEAF {
+                line[i] = smooth_hinge(line[i], square);
+            }
+        }
+    }
+}
+
 /// Losses that are sums over scores: `a_k = -t_k part((m - t_k s_k)/tau)`.
 #[inline(always)]
-fn each_score(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl Fn(f32) -> f32) {
-    let (margin, inverse) = (loss.margin as f32, 1.0 / loss.smoothing as f32);
-    let single = scores.len() == 1;
+fn each_score(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes]) {
+    let (margin, single) = (loss.margin as f32, scores.len() == 1);
     for (k, line) in scores.iter_mut().enumerate() {
         let own = if single { 1 } else { k as u32 };
         let mut sign: Lanes = [-1.0; LEAF];
@@ -152,14 +176,18 @@ fn each_score(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl
             *sign = if *y == own { 1.0 } else { -1.0 };
         }
         for i in 0..LEAF {
-            line[i] = -sign[i] * part((margin - sign[i] * line[i]) * inverse);
+            line[i] = margin - sign[i] * line[i];
+        }
+        slopes(loss, line);
+        for i in 0..LEAF {
+            line[i] *= -sign[i];
         }
     }
 }
 
 /// Losses that are sums over the other classes: `a_k = part(m - s_y + s_k)`.
 #[inline(always)]
-fn pairwise(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl Fn(f32) -> f32) {
+fn pairwise(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes]) {
     let margin = loss.margin as f32;
     let mut own: Lanes = [0.0; LEAF];
     for (i, y) in label.iter().enumerate() {
@@ -167,8 +195,9 @@ fn pairwise(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl F
     }
     for line in scores.iter_mut() {
         for i in 0..LEAF {
-            line[i] = part(margin + (line[i] - own[i]));
+            line[i] = margin + (line[i] - own[i]);
         }
+        slopes(loss, line);
     }
     for (i, y) in label.iter().enumerate() {
         scores[*y as usize][i] = 0.0;
@@ -181,24 +210,6 @@ fn pairwise(loss: &SmoothLoss, label: &[u32], scores: &mut [Lanes], part: impl F
     }
     for (i, y) in label.iter().enumerate() {
         scores[*y as usize][i] = -sum[i];
-    }
-}
-
-/// Losses without a form in lanes.
-fn each_record(
-    loss: &SmoothLoss,
-    label: &[u32],
-    scores: &mut [Lanes],
-    (row, state): (&mut [f32], &mut [f32]),
-) {
-    for (i, y) in label.iter().enumerate() {
-        for (a, line) in row.iter_mut().zip(scores.iter()) {
-            *a = line[i];
-        }
-        loss.gradient_row(*y as usize, row, state);
-        for (a, line) in row.iter().zip(scores.iter_mut()) {
-            line[i] = *a;
-        }
     }
 }
 
@@ -244,17 +255,34 @@ pub fn one_by_one<T: Precision>(
     rule: &Rule,
     members: Members<'_>,
     scores: &mut [[T; LEAF]],
-    (row, state): (&mut [T], &mut [f32]),
+    room: (&mut [T], &mut [f32]),
 ) {
-    for (i, y) in members.label.iter().enumerate() {
+    each_record(&rule.loss, members.label, scores, room, |i, row| {
+        let square = row.iter().map(|a| a.wide() * a.wide()).sum();
+        let factor = rule.clip.factor(square, members.norm[i]);
+        for a in row {
+            *a = T::near(a.wide() * factor);
+        }
+    });
+}
+
+/// The gradients of the loss record by record, each ended by `end(record, gradient)`.
+#[inline(always)]
+fn each_record<T: Precision>(
+    loss: &SmoothLoss,
+    label: &[u32],
+    scores: &mut [[T; LEAF]],
+    (row, state): (&mut [T], &mut [f32]),
+    end: impl Fn(usize, &mut [T]),
+) {
+    for (i, y) in label.iter().enumerate() {
         for (a, line) in row.iter_mut().zip(scores.iter()) {
             *a = line[i];
         }
-        rule.loss.gradient_row(*y as usize, row, state);
-        let square = row.iter().map(|a| a.wide() * a.wide()).sum();
-        let factor = rule.clip.factor(square, members.norm[i]);
+        loss.gradient_row(*y as usize, row, state);
+        end(i, row);
         for (a, line) in row.iter().zip(scores.iter_mut()) {
-            line[i] = T::near(a.wide() * factor);
+            line[i] = *a;
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::rows::clip::sum_of_squares;
 use crate::rows::sparse::{Blocks, SparseRows};
 use crate::rows::view::Row;
 use crate::runtime::memory::{reserve, resize};
-use crate::simd::{Kernel, Simd, prefetch};
+use crate::simd::{Kernel, Simd, dot, prefetch};
 use std::ops::Range;
 
 /// Single or double precision of the scores and of sums within a leaf.
@@ -60,6 +60,14 @@ pub struct Rule {
     pub coefficient_grid: f64,
 }
 
+impl Rule {
+    /// Columns of the weights of rows with so many.
+    #[inline(always)]
+    pub fn columns(&self, features: usize) -> usize {
+        features + usize::from(self.clip.intercept > 0.0)
+    }
+}
+
 /// The weights as a pass reads them.
 #[derive(Debug, Clone, Default)]
 pub struct View<T> {
@@ -84,14 +92,19 @@ pub struct LeafScratch<T> {
     rows: Vec<T>,
     lifted: Vec<f32>,
     lift: LiftRoom,
+    /// Coefficients of the entries of rows, and of their intercepts: [`LEAF`] a class.
     coefficient: Vec<f64>,
+    constant: Vec<f64>,
+    /// Those of the entries of one row, and zeros.
+    own_row: Vec<f64>,
     tile: Tile,
     /// Sum of one person.
     person: Vec<f64>,
     /// Coefficients of a person's rows, a line a class.
     own: Vec<f64>,
-    /// What the coefficients of each row of a leaf are multiplied by.
+    /// What the coefficients of each row of a leaf are multiplied by, and those of its entries again.
     factor: Vec<f64>,
+    stretch: Vec<f64>,
     /// The first `distinct` entries of `touched` are its columns so far. `place` maps a column to its
     /// index there plus `base`; a smaller value marks a new column. `slot` has the indices for one row.
     touched: Vec<u32>,
@@ -99,10 +112,8 @@ pub struct LeafScratch<T> {
     base: u32,
     place: Vec<u32>,
     slot: Vec<u32>,
-    /// Coefficients of the rows of a block, the sum of one column, and what all add to the sums behind
-    /// those of columns.
+    /// Coefficients of the rows of a block, and what all add to the sums behind those of columns.
     block: Vec<f64>,
-    line: Vec<f64>,
     ends: Vec<f64>,
     /// Bound on what they add to one sum.
     booked: f64,
@@ -121,7 +132,7 @@ impl<T: Precision> LeafScratch<T> {
         &mut self,
         rule: &Rule,
         records: &Records,
-        members: impl Iterator<Item = usize>,
+        members: impl Iterator<Item = usize> + Clone,
     ) -> Result<()> {
         let k = rule.loss.scores;
         let len = k.max(self.row.len());
@@ -130,14 +141,10 @@ impl<T: Precision> LeafScratch<T> {
         self.label.clear();
         self.norm.clear();
         self.weight.clear();
-        self.label.reserve(LEAF);
-        self.norm.reserve(LEAF);
-        for i in members {
-            self.label.push(records.label[i]);
-            self.norm.push(records.norm[i]);
-            if records.weighted() {
-                self.weight.push(records.weight(i));
-            }
+        self.label.extend(members.clone().map(|i| records.label[i]));
+        self.norm.extend(members.clone().map(|i| records.norm[i]));
+        if records.weighted() {
+            self.weight.extend(members.map(|i| records.weight(i)));
         }
         self.norm.resize(LEAF, 1.0);
         let norm: &Lanes = self.norm.first_chunk().unwrap_or(&[1.0; LEAF]);
@@ -217,7 +224,7 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
 
 impl<'p, T: Precision> DensePass<'p, T> {
     fn stride(&self) -> usize {
-        self.records.columns + usize::from(self.rule.clip.intercept > 0.0)
+        self.rule.columns(self.records.columns)
     }
 
     /// The contributions of at most [`LEAF`] records: to the sum, or to those of persons.
@@ -345,15 +352,16 @@ impl<'p, T: Precision> DensePass<'p, T> {
     #[inline(always)]
     fn exact_leaf<S: Simd>(&mut self, simd: S, rows: &[&[f32]]) -> Result<()> {
         let (k, d) = (self.rule.loss.scores, self.records.columns);
-        let (clip, grid) = (self.rule.clip, self.rule.coefficient_grid);
-        let (inverse, stride) = (1.0 / grid, self.stride());
+        let (clip, stride) = (self.rule.clip, self.stride());
+        let step = self.rule.coefficient_grid;
+        let grid = (step, 1.0 / step);
         let scratch = &mut *self.scratch;
         let scores = scratch.scores.as_chunks::<LEAF>().0;
         resize(&mut scratch.coefficient, LEAF * k)?;
         let coefficients = scratch.coefficient.as_chunks_mut::<LEAF>().0;
         for (coefficients, scores) in coefficients.iter_mut().zip(scores) {
             for i in 0..LEAF {
-                coefficients[i] = (scores[i].wide() * inverse).trunc() * grid;
+                coefficients[i] = truncated(scores[i].wide(), f64::INFINITY, grid);
             }
         }
         let total = self.sum.room(rows.len() as f64 * clip.bound)?;
@@ -452,15 +460,37 @@ fn add_leaf<S: Simd, T: Precision>(
 /// More than what rounding takes from a sum of [`LEAF`] products.
 const SUM_SLACK: f64 = 1.0 + 1e-12;
 
-/// Adds the coefficients of a record to the sums behind those of columns.
+/// `x`, cut off beyond `most` and truncated to a multiple of `step`, a power of two.
 #[inline(always)]
-fn add_ends((q, p): (&[f64], &[f64]), (records, rule): (&Records, &Rule), ends: &mut [f64]) {
-    let (shifted, constant) = ends.split_at_mut(rule.loss.scores);
-    for (class, constant) in constant.iter_mut().enumerate() {
+fn truncated(x: f64, most: f64, (step, inverse): (f64, f64)) -> f64 {
+    let short = if x > most { most } else { x };
+    let short = if short < -most { -most } else { short };
+    (short * inverse).trunc() * step
+}
+
+/// One number for each record of a leaf; room for them has been made.
+#[inline(always)]
+fn lanes(numbers: &[f64]) -> &[f64; LEAF] {
+    numbers.first_chunk().unwrap_or(&[1.0; LEAF])
+}
+
+/// Adds the coefficients of some records of a leaf to the sums behind those of columns.
+#[inline(always)]
+fn add_ends(
+    (coefficient, constant): (&[f64], &[f64]),
+    at: Range<usize>,
+    (records, rule): (&Records, &Rule),
+    ends: &mut [f64],
+) {
+    let lines = (coefficient.as_chunks::<LEAF>().0.iter()).zip(constant.as_chunks::<LEAF>().0);
+    for (class, (q, p)) in lines.enumerate() {
         if records.centre.is_some() {
-            shifted[class] += q[class] * ROW_GRID;
+            ends[class] += dot(&q[at.clone()], &[ROW_GRID; LEAF][at.clone()]);
         }
-        *constant += p[class] * rule.clip.intercept;
+        if rule.clip.intercept > 0.0 {
+            let intercepts = &[rule.clip.intercept; LEAF][at.clone()];
+            ends[rule.loss.scores + class] += dot(&p[at.clone()], intercepts);
+        }
     }
 }
 
@@ -513,11 +543,15 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
         };
         let (order, end) = (self.order, self.places.end);
         let padded = self.layout.padded_classes();
-        self.scratch.scores.clear();
-        resize(&mut self.scratch.scores, LEAF * self.rule.loss.scores)?;
-        self.scratch.coefficient.clear();
-        resize(&mut self.scratch.coefficient, 2 * padded)?;
+        let size = LEAF * self.rule.loss.scores;
+        resize(&mut self.scratch.scores, size)?;
+        resize(&mut self.scratch.own_row, padded)?;
         resize(&mut self.scratch.row, padded)?;
+        resize(&mut self.scratch.coefficient, size)?;
+        resize(&mut self.scratch.constant, size)?;
+        resize(&mut self.scratch.factor, LEAF)?;
+        resize(&mut self.scratch.stretch, LEAF)?;
+        self.scratch.stretch.fill(1.0);
         if !self.persons.is_empty() {
             resize(&mut self.scratch.person, self.layout.stored() + 2 * padded)?;
             self.scratch.person.fill(0.0);
@@ -528,10 +562,7 @@ impl<T: Precision> Kernel for SparsePass<'_, T> {
         }
         if let Some(blocks) = self.blocks {
             let k = self.rule.loss.scores;
-            self.scratch.block.clear();
             resize(&mut self.scratch.block, blocks.rows * k + SPARE)?;
-            resize(&mut self.scratch.line, k)?;
-            self.scratch.ends.clear();
             resize(&mut self.scratch.ends, 2 * k)?;
         }
         let (mut leaf, mut open) = (Vec::with_capacity(LEAF), None);
@@ -572,20 +603,25 @@ impl<T: Precision> SparsePass<'_, T> {
         parts: &[PersonPart],
         (rows, longest): (&SparseRows, &[f32]),
     ) -> Result<()> {
-        let row = |i: usize| rows.row(i);
         let records = members.iter().map(|i| *i as usize);
+        let scattered = self.order.is_some() || !parts.is_empty();
         for (at, i) in records.clone().enumerate() {
-            if let Some(later) = members.get(at + ROWS_AHEAD) {
-                let Row { index, value } = row(*later as usize);
+            // The processor foresees rows that lie one after the other.
+            if scattered && let Some(later) = members.get(at + ROWS_AHEAD) {
+                let Row { index, value } = rows.row(*later as usize);
                 prefetch(index);
                 prefetch(value);
             }
-            self.scores(simd, at, i, row(i));
+            self.scores(simd, at, rows.row(i));
         }
+        self.stretch(records.clone());
         self.scratch
             .gradients(&self.rule, self.records, records.clone())?;
-        self.scratch.factor.clear();
-        self.scratch.factor.resize(LEAF, 1.0);
+        // Of records that a leaf has no more.
+        for line in self.scratch.scores.as_chunks_mut::<LEAF>().0 {
+            line[members.len()..].fill(T::default());
+        }
+        self.scratch.factor.fill(1.0);
         let mut by_rows = parts.is_empty();
         for part in parts {
             let products = self.products.and_then(|products| products.of(part.person));
@@ -598,7 +634,7 @@ impl<T: Precision> SparsePass<'_, T> {
             if known.is_none() {
                 for at in part.rows.clone() {
                     let i = members[at] as usize;
-                    self.collect(simd, (at, i), row(i));
+                    self.collect(simd, at, rows.row(i));
                 }
                 if part.last {
                     self.person()?;
@@ -609,36 +645,55 @@ impl<T: Precision> SparsePass<'_, T> {
             return Ok(());
         }
         let size = self.size(records.clone(), longest);
-        let most = self.sum.largest();
+        let (most, count) = (self.sum.largest(), members.len());
+        self.coefficients();
+        let scratch = &mut *self.scratch;
+        let lines = (&*scratch.coefficient, &*scratch.constant);
         if parts.is_empty()
-            && let Some(blocks) = self.blocks
-            && self.scratch.booked + size <= most
+            && let (Some(blocks), Some(first)) = (self.blocks, members.first())
+            && scratch.booked + size <= most
         {
-            self.scratch.booked += size;
-            for (at, i) in records.enumerate() {
-                self.keep(at, i, i % blocks.rows);
+            // Kept for the sums of the block.
+            scratch.booked += size;
+            let k = self.rule.loss.scores;
+            let block = &mut scratch.block[*first as usize % blocks.rows * k..];
+            for (class, line) in lines.0.as_chunks::<LEAF>().0.iter().enumerate() {
+                for (own, q) in block.chunks_exact_mut(k).zip(&line[..count]) {
+                    own[class] = *q;
+                }
             }
+            let ends = &mut scratch.ends;
+            add_ends(lines, 0..count, (self.records, &self.rule), ends);
             return Ok(());
         }
-        let booked = size <= most;
-        if booked {
-            self.sum.room(size)?;
+        let stored = self.layout.stored();
+        if size <= most {
+            let ends = &mut self.sum.room(size)?[stored..];
+            add_ends(lines, 0..count, (self.records, &self.rule), ends);
         }
         for (at, i) in records.enumerate() {
-            self.contribute(simd, at, i, row(i), booked)?;
+            let largest = self.row_coefficients(at);
+            if largest == 0.0 {
+                continue;
+            }
+            if size > most {
+                // Each by itself. Without a centre no entry of `q x` is larger than the norm of the
+                // contribution.
+                let bound = match self.records.centre {
+                    Some(_) => f64::INFINITY,
+                    None => self.rule.clip.bound,
+                };
+                let own = largest * self.rule.clip.intercept.max(1.0);
+                let ends = &mut self.sum.room(own.min(bound))?[stored..];
+                let lines = (&*self.scratch.coefficient, &*self.scratch.constant);
+                add_ends(lines, at..at + 1, (self.records, &self.rule), ends);
+            }
+            let Row { index, value } = rows.row(i);
+            let sums = &mut self.sum.reserved()[..stored];
+            let own = &self.scratch.own_row;
+            self.layout.add(simd, (index, value), sums, own);
         }
         Ok(())
-    }
-
-    /// Keeps the coefficients of a record, for the sums of its block.
-    #[inline(always)]
-    fn keep(&mut self, at: usize, i: usize, place: usize) {
-        let k = self.rule.loss.scores;
-        self.coefficients(at, i);
-        let scratch = &mut *self.scratch;
-        let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
-        scratch.block[place * k..][..k].copy_from_slice(&q[..k]);
-        add_ends((q, p), (self.records, &self.rule), &mut scratch.ends);
     }
 
     /// Adds what the rows of a block contribute, column after column: each sum is met once.
@@ -648,15 +703,10 @@ impl<T: Precision> SparsePass<'_, T> {
             return Ok(());
         };
         let (k, by_column) = (self.rule.loss.scores, &blocks.by_column[block]);
-        let LeafScratch {
-            block,
-            line,
-            ends,
-            booked,
-            ..
-        } = &mut *self.scratch;
-        let total = self.sum.room(std::mem::take(booked))?;
+        let scratch = &mut *self.scratch;
+        let total = self.sum.room(std::mem::take(&mut scratch.booked))?;
         let (main, rest) = total.split_at_mut(self.layout.stored());
+        let (block, line) = (&mut scratch.block, &mut scratch.own_row[..k]);
         // What follows the last line of a sum is spare.
         let lines = by_column.lengths().len();
         for (column, sums) in main.chunks_exact_mut(k).take(lines).enumerate() {
@@ -666,6 +716,7 @@ impl<T: Precision> SparsePass<'_, T> {
                 sums.iter_mut().zip(&*line).for_each(|(sum, x)| *sum += x);
             }
         }
+        let ends = &mut scratch.ends;
         rest.iter_mut().zip(&*ends).for_each(|(sum, x)| *sum += x);
         block.fill(0.0);
         ends.fill(0.0);
@@ -732,133 +783,134 @@ impl<T: Precision> SparsePass<'_, T> {
         self.products.map_or(0.0, |products| products.length)
     }
 
-    /// Factor of the effective row.
+    /// The inner products of a row with the weights.
     #[inline(always)]
-    fn stretch(&self, i: usize) -> Option<f64> {
-        let centre = self.records.centre.as_ref()?;
-        Some(f64::from(centre.factor[i]))
+    fn scores<S: Simd>(&mut self, simd: S, at: usize, row: Row<'_>) {
+        let (scratch, row) = (&mut *self.scratch, (row.index, row.value));
+        let one = self.rule.loss.scores == 1;
+        let room = if one {
+            &mut scratch.scores[at..]
+        } else {
+            &mut scratch.row[..]
+        };
+        let padded = self.layout.padded_classes();
+        self.layout
+            .row_scores(simd, row, &self.view.w, &mut room[..padded]);
+        if !one {
+            let lines = scratch.scores.as_chunks_mut::<LEAF>().0.iter_mut();
+            lines
+                .zip(&scratch.row)
+                .for_each(|(line, own)| line[at] = *own);
+        }
     }
 
+    /// Makes scores of the inner products, and keeps the factors of the effective rows.
     #[inline(always)]
-    fn scores<S: Simd>(&mut self, simd: S, at: usize, i: usize, row: Row<'_>) {
-        let stretch = self.stretch(i).unwrap_or(1.0);
-        let scratch = &mut *self.scratch;
-        let row = (row.index, row.value);
-        self.layout
-            .row_scores(simd, row, &self.view.w, &mut scratch.row);
-        for class in 0..self.rule.loss.scores {
-            let plain = scratch.row[class].wide() - self.view.shift[class].wide();
-            let score = stretch * plain + self.view.bias[class].wide();
-            scratch.scores[class * LEAF + at] = T::near(score);
+    fn stretch(&mut self, records: impl Iterator<Item = usize>) {
+        if let Some(centre) = &self.records.centre {
+            for (stretch, i) in self.scratch.stretch.iter_mut().zip(records) {
+                *stretch = f64::from(centre.factor[i]);
+            }
+        }
+        let (scratch, ends) = (
+            &mut *self.scratch,
+            self.view.bias.iter().zip(&self.view.shift),
+        );
+        let stretch = lanes(&scratch.stretch);
+        for (line, (bias, shift)) in scratch
+            .scores
+            .as_chunks_mut::<LEAF>()
+            .0
+            .iter_mut()
+            .zip(ends)
+        {
+            let (bias, shift) = (bias.wide(), shift.wide());
+            for at in 0..LEAF {
+                line[at] = T::near(stretch[at] * (line[at].wide() - shift) + bias);
+            }
         }
     }
 
     /// Bound on what a leaf adds to one sum: one class adds to one column far less than the longest
     /// contributions together.
+    ///
+    /// Beside a centre the sum of `q` takes as much room as the finest entry of a row would.
     #[inline(always)]
     fn size(&self, records: impl Iterator<Item = usize>, longest: &[f32]) -> f64 {
+        let centred = self.records.centre.is_some();
+        let least = if centred { ROW_GRID } else { 0.0 };
+        let scratch = &*self.scratch;
+        let (factor, stretch) = (lanes(&scratch.factor), lanes(&scratch.stretch));
         // Loops, as closures that are folded are compiled for the baseline.
-        let (mut reach, mut count) = ([0.0; LEAF], 0);
-        for (i, factor) in records.zip(&self.scratch.factor) {
-            reach[count] = factor * self.reach(i, longest[i]);
-            count += 1;
+        let mut reach = [0.0; LEAF];
+        for (reach, i) in reach.iter_mut().zip(records) {
+            *reach = f64::from(longest[i]);
+        }
+        for at in 0..LEAF {
+            let entry = stretch[at] * reach[at].max(least);
+            reach[at] = factor[at] * entry.max(self.rule.clip.intercept);
         }
         let mut size = 0.0_f64;
-        for line in self.scratch.scores.as_chunks::<LEAF>().0 {
-            let mut terms = 0.0;
-            for (c, reach) in line.iter().zip(&reach[..count]) {
-                terms += c.wide().abs() * reach;
+        for line in scratch.scores.as_chunks::<LEAF>().0 {
+            let mut terms = [0.0; WIDTH];
+            for (line, reach) in
+                (line.as_chunks::<WIDTH>().0.iter()).zip(reach.as_chunks::<WIDTH>().0)
+            {
+                for lane in 0..WIDTH {
+                    terms[lane] += line[lane].wide().abs() * reach[lane];
+                }
             }
-            size = size.max(terms * SUM_SLACK);
+            size = size.max(terms.iter().sum::<f64>() * SUM_SLACK);
         }
         size
     }
 
-    /// The largest absolute value that a coefficient of 1 adds to one entry of the sums.
-    ///
-    /// Beside a centre the sum of `q` takes as much room as the finest entry of a row would.
+    /// Truncates the coefficients of the records of a leaf: of intercepts and, stretched, of entries.
     #[inline(always)]
-    fn reach(&self, i: usize, longest: f32) -> f64 {
-        let longest = f64::from(longest);
-        let longest = self
-            .stretch(i)
-            .map_or(longest, |stretch| stretch * longest.max(ROW_GRID));
-        longest.max(self.rule.clip.intercept)
-    }
-
-    #[inline(always)]
-    fn contribute<S: Simd>(
-        &mut self,
-        simd: S,
-        at: usize,
-        i: usize,
-        row: Row<'_>,
-        booked: bool,
-    ) -> Result<()> {
-        let (rule, stretch) = (self.rule, self.stretch(i));
-        let largest = self.coefficients(at, i);
-        if largest == 0.0 {
-            return Ok(());
-        }
-        let tallest = rule.clip.intercept.max(1.0);
-        // Without a centre no entry of `q x` is larger than the norm of the contribution.
-        let size = match stretch {
-            _ if booked => 0.0,
-            Some(_) => largest * tallest,
-            None => rule.clip.bound.min(largest * tallest),
-        };
-        let total = self.sum.room(size)?;
-        let (main, rest) = total.split_at_mut(self.layout.stored());
-        let scratch = &mut *self.scratch;
-        let (q, p) = scratch.coefficient.split_at(self.layout.padded_classes());
-        self.layout.add(simd, (row.index, row.value), main, q);
-        add_ends((q, p), (self.records, &rule), rest);
-        Ok(())
-    }
-
-    /// Makes `q` and `p` of a record; returns the largest magnitude of one.
-    #[inline(always)]
-    fn coefficients(&mut self, at: usize, i: usize) -> f64 {
-        let (k, rule) = (self.rule.loss.scores, self.rule);
-        let stretch = self.stretch(i);
-        let scratch = &mut *self.scratch;
-        let (grid, inverse) = (rule.coefficient_grid, 1.0 / rule.coefficient_grid);
-        let tallest = rule.clip.intercept.max(1.0);
+    fn coefficients(&mut self) {
         // Beside a centre `q x` may be far longer than the contribution `q (x - m)`.
-        let most = match stretch {
-            Some(_) => self.sum.largest() / tallest,
+        let most = match self.records.centre {
+            Some(_) => self.sum.largest() / self.rule.clip.intercept.max(1.0),
             None => f64::INFINITY,
         };
-        let factor = scratch.factor[at];
-        let whole = |c: f64| {
-            let short = if c > most { most } else { c };
-            let short = if short < -most { -most } else { short };
-            (short * inverse).trunc() * grid
-        };
-        let padded = self.layout.padded_classes();
-        let (q, p) = scratch.coefficient.split_at_mut(padded);
+        let step = self.rule.coefficient_grid;
+        let grid = (step, 1.0 / step);
+        let scratch = &mut *self.scratch;
+        let (factor, stretch) = (lanes(&scratch.factor), lanes(&scratch.stretch));
+        let lines = (scratch.coefficient.as_chunks_mut::<LEAF>().0.iter_mut())
+            .zip(scratch.constant.as_chunks_mut::<LEAF>().0);
+        for ((q, p), scores) in lines.zip(scratch.scores.as_chunks::<LEAF>().0) {
+            for at in 0..LEAF {
+                p[at] = truncated(scores[at].wide() * factor[at], most, grid);
+                q[at] = truncated(p[at] * stretch[at], most, grid);
+            }
+        }
+    }
+
+    /// Brings the coefficients of a row together; returns the largest magnitude of one.
+    #[inline(always)]
+    fn row_coefficients(&mut self, at: usize) -> f64 {
+        let scratch = &mut *self.scratch;
+        let lines = (scratch.coefficient.as_chunks::<LEAF>().0.iter())
+            .zip(scratch.constant.as_chunks::<LEAF>().0);
         let mut largest: f64 = 0.0;
-        for class in 0..k {
-            p[class] = whole(scratch.scores[class * LEAF + at].wide() * factor);
-            q[class] = match stretch {
-                Some(stretch) => whole(p[class] * stretch),
-                None => p[class],
-            };
-            largest = largest.max(q[class].abs()).max(p[class].abs());
+        for (own, (q, p)) in scratch.own_row.iter_mut().zip(lines) {
+            *own = q[at];
+            largest = largest.max(q[at].abs()).max(p[at].abs());
         }
         largest
     }
 
     /// Adds the contribution of a record to that of its person.
     #[inline(always)]
-    fn collect<S: Simd>(&mut self, simd: S, (at, i): (usize, usize), row: Row<'_>) {
+    fn collect<S: Simd>(&mut self, simd: S, at: usize, row: Row<'_>) {
         let (k, clip) = (self.rule.loss.scores, self.rule.clip);
-        let stretch = self.stretch(i).unwrap_or(1.0);
         let scratch = &mut *self.scratch;
+        let stretch = scratch.stretch[at];
         let padded = self.layout.padded_classes();
         let (main, rest) = scratch.person.split_at_mut(self.layout.stored());
         let (shifted, constant) = rest.split_at_mut(padded);
-        let q = &mut scratch.coefficient[..padded];
+        let q = &mut scratch.own_row[..padded];
         for class in 0..k {
             let c = scratch.scores[class * LEAF + at].wide();
             q[class] = c * stretch;

@@ -151,7 +151,7 @@ pub trait Summation<T>: Sync {
         scratch: &mut LeafScratch<T>,
     ) -> Result<()>;
     /// Where the sum keeps what belongs to each weight.
-    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize>;
+    fn places(&self) -> Places<'_>;
     /// The sum with noise, in the order of the weights.
     fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
         add_noise(sum, &self.places(), noise, noisy);
@@ -164,26 +164,14 @@ pub trait Summation<T>: Sync {
 
 /// Leaves of dense rows.
 pub struct DenseSummation<'r> {
-    records: &'r Records,
-    rule: Rule,
-    unit: f64,
-    exact: bool,
-}
-
-impl<'r> DenseSummation<'r> {
-    /// With sums of leaves rounded to multiples of `unit`, or `exact` ones.
-    pub fn new(records: &'r Records, rule: Rule, (unit, exact): (f64, bool)) -> Self {
-        Self {
-            records,
-            rule,
-            unit,
-            exact,
-        }
-    }
-
-    fn columns(&self) -> usize {
-        self.records.columns + usize::from(self.rule.clip.intercept > 0.0)
-    }
+    /// The records.
+    pub records: &'r Records,
+    /// Public numbers.
+    pub rule: Rule,
+    /// Sums are multiples of this.
+    pub unit: f64,
+    /// Whether nothing else is rounded in them.
+    pub exact: bool,
 }
 
 /// Weights count as no larger than this: no score or square leaves the single-precision numbers.
@@ -196,22 +184,31 @@ fn bounded(x: f64) -> f64 {
     x.max(-LARGEST).min(LARGEST)
 }
 
-/// `rho W` without intercepts, and `rho s W` of the intercepts.
+/// `rho W` without intercepts, scores and columns these distances apart, and `rho s W` of the
+/// intercepts.
 fn split_weights<T: Precision>(
     (rule, d): (&Rule, usize),
     weights: &[f64],
     view: &mut View<T>,
-    position: impl Fn(usize, usize) -> usize,
+    strides: (usize, usize),
 ) -> Result<()> {
     let (rho, s) = (rule.clip.row_scale, rule.clip.intercept);
-    let columns = d + usize::from(s > 0.0);
+    let columns = rule.columns(d);
     view.bias.clear();
     reserve(&mut view.bias, rule.loss.scores)?;
     for first in (0..d).step_by(COLUMNS_TOGETHER) {
-        let part = first..d.min(first + COLUMNS_TOGETHER);
+        let end = d.min(first + COLUMNS_TOGETHER);
         for (k, line) in weights.chunks_exact(columns).enumerate() {
-            for (j, w) in part.clone().zip(&line[part.clone()]) {
-                view.w[position(k, j)] = T::near(bounded(rho * w));
+            let out = view.w[k * strides.0 + first * strides.1..].iter_mut();
+            let line = line[first..end].iter();
+            // Neighbours are met in vectors.
+            if strides.1 == 1 {
+                out.zip(line)
+                    .for_each(|(v, w)| *v = T::near(bounded(rho * w)));
+            } else {
+                let out = out.step_by(strides.1);
+                out.zip(line)
+                    .for_each(|(v, w)| *v = T::near(bounded(rho * w)));
             }
         }
     }
@@ -223,11 +220,12 @@ fn split_weights<T: Precision>(
 }
 
 impl<T: Precision> Summation<T> for DenseSummation<'_> {
-    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize> {
-        let columns = self.columns();
+    fn places(&self) -> Places<'_> {
+        let columns = self.rule.columns(self.records.columns);
         Places {
             shape: (self.rule.loss.scores, columns),
-            position: move |k, j| k * columns + j,
+            strides: (columns, 1),
+            intercepts: None,
             centre: None,
         }
     }
@@ -245,13 +243,14 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
     }
 
     fn sum(&self) -> Result<ExactSum> {
-        ExactSum::new(self.rule.loss.scores * self.columns(), self.unit)
+        let columns = self.rule.columns(self.records.columns);
+        ExactSum::new(self.rule.loss.scores * columns, self.unit)
     }
 
     fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()> {
         let d = self.records.columns;
         resize(&mut view.w, self.rule.loss.scores * d)?;
-        split_weights((&self.rule, d), weights, view, |k, j| k * d + j)
+        split_weights((&self.rule, d), weights, view, (d, 1))
     }
 
     fn items(&self, batch: &Batch) -> usize {
@@ -286,28 +285,19 @@ const FEW_SCORES: usize = 8;
 
 /// Sparse rows one by one.
 pub struct SparseSummation<'r> {
-    records: &'r Records,
-    products: Option<&'r Products>,
-    blocks: Option<&'r Blocks>,
-    rule: Rule,
-    layout: Lines,
+    /// The records.
+    pub records: &'r Records,
+    /// Inner products of the rows of persons.
+    pub products: Option<&'r Products>,
+    /// Blocks of the records, for full batches.
+    pub blocks: Option<&'r Blocks>,
+    /// Public numbers.
+    pub rule: Rule,
 }
 
-impl<'r> SparseSummation<'r> {
-    /// With the inner products of the rows of persons, and blocks of the records for full batches.
-    pub fn new(
-        records: &'r Records,
-        products: Option<&'r Products>,
-        blocks: Option<&'r Blocks>,
-        rule: Rule,
-    ) -> Self {
-        Self {
-            records,
-            products,
-            blocks,
-            rule,
-            layout: Lines::new(rule.loss.scores, records.columns),
-        }
+impl SparseSummation<'_> {
+    fn layout(&self) -> Lines {
+        Lines::new(self.rule.loss.scores, self.records.columns)
     }
 
     /// Rows of a piece of work, and the number of pieces.
@@ -319,19 +309,15 @@ impl<'r> SparseSummation<'r> {
 }
 
 impl<T: Precision> Summation<T> for SparseSummation<'_> {
-    fn places(&self) -> Places<'_, impl Fn(usize, usize) -> usize> {
+    fn places(&self) -> Places<'_> {
         let (k, d) = (self.rule.loss.scores, self.records.columns);
-        let (layout, stored) = (self.layout, self.layout.stored());
+        let stored = self.layout().stored();
         let centre = self.records.centre.as_ref();
+        let columns = self.rule.columns(d);
         Places {
-            shape: (k, d + usize::from(self.rule.clip.intercept > 0.0)),
-            position: move |score: usize, column: usize| {
-                if column < d {
-                    layout.position(score, column)
-                } else {
-                    stored + k + score
-                }
-            },
+            shape: (k, columns),
+            strides: (1, k),
+            intercepts: (columns > d).then_some(stored + k),
             centre: centre.map(|centre| (&*centre.point, stored)),
         }
     }
@@ -349,20 +335,20 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
         };
         let each = entries / self.records.label.len().max(1) + 1;
         // The sum is in double precision.
-        3 * each * self.layout.padded_classes().max(4)
+        3 * each * self.layout().padded_classes().max(4)
     }
 
     fn sum(&self) -> Result<ExactSum> {
-        let len = self.layout.stored() + 2 * self.rule.loss.scores;
+        let len = self.layout().stored() + 2 * self.rule.loss.scores;
         ExactSum::new(len, self.rule.coefficient_grid * ROW_GRID)
     }
 
     fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()> {
         let d = self.records.columns;
-        resize(&mut view.w, self.layout.stored())?;
-        let layout = self.layout;
-        split_weights((&self.rule, d), weights, view, |k, j| layout.position(k, j))?;
-        let columns = d + usize::from(self.rule.clip.intercept > 0.0);
+        resize(&mut view.w, self.layout().stored())?;
+        let strides = (1, self.rule.loss.scores);
+        split_weights((&self.rule, d), weights, view, strides)?;
+        let columns = self.rule.columns(d);
         let rho = self.rule.clip.row_scale;
         let shift = |line: &[f64]| {
             let Some(centre) = &self.records.centre else {
@@ -402,7 +388,7 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
             products: self.products,
             blocks: self.blocks.filter(|_| batch.all),
             rule: self.rule,
-            layout: self.layout,
+            layout: self.layout(),
             view,
             sum,
             scratch,
@@ -418,11 +404,10 @@ mod tests {
     use crate::descent::passes::{LeafScratch, Rule, View};
     use crate::descent::settings::Arithmetic;
     use crate::error::Result;
-    use crate::loss::smooth::{Kind, SmoothLoss};
-    use crate::public_interface::records::PLAIN;
-    use crate::records::map::RowMap;
-    use crate::records::store::Records;
-    use crate::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
+    use crate::loss::smooth::SmoothLoss;
+    use crate::records::persons::Owners;
+    use crate::records::store::{ROW_GRID, RecordRows, Records};
+    use crate::rows::sparse::SparseRows;
     use crate::runtime::interrupt::Never;
 
     const ROWS: usize = 8_000;
@@ -430,35 +415,32 @@ mod tests {
     /// Whether the sum of a pass over rows of norm `length`, with the same clip, had to move to the
     /// integers; the rows are seen from a centre as close, or from none.
     fn moved(length: f64, centred: bool) -> Result<bool> {
-        let values = vec![length; ROWS];
-        let index: Vec<i32> = (0..ROWS as i32).map(|i| i % 40).collect();
-        let start: Vec<i32> = (0..=ROWS as i32).collect();
-        let bounds = RowBounds {
-            data_norm: 1.0,
-            intercept: 0.0,
+        let length = (length / ROW_GRID).trunc() * ROW_GRID;
+        let value = vec![length as f32; ROWS];
+        let index = (0..ROWS as u32).map(|i| i % 40).collect();
+        let mut records = Records {
+            rows: RecordRows::Sparse(SparseRows::new(value, index, (0..=ROWS).collect())),
+            label: (0..ROWS as u32).map(|i| i % 3).collect(),
+            columns: 40,
+            centre: None,
+            norm: vec![length as f32; ROWS],
+            n_classes: 3,
+            owners: Owners::default(),
         };
-        let layout = Layout::Csr(CsrIndex::I32(&index, &start));
-        let rows = Rows::new(Values::F64(&values), layout, (ROWS, 40), bounds)?;
-        let map = RowMap {
-            unit: false,
-            ..PLAIN
-        };
-        let labels: Vec<i64> = (0..ROWS as i64).map(|i| i % 3).collect();
-        let mut records = Records::new(&rows, &map, &labels, 3, 1, &Never)?;
         if centred {
             records.centre(&[0.1 * length; 40], 1, &Never)?;
         }
         let rule = Rule {
-            loss: SmoothLoss {
-                kind: Kind::Softmax,
-                smoothing: 1.0,
-                margin: 0.0,
-                scores: 3,
-            },
+            loss: SmoothLoss::new("softmax_margin", 3, 1.0, 0.0)?,
             clip: Clip::new(length, 1.0, 0.0),
             coefficient_grid: coefficient_grid(length, Arithmetic::Single),
         };
-        let plan = SparseSummation::new(&records, None, None, rule);
+        let plan = SparseSummation {
+            records: &records,
+            products: None,
+            blocks: None,
+            rule,
+        };
         let (mut batch, mut view) = (Batch::default(), View::default());
         batch.take_all(&records)?;
         Summation::<f32>::view(&plan, &[0.0; 120], &mut view)?;

@@ -3,14 +3,26 @@
 use crate::descent::exact_sum::{ExactSum, MOST_ROUNDED, ROUNDING};
 use crate::records::store::ROW_GRID;
 
-/// Where the sums lie: `position(score, column)`, the intercept's column last.
-pub struct Places<'p, F> {
+/// Where the sums lie, one for each score and column, the intercept's column last.
+pub struct Places<'p> {
     /// Numbers of scores and of columns, the intercept included.
     pub shape: (usize, usize),
-    /// Place of a sum.
-    pub position: F,
+    /// Distances of the sums of neighbouring scores, and of neighbouring columns.
+    pub strides: (usize, usize),
+    /// Place of the first score's intercept, where those lie apart.
+    pub intercepts: Option<usize>,
     /// The centre with the place of the first sum of coefficients, where rows have one.
     pub centre: Option<(&'p [f64], usize)>,
+}
+
+impl Places<'_> {
+    /// Place of a sum.
+    fn of(&self, score: usize, column: usize) -> usize {
+        match self.intercepts {
+            Some(first) if column + 1 == self.shape.1 => first + score,
+            _ => score * self.strides.0 + column * self.strides.1,
+        }
+    }
 }
 
 /// What kind of numbers the noise is.
@@ -36,29 +48,26 @@ pub enum Noise<'n> {
 }
 
 /// `noisy = sum + noise`, sums rounded once to the grid of the noise.
-pub fn add_noise<F: Fn(usize, usize) -> usize>(
-    sum: &ExactSum,
-    places: &Places<'_, F>,
-    noise: Noise<'_>,
-    noisy: &mut [f64],
-) {
+pub fn add_noise(sum: &ExactSum, places: &Places<'_>, noise: Noise<'_>, noisy: &mut [f64]) {
     if let (None, Some((small, bound))) = (places.centre, sum.doubles()) {
         match noise {
             Noise::Grid(grid, steps) if sum.unit() <= grid && bound <= MOST_ROUNDED * grid => {
                 let inverse = 1.0 / grid;
-                for_each(places, noisy, |at, place| {
-                    let rounded = (small[place] * inverse + ROUNDING) - ROUNDING;
+                for_each(places, (small, steps), noisy, |sum, steps| {
+                    let rounded = (sum * inverse + ROUNDING) - ROUNDING;
                     // Both are integers far below 2^53.
-                    (rounded + steps[at] as f64) * grid
+                    (rounded + steps as f64) * grid
                 });
                 return;
             }
             Noise::Float(values) => {
-                for_each(places, noisy, |at, place| small[place] + values[at]);
+                for_each(places, (small, values), noisy, |sum, noise| sum + noise);
                 return;
             }
             Noise::None => {
-                for_each(places, noisy, |_, place| small[place]);
+                // Takes no memory.
+                let none = vec![(); noisy.len()];
+                for_each(places, (small, &none), noisy, |sum, ()| sum);
                 return;
             }
             Noise::Grid(..) => {}
@@ -85,37 +94,48 @@ pub fn noisy_sum(unit: f64, noise: Noise<'_>) -> impl Fn(i128, usize) -> f64 {
 /// The nearest double; of most sums without a call.
 #[inline(always)]
 fn near(whole: i128) -> f64 {
-    i64::try_from(whole).map_or(whole as f64, |short| short as f64)
+    i64::try_from(whole).map_or_else(|_| whole as f64, |short| short as f64)
 }
 
 /// Columns whose weights of all scores are met one after the other: they stay in the first-level
 /// cache, whatever the layout.
 pub const COLUMNS_TOGETHER: usize = 64;
 
+/// `noisy = value(sum, noise)`, weight after weight.
 #[inline(always)]
-fn for_each<F: Fn(usize, usize) -> usize>(
-    places: &Places<'_, F>,
+fn for_each<N: Copy>(
+    places: &Places<'_>,
+    (sums, noise): (&[f64], &[N]),
     noisy: &mut [f64],
-    value: impl Fn(usize, usize) -> f64,
+    value: impl Fn(f64, N) -> f64,
 ) {
     let (scores, columns) = places.shape;
-    for first in (0..columns).step_by(COLUMNS_TOGETHER) {
-        let part = first..columns.min(first + COLUMNS_TOGETHER);
+    let together = columns - usize::from(places.intercepts.is_some());
+    for first in (0..together).step_by(COLUMNS_TOGETHER) {
+        let count = COLUMNS_TOGETHER.min(together - first);
         for k in 0..scores {
-            for j in part.clone() {
-                let at = k * columns + j;
-                noisy[at] = value(at, (places.position)(k, j));
+            let own = k * columns + first..k * columns + first + count;
+            let own = noisy[own.clone()].iter_mut().zip(&noise[own]);
+            let sums = sums[places.of(k, first)..].iter();
+            // Neighbours are met in vectors.
+            if places.strides.1 == 1 {
+                own.zip(sums).for_each(|((y, z), s)| *y = value(*s, *z));
+            } else {
+                let sums = sums.step_by(places.strides.1);
+                own.zip(sums).for_each(|((y, z), s)| *y = value(*s, *z));
             }
+        }
+    }
+    for k in 0..scores {
+        for j in together..columns {
+            let at = k * columns + j;
+            noisy[at] = value(sums[places.of(k, j)], noise[at]);
         }
     }
 }
 
 /// Every sum in units, the centre's part subtracted.
-pub fn for_each_exact<F: Fn(usize, usize) -> usize>(
-    sum: &ExactSum,
-    places: &Places<'_, F>,
-    mut take: impl FnMut(usize, i128),
-) {
+pub fn for_each_exact(sum: &ExactSum, places: &Places<'_>, mut take: impl FnMut(usize, i128)) {
     let (scores, columns) = places.shape;
     for first in (0..columns).step_by(COLUMNS_TOGETHER) {
         let part = first..columns.min(first + COLUMNS_TOGETHER);
@@ -126,7 +146,7 @@ pub fn for_each_exact<F: Fn(usize, usize) -> usize>(
                 .centre
                 .map(|(point, first)| (point, sum.integer(first + k)));
             for j in part.clone() {
-                let mut units = sum.integer((places.position)(k, j));
+                let mut units = sum.integer(places.of(k, j));
                 if let Some((point, coefficients)) = coefficients
                     && let Some(m) = point.get(j)
                 {

@@ -1,7 +1,7 @@
 //! One run, or one sum: batches chosen, records shared out to threads, noise drawn ahead.
 
 use crate::descent::bounds;
-use crate::descent::drawn::{Drawn, Source};
+use crate::descent::drawn::Drawn;
 use crate::descent::exact_sum::ExactSum;
 use crate::descent::leaves::LEAF;
 use crate::descent::optimizer::State;
@@ -17,7 +17,6 @@ use crate::runtime::memory::zeros;
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use rayon::ThreadPool;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 /// Multiplications of one thread between two looks at the interrupt: some milliseconds.
 const ROUND_WORK: usize = 1 << 26;
@@ -33,8 +32,8 @@ const AHEAD: usize = 1 << 16;
 pub enum Purpose<'g> {
     /// These steps, with noise from these streams.
     Steps(Range<u32>, &'g DescentStreams<'g>),
-    /// The sum of this step alone, and where it goes.
-    Part(u32, &'g Mutex<Vec<i128>>),
+    /// The sum of this step alone.
+    Part(u32),
 }
 
 /// One run.
@@ -61,18 +60,18 @@ struct Worker<T> {
 }
 
 impl Run<'_> {
-    /// Takes the steps; `state` is unusable if an error is returned.
+    /// Takes the steps, or returns the sum in units; `state` is unusable if an error is returned.
     ///
     /// # Errors
     /// An interrupt.
-    pub fn start(&self, state: &mut State) -> Result<()> {
+    pub fn start(&self, state: &mut State) -> Result<Vec<i128>> {
         match self.settings.arithmetic {
             Arithmetic::Single => self.choose::<f32>(state),
             Arithmetic::Double => self.choose::<f64>(state),
         }
     }
 
-    fn choose<T: Precision>(&self, state: &mut State) -> Result<()> {
+    fn choose<T: Precision>(&self, state: &mut State) -> Result<Vec<i128>> {
         let (records, settings) = (self.records, self.settings);
         let rule = settings.rule();
         if let RecordRows::Dense { .. } | RecordRows::Lifted(_) = records.rows {
@@ -81,12 +80,21 @@ impl Run<'_> {
             } else {
                 bounds::leaf_unit(settings.clip.bound, settings.noise)
             };
-            let plan = DenseSummation::new(records, rule, (unit, settings.exact_sums));
+            let plan = DenseSummation {
+                records,
+                rule,
+                unit,
+                exact: settings.exact_sums,
+            };
             return self.descend::<T, _>(&plan, state);
         }
-        let products = records.products(self.pool, self.interrupt)?;
-        let sums = SparseSummation::new(records, products, self.blocks()?, rule);
-        self.descend::<T, _>(&sums, state)
+        let plan = SparseSummation {
+            records,
+            products: records.products(self.pool, self.interrupt)?,
+            blocks: self.blocks()?,
+            rule,
+        };
+        self.descend::<T, _>(&plan, state)
     }
 
     /// Blocks of sparse records, where several steps meet all of them.
@@ -108,13 +116,17 @@ impl Run<'_> {
         rows.blocks(n, self.records.columns, each, self.interrupt)
     }
 
-    fn descend<T: Precision, P: Summation<T>>(&self, plan: &P, state: &mut State) -> Result<()> {
+    fn descend<T: Precision, P: Summation<T>>(
+        &self,
+        plan: &P,
+        state: &mut State,
+    ) -> Result<Vec<i128>> {
         let mut batch = Batch::default();
         let first = match &self.purpose {
             // Chosen once for all parts of a run.
             Purpose::Steps(..) if self.batches.full() => 0,
             Purpose::Steps(steps, _) => steps.start,
-            Purpose::Part(step, _) => *step,
+            Purpose::Part(step) => *step,
         };
         self.choose_batch(plan, first, &mut batch)?;
         let touched = batch.records(self.records).max(1) * plan.touched();
@@ -139,12 +151,11 @@ impl Run<'_> {
             state,
         };
         match &self.purpose {
-            Purpose::Steps(all, streams) => steps.all_steps(all.clone(), streams),
-            Purpose::Part(_, units) => {
-                let found = steps.part()?;
-                *units.lock().unwrap_or_else(PoisonError::into_inner) = found;
-                Ok(())
+            Purpose::Steps(all, streams) => {
+                steps.all_steps(all.clone(), streams)?;
+                Ok(Vec::new())
             }
+            Purpose::Part(_) => steps.part(),
         }
     }
 
@@ -202,10 +213,7 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
         let chunk = ahead.clamp(1, 64) as u32;
         // A thread that is free draws the noise of the next steps meanwhile.
         let helper = run.pool.filter(|_| share.is_none());
-        let from = Source {
-            settings: run.settings,
-            streams,
-        };
+        let from = (run.settings, streams);
         let (mut now, mut next) = (Drawn::default(), Drawn::default());
         let range = |first: u32| first..all.end.min(first.saturating_add(chunk));
         now.draw(from, range(all.start), run.pool)?;

@@ -21,7 +21,7 @@
 
 use crate::descent::bounds;
 use crate::descent::clipping::Clip;
-use crate::descent::drawn::{Drawn, Source};
+use crate::descent::drawn::Drawn;
 use crate::descent::optimizer::{Optimizer, Schedule, State};
 use crate::descent::passes::Rule;
 use crate::descent::release::NoiseKind;
@@ -32,10 +32,9 @@ use crate::error::{Result, require};
 use crate::loss::smooth::SmoothLoss;
 use crate::records::store::{ROW_GRID, Records};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{copied, zeros};
+use crate::runtime::memory::{collected, copied};
 use crate::runtime::threads::pool;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 /// Precision of scores and of sums within a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +83,7 @@ const MOST_STEPS: f64 = 2_251_799_813_685_248.0;
 impl DescentSettings {
     /// Columns of the weights.
     pub fn columns(&self) -> usize {
-        self.features + usize::from(self.clip.intercept > 0.0)
+        self.rule().columns(self.features)
     }
 
     /// Number of weights.
@@ -156,21 +155,19 @@ impl DescentSettings {
         let right = weights.len() == self.weights() && weights.iter().all(|w| w.is_finite());
         require(right, "weights", message)?;
         let pool = (threads > 1).then(|| pool(threads)).transpose()?;
-        let units = Mutex::new(Vec::new());
         let run = Run {
             settings: &settings,
             records,
             batches,
             pool: pool.as_deref(),
             interrupt,
-            purpose: Purpose::Part(step, &units),
+            purpose: Purpose::Part(step),
         };
         let mut state = State {
             weights: copied(weights)?,
             ..State::default()
         };
-        run.start(&mut state)?;
-        Ok(units.into_inner().unwrap_or_else(PoisonError::into_inner))
+        run.start(&mut state)
     }
 
     /// The power of two of which sums of shards are multiples.
@@ -194,19 +191,13 @@ impl DescentSettings {
         let message = format_args!("expected {} sums", self.weights());
         require(units.len() == self.weights(), "total", message)?;
         let mut drawn = Drawn::default();
-        let from = Source {
-            settings: self,
-            streams,
-        };
         let steps = step..step.checked_add(1).unwrap_or(step);
-        drawn.draw(from, steps, None)?;
+        drawn.draw((self, streams), steps, None)?;
         let noise = drawn.step(self.noise, step, units.len());
         let unit = self.part_unit();
-        let mut noisy: Vec<f64> = zeros(units.len())?;
         let noisy_sum = noisy_sum(unit, noise);
-        for (at, noisy) in noisy.iter_mut().enumerate() {
-            *noisy = noisy_sum(units[at], at);
-        }
+        let noisy = units.iter().enumerate();
+        let mut noisy = collected(noisy.map(|(at, units)| noisy_sum(*units, at)))?;
         self.take_step(state, &mut noisy);
         Ok(())
     }

@@ -8,20 +8,12 @@ use crate::descent::settings::DescentSettings;
 use crate::error::{Result, require};
 use crate::noise::gaussian::fill_normal;
 use crate::noise::poisson_batch::{Rate, poisson_batch};
-use crate::noise::{BLOCK, GridScale, Key, Task};
+use crate::noise::{BLOCK, GridScale, Key, Stream, Task};
 use crate::records::store::Records;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::matrix;
 use crate::runtime::tasks::each_task;
 use rand::Rng;
-
-/// Standard deviation of the noise and how it is drawn.
-#[derive(Debug, Clone, Copy)]
-enum NoiseLaw {
-    Grid(GridScale),
-    Float(f64),
-    None,
-}
 
 /// Batches of all records, or of one shard of them.
 pub struct Batches<'k> {
@@ -61,7 +53,9 @@ pub struct DescentStreams<'k> {
     pub batches: Batches<'k>,
     tags: Task<'k>,
     noise: Task<'k>,
-    law: NoiseLaw,
+    sigma: f64,
+    /// The grid of the noise, where it has one.
+    scale: Option<GridScale>,
     /// Streams of noise that one step uses.
     blocks: u32,
 }
@@ -78,11 +72,8 @@ impl<'k> DescentStreams<'k> {
         (sigma, grid): (f64, Option<f64>),
         (steps, weights): (u32, usize),
     ) -> Result<Self> {
-        let law = match grid {
-            _ if sigma == 0.0 => NoiseLaw::None,
-            Some(grid) => NoiseLaw::Grid(GridScale::new(sigma, grid)?),
-            None => NoiseLaw::Float(sigma),
-        };
+        let grid = grid.filter(|_| sigma != 0.0);
+        let scale = grid.map(|grid| GridScale::new(sigma, grid)).transpose()?;
         let blocks = weights.div_ceil(BLOCK).max(1);
         let all = blocks.checked_mul(steps as usize);
         let few = all.is_some_and(|all| u32::try_from(all).is_ok());
@@ -94,7 +85,8 @@ impl<'k> DescentStreams<'k> {
             },
             tags,
             noise,
-            law,
+            sigma,
+            scale,
             blocks: blocks as u32,
         })
     }
@@ -116,27 +108,27 @@ impl<'k> DescentStreams<'k> {
         }
     }
 
-    /// Noise in steps of the grid.
+    /// Noise in steps of the grid, 0 where it has none.
     pub fn grid_noise(&self, step: u32, noise: &mut [i64]) {
-        for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
-            let mut stream = self.noise.stream(step * self.blocks + block as u32);
-            match self.law {
-                NoiseLaw::Grid(scale) => scale.fill(&mut stream, part),
-                NoiseLaw::Float(_) | NoiseLaw::None => part.fill(0),
-            }
-        }
+        self.each_block(step, noise, |stream, part| match self.scale {
+            Some(scale) => scale.fill(stream, part),
+            None => part.fill(0),
+        });
     }
 
     /// Noise as real numbers.
     pub fn float_noise(&self, step: u32, noise: &mut [f64]) {
+        self.each_block(step, noise, |stream, part| {
+            fill_normal(stream, part, self.sigma);
+        });
+    }
+
+    fn each_block<T>(&self, step: u32, noise: &mut [T], fill: impl Fn(&mut Stream, &mut [T])) {
         for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
-            let mut stream = self.noise.stream(step * self.blocks + block as u32);
-            let sigma = if let NoiseLaw::Float(sigma) = self.law {
-                sigma
-            } else {
-                0.0
-            };
-            fill_normal(&mut stream, part, sigma);
+            fill(
+                &mut self.noise.stream(step * self.blocks + block as u32),
+                part,
+            );
         }
     }
 }

@@ -106,10 +106,10 @@ impl Lines {
         coefficient: &[T],
     ) {
         if self.classes == 1 {
-            let a = coefficient[0].wide();
+            let a = coefficient[0];
             for (index, value) in row.0.iter().zip(row.1) {
                 let weight = &mut w[*index as usize];
-                *weight = T::near(weight.wide() + a * value.wide());
+                *weight = weight.plus(a.times(T::near(value.wide())));
             }
             return;
         }

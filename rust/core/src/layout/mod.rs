@@ -1,9 +1,9 @@
 //! How weights lie in memory and how rows meet them.
 //!
 //! [`weights`] says what a layout can do with one row: [`lines`] are for sparse rows, [`class_major`]
-//! for dense ones. [`dense_tiles`] and [`lines`] meet many rows at a time.
+//! for dense ones. [`tiles`] and [`lines`] meet many rows at a time.
 
 pub(crate) mod class_major;
-pub(crate) mod dense_tiles;
 pub(crate) mod lines;
+pub(crate) mod tiles;
 pub(crate) mod weights;

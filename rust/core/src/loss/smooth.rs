@@ -339,6 +339,10 @@ impl SmoothLoss {
                 return margin_distance::product(row, state, self.smoothing as f32);
             }
         };
+        if let ([d], [h]) = (&mut *row, state) {
+            *d = (*d - shift) * h * self.state_scale() as f32;
+            return;
+        }
         let minus = f32::splat(simd, -shift);
         let scale = f32::splat(simd, self.state_scale() as f32);
         let zero = f32::splat(simd, 0.0);

@@ -9,6 +9,7 @@
 //! [`crate::solver::smooth::problem`], the search in [`crate::solver::smooth::newton_cg`].
 
 use crate::error::{Result, require};
+use crate::layout::lines::by_frequency;
 use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
@@ -16,7 +17,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::tasks::each_task;
 use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
-use crate::solver::smooth::dense::DensePasses;
+use crate::solver::smooth::blocks::BlockPasses;
 use crate::solver::smooth::newton_cg::NewtonSearch;
 use crate::solver::smooth::problem::{
     Passes, Scaled, SmoothProblem, SmoothSettings, SmoothSolution,
@@ -172,7 +173,9 @@ fn check_linear(linear: &[f64], length: Option<usize>) -> Result<()> {
 struct Stored<'a> {
     store: Store<'a>,
     order: Vec<u32>,
-    /// Their columns, where they are sparse and copied.
+    /// Places of their columns, where they are sparse and copied.
+    place: Vec<u32>,
+    /// Those columns, for several scores: one score meets rows as fast.
     by_column: Option<ByColumn>,
 }
 
@@ -186,10 +189,21 @@ impl<'a> Stored<'a> {
         let (seed, low_memory) = (settings.seed, settings.low_memory);
         let scores = settings.loss.scores;
         let (mut store, order) = Store::new(rows, scores, seed, low_memory, pool, interrupt)?;
-        let by_column = ByColumn::new(&mut store, rows.n_columns(), interrupt)?;
+        let (mut place, mut by_column) = (Vec::new(), None);
+        if let Store::Sparse(sparse) = &mut store {
+            let columns = rows.n_columns();
+            place = by_frequency(&sparse.index, columns)?;
+            for column in &mut sparse.index {
+                *column = place[*column as usize];
+            }
+            if scores > 1 {
+                by_column = Some(ByColumn::new(sparse, columns, interrupt)?);
+            }
+        }
         Ok(Self {
             store,
             order,
+            place,
             by_column,
         })
     }
@@ -214,22 +228,12 @@ impl SmoothFit<'_, '_> {
     /// Solves in the layout that suits the rows.
     fn choose(&self) -> Result<SmoothSolution> {
         let shape = (self.settings.loss.scores, self.columns);
-        let Stored {
-            store,
-            order,
-            by_column,
-        } = self.stored;
-        let (pool, n) = (self.pool.as_deref(), order.len());
-        if store.is_dense() {
-            return self.run(DensePasses::new(store, pool, n, shape)?);
+        let (rows, pool) = (self.stored, self.pool.as_deref());
+        let (store, place, n) = (&rows.store, &*rows.place, rows.order.len());
+        match &rows.by_column {
+            Some(columns) => self.run(SparsePasses::new(store, (place, columns), pool, n, shape)?),
+            None => self.run(BlockPasses::new((store, place), pool, n, shape)?),
         }
-        self.run(SparsePasses::new(
-            store,
-            by_column.as_ref(),
-            pool,
-            n,
-            shape,
-        )?)
     }
 
     fn run<P: Passes>(&self, passes: P) -> Result<SmoothSolution> {

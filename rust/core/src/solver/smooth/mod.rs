@@ -1,9 +1,9 @@
 //! Smooth losses, minimised until the gradient is certified to be small.
 //!
-//! [`erm`] is the entry, [`newton_cg`] the method over passes through [`dense`] or [`sparse`] rows; few
+//! [`erm`] is the entry, [`newton_cg`] the method over passes through rows in [`blocks`] or [`sparse`] rows and columns; few
 //! rows are solved in their own space ([`row_space`]).
 
-pub(crate) mod dense;
+pub(crate) mod blocks;
 pub(crate) mod erm;
 pub(crate) mod newton_cg;
 pub(crate) mod newton_parts;

@@ -7,7 +7,7 @@
 //! grad J(V) = sum_i a_i u_i^T + lambda V + B
 //! ```
 //!
-//! How the rows are met is up to [`Passes`]: [`crate::solver::smooth::dense`] or
+//! How the rows are met is up to [`Passes`]: [`crate::solver::smooth::blocks`] or
 //! [`crate::solver::smooth::sparse`]. No result depends on the number of threads.
 
 use crate::error::{Result, require};

@@ -11,7 +11,7 @@ use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{copied, matrix, with_capacity};
-use crate::solver::smooth::dense::DensePasses;
+use crate::solver::smooth::blocks::BlockPasses;
 use crate::solver::smooth::newton_cg::NewtonSearch;
 use crate::solver::smooth::problem::{Scaled, SmoothProblem, SmoothSettings};
 
@@ -69,7 +69,7 @@ pub fn start(
         unscale: scaled.unscale,
     };
     let scores = settings.loss.scores;
-    let passes = DensePasses::new(&coordinates, None, n, (scores, rank))?;
+    let passes = BlockPasses::new((&coordinates, &[]), None, n, (scores, rank))?;
     let rows = (order, labels, &[][..]);
     let problem = SmoothProblem::new(&passes, rows, None, &scaled, (rank, settings))?;
     let found = NewtonSearch::new(&problem, passes, interrupt)?.run(None, settings.max_steps)?;

@@ -2,15 +2,13 @@
 //!
 //! The rows are kept twice, by rows and by columns, so that every score and every sum is written
 //! once, by one thread, in an order that is the same for any number of threads. Columns are numbered
-//! from the most frequent one on: the weights that most entries meet stay in the cache. Without a
-//! working copy of the rows there are no columns either, and one thread adds up row after row.
+//! from the most frequent one on: the weights that most entries meet stay in the cache.
 
 use crate::error::Result;
-use crate::layout::lines::{SPARE, by_frequency, depth, weighted_sum};
+use crate::layout::lines::{SPARE, depth, weighted_sum};
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::rows::sparse::SparseRows;
-use crate::rows::view::RowBuffer;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, with_capacity, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
@@ -32,8 +30,6 @@ const WAVE: usize = 64;
 
 /// The entries of a sparse matrix by columns, the most frequent column first.
 pub struct ByColumn {
-    /// Place of each column.
-    place: Vec<u32>,
     /// Rows of the entries, column after column.
     columns: SparseRows,
     /// Where each column's part of the sample ends.
@@ -50,22 +46,11 @@ fn sample_rows(n: usize) -> usize {
 }
 
 impl ByColumn {
-    /// Numbers the columns of `store` by place from here on; `None` where it keeps no sparse copy.
+    /// The columns of `rows`, numbered by place.
     ///
     /// # Errors
     /// An interrupt, no memory.
-    pub fn new(
-        store: &mut Store<'_>,
-        columns: usize,
-        interrupt: &dyn Interrupt,
-    ) -> Result<Option<Self>> {
-        let Store::Sparse(rows) = store else {
-            return Ok(None);
-        };
-        let place = by_frequency(&rows.index, columns)?;
-        for column in &mut rows.index {
-            *column = place[*column as usize];
-        }
+    pub fn new(rows: &SparseRows, columns: usize, interrupt: &dyn Interrupt) -> Result<Self> {
         let n = rows.lengths().len();
         let lines = rows.transposed(0..n, columns, interrupt)?;
         let sampled = |column: usize| {
@@ -73,11 +58,10 @@ impl ByColumn {
             lines.start[column] + lines.row(column).index.partition_point(inside)
         };
         let sampled = collected((0..columns).map(sampled))?;
-        Ok(Some(Self {
-            place,
+        Ok(Self {
             columns: lines,
             sampled,
-        }))
+        })
     }
 
     /// The entries of a column, or those in the sample.
@@ -99,7 +83,9 @@ impl ByColumn {
 /// Sparse rows and their working memory.
 pub struct SparsePasses<'p, 'a> {
     store: &'p Store<'a>,
-    columns: Option<&'p ByColumn>,
+    /// Place of each column, and their entries.
+    place: &'p [u32],
+    columns: &'p ByColumn,
     pool: Option<&'p ThreadPool>,
     /// Rows, columns and numbers of a line.
     shape: (usize, usize, usize),
@@ -142,7 +128,7 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
     /// No memory.
     pub fn new(
         store: &'p Store<'a>,
-        columns: Option<&'p ByColumn>,
+        (place, columns): (&'p [u32], &'p ByColumn),
         pool: Option<&'p ThreadPool>,
         n: usize,
         (stride, d): (usize, usize),
@@ -152,14 +138,11 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
             Store::Sparse(rows) => rows.row(at).value.len(),
             _ => touched,
         };
-        let column = |at: usize| columns.map_or(0, |by| by.line(at, false).0.len());
-        let longest = match columns {
-            Some(_) => (0..d).map(column).max().unwrap_or(0),
-            None => n,
-        };
+        let column = |at: usize| columns.line(at, false).0.len();
         let padded = n.saturating_mul(stride).saturating_add(SPARE);
         Ok(Self {
             store,
+            place,
             columns,
             pool: pool.filter(|_| n * touched * stride >= PARALLEL_WORK),
             shape: (n, d, stride),
@@ -168,30 +151,9 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
             double: zeros(padded)?,
             single: zeros(padded)?,
             states: zeros(padded)?,
-            longest: (store.longest_row(d), longest),
+            longest: (store.longest_row(d), (0..d).map(column).max().unwrap_or(0)),
         })
     }
-
-    fn run(&self, pass: Pass<'_>) -> SparseRun<'_, 'a> {
-        SparseRun {
-            store: self.store,
-            columns: self.columns,
-            pool: self.pool,
-            shape: self.shape,
-            cuts: (&self.row_cuts, &self.column_cuts),
-            rows: pass.rows.rows,
-        }
-    }
-}
-
-/// One pass.
-struct SparseRun<'r, 'a> {
-    store: &'r Store<'a>,
-    columns: Option<&'r ByColumn>,
-    pool: Option<&'r ThreadPool>,
-    shape: (usize, usize, usize),
-    cuts: (&'r [usize], &'r [usize]),
-    rows: usize,
 }
 
 /// Some rows or columns, what is written for them, and a sum of numbers.
@@ -225,7 +187,7 @@ fn tasks<'t, T>(
     Ok(tasks)
 }
 
-impl SparseRun<'_, '_> {
+impl SparsePasses<'_, '_> {
     fn each<T: Send>(
         &self,
         tasks: &mut [LineTask<'_, T>],
@@ -241,17 +203,17 @@ impl SparseRun<'_, '_> {
     /// The coefficients that `map` makes of the scores.
     fn coefficients<T: Product, M: RowMap<T>>(
         &self,
+        pass: Pass<'_>,
         w: &[T],
         map: &M,
         room: (&mut [T], &mut [f32]),
-        interrupt: &dyn Interrupt,
     ) -> Result<f64> {
         let stride = self.shape.2;
-        let mut tasks = tasks(self.cuts.0, self.rows, stride, room)?;
-        self.each(&mut tasks, interrupt, |task| {
+        let mut tasks = tasks(&self.row_cuts, pass.rows.rows, stride, room)?;
+        self.each(&mut tasks, pass.interrupt, |task| {
+            let passes = self;
             dispatch(RowLines {
-                store: self.store,
-                stride,
+                passes,
                 w,
                 map,
                 task,
@@ -262,25 +224,17 @@ impl SparseRun<'_, '_> {
     /// `out = sum over rows of coefficients^T row + ridge v`, place after place. Returns `<v, out>`.
     fn sums<T: Product>(
         &self,
+        pass: Pass<'_>,
         coefficients: &[T],
         (ridge, v): (f64, &[T]),
         out: &mut [T],
-        interrupt: &dyn Interrupt,
     ) -> Result<f64> {
         let (n, _, stride) = self.shape;
-        let Some(columns) = self.columns else {
-            self.add_rows(coefficients, out, interrupt)?;
-            let ridge = T::near(ridge);
-            for (out, v) in out.iter_mut().zip(v) {
-                *out = out.plus(ridge.times(*v));
-            }
-            return Ok(dot(v, out));
-        };
-        let mut tasks = tasks(self.cuts.1, usize::MAX, stride, (out, &mut []))?;
-        self.each(&mut tasks, interrupt, |task| {
+        let mut tasks = tasks(&self.column_cuts, usize::MAX, stride, (out, &mut []))?;
+        self.each(&mut tasks, pass.interrupt, |task| {
             dispatch(ColumnLines {
-                columns,
-                sample: self.rows < n,
+                columns: self.columns,
+                sample: pass.rows.rows < n,
                 stride,
                 coefficients,
                 ridge: T::near(ridge),
@@ -290,37 +244,10 @@ impl SparseRun<'_, '_> {
             Ok(())
         })
     }
-
-    /// The sums over rows, one row after the other.
-    fn add_rows<T: Product>(
-        &self,
-        coefficients: &[T],
-        out: &mut [T],
-        interrupt: &dyn Interrupt,
-    ) -> Result<()> {
-        out.fill(T::default());
-        let mut buffer = self.store.buffer()?;
-        for first in (0..self.rows).step_by(ROWS_BETWEEN_LOOKS) {
-            interrupt.check()?;
-            dispatch(AddRows {
-                store: self.store,
-                rows: first..self.rows.min(first + ROWS_BETWEEN_LOOKS),
-                stride: self.shape.2,
-                coefficients,
-                out,
-                buffer: &mut buffer,
-            });
-        }
-        Ok(())
-    }
 }
 
-/// Rows that are added up between two looks at the interrupt.
-const ROWS_BETWEEN_LOOKS: usize = 256;
-
 struct RowLines<'k, 't, 'a, T, M> {
-    store: &'k Store<'a>,
-    stride: usize,
+    passes: &'k SparsePasses<'k, 'a>,
     w: &'k [T],
     map: &'k M,
     task: &'k mut LineTask<'t, T>,
@@ -331,19 +258,14 @@ impl<T: Product, M: RowMap<T>> Kernel for RowLines<'_, '_, '_, T, M> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<()> {
-        let mut buffer = self.store.buffer()?;
-        let LineTask {
-            lines,
-            out,
-            state,
-            sum,
-        } = self.task;
-        let out = out.chunks_exact_mut(self.stride);
-        let states = state.chunks_exact_mut(self.stride);
-        for (at, (out, state)) in lines.clone().zip(out.zip(states)) {
-            let row = self.store.row(at, &mut buffer);
+        let (store, stride, task) = (self.passes.store, self.passes.shape.2, self.task);
+        let mut buffer = store.buffer()?;
+        let out = task.out.chunks_exact_mut(stride);
+        let states = task.state.chunks_exact_mut(stride);
+        for (at, (out, state)) in task.lines.clone().zip(out.zip(states)) {
+            let row = store.row(at, &mut buffer);
             weighted_sum(simd, (row.index, row.value), self.w, out);
-            *sum += self.map.apply(simd, at, out, state);
+            task.sum += self.map.apply(simd, at, out, state);
         }
         Ok(())
     }
@@ -365,11 +287,8 @@ impl<T: Product> Kernel for ColumnLines<'_, '_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let task = self.task;
-        let lines = task
-            .lines
-            .clone()
-            .zip(task.out.chunks_exact_mut(self.stride));
-        for (column, out) in lines {
+        let lines = task.out.chunks_exact_mut(self.stride);
+        for (column, out) in task.lines.clone().zip(lines) {
             let line = self.columns.line(column, self.sample);
             weighted_sum(simd, line, self.coefficients, out);
         }
@@ -381,43 +300,16 @@ impl<T: Product> Kernel for ColumnLines<'_, '_, T> {
     }
 }
 
-struct AddRows<'k, 'a, T> {
-    store: &'k Store<'a>,
-    rows: Range<usize>,
-    stride: usize,
-    coefficients: &'k [T],
-    out: &'k mut [T],
-    buffer: &'k mut RowBuffer,
-}
-
-impl<T: Product> Kernel for AddRows<'_, '_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        for at in self.rows {
-            let row = self.store.row(at, self.buffer);
-            let own = &self.coefficients[at * self.stride..][..self.stride];
-            for (column, x) in row.index.iter().zip(row.value) {
-                let out = &mut self.out[*column as usize * self.stride..][..self.stride];
-                add_scaled(simd, out, T::near(f64::from(*x)), own);
-            }
-        }
-    }
-}
-
 impl Passes for SparsePasses<'_, '_> {
     type Narrow = f32;
 
     fn stored(&self) -> usize {
-        self.shape
-            .1
-            .saturating_mul(self.shape.2)
-            .saturating_add(SPARE)
+        let (_, d, stride) = self.shape;
+        d.saturating_mul(stride).saturating_add(SPARE)
     }
 
     fn place(&self, column: usize) -> usize {
-        self.columns.map_or(column, |by| by.place[column] as usize)
+        self.place[column] as usize
     }
 
     fn position(&self, score: usize, place: usize) -> usize {
@@ -439,32 +331,26 @@ impl Passes for SparsePasses<'_, '_> {
     }
 
     fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
-        let (mut double, mut states) = (
-            std::mem::take(&mut self.double),
-            std::mem::take(&mut self.states),
-        );
-        let run = self.run(pass);
+        let mut room = std::mem::take(&mut self.double);
+        let mut states = std::mem::take(&mut self.states);
         let map = Gradient(pass.problem);
-        let sizes = run.coefficients(weights, &map, (&mut double, &mut states), pass.interrupt);
+        let sizes = self.coefficients(pass, weights, &map, (&mut room, &mut states));
         let sizes = sizes.and_then(|sizes| {
-            run.sums(&double, (0.0, &[]), total, pass.interrupt)?;
+            self.sums(pass, &room, (0.0, &[]), total)?;
             Ok(sizes)
         });
-        (self.double, self.states) = (double, states);
+        (self.double, self.states) = (room, states);
         sizes
     }
 
     fn product(&mut self, pass: Pass<'_>, v: &[f32], image: &mut [f32]) -> Result<f64> {
-        let (mut single, mut states) = (
-            std::mem::take(&mut self.single),
-            std::mem::take(&mut self.states),
-        );
-        let run = self.run(pass);
+        let mut room = std::mem::take(&mut self.single);
+        let mut states = std::mem::take(&mut self.states);
         let map = Hessian(pass.problem);
-        let done = run.coefficients(v, &map, (&mut single, &mut states), pass.interrupt);
+        let made = self.coefficients(pass, v, &map, (&mut room, &mut states));
         let ridge = pass.rows.share * pass.problem.lambda;
-        let product = done.and_then(|_| run.sums(&single, (ridge, v), image, pass.interrupt));
-        (self.single, self.states) = (single, states);
+        let product = made.and_then(|_| self.sums(pass, &room, (ridge, v), image));
+        (self.single, self.states) = (room, states);
         product
     }
 
@@ -473,11 +359,6 @@ impl Passes for SparsePasses<'_, '_> {
     }
 
     fn depths(&self) -> (f64, f64) {
-        let sums = match self.columns {
-            Some(_) => depth(self.longest.1),
-            // One row after the other, and the product.
-            None => self.longest.1 as f64 + 1.0,
-        };
-        (depth(self.longest.0), sums)
+        (depth(self.longest.0), depth(self.longest.1))
     }
 }

@@ -1,7 +1,9 @@
-//! Tiles of dense rows against all weights, as matrix products: `scores = rows W^T` and
-//! `W += coefficients^T rows`.
+//! Tiles of rows against all weights: `scores = rows W^T` and `W += coefficients^T rows`; of dense rows
+//! as matrix products.
 
 use crate::error::Result;
+use crate::layout::lines::{Lines, SPARE, depth, weighted_sum};
+use crate::layout::weights::WeightLayout;
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::rows::view::RowBuffer;
@@ -21,24 +23,22 @@ pub struct TileScratch<T> {
     rows: Vec<T>,
     /// One row made on the fly.
     buffer: RowBuffer,
+    /// The coefficients of one row, and zeros.
+    padded: Vec<T>,
 }
 
-/// Dense rows, one row of weights a score.
+/// Tiles: of dense rows, with one row of weights a score, or of sparse ones, with a line a column.
 #[derive(Debug, Clone, Copy)]
-pub struct DenseTiles {
+pub struct Tiles {
     scores: usize,
     columns: usize,
+    dense: bool,
 }
 
 /// Entries of a dense tile: half a second-level cache of a megabyte in double precision.
 const DENSE_TILE_ENTRIES: usize = 1 << 16;
-
-impl DenseTiles {
-    /// Layout for `scores` x `columns`.
-    pub fn new(scores: usize, columns: usize) -> Self {
-        Self { scores, columns }
-    }
-}
+/// Rows of a sparse tile: their entries stay near between the two products.
+const SPARSE_TILE: usize = 32;
 
 /// The rows of a dense tile in precision `T`, copied only where they are stored otherwise.
 fn dense_rows<'a, T: Product>(
@@ -57,8 +57,6 @@ fn dense_rows<'a, T: Product>(
     if fill {
         scratch.clear();
         reserve(scratch, rows.len() * columns)?;
-        buffer.value.clear();
-        reserve(&mut buffer.value, columns)?;
         for at in rows {
             let row = store.row(at, buffer);
             scratch.extend(row.value.iter().map(|x| T::near(f64::from(*x))));
@@ -67,19 +65,36 @@ fn dense_rows<'a, T: Product>(
     Ok(scratch)
 }
 
-impl DenseTiles {
+impl Tiles {
+    /// Layout for `scores` x `columns`.
+    pub fn new(scores: usize, columns: usize, dense: bool) -> Self {
+        Self {
+            scores,
+            columns,
+            dense,
+        }
+    }
+
     /// Numbers stored for all weights.
     pub fn stored(&self) -> usize {
-        self.scores * self.columns
+        let stored = self.scores.saturating_mul(self.columns);
+        stored.saturating_add(if self.dense { 0 } else { SPARE })
     }
 
     /// Where weight `(score, column)` is stored.
     pub fn position(&self, score: usize, column: usize) -> usize {
-        score * self.columns + column
+        if self.dense {
+            score * self.columns + column
+        } else {
+            column * self.scores + score
+        }
     }
 
     /// Rows of a tile.
     pub fn tile(&self) -> usize {
+        if !self.dense {
+            return SPARSE_TILE;
+        }
         (DENSE_TILE_ENTRIES / self.columns.max(1)).clamp(8, 512)
     }
 
@@ -98,6 +113,16 @@ impl DenseTiles {
     ) -> Result<()> {
         let (n, k, d) = (rows.len(), self.scores, self.columns);
         resize(&mut scratch.scores, n * k)?;
+        if scratch.buffer.value.capacity() == 0 {
+            scratch.buffer = store.buffer()?;
+        }
+        if !self.dense {
+            for (at, out) in rows.zip(scratch.scores.chunks_exact_mut(k)) {
+                let row = store.row(at, &mut scratch.buffer);
+                weighted_sum(simd, (row.index, row.value), w, out);
+            }
+            return Ok(());
+        }
         let x = dense_rows(store, rows, d, &mut scratch.rows, &mut scratch.buffer, true)?;
         if k == 1 {
             for (x, out) in x.chunks_exact(d.max(1)).zip(&mut scratch.scores) {
@@ -123,6 +148,16 @@ impl DenseTiles {
         scratch: &mut TileScratch<T>,
     ) -> Result<()> {
         let (n, k, d) = (rows.len(), self.scores, self.columns);
+        if !self.dense {
+            let layout = Lines::new(k, d);
+            resize(&mut scratch.padded, layout.padded_classes())?;
+            for (at, own) in rows.zip(scratch.scores.chunks_exact(k)) {
+                let row = store.row(at, &mut scratch.buffer);
+                scratch.padded[..k].copy_from_slice(own);
+                layout.add(simd, (row.index, row.value), w, &scratch.padded);
+            }
+            return Ok(());
+        }
         let x = dense_rows(
             store,
             rows,
@@ -143,8 +178,12 @@ impl DenseTiles {
         Ok(())
     }
 
-    /// Bound on the number of roundings that a term of one score goes through.
-    pub fn score_depth(&self) -> f64 {
+    /// Bound on the number of roundings that a term of one score goes through, of rows with at most
+    /// `longest` entries.
+    pub fn score_depth(&self, longest: usize) -> f64 {
+        if !self.dense {
+            return depth(longest);
+        }
         // Whatever the order of the sum, fused or not.
         (self.columns + 2) as f64
     }

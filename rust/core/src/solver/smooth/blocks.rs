@@ -1,11 +1,11 @@
-//! Passes over dense rows.
+//! Passes over rows, each met once: dense ones, and sparse ones without columns (one score, or no copy).
 //!
 //! Rows are taken in fixed blocks, blocks in rounds: in a round each block adds up the terms of
 //! its next rows, then the sums are added in block order. So no result depends on the number of
 //! threads, few terms are added one after the other, and the interrupt is looked at often.
 
 use crate::error::Result;
-use crate::layout::dense_tiles::{DenseTiles, TileScratch};
+use crate::layout::tiles::{TileScratch, Tiles};
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::runtime::memory::{matrix, zeros};
@@ -30,8 +30,10 @@ const SUM_SHARE: usize = 8;
 /// 16, and 8 up to 25 %.
 const SAMPLE_SHARE: usize = 16;
 
-/// Dense rows, their blocks and their working memory.
-pub struct DensePasses<'p, 'a> {
+/// Rows, their blocks and their working memory.
+pub struct BlockPasses<'p, 'a> {
+    /// Place of each column; nothing where it is its own.
+    place: &'p [u32],
     sweep: Sweep<'p, 'a>,
     double: Vec<Block<f64>>,
     single: Vec<Block<f32>>,
@@ -39,28 +41,32 @@ pub struct DensePasses<'p, 'a> {
     states: Vec<Vec<f32>>,
     narrow: Vec<f32>,
     n: usize,
+    longest_row: usize,
 }
 
-impl<'p, 'a> DensePasses<'p, 'a> {
+impl<'p, 'a> BlockPasses<'p, 'a> {
     /// Cuts `n` rows into blocks; `shape` is that of the weights.
     ///
     /// # Errors
     /// No memory.
     pub fn new(
-        store: &'p Store<'a>,
+        (store, place): (&'p Store<'a>, &'p [u32]),
         pool: Option<&'p ThreadPool>,
         n: usize,
         shape: (usize, usize),
     ) -> Result<Self> {
         let (scores, columns) = shape;
-        let design = DenseTiles::new(scores, columns);
-        let touched = store.touched(scores).max(1);
-        let most = (n * touched / (SUM_SHARE * design.stored()).max(1)).clamp(1, MOST_BLOCKS);
+        let (dense, touched) = (store.is_dense(), store.touched(scores).max(1));
+        let design = Tiles::new(scores, columns, dense);
+        // Of sparse rows with several scores the sums would be larger than the rows.
+        let sums = SUM_SHARE.saturating_mul(design.stored()).max(1);
+        let most = n * touched / sums / if dense { 1 } else { scores };
+        let most = most.clamp(1, MOST_BLOCKS);
         let count = most.min(n / LEAST_BLOCK).max(1);
         let blocks: Vec<_> = (0..count)
             .map(|b| n * b / count..n * (b + 1) / count)
             .collect();
-        let round = (ROUND_WORK / touched).max(SUM_SHARE * design.stored() / touched);
+        let round = (ROUND_WORK / touched).max(sums / touched);
         // One score is as slow as a whole vector of them.
         let large = n * touched.max(touched * LANES / scores) >= PARALLEL_WORK;
         let room = |rows: &Range<usize>| matrix(rows.len(), scores);
@@ -72,6 +78,8 @@ impl<'p, 'a> DensePasses<'p, 'a> {
             round: round.max(1).next_multiple_of(design.tile()),
         };
         Ok(Self {
+            place,
+            longest_row: store.longest_row(columns),
             sweep,
             double: workspace(&blocks, design.stored())?,
             single: workspace(&blocks, design.stored())?,
@@ -101,7 +109,7 @@ fn workspace<T: Real>(blocks: &[Range<usize>], stored: usize) -> Result<Vec<Bloc
 /// What a sweep needs besides the blocks.
 struct Sweep<'s, 'a> {
     store: &'s Store<'a>,
-    design: DenseTiles,
+    design: Tiles,
     scores: usize,
     pool: Option<&'s ThreadPool>,
     /// Rows a block adds up in one round.
@@ -134,13 +142,11 @@ impl Sweep<'_, '_> {
                 let rows = block.done..end;
                 block.done = end;
                 dispatch(Round {
-                    store: self.store,
-                    design: self.design,
+                    sweep: self,
                     w,
                     map,
                     rows,
                     state: &mut state[first..],
-                    scores: self.scores,
                     block,
                 })
             })?;
@@ -150,7 +156,7 @@ impl Sweep<'_, '_> {
     }
 }
 
-impl Passes for DensePasses<'_, '_> {
+impl Passes for BlockPasses<'_, '_> {
     type Narrow = f64;
 
     fn stored(&self) -> usize {
@@ -158,7 +164,8 @@ impl Passes for DensePasses<'_, '_> {
     }
 
     fn place(&self, column: usize) -> usize {
-        column
+        let place = self.place.get(column);
+        place.map_or(column, |place| *place as usize)
     }
 
     fn position(&self, score: usize, place: usize) -> usize {
@@ -170,12 +177,14 @@ impl Passes for DensePasses<'_, '_> {
     }
 
     fn sample(&self) -> RowSample {
-        let blocks = self.double.len().div_ceil(SAMPLE_SHARE);
+        let share = if self.nests() { SAMPLE_SHARE } else { 1 };
+        let blocks = self.double.len().div_ceil(share);
         RowSample::new(self.double[blocks - 1].rows.end, self.n)
     }
 
     fn nests(&self) -> bool {
-        true
+        // Sparse rows in fewer blocks tell too little about the rest.
+        self.sweep.store.is_dense() || self.double.len() >= SAMPLE_SHARE
     }
 
     fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
@@ -215,7 +224,7 @@ impl Passes for DensePasses<'_, '_> {
         let longest = longest.unwrap_or(0);
         let rounds = longest.div_ceil(self.sweep.round);
         let sums = longest.min(self.sweep.round) + rounds * self.double.len() + 2;
-        (self.sweep.design.score_depth(), sums as f64)
+        (self.sweep.design.score_depth(self.longest_row), sums as f64)
     }
 }
 
@@ -230,13 +239,11 @@ struct Block<T> {
 }
 
 struct Round<'p, 'a, T, M> {
-    store: &'p Store<'a>,
-    design: DenseTiles,
+    sweep: &'p Sweep<'p, 'a>,
     w: &'p [T],
     map: &'p M,
     rows: Range<usize>,
     state: &'p mut [f32],
-    scores: usize,
     block: &'p mut Block<T>,
 }
 
@@ -245,7 +252,8 @@ impl<T: Product, M: RowMap<T>> Kernel for Round<'_, '_, T, M> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<()> {
-        let (design, block) = (self.design, self.block);
+        let (block, sweep) = (self.block, self.sweep);
+        let (design, store) = (sweep.design, sweep.store);
         let tile = design.tile();
         let mut at = self.rows.start;
         let mut state = self.state;
@@ -253,18 +261,18 @@ impl<T: Product, M: RowMap<T>> Kernel for Round<'_, '_, T, M> {
             let rows = at..self.rows.end.min(at + tile);
             at = rows.end;
             let scratch = &mut block.scratch;
-            design.scores(simd, self.store, rows.clone(), self.w, scratch)?;
-            let (own, rest) = state.split_at_mut(rows.len() * self.scores);
+            design.scores(simd, store, rows.clone(), self.w, scratch)?;
+            let (own, rest) = state.split_at_mut(rows.len() * sweep.scores);
             state = rest;
-            let scores = scratch.scores.chunks_exact_mut(self.scores);
-            let states = own.chunks_exact_mut(self.scores);
+            let scores = scratch.scores.chunks_exact_mut(sweep.scores);
+            let states = own.chunks_exact_mut(sweep.scores);
             // Apart, as the block's own sum would be rounded in another order.
             let mut size = 0.0;
             for (row, (scores, state)) in rows.clone().zip(scores.zip(states)) {
                 size += self.map.apply(simd, row, scores, state);
             }
             block.size += size;
-            design.accumulate(simd, self.store, rows, &mut block.sum, scratch)?;
+            design.accumulate(simd, store, rows, &mut block.sum, scratch)?;
         }
         Ok(())
     }
