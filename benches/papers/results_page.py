@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from os.path import commonprefix
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +94,17 @@ def index(folder: Path, modules: Mapping[str, Any]) -> str:
     return "\n".join(["| Measured again | Script |", "|---|---|", *lines])
 
 
+def _shared_beginning(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many sentences two protocols have in common at their beginnings."""
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    )
+
+
 def _protocol(module: Any, before: Sequence[Any]) -> str:
     """The points of a module; those with which an earlier one begins are named, not repeated."""
-    own, shared = module.PROTOCOL, [len(commonprefix([m.PROTOCOL, module.PROTOCOL])) for m in before]
+    own = module.PROTOCOL
+    shared = [_shared_beginning(earlier.PROTOCOL, own) for earlier in before]
     known = max(shared, default=0)
     lines = [f"- {sentence}\n" for sentence in own[known if known > 2 else 0 :]]
     if known > 2:
