@@ -51,11 +51,11 @@ from dpsvm_fast.mechanisms.moments import (
     NoisyMean,
     NoisyMoments,
     Projection,
-    Ran,
     ReleasedColumns,
     ReleasedComponents,
     ReleasedMean,
     RunningMoments,
+    RunningSums,
     SumPlan,
     square_root_factor,
 )
@@ -990,9 +990,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         assert bounds is not None
         return bounds
 
-    def _attributes(self, plan: SumPlan, released: ReleasedColumns | Ran) -> dict[str, Any]:
+    def _attributes(self, plan: SumPlan, released: ReleasedColumns | RunningSums) -> dict[str, Any]:
         """Means, scales and what follows from them, and what the next period goes on from."""
-        if isinstance(released, Ran):
+        if isinstance(released, RunningSums):
             assert self._next is not None
             running = self._next._replace(releases=released.releases)
             return self._attributes(plan, released.columns) | {"_running": running}

@@ -24,7 +24,7 @@ from dpsvm_fast.accounting import (
     gaussian_epsilon,
     gaussian_sigma,
 )
-from dpsvm_fast.accounting.objective import HEADROOM, BesideGaussian
+from dpsvm_fast.accounting.objective import HEADROOM, ObjectiveWithGaussian
 from dpsvm_fast.accounting.totals import gaussian_mu
 from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -250,7 +250,7 @@ def test_an_objective_event_beside_a_gaussian_one(
 @given(st.floats(0.0, 6.0), st.floats(0.5, 4.0))
 def test_a_curve_is_a_bound_outside_the_range_it_was_drawn_for(epsilon: float, end: float) -> None:
     event = objective("huber", 1, 4.0, jacobian=DISGUISE)
-    curve = BesideGaussian(event, 0.25, np.zeros(1), np.ones(1)).between(0.9 * end, end)
+    curve = ObjectiveWithGaussian(event, 0.25, np.zeros(1), np.ones(1)).between(0.9 * end, end)
     assert curve(epsilon) >= gaussian_delta(epsilon, 1 / math.hypot(0.25, 0.25)) * (1 - 1e-12)
 
 

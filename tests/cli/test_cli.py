@@ -222,4 +222,4 @@ class TestMain:
             raise KeyboardInterrupt
 
         monkeypatch.setattr("dpsvm_fast.plotting.displays.private_scores", interrupted)
-        assert cli.told("demo", "--no-plot", code=130) == "dpsvm-fast: interrupted\n"
+        assert cli.stderr("demo", "--no-plot", code=130) == "dpsvm-fast: interrupted\n"

@@ -114,7 +114,7 @@ class TestPlanOfASchema:
 def test_a_delta_that_allows_to_publish_a_row_is_warned_of(cli: Cli) -> None:
     words = (*PLAN[:-1], "1e-3", "--schema", "people.toml", "--samples")
     assert "--delta: 0.001 is not below 1 / 1000 rows" in cli.sentence(*words, "1000", code=0)
-    assert not cli.told(*words, "999", code=0)
+    assert not cli.stderr(*words, "999", code=0)
 
 
 class TestBudgetFiles:
@@ -172,7 +172,7 @@ class TestTextsOfOthers:
             raise kind(f"could not convert {SECRET}")
 
         monkeypatch.setattr("dpsvm_fast.cli.training.train", failing)
-        sentence = cli.told(*FIT)
+        sentence = cli.stderr(*FIT)
         assert SECRET not in sentence
         assert f"unexpected {kind.__name__}" in sentence
         assert "DPSVM_FAST_TRACEBACK=1" in sentence

@@ -148,7 +148,7 @@ def _tree(event: PrivacyEvent) -> dict[str, Any]:
         return {"type": "GaussianDpEvent", "noise_multiplier": div_down(1.0, totals.mu)}
     if totals.rho:
         return {"type": "ZCDpEvent", "rho": fraction_up(totals.rho), "xi": 0.0}
-    if totals.pure and not totals.certain:
+    if totals.pure and not totals.leaks:
         epsilon = totals.pure_epsilon
         return {"type": "ZCDpEvent", "rho": mul_up(mul_up(epsilon, epsilon), 0.5), "xi": 0.0}
     return dict(UNSUPPORTED)

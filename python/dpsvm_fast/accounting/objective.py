@@ -43,10 +43,10 @@ ERROR = 4e-15
 # Points of a profile that costs little. Where each costs a convolution: least and most of them, and
 # about the milliseconds for all.
 POINTS = 512
-LEAST_DEAR, MOST_DEAR, DEAR_TOTAL = 12, 96, 700.0
+LEAST_COSTLY, MOST_COSTLY, COSTLY_TOTAL = 12, 96, 700.0
 # Number of events of one law that are distinguished: those with a cheap curve, with one of a tenth
 # of a second, and at most of those whose every point costs.
-MOST_CHEAP_KINDS, MOST_KINDS, MOST_DEAR_KINDS = 64, 12, 4
+MOST_CHEAP_KINDS, MOST_KINDS, MOST_COSTLY_KINDS = 64, 12, 4
 # Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
 # is nearly all there is, and a point would cost 50 ms.
 MOSTLY_JACOBIAN = 300.0
@@ -266,7 +266,7 @@ def profile_points(
     norm = records * math.sqrt(square) / event.sigma
     top = norm * (9.0 + 0.5 * norm)
     if not is_quick(event):
-        x, g = _dear_points(event, top, floor, share)
+        x, g = _costly_points(event, top, floor, share)
         return (x, g) if x[-1] <= LARGEST_LOSS else None
     while not top > LARGEST_LOSS and profile(event, top) > floor:
         top *= 1.3
@@ -316,7 +316,7 @@ def most_kinds(event: ObjectiveEvent) -> int:
         return MOST_CHEAP_KINDS
     if is_quick(event):
         return MOST_KINDS
-    return int(min(max(DEAR_TOTAL / (LEAST_DEAR * point_cost(event)), 1.0), MOST_DEAR_KINDS))
+    return int(min(max(COSTLY_TOTAL / (LEAST_COSTLY * point_cost(event)), 1.0), MOST_COSTLY_KINDS))
 
 
 def point_cost(event: ObjectiveEvent) -> float:
@@ -336,7 +336,7 @@ def _curve(event: ObjectiveEvent, low: float, high: float, count: int) -> tuple[
     return x, np.minimum.accumulate(np.minimum(g, 1.0))
 
 
-def _dear_points(
+def _costly_points(
     event: ObjectiveEvent, top: float, floor: float, share: float
 ) -> tuple[Array, Array]:
     """Few epsilons >= 0 and bounds of delta there, dense where delta falls to ``floor``.
@@ -352,8 +352,8 @@ def _dear_points(
     while values[-1] > floor and at[-1] < MAX_EPSILON:
         at.append(min(2.0 * at[-1], MAX_EPSILON))
         values.append(profile(event, at[-1]))
-    enough = share * DEAR_TOTAL / point_cost(event)
-    for _ in range(int(min(max(enough, LEAST_DEAR), MOST_DEAR))):
+    enough = share * COSTLY_TOTAL / point_cost(event)
+    for _ in range(int(min(max(enough, LEAST_COSTLY), MOST_COSTLY))):
         i = int(np.argmax(_missed(np.array(at), np.maximum(values, floor))))
         at.insert(i + 1, 0.5 * (at[i] + at[i + 1]))
         values.insert(i + 1, profile(event, at[i + 1]))
@@ -423,7 +423,7 @@ def crossing(curve: Callable[[float], float], delta: float, low: float, high: fl
 
 
 @dataclass(frozen=True)
-class BesideGaussian:
+class ObjectiveWithGaussian:
     """Delta of one quick objective event with a Gaussian loss and losses with few values.
 
     Parameters

@@ -310,7 +310,7 @@ class Reals(Real):
         return tuple(super(Reals, self).convert(part, param, ctx) for part in str(value).split(","))
 
 
-class Whole(Value):
+class Integer(Value):
     """An integer from ``low`` to ``high``, if given."""
 
     name = "integer"

@@ -37,11 +37,11 @@ from dpsvm_fast.cli.screen import (
     FILE_OR_STREAM,
     OVERSPENT,
     CommandError,
+    Integer,
     OneOf,
     Real,
     Screen,
     Value,
-    Whole,
     adjacency_option,
     delta_option,
     example,
@@ -225,7 +225,7 @@ class Shape(Value):
 map_options = together(
     option(
         "--splines",
-        Whole(2),
+        Integer(2),
         "Replace each bounded column by K piecewise linear functions.",
         metavar="K",
     ),
@@ -237,7 +237,7 @@ map_options = together(
     ),
     option(
         "--image-order",
-        Whole(1, 2),
+        Integer(1, 2),
         "2 adds edges of edges: better for tens of thousands of images.  [default: 1]",
         metavar="K",
     ),
@@ -284,8 +284,8 @@ budget_options = together(
         "Periods of the rows, comma-separated; only they are charged.",
         metavar="NAMES",
     ),
-    option("--seed", "random_state", Whole(0), "Seed of the noise: NOT PRIVATE."),
-    option("--threads", "n_threads", Whole(1), "[default: all cores]"),
+    option("--seed", "random_state", Integer(0), "Seed of the noise: NOT PRIVATE."),
+    option("--threads", "n_threads", Integer(1), "[default: all cores]"),
 )
 # Files that training writes.
 model_file_options = together(
@@ -656,7 +656,7 @@ class Spending:
         end = "" if self.saved else ", but there is no model"
         return f"the budget{where} is spent ({amount}){end}"
 
-    def told(self, screen: Screen) -> dict[str, Any] | None:
+    def report(self, screen: Screen) -> dict[str, Any] | None:
         """Report what is left in the budget file, and return it for ``--json``."""
         if self.path is None:
             return None
@@ -878,7 +878,7 @@ class Task:
                 "certificate": options["certificate"] and str(options["certificate"]),
                 "estimator": name,
                 **{one: getattr(statement, one) for one in PROMISED},
-                "budget": self.spending.told(screen),
+                "budget": self.spending.report(screen),
                 "public_test_accuracy": scored,
                 **more,
             }
@@ -1313,7 +1313,7 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
         {
             "model": str(options["model"]),
             **{name: getattr(found.privacy_, name) for name in PROMISED},
-            "budget": spending.told(screen),
+            "budget": spending.report(screen),
             **found.to_dict(),
         }
     )

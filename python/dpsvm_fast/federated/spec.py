@@ -81,7 +81,7 @@ def _labels(name: str, value: object) -> tuple[Any, ...]:
 count = param.integer(1, MOST_RECORDS)
 Count = Annotated[int, count]
 # What "auto" stands for is settled in the constructor; None is for objectives of the parties' own.
-Settled = Annotated[Any, param.or_word(None, param.auto_or(check.check_positive))]
+AutoOrPositive = Annotated[Any, param.or_word(None, param.auto_or(check.check_positive))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +176,8 @@ class FederatedSpec(PartyCounts):
     loss: Annotated[str, param.auto_or(param.one_of("crammer_singer", *SMOOTH_LOSSES))] = "auto"
     smoothing: Annotated[Any, param.auto_or(check.check_positive)] = "auto"
     margin: Annotated[Any, param.auto_or(check.check_non_negative)] = "auto"
-    regularization: Settled = "auto"
-    radius: Settled = "auto"
+    regularization: AutoOrPositive = "auto"
+    radius: AutoOrPositive = "auto"
     projection: Annotated[str, param.one_of(*PROJECTIONS)] = "joint"
     weighting: Annotated[str, param.auto_or(param.one_of("records", "users"))] = "auto"
     unit: Annotated[str, param.one_of(*UNITS)] = "row"

@@ -103,7 +103,7 @@ if hasattr(os, "register_at_fork"):
 # upward rounding (a few units in the 16th place, times up to 1e4 for the steepest deltas).
 SLACK = 1e-9
 # Decisions that are made while others may spend; the next one is made while they wait.
-FREE_TRIES = 3
+UNLOCKED_TRIES = 3
 
 # The one name where no periods are declared.
 ALL = ("",)
@@ -403,7 +403,7 @@ class PrivacyLedger:
     def _record(self, charges: Charges, label: str) -> None:
         """Record events about the rows of their periods, or of all."""
         with self._lock:
-            for tries in range(FREE_TRIES, -1, -1):
+            for tries in range(UNLOCKED_TRIES, -1, -1):
                 # Decided before the file is locked, and valid if nobody spends in the meantime.
                 known, decision = len(self._records), None
                 refusal: BudgetExceededError | None = None

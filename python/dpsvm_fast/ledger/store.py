@@ -38,7 +38,7 @@ from dpsvm_fast.certificates.record import (
     Adjacency,
     Delta,
     Epsilon,
-    LeftOut,
+    OmitIfEmpty,
     Options,
     Range,
     Record,
@@ -96,9 +96,9 @@ class Budget(Record):
     epsilon: Epsilon
     delta: Delta
     adjacency: Adjacency
-    adaptive: Annotated[bool, LeftOut()] = False
-    unit: Annotated[str, Options(*UNITS), LeftOut()] = "row"
-    periods: Annotated[tuple[Text, ...], Range(0, MOST_PERIODS), LeftOut()] = ()
+    adaptive: Annotated[bool, OmitIfEmpty()] = False
+    unit: Annotated[str, Options(*UNITS), OmitIfEmpty()] = "row"
+    periods: Annotated[tuple[Text, ...], Range(0, MOST_PERIODS), OmitIfEmpty()] = ()
 
     def check(self) -> None:
         """Refuse a period that is declared twice, and periods of what is in more than one."""
@@ -156,7 +156,7 @@ class SpendRecord(Record):
     label: str
     time: str
     process: Annotated[int, Range(0)]
-    periods: Annotated[tuple[Text, ...], LeftOut()] = ()
+    periods: Annotated[tuple[Text, ...], OmitIfEmpty()] = ()
 
     def __str__(self) -> str:
         what = " ".join([_in_short(self.event.to_dict()), *self.periods])

@@ -660,11 +660,11 @@ class GradientPerturbation(LinearPlan):
         if free and self.accountant != "last_iterate":
             n = self.n_records
             longest = LONGEST_BLIND_STEP if n is None else LONGEST_STEP / n
-            wanted = max(wanted, mu / (self._steadiness * self.clip * longest))
+            wanted = max(wanted, mu / (self._c_kappa * self.clip * longest))
         return math.ceil(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
 
     @property
-    def _steadiness(self) -> float:
+    def _c_kappa(self) -> float:
         """C of the module's formula times kappa_t, for one score as for two."""
         c = UNKNOWN_C
         if self.n_records is not None:
@@ -779,12 +779,12 @@ class GradientPerturbation(LinearPlan):
             return self.noise.learning_rate
         if self.learning_rate is not None:
             return self.learning_rate
-        steadiness = self._steadiness
+        c_kappa = self._c_kappa
         total, root = _schedule_sum(self.schedule, self.steps), math.sqrt(self.steps)
         if self.optimizer == "adam":
-            return root / (steadiness * total)
+            return root / (c_kappa * total)
         per_sum, kept = self.noise.sigma / (self.rate * root), 1.0 - self.momentum
-        found = kept * self.divisor / (self.rate * steadiness * per_sum * total)
+        found = kept * self.divisor / (self.rate * c_kappa * per_sum * total)
         return min(found, kept / self.regularization) if self.regularization > 0.0 else found
 
     @property
