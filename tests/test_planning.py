@@ -174,7 +174,7 @@ def test_prose_and_json_are_the_same_record(
         (linear(), MOST_FEATURES + 1, "features"),
     ],
 )
-def test_the_reason_not_to_whiten_is_told(estimator: Any, n_features: int, why: str) -> None:
+def test_the_reason_not_to_whiten_is_reported(estimator: Any, n_features: int, why: str) -> None:
     plan = plan_noise(estimator, n_features, n_samples=100_000)
     assert plan.whitening is None
     line = next(line for line in str(plan).splitlines() if "whitened" in line)

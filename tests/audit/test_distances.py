@@ -129,7 +129,7 @@ def test_the_sum_of_two_distances_is_attained() -> None:
 
 
 @pytest.mark.proof("accountant", "The statements as numbers")
-def test_what_is_told_of_a_gaussian_is_the_most_that_an_unlikely_event_can_have() -> None:
+def test_the_leak_near_a_gaussian_is_the_most_that_an_unlikely_event_can_have() -> None:
     """An event of probability T, on the side where the neighbour's law lies: at most that."""
     for mu, T in ((0.5, 1e-3), (2.0, 1e-8), (4.0, 2.0**-80)):
         z = -mpmath.findroot(lambda x, T=T: mpmath.log(mpmath.ncdf(x)) - mpmath.log(T), -3.0)
@@ -206,7 +206,7 @@ def test_epsilon_and_delta_belong_together(others: tuple[PrivacyEvent, ...], T: 
 
 
 @pytest.mark.parametrize("T", [1e-8, pytest.param(2.0**-80, marks=pytest.mark.slow)])
-def test_beside_sampled_sums(T: float) -> None:
+def test_with_sampled_sums(T: float) -> None:
     """Where delta is known on a grid only: both sides still find the same."""
     events = (SubsampledGaussianEvent(2.0, 0.1, 50, ADJACENCY), distance(T))
     epsilon = composed_epsilon(events, 1e-6)
@@ -268,7 +268,7 @@ def test_of_parallel_branches_the_farthest_counts() -> None:
 
 
 @pytest.mark.proof("accountant", "The accountant")
-def test_the_farthest_alternative_need_not_be_the_dearest() -> None:
+def test_the_farthest_alternative_need_not_be_the_most_expensive() -> None:
     """Then both the dearest law and the farthest distance count."""
     mixed = AlternativesEvent(((GAUSSIAN,), (PureEvent(0.1, ADJACENCY), distance(1e-8))), ADJACENCY)
     found = composed_delta([mixed], 1.0)
@@ -332,7 +332,7 @@ def test_a_pure_budget_admits_no_distance() -> None:
             ledger.spend((PureEvent(0.1, ADJACENCY), distance(1e-300)))
 
 
-def test_an_adaptive_ledger_pays_from_what_is_told() -> None:
+def test_an_adaptive_ledger_pays_from_the_leak() -> None:
     """A tenth of delta is for what is told outright, at most; distances come out of it."""
     ledger = PrivacyLedger(1.0, 1e-6, ADJACENCY, adaptive=True)
     noise = GaussianEvent(20.0, 1.0, ADJACENCY)

@@ -144,7 +144,7 @@ class TestBudgetFiles:
         assert left == shown
         assert "." in left
 
-    def test_older_copies_are_told(self, folder: Path, cli: Cli) -> None:
+    def test_older_copies_are_reported(self, folder: Path, cli: Cli) -> None:
         create = ("budget", "create", "a.budget", "--epsilon", "1", "--delta", "0")
         cli(*create, "--anchor", "first.anchor")
         (folder / "copy").write_bytes((folder / "a.budget").read_bytes())

@@ -138,7 +138,9 @@ def test_defaults_from_outside(
         ("[fit\n", "dpsvm.toml"),
     ],
 )
-def test_a_slip_in_the_project_file_is_told(folder: Path, text: str, words: str, cli: Cli) -> None:
+def test_a_slip_in_the_project_file_is_reported(
+    folder: Path, text: str, words: str, cli: Cli
+) -> None:
     Path("dpsvm.toml").write_text(text, encoding="utf-8")
     shown = cli.stderr(*fit("-o", "m.json"))
     assert shown.startswith("dpsvm-fast: dpsvm.toml: ")

@@ -185,7 +185,7 @@ class TestPersons:
             (("--class-weight", "balanced", "--delta", "0"), "class-weight"),
         ],
     )
-    def test_what_is_wrong_is_told_and_costs_nothing(
+    def test_what_is_wrong_is_reported_and_costs_nothing(
         self, folder: Path, cli: Cli, words: tuple[str, ...], told: str
     ) -> None:
         owned(folder)
