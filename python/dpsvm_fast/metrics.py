@@ -853,11 +853,11 @@ class PrivateEvaluation(PrivateEstimator):
         """Entries of the tables for some rows, each by itself."""
         asked = {table for name in self.asked for table in TABLES[name]}
         labels = np.asarray(label_values(y))
-        said = np.asarray(self.model.predict(X))
-        if labels.shape != said.shape or labels.ndim != 1:
+        outputs = np.asarray(self.model.predict(X))
+        if labels.shape != outputs.shape or labels.ndim != 1:
             raise ValueError("y: expected one label for each row of X")
         codes = encoded_labels(labels, self.classes)
-        predicted = encoded_labels(said, self.classes)
+        predicted = encoded_labels(outputs, self.classes)
         found = {"codes": codes, "predicted": predicted}
         chances = None
         if self.has_probabilities and asked & {"scores", "losses"}:

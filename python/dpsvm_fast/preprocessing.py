@@ -688,14 +688,14 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
         """
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
         probe = checked_copy(self)
-        made = probe._made(checked_training_rows(probe, X))
+        attributes = probe._fitted_attributes(checked_training_rows(probe, X))
         for name in FEATURE_FACTS:
             self.__dict__.pop(name, None)
-        self.__dict__.update(feature_facts(probe) | made)
+        self.__dict__.update(feature_facts(probe) | attributes)
         return self
 
     @abstractmethod
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Check the parameters against the rows' width; return further attributes of a fit."""
 
     def __sklearn_tags__(self) -> Any:
@@ -750,7 +750,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     bounds: param.GivenBounds
 
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Check the bounds; nothing else is kept."""
         self._map(X)
         return {}
@@ -1219,7 +1219,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
     log: Annotated[Any, checked_columns] = False
     sparse_output: param.Flag = True
 
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Check the knots; nothing else is kept."""
         self.functions(X.shape[1])
         return {}
@@ -1485,7 +1485,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     order: Annotated[int, integer(1, 2)] = 1
     n_threads: param.Threads = None
 
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Check the shape; nothing else is kept."""
         self.grids(X.shape[1])
         return {}
@@ -1645,7 +1645,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     structure_: str = field(init=False)
     _features: FourierFeatures = field(init=False)
 
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Draw the frequencies."""
         d, seed = X.shape[1], self.random_state
         features = FourierFeatures.of(

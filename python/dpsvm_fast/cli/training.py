@@ -45,7 +45,7 @@ from dpsvm_fast.cli.screen import (
     adjacency_option,
     delta_option,
     example,
-    is_ours,
+    is_own_error,
     judged,
     note,
     option,
@@ -86,7 +86,7 @@ MAP = "map"
 PROMISED = ("private", "epsilon", "delta", "adjacency", "unit")
 
 
-def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **settings: Any) -> Any:
+def build(schema: TableSchema, spending: Spending, options: dict[str, Any], **settings: Any) -> Any:
     """Build an estimator for rows of a schema.
 
     Parameters
@@ -596,7 +596,7 @@ class Spending:
         return any(record.process == own for record in self.ledger.history[self._before :])
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def explain_failures(self) -> Iterator[None]:
         """Make every failure inside say whether the budget is spent."""
         try:
             with _terminated_like_interrupted():
@@ -609,13 +609,13 @@ class Spending:
                 # The name of an argument is still to be put as that of an option.
                 raise
             sentence, code = judged(error)
-            if is_ours(error) or isinstance(error, (ValueError, TypeError)):
+            if is_own_error(error) or isinstance(error, (ValueError, TypeError)):
                 # What is spent is said here.
                 sentence = re.sub("[;.] [Tt]he budget is spent$", "", str(error).removesuffix("."))
-            raise CommandError(f"{sentence}; {self.what_is_spent()}", code) from None
+            raise CommandError(f"{sentence}; {self.spent_clause()}", code) from None
 
     @contextmanager
-    def among_rows(self) -> Iterator[None]:
+    def hide_other_messages(self) -> Iterator[None]:
         """Hide messages of other packages while private rows are in memory: they may quote a cell.
 
         Raises
@@ -628,13 +628,13 @@ class Spending:
         except (CommandError, MemoryError, ImportError):
             raise
         except Exception as error:
-            if is_ours(error) or (isinstance(error, OSError) and error.errno is not None):
+            if is_own_error(error) or (isinstance(error, OSError) and error.errno is not None):
                 raise
             sentence = unexpected(error)
         else:
             return
         # Raised here, so that the error does not travel along.
-        raise CommandError(sentence if self.spent else f"{sentence}; {self.what_is_spent()}")
+        raise CommandError(sentence if self.spent else f"{sentence}; {self.spent_clause()}")
 
     def check_owners(self, table: Table, estimator: Any) -> None:
         """Refuse persons and weights that a training does not take, before any row is read."""
@@ -647,7 +647,7 @@ class Spending:
                     "in the schema)"
                 )
 
-    def what_is_spent(self) -> str:
+    def spent_clause(self) -> str:
         """Return the end of a sentence: whether the budget is spent."""
         if not self.spent:
             return "nothing was spent"
@@ -761,7 +761,7 @@ class Task:
         table, size = self.table, _largest_size(self.table)
         step = self.room.part(table.n_features)
         reading = self.screen.progress("Reading", table.n_bytes_total or None)
-        with self.spending.among_rows():
+        with self.spending.hide_other_messages():
             if size is not None and self.room.holds(size, max(2, copies)):
                 with reading as bar:
                     X, y, *own = table.read(on_bytes=bar.advance_to)
@@ -921,7 +921,7 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
     outputs = (options["output"], options["certificate"])
     inputs = [options.get(name) for name in INPUTS]
     held = reserved(*outputs, force=options["force"], inputs=inputs)
-    with held as drafts, spending.explained():
+    with held as drafts, spending.explain_failures():
         room = Room(options["max_memory"])
         how: dict[str, Any] = {"format": options["data_format"], "max_memory": room.reading}
         table = open_table(options["data"], schema, owners=True, **how)
@@ -1063,7 +1063,7 @@ def fit_command(screen: Screen, **options: Any) -> None:
     with training(screen, options) as task:
         spending, table = task.spending, task.table
         given = ("mechanism", "kernel", "random_state")
-        estimator = made(
+        estimator = build(
             table.schema,
             spending,
             options,
@@ -1165,7 +1165,7 @@ def tune_command(screen: Screen, **options: Any) -> None:
     """
     with training(screen, options) as task:
         spending, table = task.spending, task.table
-        estimator = made(table.schema, spending, options)
+        estimator = build(table.schema, spending, options)
         names = ("strategy", "selection", "stopping", "refit_fraction", "random_state")
         search = PrivateGridSearch(
             estimator,
@@ -1289,7 +1289,7 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
     spending = Spending(options, table.schema)
     inputs = [options[name] for name in ("model", "data", "schema", "key", "budget")]
     held = reserved(options["certificate"], force=options["force"], inputs=inputs)
-    with held as drafts, spending.explained():
+    with held as drafts, spending.explain_failures():
         evaluation = PrivateEvaluation(
             model,
             spending.epsilon,
@@ -1301,7 +1301,7 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
             ledger=spending.ledger,
             n_threads=options["n_threads"],
         ).checked()
-        with spending.among_rows(), screen.progress("Evaluating", None):
+        with spending.hide_other_messages(), screen.progress("Evaluating", None):
             batches = ((X, y, *dict(*own).values()) for X, y, *own in table.batches())
             rows: Any = EvaluatedRows(evaluation, lambda: batches, grouped=bool(table.owners))
             found = Evaluation(**private_fit(evaluation, rows))

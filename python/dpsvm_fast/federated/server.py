@@ -205,7 +205,7 @@ class ServerRound:
             raise InconsistentSumError("sum: its parties are not those that were counted")
         if self.reasons:
             _LOG.warning("round %r: %d of %d parties in the sum", terms.name, survivors, n_asked)
-            for text in self._told():
+            for text in self._reasons():
                 _LOG.warning(text)
         return SumResult(total, survivors)
 
@@ -292,7 +292,7 @@ class ServerRound:
             left -= self._terms.pair_mask(self._session, secret, self._keys[other][1], party, other)
         return left
 
-    def _told(self) -> list[str]:
+    def _reasons(self) -> list[str]:
         """Return the reasons, one per line."""
         return [f"{count} of the parties: {text}" for text, count in sorted(self.reasons.items())]
 
@@ -300,7 +300,7 @@ class ServerRound:
         """Return the error that ends the attempt in this stage."""
         assert self.stage is not None
         aborted = SecureSumAborted(self.stage, len(self.parties), needed)
-        for text in self._told():
+        for text in self._reasons():
             _LOG.error(text)
             if sys.version_info >= (3, 11):
                 aborted.add_note(text)

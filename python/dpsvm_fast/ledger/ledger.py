@@ -642,7 +642,7 @@ class PrivacyLedger:
             )
         store = SpendStore(Path(path), lasting=True)
         with store.transaction() as session:
-            records = session.news
+            records = session.new_spends
         if since is not None and not store.continues(since):
             raise LedgerError(
                 f"{path}: spends up to {since} are missing: this is an older copy of the budget, "
@@ -709,7 +709,7 @@ class PrivacyLedger:
             yield None
             return
         with self._store.transaction(len(self._records)) as session:
-            self._records.extend(session.news)
+            self._records.extend(session.new_spends)
             yield session
 
     def _catch_up(self) -> None:
@@ -721,11 +721,11 @@ class PrivacyLedger:
         """For each of these periods, or of all, the composition of what ``_records`` charge it."""
         known, count = self._composed
         if count < len(self._records):
-            news: dict[str, list[PrivacyEvent]] = {}
+            new_events: dict[str, list[PrivacyEvent]] = {}
             for record in self._records[count:]:
                 for name in record.periods or known:
-                    news.setdefault(name, []).append(record.event)
-            known = known | with_more(known, news)
+                    new_events.setdefault(name, []).append(record.event)
+            known = known | with_more(known, new_events)
             self._composed = (known, len(self._records))
         return {name: known[name] for name in charged or known}
 
@@ -807,7 +807,7 @@ def _reopened(
         return known
     store = SpendStore(Path(path), lasting=lasting)
     with store.transaction() as session:
-        records = session.news
+        records = session.new_spends
     if (store.identity, store.budget) != (identity, budget):
         raise LedgerError(f"{path} is not the ledger that was pickled")
     ledger = object.__new__(PrivacyLedger)

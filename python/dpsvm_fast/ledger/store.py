@@ -238,7 +238,7 @@ class SpendStore:
                 reason = getattr(error, "strerror", None) or error
                 raise LedgerError(f"cannot create the ledger file {path}: {reason}") from error
         with store.transaction() as session:
-            spends = session.news
+            spends = session.new_spends
         if store.budget != budget:
             raise LedgerError(
                 f"the ledger in {path} has the budget ({store.budget}), not ({budget}); open it "
@@ -391,7 +391,7 @@ class Session:
 
     Attributes
     ----------
-    news : list of SpendRecord
+    new_spends : list of SpendRecord
         Beyond those that the caller knew, in their order.
     written : bool
         Whether there is something to commit.
@@ -400,7 +400,7 @@ class Session:
     def __init__(self, connection: sqlite3.Connection, store: SpendStore, known: int) -> None:
         self._connection = connection
         self._store = store
-        self.news: list[SpendRecord] = []
+        self.new_spends: list[SpendRecord] = []
         self.written = False
         self._read(known)
 
@@ -491,7 +491,7 @@ class Session:
             if number > known:
                 record = _read(SpendRecord, _json(text), "a spend")
                 store.budget.check_spend(record, store.path)
-                self.news.append(record)
+                self.new_spends.append(record)
                 chain.append(digest)
             elif digest != chain[number]:
                 raise LedgerError(f"{store.path}: spends are missing from the ledger file")
