@@ -468,7 +468,7 @@ class ObjectiveWithGaussian:
         # The rounding of epsilon - T, on numbers no larger than these.
         largest = high + float(np.abs(self.losses).max())
         slack, beyond = 8.0 * math.ulp(1.0 + largest), 1e-9 * (1.0 + largest)
-        beside = replace(
+        larger = replace(
             self,
             mu=max(self.mu, SMALLEST_MU_SHARE * (1.0 + largest)),
             # A little more than probabilities, whatever they were multiplied from.
@@ -477,14 +477,14 @@ class ObjectiveWithGaussian:
         # Beyond the reach the Gaussian part is small compared with the result.
         at_least = max(profile(self.event, max(high, 0.0)), 1e-300)
         reach = min(math.sqrt(25.0 - 2.0 * math.log(at_least)), 37.0)
-        widest = reach * beside.mu + 0.5 * beside.mu * beside.mu
+        widest = reach * larger.mu + 0.5 * larger.mu * larger.mu
         least, most = float(self.losses.min()) - widest, float(self.losses.max()) + widest
         count = min(MOST_NODES, max(FEW_NODES, MOST_PAIRS // self.losses.size))
         # Over a short range the profile is nearly straight, and each node adds its rounding.
         enough = NODES_PER_DEVIATION * self.event.sigma * (high + most - low - least)
         count = int(min(max(enough, LEAST_NODES), count))
         nodes, g = _profile_between(self.event, low - most - beyond, high - least + beyond, count)
-        return lambda epsilon: min(1.0, mul_up(beside._chords(epsilon - slack, nodes, g), HEADROOM))
+        return lambda epsilon: min(1.0, mul_up(larger._chords(epsilon - slack, nodes, g), HEADROOM))
 
     def _chords(self, epsilon: float, nodes: Array, g: Array) -> float:
         """Bound of E g(epsilon - T) by chords over the cells between the nodes."""

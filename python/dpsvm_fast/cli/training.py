@@ -821,9 +821,9 @@ class Task:
         except OSError as error:
             place = _rescued(model, self.table.schema)
             self.spending.saved = place is not None
-            told = "nor anywhere else" if place is None else f"but is in {place}: move it"
+            elsewhere = "nor anywhere else" if place is None else f"but is in {place}: move it"
             raise CommandError(
-                f"{draft.path}: the model cannot be written ({_reason(error)}), {told}"
+                f"{draft.path}: the model cannot be written ({_reason(error)}), {elsewhere}"
             ) from None
         self.spending.saved = True
         for certificate in others:

@@ -312,8 +312,8 @@ class SpendStore:
                 f"{self.path}: the file has {found.st_nlink} hard links, and replacing one would "
                 "make two budgets; remove all but one"
             )
-        for beside in ("-journal", "-wal", "-shm"):
-            _looked_at(Path(f"{self.path}{beside}"))
+        for suffix in ("-journal", "-wal", "-shm"):
+            _looked_at(Path(f"{self.path}{suffix}"))
         place = (found.st_dev, found.st_ino)
         if self._file not in (None, place):
             raise LedgerError(

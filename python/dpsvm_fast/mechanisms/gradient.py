@@ -838,8 +838,8 @@ class GradientPerturbation(LinearPlan):
         records = self.records(rows)
         most = max(1, MOST_NUMBERS // math.prod(self.shape))
         for before in range(0, self.steps, most):
-            told = _counted(rows.on_step, before, self.steps)
-            rows.descend(records, descent, options, source, min(most, self.steps - before), told)
+            report = _counted(rows.on_step, before, self.steps)
+            rows.descend(records, descent, options, source, min(most, self.steps - before), report)
         weights = np.asarray(descent.weights() / self.data_norm)
         if not np.isfinite(weights).all():
             # A fact about noisy numbers, which may be published.

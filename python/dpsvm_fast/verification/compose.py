@@ -382,10 +382,10 @@ def _least_of_steps(
     last = (middle + spread) / z / z + square + 9.0 * deviation
     ends = np.linspace(-2.0 * deviation, last, TESTS)[:, None]
     found = ndtr((drawn / z / z + square - ends) / deviation) @ masses
-    beside = ndtr(-ends[:, 0] / deviation)
+    neighbour = ndtr(-ends[:, 0] / deviation)
     if choice.replace_one:
         lost = max(0.0, 1.0 - float(masses.sum())) + 1e-14 * size
-        beside = ndtr((-drawn / z / z - ends) / deviation) @ masses + lost * beside
+        neighbour = ndtr((-drawn / z / z - ends) / deviation) @ masses + lost * neighbour
     # Another test asks whether a single noisy sum is large.
     at = np.linspace(0.0, 1.0 + 10.0 * z, TESTS)
     chance = q * ndtr((1.0 - at) / z) + (1.0 - q) * ndtr(-at / z)
@@ -393,10 +393,10 @@ def _least_of_steps(
     if choice.replace_one:
         other = q * ndtr((-1.0 - at) / z) + (1.0 - q) * other
     once = [-np.expm1(n * np.log1p(-p)) for p in (chance, other)]
-    found, beside = np.append(found, once[0]), np.append(beside, once[1])
+    found, neighbour = np.append(found, once[0]), np.append(neighbour, once[1])
     # Far more than roundings come to, those of the masses first.
     slack = 1e-10 + 1e-14 * size
-    return float(np.max(found * (1.0 - slack) - math.exp(epsilon) * beside * (1.0 + slack)))
+    return float(np.max(found * (1.0 - slack) - math.exp(epsilon) * neighbour * (1.0 + slack)))
 
 
 # A claim may be below the recomputed bound of delta by this share: what is confirmed holds up to a
