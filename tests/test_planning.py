@@ -68,7 +68,12 @@ def test_estimators_with_one_noise(kind: Any, C: Any, noise: str) -> None:
     plan = plan_noise(estimator, 4)
     statement = estimator.fit(np.eye(3, 4), [0, 1, 2]).privacy_
     assert plan.decision is not None
-    assert plan.decision.largest_lead is plan.decision.drowned is plan.decision.room is None
+    assert (
+        plan.decision.largest_lead
+        is plan.decision.noise_dominates
+        is plan.decision.lead_ratio
+        is None
+    )
     if plan.output is not None:
         expected = root_mean_square(statement.noise, 15)
         assert plan.output.deviation == plan.decision.weight_deviation
@@ -153,7 +158,9 @@ def test_prose_and_json_are_the_same_record(
     else:
         lead = f"{record['decision']['lead']:.6g}"
         assert re.search(rf"^lead that survives with 95 % +{lead}$", text, re.M)
-        assert record["decision"]["drowned"] == ("Use a larger" in text) or n_samples is None
+        assert (
+            record["decision"]["noise_dominates"] == ("Use a larger" in text) or n_samples is None
+        )
     assert (plan.n_weights is None) == (re.search(r"^weights ", text, re.M) is None)
     if plan.n_weights is not None:
         assert re.search(rf"^weights +{plan.n_weights}$", text, re.M)
@@ -167,7 +174,7 @@ def test_prose_and_json_are_the_same_record(
         (linear(), MOST_FEATURES + 1, "features"),
     ],
 )
-def test_the_reason_not_to_whiten_is_told(estimator: Any, n_features: int, why: str) -> None:
+def test_the_reason_not_to_whiten_is_reported(estimator: Any, n_features: int, why: str) -> None:
     plan = plan_noise(estimator, n_features, n_samples=100_000)
     assert plan.whitening is None
     line = next(line for line in str(plan).splitlines() if "whitened" in line)
@@ -179,8 +186,8 @@ def test_more_budget_leaves_more_room() -> None:
     for epsilon in (0.1, 1.0, 10.0):
         plan = plan_noise(PrivateLinearSVC(epsilon, 1e-5, classes=CLASSES), 5, n_samples=500)
         assert plan.decision is not None
-        assert plan.decision.room is not None
-        rooms.append(plan.decision.room)
+        assert plan.decision.lead_ratio is not None
+        rooms.append(plan.decision.lead_ratio)
     assert rooms == sorted(rooms)
     assert rooms[0] < rooms[-1]
 

@@ -11,10 +11,10 @@ from benches.tables import Row
 
 TITLE = "PMSVM (NeurIPS 2025), table 10: the clip norm"
 PROTOCOL: tuple[str, ...] = (
+    *ablation.SHARED_PROTOCOL,
     "PMSVM-AGP (Adam) with gradients clipped to R; steps, batches and learning rates stay those "
     "of R = 1. Adam's steps do not depend on the scale of gradients, so a smaller R means rows "
     "that weigh alike rather than shorter steps.",
-    *ablation.SHARED_PROTOCOL,
 )
 DATA: tuple[str, ...] = NAMES
 QUICK_DATA: tuple[str, ...] = ("dermatology", "vehicle")

@@ -18,6 +18,7 @@ from dpsvm_fast.mechanisms.rows import PublicMap
 
 TITLE = "PMSVM (NeurIPS 2025), table 11: the size of a batch"
 PROTOCOL: tuple[str, ...] = (
+    *ablation.SHARED_PROTOCOL,
     "PMSVM-AGP (Adam) with Poisson batches of the stated average size, at most all rows. "
     "Epochs and learning rate are those chosen for 128, so a larger batch means fewer "
     "steps of the same length.",
@@ -25,7 +26,6 @@ PROTOCOL: tuple[str, ...] = (
     "number of rows set, which determine number and length of steps, on rows mapped to "
     "[0, 1] by public bounds and scaled to norm 1. PrivateLinearSVC is at its defaults, "
     "which use all rows in every step and pay for centring.",
-    *ablation.SHARED_PROTOCOL,
 )
 DATA: tuple[str, ...] = NAMES
 QUICK_DATA: tuple[str, ...] = ("dermatology",)

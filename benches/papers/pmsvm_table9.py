@@ -12,10 +12,10 @@ from benches.tables import Row
 
 TITLE = "PMSVM (NeurIPS 2025), tables 3 and 9: learning rates that decay"
 PROTOCOL: tuple[str, ...] = (
+    *ablation.SHARED_PROTOCOL,
     "PMSVM-GP (stochastic gradient descent) and PMSVM-AGP (Adam) with a constant "
     "learning rate and with one that decays linearly to 0, after every step here and "
     "after every epoch in the paper.",
-    *ablation.SHARED_PROTOCOL,
 )
 DATA: tuple[str, ...] = NAMES
 QUICK_DATA: tuple[str, ...] = ("dermatology", "vehicle")

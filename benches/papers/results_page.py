@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,9 @@ from benches.tables import Row
 HEAD = """# Results
 
 Tables and figures of the papers that this library builds on, measured again beside the printed
-numbers. `python -m benches.papers page` writes this page from the summaries in
-[benches/results](../benches/results), which have a standard error for every mean; no number here
-is typed. Each section lists the differences from the paper's protocol. The scripts hold the printed
-numbers, with table and page.
-[How to run them](../benches/README.md#accuracy-papers).
+numbers; each section lists the differences from the paper's protocol. `python -m benches.papers
+page` writes this page from [stored summaries](../benches/results), which have a standard error for
+every mean ([how to run the scripts](../benches/README.md#accuracy-papers)).
 """
 # What the list in docs/papers.md stands between.
 MARKERS = ("<!-- tables-and-figures -->", "<!-- /tables-and-figures -->")
@@ -62,10 +61,10 @@ def contents(folder: Path, modules: Mapping[str, Any]) -> str:
     parts = [HEAD, _machines([facts for _, facts in found.values()])]
     shown = {paper: [name for name in found if paper_of(name) == paper] for paper in PAPERS}
     for paper, names in shown.items():
-        parts += [f"- {paper}\n", *(_entry(modules[name].TITLE) for name in names)] if names else []
-    for paper, names in shown.items():
         parts += [f"\n## {paper}\n"] if names else []
-        parts += [_section(name, modules[name], found[name][0]) for name in names]
+        for place, name in enumerate(names):
+            before = [modules[other] for other in names[:place]]
+            parts.append(_section(name, modules[name], found[name][0], before))
     return "".join(parts)
 
 
@@ -75,12 +74,7 @@ def _machines(heads: Sequence[Mapping[str, str]]) -> str:
     for fact, label in FACTS.items():
         found = dict.fromkeys(head[fact] for head in heads if fact in head)
         lines += [f"- {label}: {', or '.join(found)}\n"] if found else []
-    return "\nMeasured with:\n\n" + "".join(lines) + "\nContents:\n\n" if lines else ""
-
-
-def _entry(title: str) -> str:
-    """A line of the contents."""
-    return f"  - [{title}](#{anchor_of(title)})\n"
+    return "\nMeasured with:\n\n" + "".join(lines) if lines else ""
 
 
 def anchor_of(title: str) -> str:
@@ -100,9 +94,29 @@ def index(folder: Path, modules: Mapping[str, Any]) -> str:
     return "\n".join(["| Measured again | Script |", "|---|---|", *lines])
 
 
-def _section(name: str, module: Any, table: Sequence[Row]) -> str:
-    """One module's part."""
-    protocol = "".join(f"- {sentence}\n" for sentence in module.PROTOCOL)
+def _shared_beginning(first: Sequence[str], second: Sequence[str]) -> int:
+    """How many sentences two protocols have in common at their beginnings."""
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    )
+
+
+def _protocol(module: Any, before: Sequence[Any]) -> str:
+    """The points of a module; those with which an earlier one begins are named, not repeated."""
+    own = module.PROTOCOL
+    shared = [_shared_beginning(earlier.PROTOCOL, own) for earlier in before]
+    known = max(shared, default=0)
+    lines = [f"- {sentence}\n" for sentence in own[known if known > 2 else 0 :]]
+    if known > 2:
+        first = before[shared.index(known)]
+        which = "All" if known == len(first.PROTOCOL) else f"The first {known}"
+        lines.insert(0, f"- {which} points of [{first.TITLE}](#{anchor_of(first.TITLE)}).\n")
+    return "".join(lines)
+
+
+def _section(name: str, module: Any, table: Sequence[Row], before: Sequence[Any]) -> str:
+    """One module's part, after those ``before`` it of the same paper."""
+    protocol = _protocol(module, before)
     picture = f"images/papers_{name}.png"
     here = Path(__file__).resolve().parents[2] / "docs"
     drawn = f"\n![{module.TITLE}]({picture})\n" if (here / picture).is_file() else ""

@@ -62,7 +62,7 @@ TRIAL_CELLS, TRIAL_SHARE = 64, 0.05
 # is best for curves and 0 for single cells.
 RANK_SHARE, MEMORY = 0.4, 0.3
 # A coarse cell counts from so many standard deviations of its noise on.
-BELIEVED = 3.0
+SIGNIFICANT = 3.0
 # Log-odds beyond this are equal.
 LARGEST_LOGIT = 40.0
 # Intervals have so many standard deviations on either side, for a coverage of at least 95 % also
@@ -552,7 +552,7 @@ class EvaluationPlan(Plan):
         counts = rows.counts(coarse_cells(rows.scores), self.coarse.size)
         noisy = self.coarse.release(counts, source, rows.n_threads)
         outer = np.ldexp(1.0, np.arange(LEAST_POWER, MOST_POWER + 1))
-        believed = np.where(noisy > BELIEVED * self.coarse.scale, noisy, 0.0)
+        believed = np.where(noisy > SIGNIFICANT * self.coarse.scale, noisy, 0.0)
         bounds = cell_edges(believed, np.concatenate([-outer[::-1], outer]), TRIAL_CELLS)
         counts = rows.score_counts(bounds[1:-1]).ravel()
         noisy = self.trial.release(counts, source, rows.n_threads)
@@ -853,11 +853,11 @@ class PrivateEvaluation(PrivateEstimator):
         """Entries of the tables for some rows, each by itself."""
         asked = {table for name in self.asked for table in TABLES[name]}
         labels = np.asarray(label_values(y))
-        said = np.asarray(self.model.predict(X))
-        if labels.shape != said.shape or labels.ndim != 1:
+        outputs = np.asarray(self.model.predict(X))
+        if labels.shape != outputs.shape or labels.ndim != 1:
             raise ValueError("y: expected one label for each row of X")
         codes = encoded_labels(labels, self.classes)
-        predicted = encoded_labels(said, self.classes)
+        predicted = encoded_labels(outputs, self.classes)
         found = {"codes": codes, "predicted": predicted}
         chances = None
         if self.has_probabilities and asked & {"scores", "losses"}:

@@ -215,12 +215,12 @@ class Decision:
     largest_lead: float | None
 
     @property
-    def room(self) -> float | None:
+    def lead_ratio(self) -> float | None:
         """``largest_lead`` over ``lead``; None without a number of rows."""
         return None if self.largest_lead is None else self.largest_lead / self.lead
 
     @property
-    def drowned(self) -> bool | None:
+    def noise_dominates(self) -> bool | None:
         """Whether noise dominates every decision; None if the number of rows is unknown."""
         return None if self.largest_lead is None else self.largest_lead < self.lead
 
@@ -291,7 +291,8 @@ class NoisePlan:
         """Return all numbers as plain JSON values."""
         record = dataclasses.asdict(self)
         if self.decision is not None:
-            record["decision"] |= {"room": self.decision.room, "drowned": self.decision.drowned}
+            derived = ("lead_ratio", "noise_dominates")
+            record["decision"] |= {name: getattr(self.decision, name) for name in derived}
         return record
 
     def __str__(self) -> str:
@@ -355,8 +356,8 @@ FACTS = (
     ("noise of a score", "decision.score_deviation"),
     ("lead that survives with 95 %", "decision.lead"),
     ("largest lead that the rows allow", "decision.largest_lead"),
-    ("ratio of the two", "decision.room"),
-    ("noise dominates", "decision.drowned"),
+    ("ratio of the two", "decision.lead_ratio"),
+    ("noise dominates", "decision.noise_dominates"),
 )
 
 
@@ -384,7 +385,7 @@ def described(*plans: NoisePlan) -> tuple[str, list[list[str]], list[str]]:
     notes = []
     if any(plan.decision is not None and plan.decision.is_bound for plan in plans):
         notes.append("Noise of weights and scores is at most this; usually less with more rows.")
-    if any(plan.decision is not None and plan.decision.drowned for plan in plans):
+    if any(plan.decision is not None and plan.decision.noise_dominates for plan in plans):
         notes.append("Noise dominates where it exceeds the largest lead that so few rows allow.")
         notes.append('Use a larger epsilon or more rows. "no" does not promise accuracy.')
     if first.decision is None:
@@ -454,7 +455,7 @@ def plan_noise(
     >>> from dpsvm_fast import PrivateLinearSVC
     >>> from dpsvm_fast.planning import plan_noise
     >>> plan = plan_noise(PrivateLinearSVC(1.0, 1e-5, classes=range(10)), 64, n_samples=1347)
-    >>> plan.descent.n_steps, plan.decision.drowned
+    >>> plan.descent.n_steps, plan.decision.noise_dominates
     (100, False)
     """
     accepted = f"one of {', '.join(kind.__name__ for kind in PLANNABLE)}"

@@ -51,11 +51,11 @@ from dpsvm_fast.mechanisms.moments import (
     NoisyMean,
     NoisyMoments,
     Projection,
-    Ran,
     ReleasedColumns,
     ReleasedComponents,
     ReleasedMean,
     RunningMoments,
+    RunningSums,
     SumPlan,
     square_root_factor,
 )
@@ -143,7 +143,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         return self
 
     def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:
-        """The plan of one noisy sum with the whole budget."""
+        """Return the plan of one noisy sum with the whole budget."""
         budget: dict[str, float] = {"epsilon": self.epsilon}
         if self.delta > 0.0:
             budget = {"mu": gaussian_parameter(self.epsilon, self.delta)}
@@ -160,13 +160,13 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
 
 
 def _public_map(data_norm: float, centre: NDArray[np.float64] | None = None) -> PublicMap:
-    """Rows, less a public centre, over the bound of their norm."""
+    """Return the map that subtracts a public centre and divides by the bound of the norm."""
     check_range("data_norm", data_norm, "the bound on the norm of rows")
     return PublicMap(offset=centre, unit=False, data_norm=data_norm)
 
 
 def clipped_rows(X: Any, data_norm: float) -> Any:
-    """Rows scaled down to the bound where they are longer; CSR stays CSR."""
+    """Clip rows to the bound of their norm; CSR stays CSR."""
     return _public_map(data_norm).apply(X) * data_norm
 
 
@@ -271,7 +271,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         return self._sum_plan("private_center", NoisyMean, public, n_features=facts.n_columns)
 
     def _attributes(self, plan: SumPlan, released: ReleasedMean) -> dict[str, Any]:
-        """Mean and number of rows."""
+        """Return mean and number of rows."""
         return {
             "mean_": self.data_norm * released.point,
             "n_samples_": released.count,
@@ -397,7 +397,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         return self._sum_plan("private_whitener", NoisyMoments, public, n_features=facts.n_columns)
 
     def _attributes(self, plan: SumPlan, released: NDArray[np.float64]) -> dict[str, Any]:
-        """The whitening matrix."""
+        """Return the whitening matrix."""
         return {"whitening_": released, "data_norm_": self.data_norm}
 
     def transform(self, X: Any) -> NDArray[np.float64]:
@@ -436,7 +436,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
 
 def checked_centre(name: str, value: object) -> NDArray[np.float64] | None:
-    """None, or the public point as an array of finite numbers."""
+    """Check a public centre: None, or an array of finite numbers."""
     if value is None:
         return None
     accepted = "None or a list of finite numbers, one for each feature"
@@ -452,7 +452,7 @@ def checked_centre(name: str, value: object) -> NDArray[np.float64] | None:
 
 
 def checked_n_components(name: str, value: object) -> int | None:
-    """None, or a number of components."""
+    """Check a number of components, or None."""
     return None if value is None else check.check_integer(name, value, 1)
 
 
@@ -594,7 +594,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         return self._sum_plan("private_pca", NoisyComponents, public, **own)
 
     def _attributes(self, plan: SumPlan, released: ReleasedComponents) -> dict[str, Any]:
-        """The components and what belongs to them."""
+        """Return the components and their published numbers."""
         total = plan.total
         assert isinstance(total, NoisyComponents)
         k = released.values.size
@@ -609,7 +609,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         }
 
     def _projection(self) -> Projection:
-        """The released map of rows."""
+        """Return the released map of rows."""
         return Projection(self.components_, self.scales_, self.centre_, self.data_norm_)
 
     def transform(self, X: Any) -> NDArray[np.float64]:
@@ -688,14 +688,14 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
         """
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
         probe = checked_copy(self)
-        made = probe._made(checked_training_rows(probe, X))
+        attributes = probe._fitted_attributes(checked_training_rows(probe, X))
         for name in FEATURE_FACTS:
             self.__dict__.pop(name, None)
-        self.__dict__.update(feature_facts(probe) | made)
+        self.__dict__.update(feature_facts(probe) | attributes)
         return self
 
     @abstractmethod
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Check the parameters against the rows' width; return further attributes of a fit."""
 
     def __sklearn_tags__(self) -> Any:
@@ -750,7 +750,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     bounds: param.GivenBounds
 
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Check the bounds; nothing else is kept."""
         self._map(X)
         return {}
@@ -772,7 +772,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         return self._map(X, names).entries(X)
 
     def inverse_transform(self, X: Any) -> Any:
-        """Return entries in their bounds; clipped entries stay clipped.
+        """Return entries in the units of the bounds; clipped entries stay clipped.
 
         Parameters
         ----------
@@ -792,7 +792,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         return np.asarray(rows if public.offset is None else rows + public.offset)
 
     def _map(self, X: Any, names: Any = None) -> Any:
-        """The public map for rows with so many features."""
+        """Return the public map for rows with this number of features."""
         names = vars(self).get("feature_names_in_", names)
         bounds = broadcast_bounds(checked_copy(self).bounds, X.shape[1], names)
         return public_map(bounds, sparse_rows=sparse.issparse(X))
@@ -985,14 +985,14 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         return self
 
     def _bounds_of(self, n_features: int | None) -> Bounds:
-        """Bounds of each feature."""
+        """Return the bounds of each feature."""
         bounds = broadcast_bounds(self.bounds, n_features)
         assert bounds is not None
         return bounds
 
-    def _attributes(self, plan: SumPlan, released: ReleasedColumns | Ran) -> dict[str, Any]:
-        """Means, scales and what follows from them, and what the next period goes on from."""
-        if isinstance(released, Ran):
+    def _attributes(self, plan: SumPlan, released: ReleasedColumns | RunningSums) -> dict[str, Any]:
+        """Return means, scales, and the state for the next period."""
+        if isinstance(released, RunningSums):
             assert self._next is not None
             running = self._next._replace(releases=released.releases)
             return self._attributes(plan, released.columns) | {"_running": running}
@@ -1054,7 +1054,7 @@ Scaler = TypeVar("Scaler", bound=PrivateStandardScaler)
 
 
 class Running(NamedTuple):
-    """Releases of the periods so far, noisy all of them."""
+    """Noisy releases of the periods so far."""
 
     n_periods: int
     parameters: dict[str, Any]
@@ -1062,7 +1062,7 @@ class Running(NamedTuple):
 
     @property
     def n_done(self) -> int:
-        """How many there were."""
+        """Number of releases so far."""
         return len(self.releases)
 
 
@@ -1092,7 +1092,7 @@ def running_before(
 
 
 def checked_periods(periods: Any, n_done: int) -> NDArray[np.int64]:
-    """Return the period of each row; text of errors quotes none."""
+    """Return the checked period of each row; errors quote none."""
     found = np.asarray(periods)
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise TypeError("periods: expected a one-dimensional array of integers")
@@ -1104,18 +1104,18 @@ def checked_periods(periods: Any, n_done: int) -> NDArray[np.int64]:
 
 
 def squares(scale: Array) -> Array:
-    """Variances; the largest float where they are beyond the floats."""
+    """Return squares; the largest float where they overflow."""
     with np.errstate(over="ignore", under="ignore"):
         return np.minimum(scale**2, np.finfo(np.float64).max)
 
 
 def middle_and_half(low: Array, high: Array) -> tuple[Array, Array]:
-    """Middle and half the width of bounds, without overflow."""
+    """Return the middle and half the width of bounds, without overflow."""
     return 0.5 * low + 0.5 * high, 0.5 * (high - low)
 
 
 def _farthest(distances: Array, scale: Array | None) -> float:
-    """Norm of the corner of the bounds that is farthest from the means, rounded up."""
+    """Return the largest distance of a row within the bounds from the means, rounded up."""
     corner = distances if scale is None else distances / scale
     largest = float(corner.max())
     # Each operation, and each of a computed row, is off by less than this share.
@@ -1128,14 +1128,14 @@ MOST_KNOTS = 1 << 16
 
 
 def checked_knots(value: Any) -> Any:
-    """A number of knots, or for each column a number or increasing positions."""
+    """Check knots: a number, or for each column a number or increasing positions."""
     if not isinstance(value, (list, tuple, np.ndarray)):
         return check.check_integer("knots", value, 1, MOST_KNOTS)
     return [_knots_of_column(entry) for entry in value]
 
 
 def _knots_of_column(entry: Any) -> Any:
-    """A number or increasing positions."""
+    """Check the knots of one column: a number or increasing positions."""
     if not isinstance(entry, (list, tuple, np.ndarray)):
         return check.check_integer("knots", entry, 1, MOST_KNOTS)
     try:
@@ -1158,7 +1158,7 @@ def _increasing(knots: Array) -> bool:
 
 
 def checked_columns(name: str, value: Any) -> Any:
-    """A flag for all columns, or a list of positions of columns."""
+    """Check columns: a flag for all, or a list of positions."""
     if not isinstance(value, (list, tuple, np.ndarray)):
         return check.check_bool(name, value)
     return [check.check_integer(name, place, 0, 2**32) for place in value]
@@ -1219,7 +1219,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
     log: Annotated[Any, checked_columns] = False
     sparse_output: param.Flag = True
 
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Check the knots; nothing else is kept."""
         self.functions(X.shape[1])
         return {}
@@ -1315,7 +1315,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
 
 
 def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
-    """That many knots between the bounds of a column, at least two."""
+    """Place that many knots between the bounds of a column, at least two."""
     low, high = (side[column] for side in bounds)
     shares = np.linspace(0.0, 1.0, max(2, number))
     if column not in log:
@@ -1342,7 +1342,7 @@ SECOND_SHARE = 1.0 / 3.0
 
 
 def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
-    """Two or three lengths: of an image, or of its cells."""
+    """Check two or three side lengths of an image."""
     check.check_type(name, value, (list, tuple, np.ndarray), "two or three whole numbers")
     lengths = tuple(check.check_integer(name, length, 1, MOST_PIXELS) for length in value)
     if len(lengths) not in (2, 3):
@@ -1351,7 +1351,7 @@ def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
 
 
 def checked_cells(value: Any) -> int | tuple[int, int]:
-    """A number of cells along both sides, or one for the height and one for the width."""
+    """Check numbers of cells: one for both sides, or one for height and one for width."""
     if not isinstance(value, (list, tuple, np.ndarray)):
         return check.check_integer("cells", value, 1, MOST_PIXELS)
     lengths = checked_lengths("cells", value)
@@ -1361,7 +1361,7 @@ def checked_cells(value: Any) -> int | tuple[int, int]:
 
 
 class ImageGrid(NamedTuple):
-    """Where directions of edges are summed.
+    """Grid of cells in which directions of edges are summed.
 
     Parameters
     ----------
@@ -1378,11 +1378,11 @@ class ImageGrid(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """Number of sums of an image."""
+        """Number of features of an image."""
         return self.shape[2] * math.prod(self.cells) * self.n_orientations
 
     def halved(self) -> tuple[ImageGrid, ImageGrid]:
-        """Return the sums that are an image of half the size, and where its edges are summed.
+        """Return the grid of the image of edges, of half the size, and the grid of its own edges.
 
         Its channels are the orientations. Halves are rounded up.
 
@@ -1405,7 +1405,7 @@ class ImageGrid(NamedTuple):
         return inner, ImageGrid((height, width, n_channels), (vertical, horizontal), fewer)
 
     def sums(self, images: Any, n_threads: int) -> NDArray[Any]:
-        """Return the roots of the shares of the directions of edges."""
+        """Return square roots of the shares of edge directions in each cell."""
         rows = compiled_rows(images) if sparse.issparse(images) else np.ascontiguousarray(images)
         how = {"n_orientations": self.n_orientations, "n_threads": n_threads}
         return _core.oriented_gradients(rows, shape=self.shape, cells=self.cells, **how)
@@ -1485,7 +1485,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     order: Annotated[int, integer(1, 2)] = 1
     n_threads: param.Threads = None
 
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Check the shape; nothing else is kept."""
         self.grids(X.shape[1])
         return {}
@@ -1522,7 +1522,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         return found
 
     def grids(self, n_features: int) -> tuple[ImageGrid, ...]:
-        """Return where edges are summed; with ``order=2`` also the image of edges, and its sums.
+        """Return the grid of edges; with ``order=2`` also the two of edges of edges.
 
         Parameters
         ----------
@@ -1645,7 +1645,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     structure_: str = field(init=False)
     _features: FourierFeatures = field(init=False)
 
-    def _made(self, X: Any) -> dict[str, Any]:
+    def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Draw the frequencies."""
         d, seed = X.shape[1], self.random_state
         features = FourierFeatures.of(
@@ -1686,7 +1686,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
 
     @property
     def _n_features_out(self) -> int:
-        """What the names of the features are counted by."""
+        """Number of features, for their generated names."""
         return 2 * self._features.n_components
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -24,7 +24,7 @@ from dpsvm_fast.accounting import (
     gaussian_epsilon,
     gaussian_sigma,
 )
-from dpsvm_fast.accounting.objective import HEADROOM, BesideGaussian
+from dpsvm_fast.accounting.objective import HEADROOM, ObjectiveWithGaussian
 from dpsvm_fast.accounting.totals import gaussian_mu
 from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -234,9 +234,7 @@ CHORDS, ATOMS = 1e-3, 0.02
 
 @pytest.mark.parametrize(("sigma", "other"), [(4.0, 4.0), (4.0, 400.0), (4.0, 1e12), (1.0, 3.0)])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.0])
-def test_an_objective_event_beside_a_gaussian_one(
-    sigma: float, other: float, epsilon: float
-) -> None:
+def test_an_objective_event_with_a_gaussian_one(sigma: float, other: float, epsilon: float) -> None:
     exact = gaussian_delta(epsilon, 1 / math.hypot(1 / sigma, 1 / other))
     got = composed_delta(
         [objective("huber", 1, sigma, jacobian=DISGUISE), *gaussian(other)], epsilon
@@ -250,7 +248,7 @@ def test_an_objective_event_beside_a_gaussian_one(
 @given(st.floats(0.0, 6.0), st.floats(0.5, 4.0))
 def test_a_curve_is_a_bound_outside_the_range_it_was_drawn_for(epsilon: float, end: float) -> None:
     event = objective("huber", 1, 4.0, jacobian=DISGUISE)
-    curve = BesideGaussian(event, 0.25, np.zeros(1), np.ones(1)).between(0.9 * end, end)
+    curve = ObjectiveWithGaussian(event, 0.25, np.zeros(1), np.ones(1)).between(0.9 * end, end)
     assert curve(epsilon) >= gaussian_delta(epsilon, 1 / math.hypot(0.25, 0.25)) * (1 - 1e-12)
 
 
@@ -258,7 +256,7 @@ def test_a_curve_is_a_bound_outside_the_range_it_was_drawn_for(epsilon: float, e
     ("t", "jacobian", "mu", "epsilon"),
     [(0.25, 0.1, 0.1, 1.0), (0.25, 0.1, 0.003, 0.05), (1.0, 0.5, 0.5, 5.0), (0.25, 0.1, 0.8, 0.0)],
 )
-def test_a_jacobian_beside_a_gaussian_loss_against_integration(
+def test_a_jacobian_with_a_gaussian_loss_against_integration(
     t: float, jacobian: float, mu: float, epsilon: float
 ) -> None:
     def profile(e: float) -> float:
@@ -284,7 +282,7 @@ def test_a_jacobian_beside_a_gaussian_loss_against_integration(
 
 
 @pytest.mark.parametrize("sizes", [(0.3,), (0.4, 0.9)])
-def test_an_objective_event_beside_pure_ones(sizes: tuple[float, ...]) -> None:
+def test_an_objective_event_with_pure_ones(sizes: tuple[float, ...]) -> None:
     event = objective("logistic", 3, 6.0, kappa=0.4)
     epsilon = 2.0
     exact = sum(p * composed_delta([event], epsilon - loss) for p, loss in responses(sizes))

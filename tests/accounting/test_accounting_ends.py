@@ -145,7 +145,7 @@ def test_objectives_with_dear_points_compose_soon(
 @pytest.mark.proof("accountant", "Connect the dots")
 @pytest.mark.parametrize("relation", [ADD, "replace_one"])
 @pytest.mark.parametrize("pure", [[], [PureEvent(0.3, ADD)]])
-def test_faint_steps_beside_large_events_cost_next_to_nothing(
+def test_faint_steps_with_large_events_cost_next_to_nothing(
     relation: str, pure: list[PrivacyEvent]
 ) -> None:
     # Their law lies in one cell, whose ends are 10^8 standard deviations away.

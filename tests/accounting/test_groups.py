@@ -461,7 +461,7 @@ def test_records_together_cost_their_jacobians_and_the_mean_of_their_losses() ->
 
 @pytest.mark.proof("accountant", "Groups of records: noise in an objective")
 @pytest.mark.parametrize("relation", RELATIONS)
-def test_many_records_of_one_score_a_class_are_told_a_number(relation: str) -> None:
+def test_many_records_of_one_score_a_class_get_a_number(relation: str) -> None:
     """At least the price in Gaussian noise of gradients of the largest length, and not far off."""
     for law, n, square in (("huber", 4, 4.0), ("weston_watkins", 3, 6.0)):
         length = math.sqrt(square) * (2.0 if relation == "replace_one" else 1.0)

@@ -143,7 +143,7 @@ def test_zcdp_among_gaussian_events_is_at_most_what_rho_says_of_both() -> None:
 @pytest.mark.sampled(every=2)
 @pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("kappa", [None, 0.2])
-def test_an_objective_event_beside_sampled_steps(kappa: float | None) -> None:
+def test_an_objective_event_with_sampled_steps(kappa: float | None) -> None:
     """Between the Gaussian loss that its gradient has at least, and basic composition."""
     jacobian = None if kappa else 0.1
     inside = ObjectiveEvent("huber", 1, 4.0, kappa, jacobian, "add_remove")

@@ -118,7 +118,7 @@ def test_parallel_branches_are_tried_in_all_combinations(count: int) -> None:
 
 
 @pytest.mark.proof("private_selection", "The accountant")
-def test_a_partition_costs_its_dearest_part() -> None:
+def test_a_partition_costs_its_most_expensive_part() -> None:
     parts = ParallelEvent(((GaussianEvent(4.0, 1.0, A),), (PureEvent(0.2, A),)), A)
     assert composed_epsilon([parts], 1e-6) == composed_epsilon([GaussianEvent(4.0, 1.0, A)], 1e-6)
     pure = ParallelEvent(((PureEvent(0.5, A),), (PureEvent(0.2, A),) * 2), A)

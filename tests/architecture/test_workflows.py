@@ -65,7 +65,7 @@ def test_steps_run_what_exists(name: str) -> None:
     assert not wrong
 
 
-def test_a_missing_script_target_or_extra_is_told() -> None:
+def test_a_missing_script_target_or_extra_is_reported() -> None:
     """Negative control."""
     assert missing("tools/no_such.sh --fast") == ["tools/no_such.sh"]
     assert missing("make wheel no_such") == ["no_such"]

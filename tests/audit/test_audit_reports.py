@@ -330,7 +330,7 @@ class TestCommand:
         assert [r["epsilon"] for r in records] == [1.0, 4.0, 1.0, 4.0]
         assert {r["mechanism"] for r in records} == {"PrivateWhitener"}
 
-    def test_a_wrong_build_is_told_by_the_exit_code(
+    def test_a_wrong_build_sets_the_exit_code(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         from dpsvm_fast.mechanisms import noise as noisy_sum

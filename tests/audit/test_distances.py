@@ -19,7 +19,7 @@ from dpsvm_fast.accounting import (
     gaussian_delta,
     gaussian_sigma,
 )
-from dpsvm_fast.accounting.composition import distance_delta, told_by_gaussian
+from dpsvm_fast.accounting.composition import distance_delta, leak_near_gaussian
 from dpsvm_fast.certificates import (
     AlternativesEvent,
     ApproximateEvent,
@@ -129,16 +129,16 @@ def test_the_sum_of_two_distances_is_attained() -> None:
 
 
 @pytest.mark.proof("accountant", "The statements as numbers")
-def test_what_is_told_of_a_gaussian_is_the_most_that_an_unlikely_event_can_have() -> None:
+def test_the_leak_near_a_gaussian_is_the_most_that_an_unlikely_event_can_have() -> None:
     """An event of probability T, on the side where the neighbour's law lies: at most that."""
     for mu, T in ((0.5, 1e-3), (2.0, 1e-8), (4.0, 2.0**-80)):
         z = -mpmath.findroot(lambda x, T=T: mpmath.log(mpmath.ncdf(x)) - mpmath.log(T), -3.0)
         exact = mpmath.ncdf(mu - z)
-        stated = told_by_gaussian(mu, T)
+        stated = leak_near_gaussian(mu, T)
         assert exact + T <= stated <= (exact + T) * (1 + 1e-9)
         # Concave: two releases cost no more than two at the mean of their distances.
-        other = told_by_gaussian(mu, 3.0 * T)
-        assert stated + other <= 2.0 * told_by_gaussian(mu, 2.0 * T)
+        other = leak_near_gaussian(mu, 3.0 * T)
+        assert stated + other <= 2.0 * leak_near_gaussian(mu, 2.0 * T)
 
 
 @pytest.mark.proof("accountant", "The statements as numbers")
@@ -163,7 +163,7 @@ def test_what_is_killed_tells_no_more_than_stated() -> None:
             # What is left lies below the real law, so that the rest can be made up for.
             assert np.all(ideal[d] * left <= real[d] * (1.0 + 1e-12))
         found.append(float((ideal[0] * (1.0 - left)).sum()))
-    stated = told_by_gaussian(mu, T)
+    stated = leak_near_gaussian(mu, T)
     assert max(found) <= stated * (1.0 + 1e-6)
     # The first one is not far, and well above twice the distance.
     assert found[0] > 0.9 * (stated - T) > 2.0 * T
@@ -206,7 +206,7 @@ def test_epsilon_and_delta_belong_together(others: tuple[PrivacyEvent, ...], T: 
 
 
 @pytest.mark.parametrize("T", [1e-8, pytest.param(2.0**-80, marks=pytest.mark.slow)])
-def test_beside_sampled_sums(T: float) -> None:
+def test_with_sampled_sums(T: float) -> None:
     """Where delta is known on a grid only: both sides still find the same."""
     events = (SubsampledGaussianEvent(2.0, 0.1, 50, ADJACENCY), distance(T))
     epsilon = composed_epsilon(events, 1e-6)
@@ -268,7 +268,7 @@ def test_of_parallel_branches_the_farthest_counts() -> None:
 
 
 @pytest.mark.proof("accountant", "The accountant")
-def test_the_farthest_alternative_need_not_be_the_dearest() -> None:
+def test_the_farthest_alternative_need_not_be_the_most_expensive() -> None:
     """Then both the dearest law and the farthest distance count."""
     mixed = AlternativesEvent(((GAUSSIAN,), (PureEvent(0.1, ADJACENCY), distance(1e-8))), ADJACENCY)
     found = composed_delta([mixed], 1.0)
@@ -332,7 +332,7 @@ def test_a_pure_budget_admits_no_distance() -> None:
             ledger.spend((PureEvent(0.1, ADJACENCY), distance(1e-300)))
 
 
-def test_an_adaptive_ledger_pays_from_what_is_told() -> None:
+def test_an_adaptive_ledger_pays_from_the_leak() -> None:
     """A tenth of delta is for what is told outright, at most; distances come out of it."""
     ledger = PrivacyLedger(1.0, 1e-6, ADJACENCY, adaptive=True)
     noise = GaussianEvent(20.0, 1.0, ADJACENCY)
@@ -359,7 +359,7 @@ def test_many_small_distances_cost_an_adaptive_ledger_what_they_have_to() -> Non
     ledger = PrivacyLedger(1.0, 1e-6, ADJACENCY, adaptive=True)
     size = 1.0 / gaussian_sigma(1.0, 0.9e-6)
     T = 1e-10
-    admitted = int(1e-7 / told_by_gaussian(size, T))
+    admitted = int(1e-7 / leak_near_gaussian(size, T))
     for _ in range(admitted):
         ledger.spend(distance(T))
     assert 50 < admitted < 500
@@ -375,7 +375,7 @@ def test_an_odometer_adds_what_distances_tell() -> None:
     assert delta - 1e-7 == pytest.approx((1.0 + math.exp(0.2)) * 1e-8, rel=1e-6)
     noisy.spend((GaussianEvent(10.0, 1.0, ADJACENCY), distance(1e-8)))
     epsilon, delta = noisy.odometer(1e-7)
-    assert delta - 1e-7 == pytest.approx(told_by_gaussian(0.1, 1e-8), rel=1e-6)
+    assert delta - 1e-7 == pytest.approx(leak_near_gaussian(0.1, 1e-8), rel=1e-6)
 
 
 def test_distances_survive_files(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from dpsvm_fast.accounting import composed_epsilon, gaussian_delta, gaussian_sig
 from dpsvm_fast.audit import audit_scores
 from dpsvm_fast.audit.bounds import Claim
 from dpsvm_fast.audit.one_run import (
-    SHAVED,
+    ROUNDED_DOWN,
     gaussian_inverse,
     log_p_value,
     one_run_bound,
@@ -140,7 +140,7 @@ def test_inverse_curves_err_by_less_than_is_shaved_off() -> None:
             z = mpmath.mpf(float(stats.norm.ppf(y)))
             z -= (mpmath.ncdf(z) - mpmath.mpf(float(y))) / mpmath.npdf(z)
             exact = mpmath.ncdf(z - mpmath.mpf(mu))
-            assert float(abs(mpmath.mpf(inverse(float(y))) / exact - 1)) < SHAVED
+            assert float(abs(mpmath.mpf(inverse(float(y))) / exact - 1)) < ROUNDED_DOWN
     # Of one (epsilon, delta): the least x with e^epsilon x + delta >= y.
     inverse = profile_inverse(np.array([1.0]), np.array([0.1]))
     assert inverse(0.05) == 0.0

@@ -91,7 +91,7 @@ def test_neutral_parameters_change_no_promise() -> None:
         assert texts[0] == texts[1]
 
 
-def test_parameters_with_weight_are_told_apart() -> None:
+def test_parameters_with_weight_are_distinguished() -> None:
     """Negative control: a parameter that is left out is missed."""
     public = statement_of("output", "add_remove").assumed_public
     less = tuple(text.replace("intercept_scaling, ", "") for text in public)

@@ -85,7 +85,7 @@ def by_day(kinds: list[Kind], share: int) -> pytest.MarkDecorator:
 
 
 @by_day(QUICK, 5)
-def test_an_edited_word_is_refused_or_told_as_unchecked(kind: Kind, share: int) -> None:
+def test_an_edited_word_is_refused_or_reported_as_unchecked(kind: Kind, share: int) -> None:
     document = document_of(kind)
     # Every kind begins elsewhere, so that all of them together come to every field.
     first = MAKERS.index(kind) % share

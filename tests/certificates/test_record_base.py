@@ -12,13 +12,13 @@ from jsonschema import Draft202012Validator
 
 from dpsvm_fast.certificates.record import (
     Count,
-    LeftOut,
+    Excluding,
+    OmitIfEmpty,
     Options,
     Positive,
     Range,
     Record,
     Text,
-    Without,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 
@@ -57,10 +57,10 @@ class Group(Shape):
     tag: ClassVar[str] = "group"
     VERSION: ClassVar[int] = 3
 
-    shapes: Annotated[tuple[Annotated[Shape, Without(("group",))], ...], Range(1)]
+    shapes: Annotated[tuple[Annotated[Shape, Excluding(("group",))], ...], Range(1)]
     name: Text | None
     colour: Annotated[str, Options("red", "blue")] = "red"
-    layers: Annotated[tuple[Count, ...], LeftOut()] = ()
+    layers: Annotated[tuple[Count, ...], OmitIfEmpty()] = ()
 
     def check(self) -> None:
         """Refuse more layers than shapes."""

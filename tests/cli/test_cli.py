@@ -82,7 +82,7 @@ class TestPlan:
         shown = planned(cli, mechanism="objective")
         assert shown.startswith("ObjectivePerturbationSVC, loss softmax_margin")
 
-    def test_what_is_added_to_one_over_C_is_told(self, cli: Cli) -> None:
+    def test_what_is_added_to_one_over_C_is_reported(self, cli: Cli) -> None:
         shown = planned(cli, "--C=1000", mechanism="objective")
         more = fact("part of it for privacy", shown)
         assert more == pytest.approx(fact("lambda", shown) - 0.001, rel=1e-3)
@@ -222,4 +222,4 @@ class TestMain:
             raise KeyboardInterrupt
 
         monkeypatch.setattr("dpsvm_fast.plotting.displays.private_scores", interrupted)
-        assert cli.told("demo", "--no-plot", code=130) == "dpsvm-fast: interrupted\n"
+        assert cli.stderr("demo", "--no-plot", code=130) == "dpsvm-fast: interrupted\n"

@@ -191,10 +191,10 @@ class TestFailures:
         assert 'pip install "dpsvm-fast[cli]"' in json.loads(done.stdout)["error"]
 
     def test_an_argument_of_the_library_is_named_by_its_option(self, cli: Cli) -> None:
-        assert cli.told(*PLAN, "--epsilon=1e9").startswith(
+        assert cli.stderr(*PLAN, "--epsilon=1e9").startswith(
             "dpsvm-fast: --epsilon: got 1000000000.0, "
         )
-        assert cli.told(*PLAN, "--epsilon=1", "--model=output", "--data-norm=1e300").startswith(
+        assert cli.stderr(*PLAN, "--epsilon=1", "--model=output", "--data-norm=1e300").startswith(
             "dpsvm-fast: --data-norm: the bound on "
         )
 
@@ -348,7 +348,7 @@ def test_lines_hang_under_their_label(terminal: Callable[..., Terminal]) -> None
 
 
 def test_a_name_in_a_file_cannot_steer_the_terminal(cli: Cli) -> None:
-    shown = cli.told("verify", "\x1b[2J\x07.json")
+    shown = cli.stderr("verify", "\x1b[2J\x07.json")
     assert shown[:-1].isprintable()
     assert "\\x1b[2J\\x07.json cannot be read" in shown
 
@@ -378,8 +378,8 @@ class TestJson:
         found = plain([*PLAN, "--epsilon=1,2", "--samples=1000"], cli)
         assert [each["epsilon"] for each in found["plans"]] == [1.0, 2.0]
         decisions = [each["decision"] for each in found["plans"]]
-        assert all(each["room"] == each["largest_lead"] / each["lead"] for each in decisions)
-        assert [each["drowned"] for each in decisions] == [False, False]
+        assert all(each["lead_ratio"] == each["largest_lead"] / each["lead"] for each in decisions)
+        assert [each["noise_dominates"] for each in decisions] == [False, False]
 
     def test_demo(self, cli: Cli) -> None:
         found = plain(["demo", "--repeats=1", "--no-plot"], cli)

@@ -278,7 +278,7 @@ def test_a_full_disk_says_how_much_is_needed(place: Place, monkeypatch: pytest.M
     refused(place, place.fit(), "temp: cannot hold the decoded rows", "MB needed", "--max-memory")
 
 
-def test_rows_that_do_not_fit_are_told_of_sums(
+def test_rows_that_do_not_fit_are_pointed_to_sums(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dpsvm_fast.cli.training import Room

@@ -114,7 +114,7 @@ class TestPlanOfASchema:
 def test_a_delta_that_allows_to_publish_a_row_is_warned_of(cli: Cli) -> None:
     words = (*PLAN[:-1], "1e-3", "--schema", "people.toml", "--samples")
     assert "--delta: 0.001 is not below 1 / 1000 rows" in cli.sentence(*words, "1000", code=0)
-    assert not cli.told(*words, "999", code=0)
+    assert not cli.stderr(*words, "999", code=0)
 
 
 class TestBudgetFiles:
@@ -144,7 +144,7 @@ class TestBudgetFiles:
         assert left == shown
         assert "." in left
 
-    def test_older_copies_are_told(self, folder: Path, cli: Cli) -> None:
+    def test_older_copies_are_reported(self, folder: Path, cli: Cli) -> None:
         create = ("budget", "create", "a.budget", "--epsilon", "1", "--delta", "0")
         cli(*create, "--anchor", "first.anchor")
         (folder / "copy").write_bytes((folder / "a.budget").read_bytes())
@@ -172,7 +172,7 @@ class TestTextsOfOthers:
             raise kind(f"could not convert {SECRET}")
 
         monkeypatch.setattr("dpsvm_fast.cli.training.train", failing)
-        sentence = cli.told(*FIT)
+        sentence = cli.stderr(*FIT)
         assert SECRET not in sentence
         assert f"unexpected {kind.__name__}" in sentence
         assert "DPSVM_FAST_TRACEBACK=1" in sentence
@@ -189,9 +189,9 @@ class TestTextsOfOthers:
         options = dict.fromkeys(("adjacency", "budget", "periods", "random_state"))
         schema = TableSchema.from_dict({"columns": {"age": {"bounds": [0, 100]}}})
         spending = Spending(options | {"epsilon": 1.0, "delta": 1e-5}, schema)
-        with pytest.raises(OSError, match="No space left"), spending.among_rows():
+        with pytest.raises(OSError, match="No space left"), spending.hide_other_messages():
             raise OSError(errno.ENOSPC, "No space left on device")
-        with spending.among_rows():
+        with spending.hide_other_messages():
             pass
 
 

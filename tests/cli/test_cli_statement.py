@@ -193,7 +193,7 @@ def test_a_signed_model_is_checked_with_its_key(
     assert len(labels.read_text().split()) == 2
     certificate = tmp_path / "certificate.json"
     certificate.write_text(statement_of("output", "add_remove").to_json(), encoding="utf-8")
-    err = cli.told("verify", certificate, "--key", right)
+    err = cli.stderr("verify", certificate, "--key", right)
     assert "--key" in err
 
 

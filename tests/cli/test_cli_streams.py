@@ -74,11 +74,11 @@ def test_rows_from_standard_input(folder: Path, monkeypatch: pytest.MonkeyPatch,
     assert cli("predict", "m.json", "-", "-o", "-", "--format", "parquet") == expected
     # Rows that are wrong are told, and nothing of them stays.
     given(monkeypatch, content.replace(b"basic", b"s3cr3t"))
-    err = cli.told("predict", "m.json", "-", "-o", "-")
+    err = cli.stderr("predict", "m.json", "-", "-o", "-")
     assert err.startswith("dpsvm-fast: stdin.csv: row ")
     assert "s3cr3t" not in err
     given(monkeypatch, b"")
-    assert "empty" in cli.told("predict", "m.json", "-", "-o", "-")
+    assert "empty" in cli.stderr("predict", "m.json", "-", "-o", "-")
     assert not list(temporary.iterdir())
 
 
@@ -116,14 +116,14 @@ def test_defaults_from_outside(
     assert epsilon() == 4.0
     assert epsilon("--epsilon", "5") == 5.0
     monkeypatch.setenv("DPSVM_FAST_FIT_EPSILON", "much")
-    assert "--epsilon: got 'much'" in cli.told("fit", "rows.csv", "-o", "m.json")
+    assert "--epsilon: got 'much'" in cli.stderr("fit", "rows.csv", "-o", "m.json")
     monkeypatch.setenv("DPSVM_FAST_FIT_EPSILON", "5")
     monkeypatch.setenv("DPSVM_FAST_FIT_JSON", "0")
     assert "epsilon = 5" in cli("fit", "rows.csv", "-o", "m.json")
     # Those of one command are not those of another.
     assert cli("verify", "m.json", "-q") == ""
     monkeypatch.setenv("DPSVM_FAST_FIT_EPSILLON", "5")
-    told = cli.told("fit", "rows.csv", "-o", "m.json")
+    told = cli.stderr("fit", "rows.csv", "-o", "m.json")
     assert "DPSVM_FAST_FIT_EPSILLON" in told
     assert "DPSVM_FAST_FIT_EPSILON?" in told
 
@@ -138,9 +138,11 @@ def test_defaults_from_outside(
         ("[fit\n", "dpsvm.toml"),
     ],
 )
-def test_a_slip_in_the_project_file_is_told(folder: Path, text: str, words: str, cli: Cli) -> None:
+def test_a_slip_in_the_project_file_is_reported(
+    folder: Path, text: str, words: str, cli: Cli
+) -> None:
     Path("dpsvm.toml").write_text(text, encoding="utf-8")
-    shown = cli.told(*fit("-o", "m.json"))
+    shown = cli.stderr(*fit("-o", "m.json"))
     assert shown.startswith("dpsvm-fast: dpsvm.toml: ")
     assert words in shown
     assert not Path("m.json").exists()
@@ -156,7 +158,7 @@ def test_several_values_and_commands_of_commands(
     words = ["evaluate", "m.json", "rows.csv", "--epsilon", "1", "--json"]
     assert list(json.loads(cli(*words))["metrics"]) == ["accuracy"]
     monkeypatch.setenv("DPSVM_FAST_EVALUATE_METRIC", "precision_recall")
-    assert "--metric" in cli.told(*words)
+    assert "--metric" in cli.stderr(*words)
 
 
 def test_export(folder: Path, cli: Cli) -> None:
@@ -180,7 +182,7 @@ def test_export(folder: Path, cli: Cli) -> None:
         rows = SchemaEncoder(saved.schema).transform(table).astype(float)
         again = runtime.InferenceSession("x.onnx").run(["label"], {"X": rows})[0]
         assert again.tolist() == label.tolist()
-    assert "--force" in cli.told("export", "m.json", "-o", "m.onnx")
+    assert "--force" in cli.stderr("export", "m.json", "-o", "m.onnx")
 
 
 def test_a_graph_goes_to_a_pipe_and_to_no_terminal(
@@ -211,7 +213,7 @@ def test_the_check_of_a_schema(folder: Path, cli: Cli) -> None:
     Path("rows.csv").write_text("age,plan,since,left\n7,s3cr3t,2020-01-01,no\n", encoding="utf-8")
     # A header fits whatever the rows are.
     cli("schema", "check", "schema.toml", "rows.csv", "-q")
-    err = cli.told("schema", "check", "schema.toml", "rows.csv", "--rows")
+    err = cli.stderr("schema", "check", "schema.toml", "rows.csv", "--rows")
     assert "row 1, column 'plan'" in err
     assert "s3cr3t" not in err
     Path("rows.csv").write_text("age,plan\n", encoding="utf-8")

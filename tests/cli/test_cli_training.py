@@ -185,7 +185,7 @@ class TestPersons:
             (("--class-weight", "balanced", "--delta", "0"), "class-weight"),
         ],
     )
-    def test_what_is_wrong_is_told_and_costs_nothing(
+    def test_what_is_wrong_is_reported_and_costs_nothing(
         self, folder: Path, cli: Cli, words: tuple[str, ...], told: str
     ) -> None:
         owned(folder)
@@ -193,7 +193,7 @@ class TestPersons:
             text = f'person = "who"\nweight = "share"\n{PLAIN}'
             (folder / "schema.toml").write_text(text, encoding="utf-8")
         cli("budget", "create", "rows.budget", "--epsilon", "9", "--delta", "1e-3")
-        said = cli.told("fit", "rows.csv", *FIT, "-o", "m.json", *words)
+        said = cli.stderr("fit", "rows.csv", *FIT, "-o", "m.json", *words)
         assert told.lower() in said.lower()
         assert "patient" not in said
         assert not (folder / "m.json").exists()
@@ -211,7 +211,7 @@ class TestPersons:
         text = (folder / "rows.csv").read_text(encoding="utf-8")
         assert cell in text
         (folder / "rows.csv").write_text(text.replace(cell, other, 1), encoding="utf-8")
-        said = cli.told("fit", "rows.csv", *FIT, "-o", "m.json")
+        said = cli.stderr("fit", "rows.csv", *FIT, "-o", "m.json")
         assert column in said
         assert "row " in said
         assert "patient" not in said
@@ -223,7 +223,7 @@ class TestPersons:
         none = [f"{line.rpartition(',')[0]},0" for line in lines]
         (folder / "rows.csv").write_text("\n".join([head, *none]) + "\n", encoding="utf-8")
         cli("budget", "create", "b.budget", "--epsilon", "9", "--delta", "1e-3", "--unit", "person")
-        said = cli.told("fit", "rows.csv", *FIT, "-o", "m.json", "--budget", "b.budget")
+        said = cli.stderr("fit", "rows.csv", *FIT, "-o", "m.json", "--budget", "b.budget")
         assert "sample_weight" in said
         assert not PrivacyLedger.open("b.budget").history
 
@@ -356,7 +356,7 @@ class TestFit:
         schema = "classes = [0, 1]\nn_features = 5\n[all_other_columns]\nbounds = [0, 90]\n"
         (folder / "sparse.toml").write_text(schema)
         asked = ("fit", "rows.svm", "--schema", "sparse.toml", "--epsilon", "4", "-o", "m.json")
-        assert "got 'gaussian', which needs dense rows" in cli.told(*asked, "--model", "gaussian")
+        assert "got 'gaussian', which needs dense rows" in cli.stderr(*asked, "--model", "gaussian")
 
     @pytest.mark.parametrize("model", ["output", "objective", "gaussian"])
     @pytest.mark.parametrize("delta", ["1e-5", "0"])
@@ -404,7 +404,7 @@ class TestFit:
 
         monkeypatch.setattr(Draft, "publish", full)
         monkeypatch.setattr("tempfile.tempdir", str(folder / "temp"))
-        told = cli.told("fit", "rows.csv", *FIT, "-o", "m.json")
+        told = cli.stderr("fit", "rows.csv", *FIT, "-o", "m.json")
         assert "the model cannot be written" in told
         assert told.endswith("the budget is spent (epsilon = 4, delta = 1e-05)\n")
         (saved,) = (folder / "temp").glob("*/model.json")
@@ -414,7 +414,7 @@ class TestFit:
     def test_public_rows_that_cannot_be_read_leave_the_model(self, folder: Path, cli: Cli) -> None:
         text = (folder / "new.csv").read_text(encoding="utf-8").replace(",red,", ",blue,", 1)
         (folder / "new.csv").write_text(text, encoding="utf-8")
-        told = cli.told("fit", "rows.csv", *FIT, "-o", "m.json", "--test-data", "new.csv")
+        told = cli.stderr("fit", "rows.csv", *FIT, "-o", "m.json", "--test-data", "new.csv")
         assert "the model is saved as m.json" in told
         assert "no model" not in told
         assert load_model(folder / "m.json").privacy_.private
@@ -424,7 +424,7 @@ class TestFit:
     ) -> None:
         through_files(monkeypatch)
         monkeypatch.setattr(rows.shutil, "rmtree", lambda *given, **named: None)
-        told = cli.told("fit", "rows.csv", *FIT, "-o", "m.json", "--temp", "temp", code=0)
+        told = cli.stderr("fit", "rows.csv", *FIT, "-o", "m.json", "--temp", "temp", code=0)
         (left,) = (folder / "temp").iterdir()
         assert f"{left.relative_to(folder)}: could not be removed" in told
 
@@ -432,7 +432,7 @@ class TestFit:
         (folder / "link.csv").symlink_to(folder / "rows.csv")
         for command in (("fit",), ("tune", "--grid", "margin=0,1")):
             words = [command[0], "rows.csv", *command[1:], *FIT, "-o", "m.json"]
-            assert "--test-data: got link.csv, whose rows are trained on" in cli.told(
+            assert "--test-data: got link.csv, whose rows are trained on" in cli.stderr(
                 *words, "--test-data", "link.csv"
             )
             assert not (folder / "m.json").exists()
@@ -449,12 +449,12 @@ class TestFit:
             return whole(*given, **named)
 
         monkeypatch.setattr(rows.partitioned, "fit", meanwhile)
-        told = cli.told("fit", "rows.csv", *FIT, "-o", "m.json")
+        told = cli.stderr("fit", "rows.csv", *FIT, "-o", "m.json")
         (saved,) = (folder / "temp").glob("*/model.json")
         assert "m.json: the model cannot be written (File exists)" in told
         assert str(saved) in told
         (folder / "c.json").unlink()
-        told = cli.told("fit", "rows.csv", *FIT, "-o", "n.json", "--certificate", "c.json")
+        told = cli.stderr("fit", "rows.csv", *FIT, "-o", "n.json", "--certificate", "c.json")
         assert "c.json: cannot write the certificate (File exists)" in told
         assert "the model is saved as n.json" in told
         assert "the budget is spent" in told
@@ -499,7 +499,7 @@ class TestInterrupts:
             (training, "the budget of budget is spent (epsilon = 4, delta = 1e-05)", True),
         ):
             monkeypatch.setattr(rows.partitioned, "fit", fault)
-            assert end in cli.told(*words, code=130)
+            assert end in cli.stderr(*words, code=130)
             assert bool(PrivacyLedger.open(folder / "budget").history) is spent
             assert not (folder / "m.json").exists()
             assert not list((folder / "temp").iterdir())
@@ -670,7 +670,7 @@ class TestEvaluate:
             (): 2,
         }
         for more, code in outcomes.items():
-            assert "blue" not in cli.told(*self.WORDS, *more, code=code)
+            assert "blue" not in cli.stderr(*self.WORDS, *more, code=code)
         assert budget.history == ()
 
 

@@ -244,7 +244,7 @@ def test_everyone_refuses_before_a_ledger_is_charged(subject: str, library: str)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_of_an_array_not_even_the_column_is_told(bad: float) -> None:
+def test_of_an_array_not_even_the_column_is_named(bad: float) -> None:
     """The text is a constant, whichever entry it is about."""
     said = set()
     for place in ((3, 1), (7, 2)):
@@ -259,7 +259,7 @@ def test_of_an_array_not_even_the_column_is_told(bad: float) -> None:
 
 @every_library
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_of_a_table_no_more_than_the_column_is_told(library: str, bad: float) -> None:
+def test_of_a_table_only_the_column_is_named(library: str, bad: float) -> None:
     """Neither which row it is nor how many, and nothing of another column."""
     said = set()
     for places in ([3], [7, 8], range(12)):

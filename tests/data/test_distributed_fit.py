@@ -300,7 +300,7 @@ def test_dropping_a_partition_is_seen() -> None:
 
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("estimator", [LINEAR, DESCENT], ids=["linear", "descent"])
-def test_steps_are_told_and_nothing_else_changes(estimator: Any, resident: bool) -> None:
+def test_steps_are_reported_and_nothing_else_changes(estimator: Any, resident: bool) -> None:
     told: list[tuple[int, int]] = []
     parts = Partitions.from_arrays(X, Y, rows_per_partition=300)
     watched, alone = (clone(estimator).set_params(random_state=5) for _ in range(2))

@@ -208,7 +208,7 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_owners_are_told_before_anything_is_spent(case: str) -> None:
+def test_bad_owners_are_reported_before_anything_is_spent(case: str) -> None:
     ledger = PrivacyLedger(100.0, 1e-3, unit="person")
     given = loaded_by(loaders(BAD[case], [np.arange(700) >= 0]), groups=True, sample_weight=True)
     with pytest.raises(PartitionError) as told:

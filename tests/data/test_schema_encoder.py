@@ -161,7 +161,7 @@ def test_bounds_and_names_are_those_of_the_features() -> None:
     ids=str,
 )
 @pytest.mark.parametrize("library", ["lists", "pandas", "polars", "pyarrow"])
-def test_a_wrong_cell_is_told_by_its_column_alone(
+def test_a_wrong_cell_is_named_by_its_column_alone(
     column: str, cells: list[Any], library: str
 ) -> None:
     table: Any = CELLS | {column: cells}

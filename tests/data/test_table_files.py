@@ -329,7 +329,7 @@ def test_positions_are_kept_for_names_that_say_them(write: Any) -> None:
 
 
 @pytest.mark.parametrize(("mark", "written"), [(";", '";"'), ("\t", '"\\t"'), ("|", '"|"')])
-def test_another_delimiter_is_told_and_written(tmp_path: Path, mark: str, written: str) -> None:
+def test_another_delimiter_is_reported_and_written(tmp_path: Path, mark: str, written: str) -> None:
     path, file = tmp_path / "t.csv", tmp_path / "s.toml"
     path.write_text(f"a{mark}b{mark}y\n1{mark}2{mark}no\n", encoding="utf-8")
     text = TableSchema.template(path, target="y")

@@ -99,7 +99,9 @@ def test_persons_are_the_same_whatever_the_memory(tmp_path: Path, max_memory: in
     assert codes.max() == expected.max()
 
 
-def test_the_row_of_a_wrong_cell_is_told_from_columns_that_are_read_in_turn(tmp_path: Path) -> None:
+def test_the_row_of_a_wrong_cell_is_reported_from_columns_that_are_read_in_turn(
+    tmp_path: Path,
+) -> None:
     table = wide(20_000, 60)
     for name, column in (
         ("y", ["a"] * 15_000 + ["c"] * 5000),

@@ -105,7 +105,7 @@ WATCHED: dict[str, Any] = {
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @pytest.mark.parametrize("form", [np.asarray, csr_matrix])
 @pytest.mark.parametrize("kind", WATCHED)
-def test_steps_are_told_and_change_no_bit(kind: str, form: Any) -> None:
+def test_steps_are_reported_and_change_no_bit(kind: str, form: Any) -> None:
     told: list[tuple[int, int]] = []
     watched, alone = (clone(WATCHED[kind]).set_params(random_state=3) for _ in range(2))
     watched.set_params(n_threads=1).fit(
@@ -154,7 +154,7 @@ def test_what_a_watcher_raises_ends_the_fit(kind: str) -> None:
     assert ledger.history == ()
 
 
-def test_later_steps_are_told_too() -> None:
+def test_later_steps_are_reported_too() -> None:
     told: list[tuple[int, int]] = []
     model = clone(WATCHED["full batches"]).fit(ROWS, LABELS)
     model.partial_fit(ROWS, LABELS, on_step=lambda *steps: told.append(steps))

@@ -84,6 +84,16 @@ def test_every_equation_has_a_function_and_a_proof(name: str) -> None:
         assert re.search(r"\]\((?:proofs/|notation|federated)", proof), row
 
 
+@pytest.mark.parametrize("name", ["library_design.md", "extending.md"])
+def test_files_that_pages_for_developers_name_exist(name: str) -> None:
+    folders = ("rust", "python", "tests", "benches", "tools")
+    known = {path.name for folder in folders for path in (ROOT / folder).rglob("*.*")}
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    found = set(re.findall(r"`(?:[\w/]+/)?(\w+\.(?:py|rs|toml))`", text))
+    assert len(found) > 10
+    assert not found - known
+
+
 def test_a_name_that_is_gone_is_caught() -> None:
     """Negative control."""
     text = (

@@ -93,7 +93,7 @@ def test_pages_show_the_stored_summaries(page: str) -> None:
         assert f"{opening}\n{content}\n{closing}" in text
 
 
-def test_a_lost_line_of_persons_is_told() -> None:
+def test_a_lost_line_of_persons_is_reported() -> None:
     def fits(epsilon: str, **accuracies: float) -> list[dict[str, str]]:
         first = {"data": "usps", "kind": "5 rows", "persons": "9", "epsilon": epsilon}
         named = zip(persons.METHODS, accuracies.values(), strict=False)

@@ -122,7 +122,7 @@ def test_mistakes(
     assert not Path("predictions.csv").exists()
 
 
-def test_other_outputs_are_told() -> None:
+def test_other_outputs_are_reported() -> None:
     """Negative control: text to the letter, numbers within what is stated."""
     assert differs("accuracy 0.91\n", "accuracy 0.89\n", 0.05) is None
     assert differs("accuracy 0.91\n", "accuracy 0.89\n", 0.0) is not None

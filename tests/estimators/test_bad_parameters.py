@@ -84,7 +84,7 @@ def test_a_ledger_of_another_relation_is_refused(subject: str) -> None:
 
 @every_estimator
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6])
-def test_tiny_budgets_drown_the_model(estimator: str, epsilon: float) -> None:
+def test_tiny_budgets_let_noise_dominate(estimator: str, epsilon: float) -> None:
     """Noise in proportion, whatever else the settings ask for."""
     fitted = model(estimator, epsilon=epsilon, max_iter=20_000, tol=0.1, C=0.1).fit(X, Y)
     assert np.isfinite(fitted.coef_).all()

@@ -74,7 +74,7 @@ def small(n_samples: int, seed: int = 0) -> tuple[Array, NDArray[np.int64]]:
 
 @seeded
 @pytest.mark.parametrize("optimizer", ["gd", "sgd", "adam"])
-def test_the_number_of_records_is_told_by_no_setting(optimizer: str) -> None:
+def test_the_number_of_records_is_revealed_by_no_setting(optimizer: str) -> None:
     """Batch sizes, rates, steps and noise computed from the size of the data tell that size."""
     options: dict[str, Any] = {"classes": [0, 1], "random_state": 0, "optimizer": optimizer}
     model = GradientPerturbationSVC(epsilon=1.0, adjacency="add_remove", **options)

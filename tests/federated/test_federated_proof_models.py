@@ -308,7 +308,7 @@ def test_second_moments_of_a_record_and_of_a_party() -> None:
     assert np.linalg.norm(off[np.triu_indices(2)]) < np.linalg.norm(off)  # without the root of 2
 
 
-def test_models_of_disjoint_parties_cost_the_dearest_one() -> None:
+def test_models_of_disjoint_parties_cost_the_most_expensive_one() -> None:
     """Randomised answers of two parties: joint law under a change in one of them."""
 
     def answer(bit: int, epsilon: float) -> Array:

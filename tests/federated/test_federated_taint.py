@@ -126,9 +126,7 @@ def test_a_party_shows_nothing_but_what_has_noise(name: str, answers: Answers) -
     assert compared(run, parties(0, spec.unit), parties(1, spec.unit)) == []
 
 
-def test_a_count_beside_the_noise_is_seen(
-    answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_count_with_the_noise_is_seen(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: were a number of the labels released without noise, this file would notice."""
     from dpsvm_fast.federated import FederatedLinearSVC
 

@@ -296,7 +296,7 @@ def test_nothing_of_flower_is_replaced() -> None:
 
 
 @pytest.mark.slow
-def test_flower_is_told_to_keep_quiet_before_it_is_imported() -> None:
+def test_flower_is_silenced_before_it_is_imported() -> None:
     code = (
         "import os, sys\n"
         "import dpsvm_fast.federated\n"

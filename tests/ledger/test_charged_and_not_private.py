@@ -144,7 +144,9 @@ def test_strictness_goes_where_the_ledger_goes(tmp_path: Path) -> None:
     ("epsilon", "delta", "weak"),
     [(10.0, 1e-3, 0), (10.5, 1e-6, 1), (1.0, 1.1e-3, 1), (50.0, 0.2, 2)],
 )
-def test_numbers_that_say_next_to_nothing_are_told(epsilon: float, delta: float, weak: int) -> None:
+def test_numbers_that_say_next_to_nothing_are_reported(
+    epsilon: float, delta: float, weak: int
+) -> None:
     """And charged, since what they promise holds."""
     ledger = PrivacyLedger(100.0, 0.5)
     with warnings.catch_warnings(record=True) as told:
@@ -167,7 +169,7 @@ PROMISES: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", PROMISES)
-def test_every_promise_of_next_to_nothing_is_told(name: str) -> None:
+def test_every_promise_of_next_to_nothing_is_reported(name: str) -> None:
     for epsilon, delta, weak in ((1.0, 1e-3, 0), (1.0, 0.2, 1), (20.0, 0.9, 2)):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
@@ -187,7 +189,7 @@ def test_a_warning_that_is_an_error_costs_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_the_charge_is_told_and_listed(name: str) -> None:
+def test_the_charge_is_reported_and_listed(name: str) -> None:
     ledger = budget(name)
     with pytest.warns((NotPrivateWarning, PrivacyLeakWarning), match="ledger is charged"):
         BOTH[name](ledger)

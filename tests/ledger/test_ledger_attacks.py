@@ -342,7 +342,7 @@ def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.Mo
 
 @posix
 @pytest.mark.parametrize("kind", ["folder", "pipe", "device", "loop", "dangling loop"])
-def test_what_is_no_file_is_told(kind: str, tmp_path: Path) -> None:
+def test_what_is_no_file_is_reported(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "thing"
     if kind == "folder":
         path.mkdir()
@@ -367,7 +367,7 @@ def test_what_is_no_file_is_told(kind: str, tmp_path: Path) -> None:
 
 
 @posix
-def test_a_pipe_beside_a_ledger(ledger: PrivacyLedger, path: Path) -> None:
+def test_a_pipe_with_a_ledger(ledger: PrivacyLedger, path: Path) -> None:
     os.mkfifo(f"{path}-journal")
     assert_refused(lambda: ledger.spend(TENTH))
 

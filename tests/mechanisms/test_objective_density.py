@@ -301,7 +301,7 @@ def rows_of_person(
     "case",
     [*LINES, PLANES[0], *(pytest.param(c, marks=pytest.mark.slow) for c in PLANES[2:3] + SUMS)],
 )
-def test_no_rows_of_a_person_exceed_what_a_group_is_told(
+def test_no_rows_of_a_person_exceed_what_for_group_returns(
     case: tuple[str, int, int], relation: str
 ) -> None:
     plane = case in PLANES
@@ -329,7 +329,9 @@ def test_no_rows_of_a_person_exceed_what_a_group_is_told(
 @pytest.mark.proof("accountant", "Groups of records: noise in an objective")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("size", [2, 10, 50])
-def test_equal_rows_of_a_person_come_near_to_what_a_group_is_told(size: int, relation: str) -> None:
+def test_equal_rows_of_a_person_come_near_to_what_for_group_returns(
+    size: int, relation: str
+) -> None:
     """Full gradients wherever the noise puts W: what the law of one row leaves, and no more."""
     kernel = kernel_of("huber", 0.02 / size, 1.0, 0.0)
     replaced, t = RELATIONS[relation], 1.0 / size

@@ -248,7 +248,7 @@ def test_entries_given_in_parts_count_as_their_sum(kind: str) -> None:
     assert given.nnz == 240
 
 
-def test_a_step_that_looks_at_all_rows_is_told_apart() -> None:
+def test_a_step_that_looks_at_all_rows_is_distinguished() -> None:
     rows = np.random.default_rng(1).normal(size=(67, 30))
     assert not is_rowwise(FunctionTransformer(lambda X: X - X.mean(axis=0)).fit(rows), rows)
     assert is_rowwise(FunctionTransformer(np.tanh).fit(rows), rows)

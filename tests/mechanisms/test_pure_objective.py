@@ -193,7 +193,7 @@ plan = partial(
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 @pytest.mark.parametrize("extra", [0.0, 0.1])
 @pytest.mark.parametrize("name", ["huber", "logistic"])
-def test_a_refused_C_is_told_the_largest_that_works(noise: str, extra: float, name: str) -> None:
+def test_a_refused_C_names_the_largest_that_works(noise: str, extra: float, name: str) -> None:
     settings = {"noise": noise, "extra_regularization": extra, "loss": loss(name, 2)}
     with pytest.raises(InvalidParameterError, match=r"^C: got 10\.0 .* expected at most") as caught:
         plan(C=10.0, **settings)

@@ -130,7 +130,7 @@ def test_every_estimator_can_be_searched_within_its_budget(
 
 
 @pytest.mark.proof("private_selection", "The search as a program")
-def test_the_partition_costs_its_dearest_part_and_not_the_sum() -> None:
+def test_the_partition_costs_its_most_expensive_part_and_not_the_sum() -> None:
     X, y = data(1200)
     made = search(grid={"C": [0.01, 0.1, 1.0]}, refit_fraction=0.0).fit(X, y)
     (event,) = made.privacy_.events
@@ -143,7 +143,7 @@ def test_the_partition_costs_its_dearest_part_and_not_the_sum() -> None:
 
 
 @pytest.mark.proof("private_selection", "The search as a program")
-def test_the_refit_is_paid_beside_the_search() -> None:
+def test_the_refit_is_paid_with_the_search() -> None:
     X, y = data(1200)
     made = search(refit_fraction=0.5).fit(X, y)
     parallel, *again = made.privacy_.events
@@ -247,7 +247,7 @@ def test_a_learned_step_within_a_candidate_warns_once() -> None:
     assert any("StandardScaler" in reason for reason in made.privacy_.not_private_reasons)
 
 
-def test_a_learned_step_before_the_search_is_told_of_by_the_whole() -> None:
+def test_a_learned_step_before_the_search_is_reported_by_the_whole() -> None:
     X, y = data()
     pipeline = make_pipeline(StandardScaler(), search()).fit(X, y)
     with pytest.warns(PrivacyLeakWarning, match="StandardScaler"):

@@ -200,7 +200,7 @@ def worst_partition(assign: Assign, law: Law, adjacency: str, epsilon: float, ra
     ("adjacency", "assign", "rate"),
     [("add_remove", drawn, 0.9), ("replace_one", dealt, 0.45), ("replace_one", drawn, 0.45)],
 )
-def test_a_partition_costs_its_dearest_part(
+def test_a_partition_costs_its_most_expensive_part(
     law: Law, adjacency: str, assign: Assign, rate: float
 ) -> None:
     dearest = max(0.9, *FIT_EPSILONS)
@@ -284,7 +284,7 @@ def leak(delta: float, epsilon: float = 0.0) -> Callable[[Array], Array]:
     return lambda at: delta + (1.0 - delta) * response(epsilon)(at)
 
 
-def test_a_refit_chosen_by_what_was_released_costs_more_than_the_dearest_total() -> None:
+def test_a_refit_chosen_by_what_was_released_costs_more_than_the_most_expensive_total() -> None:
     mu, epsilon, first = 0.3, 1.0, response(0.3)
     alone = after_gaussian(mu, epsilon, first)
     delta = brentq(lambda d: after_gaussian(mu, epsilon, leak(d)) - alone, 0.0, 0.1)
@@ -678,7 +678,7 @@ def test_the_accountant_has_the_bound_of_the_page(stopping: Stopping, mu: float)
         assert 0.9999 < found / min(by_kernel, by_ratio) < 1.5
 
 
-def test_the_accountant_takes_the_dearest_branch_and_the_dearest_alternative() -> None:
+def test_the_accountant_takes_the_most_expensive_branch_and_alternative() -> None:
     relation = "add_remove"
     refit = GaussianEvent(1.0 / 0.3, 1.0, relation)
     pure, told = PureEvent(0.3, relation), ApproximateEvent(1e-9, 7e-4, relation)

@@ -52,7 +52,7 @@ def test_the_factor_of_replace_one_cannot_be_left_out() -> None:
 
 
 @pytest.mark.parametrize("unit", [pytest.param("row", marks=pytest.mark.slow), "person"])
-def test_pure_candidates_beside_noisy_scores_verify(unit: str) -> None:
+def test_pure_candidates_with_noisy_scores_verify(unit: str) -> None:
     """A run tells little: what its best of many tells is decided near one half."""
     X = np.random.default_rng(0).normal(size=(200, 3))
     svc = OutputPerturbationSVC(classes=[0, 1], noise="gamma")

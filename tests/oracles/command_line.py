@@ -53,7 +53,7 @@ class Cli:
         """The object that ``--json`` prints: strict JSON."""
         return json.loads(self(*words, "--json", code=code), parse_constant=pytest.fail)
 
-    def told(self, *words: object, code: int = 2) -> str:
+    def stderr(self, *words: object, code: int = 2) -> str:
         """Standard error."""
         return self.both(*words, code=code)[1]
 
@@ -65,7 +65,7 @@ class Cli:
 
     def sentence(self, *words: object, code: int = 2) -> str:
         """One sentence on standard error, foreseen by the program."""
-        err = self.told(*words, code=code)
+        err = self.stderr(*words, code=code)
         assert err.count("\n") == 1
         assert "unexpected" not in err
         return err

@@ -25,7 +25,7 @@ Law = tuple[Array, Array]
 Grid = tuple[float, int, Array]
 
 # What the roundings of one probability come to at most.
-SHAVED = 1e-9
+MARGIN = 1e-9
 # Steps of one event beyond these are left out: fewer steps tell less.
 MOST_STEPS = 64
 # Whole numbers that are told apart at most: beyond them every two become one.
@@ -39,15 +39,15 @@ def gaussian_deltas(epsilons: Array, mu: float) -> Array:
     first = log_ndtr(0.5 * mu - epsilons / mu)
     second = epsilons + log_ndtr(-0.5 * mu - epsilons / mu)
     apart = np.maximum(first - second, 1e-300)
-    lost = SHAVED + 1e-14 * (1.0 + np.abs(first)) / apart
+    lost = MARGIN + 1e-14 * (1.0 + np.abs(first)) / apart
     return np.asarray(np.exp(first) * -np.expm1(-apart) * np.maximum(0.0, 1.0 - lost))
 
 
 def response(epsilon: float) -> Law:
     """Randomised response."""
     likely = 1.0 / (1.0 + math.exp(-epsilon))
-    losses = np.array([-epsilon, epsilon]) - SHAVED * epsilon
-    return losses, np.array([math.exp(-epsilon) * likely, likely]) * (1.0 - SHAVED)
+    losses = np.array([-epsilon, epsilon]) - MARGIN * epsilon
+    return losses, np.array([math.exp(-epsilon) * likely, likely]) * (1.0 - MARGIN)
 
 
 def sampled(z: float, q: float, *, replace_one: bool, turned: bool) -> Grid:
@@ -127,9 +127,9 @@ def _lower(events: list[Any], epsilon: float, *, turned: bool) -> float:
             one = sampled(z, q, replace_one=exchanged, turned=turned)
             grids.append(_power(one, min(event.n_steps, MOST_STEPS)))
     losses, masses = _composed(laws, grids)
-    mu = math.sqrt(square) * (1.0 - SHAVED)
+    mu = math.sqrt(square) * (1.0 - MARGIN)
     rest = float(masses @ gaussian_deltas(epsilon * (1.0 + 1e-12) - losses, mu))
-    return (told + (1.0 - told) * rest) * (1.0 - SHAVED)
+    return (told + (1.0 - told) * rest) * (1.0 - MARGIN)
 
 
 def _composed(responses: list[Law], grids: list[Grid]) -> Law:
@@ -144,7 +144,7 @@ def _composed(responses: list[Law], grids: list[Grid]) -> Law:
     whole = grids[0]
     for other in grids[1:]:
         whole = _sum(whole, other)
-    first, second = whole[2] * (1.0 + SHAVED * np.array([[-1.0], [1.0]]))
+    first, second = whole[2] * (1.0 + MARGIN * np.array([[-1.0], [1.0]]))
     seen = (first > 0.0) & (second > 0.0)
     apart = np.log(first[seen] / second[seen])
     return (losses[:, None] + apart).ravel(), (masses[:, None] * first[seen]).ravel()

@@ -49,7 +49,7 @@ def test_lead_is_that_of_the_plans_in_order() -> None:
 
 def test_where_noise_dominates_decisions_is_hatched() -> None:
     display = NoisePlanDisplay.from_plans(plans())
-    assert [plan.decision.drowned for plan in display.plans] == [True, False, False]
+    assert [plan.decision.noise_dominates for plan in display.plans] == [True, False, False]
     assert display.drowned_ is not None
     assert display.drowned_.get_hatch()
     texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]

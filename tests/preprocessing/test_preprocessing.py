@@ -111,7 +111,7 @@ def test_whitening_makes_directions_alike_and_rows_no_longer() -> None:
     assert np.allclose(out, shortened(centred, 4.0) @ fitted.whitening_)
 
 
-def test_sparse_rows_are_made_dense_when_told_to() -> None:
+def test_sparse_rows_are_made_dense_on_request() -> None:
     given = sparse.csr_matrix(X * (X > 0.5))
     fitted = PrivateCenter(8.0).fit(given)
     with pytest.raises(TypeError, match="dense_output"):

@@ -105,7 +105,7 @@ def test_the_noise_in_means_and_variances_has_the_stated_law(adjacency: str) -> 
 
 
 def test_noise_never_blows_a_column_up() -> None:
-    """A constant column, one drowned by noise, and one record: scales stay public or larger."""
+    """A constant column, one dominated by noise, and one record: scales stay public or larger."""
     constant = np.column_stack([np.full(5000, 1.0), X[:, 5]])
     fitted = PrivateStandardScaler(1.0, bounds=(-9, 9)).fit(constant)
     told = 8.0 / 11.0 * fitted.privacy_.parts[0].sigma / fitted.n_samples_seen_

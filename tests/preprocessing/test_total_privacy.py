@@ -151,7 +151,7 @@ def test_lists_of_every_kind_of_noise_compose(kind: str) -> None:
 
 
 @pytest.mark.parametrize("second", ["objective", "sampled sums"])
-def test_what_stands_beside_a_noisy_objective_is_recomputed(second: str) -> None:
+def test_what_stands_with_a_noisy_objective_is_recomputed(second: str) -> None:
     """Another noisy objective, or sampled sums: both curves are convolved."""
     sampled = GradientPerturbationSVC(
         1.0, classes=[0, 1], optimizer="sgd", n_steps=5, sampling_rate=0.2
@@ -164,7 +164,7 @@ def test_what_stands_beside_a_noisy_objective_is_recomputed(second: str) -> None
     assert not verify(document | {"delta": 0.9 * total.delta})
 
 
-def test_three_noisy_objectives_are_confirmed_and_of_too_many_nothing_is_told(
+def test_three_noisy_objectives_are_confirmed_and_of_too_many_nothing_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])

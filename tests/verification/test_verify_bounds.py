@@ -84,7 +84,7 @@ CHEAP = objective("logistic", 1, 1e6, 1e-9)
 @pytest.mark.parametrize(
     ("epsilon", "claim"), [(5.001, 1.7e-7), (6.501, 2.1e-11), (12.5, 1e-299), (12.5, 1e-34)]
 )
-def test_a_sum_is_not_hidden_beside_what_costs_nothing(
+def test_a_sum_is_not_hidden_with_what_costs_nothing(
     epsilon: float, claim: float, beside: tuple[PrivacyEvent, ...]
 ) -> None:
     least = normal_tail_delta(epsilon, 1.0)
@@ -266,7 +266,7 @@ SEVERAL_SCORES: list[list[PrivacyEvent]] = [
 
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("events", SEVERAL_SCORES, ids=str)
-def test_tight_claims_of_several_scores_beside_others_take_little(
+def test_tight_claims_of_several_scores_with_others_take_little(
     events: list[PrivacyEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     epsilon = composed_epsilon(events, 1e-5)
@@ -286,7 +286,7 @@ def test_tight_claims_of_several_scores_beside_others_take_little(
         (12.5, 1.95e-3, 1, 0.8417, 1.5e-7, 1e-6),
     ],
 )
-def test_few_rare_steps_beside_an_approximate_event_take_little(
+def test_few_rare_steps_with_an_approximate_event_take_little(
     relation: str,
     noise: float,
     rate: float,
@@ -309,7 +309,7 @@ def test_few_rare_steps_beside_an_approximate_event_take_little(
 
 @pytest.mark.proof("accountant", "Termination")
 @pytest.mark.parametrize("relation", [A, R])
-def test_faint_steps_beside_a_gaussian_sum_are_confirmed(relation: str) -> None:
+def test_faint_steps_with_a_gaussian_sum_are_confirmed(relation: str) -> None:
     large = [
         SubsampledGaussianEvent(1.1, 0.02, 300, relation),
         GaussianEvent(1.0, 0.83, relation),

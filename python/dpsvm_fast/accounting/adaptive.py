@@ -20,7 +20,7 @@ from typing import NamedTuple
 from scipy.special import erf, erfinv, log_ndtr, ndtri_exp
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting.composition import distance_delta, told_by_gaussian, totals_epsilon
+from dpsvm_fast.accounting.composition import distance_delta, leak_near_gaussian, totals_epsilon
 from dpsvm_fast.accounting.totals import check_event, of_events
 from dpsvm_fast.certificates.events import ParallelEvent, PrivacyEvent
 from dpsvm_fast.rounding import (
@@ -55,7 +55,7 @@ class Size(NamedTuple):
     ----------
     square : Fraction
         Square of the parameter of a Gaussian release that simulates it.
-    told : Fraction
+    leak : Fraction
         Probability of an outright leak.
     epsilon : Fraction or None
         Epsilon of a pure event, apart from an outright leak; None for other events.
@@ -66,7 +66,7 @@ class Size(NamedTuple):
     """
 
     square: Fraction
-    told: Fraction
+    leak: Fraction
     epsilon: Fraction | None
     distance: Fraction = Fraction(0)
     n_distances: int = 0
@@ -78,34 +78,34 @@ class Size(NamedTuple):
             both = self.epsilon + other.epsilon
         return Size(
             self.square + other.square,
-            self.told + other.told,
+            self.leak + other.leak,
             both,
             self.distance + other.distance,
             self.n_distances + other.n_distances,
         )
 
-    def told_by_gaussian(self, mu: float) -> Fraction:
+    def leak_near_gaussian(self, mu: float) -> Fraction:
         """Return the loss with distances between Gaussian releases of at most that size.
 
         The leak of one release is concave in its distance, so equal distances cost at least as
         much.
         """
         if not self.n_distances:
-            return self.told
+            return self.leak
         mean = fraction_up(self.distance / self.n_distances)
-        most = Fraction(told_by_gaussian(mu, mean)) if mean < 1.0 else Fraction(1)
-        return self.told + self.n_distances * most
+        most = Fraction(leak_near_gaussian(mu, mean)) if mean < 1.0 else Fraction(1)
+        return self.leak + self.n_distances * most
 
-    def told_by_pure(self, epsilon: float) -> Fraction:
+    def leak_near_pure(self, epsilon: float) -> Fraction:
         """Return the loss with distances of pure releases of at most that size."""
-        return self.told + Fraction(distance_delta(self.distance, epsilon))
+        return self.leak + Fraction(distance_delta(self.distance, epsilon))
 
 
 class Limits(NamedTuple):
     """Limits on the sums of sizes."""
 
     square: Fraction
-    told: Fraction
+    leak: Fraction
     epsilon: Fraction
 
 
@@ -167,14 +167,14 @@ class AdaptiveComposition:
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon of a filter for these events at ``delta``."""
-        size, told = self._size, Fraction(mul_down(delta, LEAK_SHARE))
+        size, leak = self._size, Fraction(mul_down(delta, LEAK_SHARE))
         if size.square >= UNKNOWN.square:
             return math.inf
         basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
-        if math.isfinite(basic) and size.told_by_pure(basic) > told:
+        if math.isfinite(basic) and size.leak_near_pure(basic) > leak:
             basic = math.inf
         mu = sqrt_up(fraction_up(size.square))
-        if _gaussian_delta(delta) < LEAST_DELTA or size.told_by_gaussian(mu) > told:
+        if _gaussian_delta(delta) < LEAST_DELTA or size.leak_near_gaussian(mu) > leak:
             return basic
         if not size.square:
             return basic
@@ -194,21 +194,21 @@ class AdaptiveComposition:
     def odometer(self, delta: float, tuned_to: float) -> tuple[float, float]:
         """Return epsilon and delta that hold at any time, also one chosen by results."""
         size = self._size
-        basic, told = math.inf, 1.0
+        basic, leak = math.inf, 1.0
         if size.epsilon is not None:
             basic = fraction_up(size.epsilon)
-            told = min(1.0, fraction_up(size.told_by_pure(basic)))
+            leak = min(1.0, fraction_up(size.leak_near_pure(basic)))
         if delta < LEAST_DELTA:
-            return basic, told if math.isfinite(basic) else fraction_up(size.told)
+            return basic, leak if math.isfinite(basic) else fraction_up(size.leak)
         if size.square >= UNKNOWN.square:
-            return basic, add_up(fraction_up(size.told), delta)
-        by_size = min(1.0, fraction_up(size.told_by_gaussian(sqrt_up(fraction_up(size.square)))))
+            return basic, add_up(fraction_up(size.leak), delta)
+        by_size = min(1.0, fraction_up(size.leak_near_gaussian(sqrt_up(fraction_up(size.square)))))
         mu = div_up(1.0, _core.gaussian_sigma(tuned_to, delta))
         prior = mu * mu / (2.0 * math.log(1.0 / delta))
         crossed = boundary(fraction_up(size.square), delta, prior)
         if basic <= crossed:
             # Both hold for a pure release.
-            return basic, add_up(min(told, by_size), delta)
+            return basic, add_up(min(leak, by_size), delta)
         return crossed, add_up(by_size, delta)
 
 
@@ -223,14 +223,14 @@ def _is_basic(size: Size, limits: Limits) -> bool:
     """Whether all is pure and within the limits."""
     if size.epsilon is None or size.epsilon > limits.epsilon:
         return False
-    return size.told_by_pure(fraction_up(limits.epsilon)) <= limits.told
+    return size.leak_near_pure(fraction_up(limits.epsilon)) <= limits.leak
 
 
 def _is_gaussian(size: Size, limits: Limits) -> bool:
     """Whether all is within the limits as Gaussian releases."""
     if size.square > limits.square:
         return False
-    return size.told_by_gaussian(sqrt_up(fraction_up(limits.square))) <= limits.told
+    return size.leak_near_gaussian(sqrt_up(fraction_up(limits.square))) <= limits.leak
 
 
 def _gaussian_delta(delta: float) -> float:
@@ -270,7 +270,7 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
         epsilons = [size.epsilon for size in sizes if size.epsilon is not None]
         return Size(
             max(size.square for size in sizes),
-            max(size.told for size in sizes),
+            max(size.leak for size in sizes),
             max(epsilons) if len(epsilons) == len(sizes) else None,
             max(size.distance for size in sizes),
             max(size.n_distances for size in sizes),
@@ -281,7 +281,7 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
     if totals.distance:
         return Size(Fraction(0), Fraction(0), Fraction(0), totals.distance, 1)
     if totals.pure:
-        return _pure(*totals.pure, *(totals.certain or [0.0]))
+        return _pure(*totals.pure, *(totals.leaks or [0.0]))
     # By one point of the profile.
     epsilon, by_profile = totals_epsilon(totals, pair) if pair > 0.0 else math.inf, UNKNOWN
     if math.isfinite(epsilon):
@@ -296,6 +296,6 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
     return by_profile
 
 
-def _pure(epsilon: float, told: float) -> Size:
+def _pure(epsilon: float, leak: float) -> Size:
     """Size of a pure event with a given probability of a leak."""
-    return Size(Fraction(pure_mu(epsilon)) ** 2, Fraction(told), Fraction(epsilon))
+    return Size(Fraction(pure_mu(epsilon)) ** 2, Fraction(leak), Fraction(epsilon))

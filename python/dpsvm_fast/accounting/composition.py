@@ -1,7 +1,7 @@
 r"""From events to (epsilon, delta).
 
 For each choice of branches that a record can meet (``totals.py``), infinite losses are set apart:
-with probability ``told`` there is one, and otherwise the rest composes, so that
+with probability ``leak`` there is one, and otherwise the rest composes, so that
 :math:`\delta(\epsilon) = t + (1 - t) \, \delta_{rest}(\epsilon)`. Distances from the described laws
 are added on top.
 
@@ -35,11 +35,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, log_ndtr, ndtri
 
 from dpsvm_fast import _core
-from dpsvm_fast.accounting.gaussian import HOPELESS, Steps
+from dpsvm_fast.accounting.gaussian import VACUOUS_EPSILON, Steps
 from dpsvm_fast.accounting.groups import increasing, lower_hull, path_points, step_points
 from dpsvm_fast.accounting.objective import (
     HEADROOM,
-    BesideGaussian,
+    ObjectiveWithGaussian,
     crossing,
     group_points,
     is_quick,
@@ -162,7 +162,7 @@ def delta_without_distance(epsilon: float, delta: float, distance: float) -> flo
     return left
 
 
-def told_by_gaussian(mu: float, distance: float) -> float:
+def leak_near_gaussian(mu: float, distance: float) -> float:
     r"""Probability that a release within a distance of a Gaussian one leaks outright; rounded up.
 
     :math:`T + \Phi(\mu - z)` with :math:`\Phi(-z) = T`: T plus the largest probability under one
@@ -219,13 +219,13 @@ def _choice_delta(choice: Totals, epsilon: float) -> float:
 
 def _choice_epsilon(choice: Totals, delta: float) -> float:
     """Epsilon of one choice: the least that also pays for the distances."""
-    found = _epsilon_beside(choice, 0.0, delta)
+    found = _epsilon_of_rest(choice, 0.0, delta)
     margin = NEGLIGIBLE_DISTANCE
     for _ in range(MOST_ROUNDS if choice.distance else 0):
         if not math.isfinite(found):
             break
         asked = found * (1.0 + margin)
-        found, margin = _epsilon_beside(choice, asked, delta), margin * COARSER
+        found, margin = _epsilon_of_rest(choice, asked, delta), margin * COARSER
         # What is needed at a point that is enough is enough itself.
         if found <= asked:
             return found
@@ -234,15 +234,15 @@ def _choice_epsilon(choice: Totals, delta: float) -> float:
 
 def _left(choice: Totals, epsilon: float, delta: float) -> float:
     """Delta that distances at ``epsilon`` and infinite losses leave; negative if they cost more."""
-    left, told = delta, choice.told
+    left, leak = delta, choice.leak
     if choice.distance:
         left = add_down(delta, -distance_delta(choice.distance, epsilon))
-    if told:
-        left = div_down(add_down(left, -told), add_up(1.0, -told)) if told < 1.0 else -1.0
+    if leak:
+        left = div_down(add_down(left, -leak), add_up(1.0, -leak)) if leak < 1.0 else -1.0
     return left
 
 
-def _epsilon_beside(choice: Totals, epsilon: float, delta: float) -> float:
+def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float) -> float:
     """Epsilon without distances, at the delta that these leave at ``epsilon``."""
     left = _left(choice, epsilon, delta)
     if left < 0.0:
@@ -261,6 +261,11 @@ def _is_shown(choice: Totals, epsilon: float, delta: float, shows: Shows) -> boo
     if rest >= 0.0 and (choice.is_pure or shows(Mixture.of(choice, pure=False), rest, left)):
         return True
     return bool(choice.pure) and shows(Mixture.of(choice), epsilon, left)
+
+
+def _shows_simply(mixture: Mixture, epsilon: float, delta: float) -> bool:
+    """Whether basic composition of a mixture shows (epsilon, delta)."""
+    return BasicComposition(mixture).shows(epsilon, delta)
 
 
 @lru_cache(maxsize=256)
@@ -299,17 +304,17 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
 @lru_cache(maxsize=1024)
 def _of_steps(steps: Steps, epsilon: float) -> float:
     """Delta of sampled steps; 0 for those with only a crude bound."""
-    return 0.0 if steps.is_hopeless else steps.delta(epsilon)
+    return 0.0 if steps.is_vacuous else steps.delta(epsilon)
 
 
 def _exact_delta(choice: Totals, epsilon: float) -> float:
     """Delta of one choice without its distances."""
-    left, told = add_down(epsilon, -choice.pure_epsilon), choice.told
+    left, leak = add_down(epsilon, -choice.pure_epsilon), choice.leak
     found = _delta(Mixture.of(choice, pure=False), left) if left >= 0.0 else 1.0
     if choice.pure and found:
         found = min(found, _delta(Mixture.of(choice), epsilon))
-    if told:
-        found = min(1.0, add_up(told, mul_up(add_up(1.0, -told), found)))
+    if leak:
+        found = min(1.0, add_up(leak, mul_up(add_up(1.0, -leak), found)))
     # Never 0, also where the value underflows: what is not pure has no guarantee with delta = 0.
     return found if choice.is_pure else max(found, SMALLEST_DELTA)
 
@@ -318,7 +323,7 @@ def _exact_delta(choice: Totals, epsilon: float) -> float:
 
 # Sampled steps that count as whole batches: their Gaussian parameter over the largest parameter of
 # another event, and its square over that of a Gaussian part. Neither changes four digits.
-FAINT, FAINT_BESIDE_GAUSSIAN = 1e-5, Fraction(1, 10_000)
+FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, Fraction(1, 10_000)
 
 
 Shows = Callable[["Mixture", float, float], bool]
@@ -376,7 +381,7 @@ class Mixture(NamedTuple):
         moved = 2.0 if self.replace_one else 1.0
         others = [math.sqrt(self.rho), *(size for size, _ in self.pure)]
         others += [1.0 / event.sigma for event, _ in self.objective]
-        most = max(Fraction(FAINT * max(others)) ** 2, mu_squared * FAINT_BESIDE_GAUSSIAN)
+        most = max(Fraction(FAINT * max(others)) ** 2, mu_squared * FAINT_AMONG_GAUSSIANS)
         squares = {
             (z, q, n): Fraction(div_up(moved, z)) ** 2 * n for z, q, n in self.sampled if z > 1.0
         }
@@ -402,7 +407,7 @@ class Mixture(NamedTuple):
 def _delta(mixture: Mixture, epsilon: float) -> float:
     """Delta of a mixture: the smallest bound of its laws."""
     found = min(law.delta(epsilon) for law in _laws(mixture))
-    return found if found < 1.0 else Apart(mixture).delta(epsilon)
+    return found if found < 1.0 else BasicComposition(mixture).delta(epsilon)
 
 
 @lru_cache(maxsize=256)
@@ -411,7 +416,7 @@ def _epsilon(mixture: Mixture, delta: float) -> float:
     if delta < LEAST_DELTA:
         return math.inf
     found = min(law.epsilon(delta) for law in _laws(mixture))
-    return found if found < math.inf else Apart(mixture).epsilon(delta)
+    return found if found < math.inf else BasicComposition(mixture).epsilon(delta)
 
 
 def _laws(mixture: Mixture) -> list[Law]:
@@ -438,9 +443,9 @@ def _laws(mixture: Mixture) -> list[Law]:
         most = OUTCOMES_WITH_PROFILE if mu else math.ceil(LONGEST_SUM / point_cost(event))
         few = _outcomes(pure, most)
         if few is not None and not mu:
-            return [Curve(partial(_beside_responses, event, *few))]
-        if few is not None and is_quick(event) and mu < LARGEST_BESIDE:
-            return [BesideGaussian(event, mu, *few)]
+            return [Curve(partial(_with_responses, event, *few))]
+        if few is not None and is_quick(event) and mu < LARGEST_MU_FOR_CHORDS:
+            return [ObjectiveWithGaussian(event, mu, *few)]
     return [Grid(mixture)]
 
 
@@ -547,7 +552,7 @@ class Responses:
         return crossing(self.delta, delta, 0.0, high) if high < math.inf else high
 
 
-def _beside_responses(event: ObjectiveEvent, losses: Array, masses: Array, epsilon: float) -> float:
+def _with_responses(event: ObjectiveEvent, losses: Array, masses: Array, epsilon: float) -> float:
     """Delta of one objective event and few outcomes of randomised responses."""
     left = epsilon - losses - 8.0 * math.ulp(1.0 + epsilon + float(losses.max()))
     total = float(masses @ [profile(event, float(x)) for x in left])
@@ -597,7 +602,7 @@ class Curve:
 
 
 # Number of events with costly points that get as many points as a single one.
-DEAR_EVENTS = 2.0
+COSTLY_EVENTS = 2.0
 # Deltas that profiles of objectives go down to, the next where a result is not far above the last.
 FLOORS, FAR_ABOVE = (1e-17, 1e-300), 1e4
 
@@ -657,13 +662,13 @@ def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistributi
     """
     sizes = [0.5 * mixture.mu**2, mixture.rho, *(size * n for size, n in mixture.pure)]
     steps = (Steps(*group, mixture.replace_one) for group in mixture.sampled)
-    if max(sizes) > HOPELESS or any(one.is_hopeless for one in steps):
+    if max(sizes) > VACUOUS_EPSILON or any(one.is_vacuous for one in steps):
         return ()
     profiles = []
     objective = few_objectives(mixture.objective)
-    dear = sum(not is_quick(event) for event, _ in objective)
+    n_costly = sum(not is_quick(event) for event, _ in objective)
     for event, count in objective:
-        points = profile_points(event, floor, min(1.0, DEAR_EVENTS / max(1, dear)))
+        points = profile_points(event, floor, min(1.0, COSTLY_EVENTS / max(1, n_costly)))
         if points is None:
             return ()
         profiles.append((*points, count))
@@ -690,11 +695,11 @@ def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistributi
 LAST_RESORTS = (1e-2, 1e-4, 1e-6, 1e-9, 1e-12, 1e-16)
 # A Gaussian part smaller than the first counts as one of that size; beyond the second no chords are
 # drawn beside it.
-LEAST_MU, LARGEST_BESIDE = 1e-300, 1e3
+LEAST_MU, LARGEST_MU_FOR_CHORDS = 1e-300, 1e3
 
 
 @dataclass(frozen=True)
-class Apart:
+class BasicComposition:
     """Basic composition with equal shares of delta, for parts that are too large for any grid."""
 
     mixture: Mixture
@@ -850,7 +855,7 @@ def _size(group: Group) -> float:
 # Most points of the profile of one run, and the least first step from one to the next.
 MOST_POINTS, SMALLEST_STEP = 2000, 1e-9
 # By how much its logarithm may fall between two points: more where questions take longer.
-CHEAP_FALL, FALL, DEAR_FALL = 0.1, 0.3, 0.8
+CHEAP_FALL, FALL, COSTLY_FALL = 0.1, 0.3, 0.8
 # Points of a profile that is composed with other events.
 COMPOSED_POINTS = 512
 # A profile ends below this delta, or at this epsilon.
@@ -874,7 +879,7 @@ def _profile(event: CurvedEvent) -> Function:
     assert isinstance(inner, RandomStoppingEvent)
     law, found = StoppingLaw.of(inner), choices(of_events(inner.base, size))
     kernel = StoppingKernel(law, base_curve(found))
-    others = (c.pure or c.sampled or c.objective or c.certain or c.curved for c in found)
+    others = (c.pure or c.sampled or c.objective or c.leaks or c.curved for c in found)
     if any(others) or not any(choice.rho for choice in found):
         return kernel.delta
     # All events of one run are zCDP.
@@ -907,7 +912,7 @@ def base_curve(found: list[Totals]) -> BaseCurve:
     if any(c.pure or c.objective or c.curved or (c.rho and c.mu_squared) for c in found):
         fall = FALL
     if any(choice.sampled for choice in found):
-        fall = DEAR_FALL
+        fall = COSTLY_FALL
 
     def delta(epsilon: float) -> float:
         return max(_choice_delta(choice, epsilon) for choice in found)
@@ -1062,7 +1067,7 @@ class Composition:
 
     def remaining(self) -> float:
         """Return the largest epsilon of a pure event that still fits, rounded down."""
-        needed = (_epsilon_beside(choice, *self._budget) for choice in choices(self._totals))
+        needed = (_epsilon_of_rest(choice, *self._budget) for choice in choices(self._totals))
         return max(0.0, add_down(self._budget[0], -max(needed)))
 
     def fits(self) -> bool:
@@ -1078,7 +1083,9 @@ def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
 def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved for one choice, by the cheapest bound that decides it."""
     larger = [choice.changed(partial(few_digits, digits=digits)) for digits in FEW_DIGITS]
-    if _is_shown(larger[0], epsilon, delta, lambda mixture, *at: Apart(mixture).shows(*at)):
+    if _is_shown(
+        larger[0], epsilon, delta, lambda mixture, *at: BasicComposition(mixture).shows(*at)
+    ):
         return True
     if _is_refuted(choice, epsilon, delta):
         return False

@@ -102,16 +102,16 @@ def dp_accounting_event(events: Iterable[PrivacyEvent]) -> Any:
         raise ImportError(
             "this needs dp-accounting, which is not installed: pip install dp-accounting"
         ) from error
-    return _made(library, tree)
+    return _build(library, tree)
 
 
-def _made(library: Any, tree: Mapping[str, Any]) -> Any:
+def _build(library: Any, tree: Mapping[str, Any]) -> Any:
     """Make an event of the other library."""
     fields = {name: value for name, value in tree.items() if name != "type"}
     if "event" in fields:
-        fields["event"] = _made(library, fields["event"])
+        fields["event"] = _build(library, fields["event"])
     if "events" in fields:
-        fields["events"] = [_made(library, inner) for inner in fields["events"]]
+        fields["events"] = [_build(library, inner) for inner in fields["events"]]
     return getattr(library, tree["type"])(**fields)
 
 
@@ -148,7 +148,7 @@ def _tree(event: PrivacyEvent) -> dict[str, Any]:
         return {"type": "GaussianDpEvent", "noise_multiplier": div_down(1.0, totals.mu)}
     if totals.rho:
         return {"type": "ZCDpEvent", "rho": fraction_up(totals.rho), "xi": 0.0}
-    if totals.pure and not totals.certain:
+    if totals.pure and not totals.leaks:
         epsilon = totals.pure_epsilon
         return {"type": "ZCDpEvent", "rho": mul_up(mul_up(epsilon, epsilon), 0.5), "xi": 0.0}
     return dict(UNSUPPORTED)

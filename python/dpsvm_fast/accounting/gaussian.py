@@ -33,7 +33,7 @@ from dpsvm_fast.validation import (
 )
 
 # An epsilon of that size promises nothing.
-HOPELESS = 1e6
+VACUOUS_EPSILON = 1e6
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
@@ -338,18 +338,18 @@ class Steps:
     replace_one: bool
 
     @property
-    def is_hopeless(self) -> bool:
+    def is_vacuous(self) -> bool:
         """Whether the steps leak so much that every bound is vacuous.
 
         A record in a step has a loss of about 1/(2 z^2) + log q there.
         """
-        return self.n_steps * self.q * (0.5 / self.z / self.z + math.log(self.q)) > HOPELESS
+        return self.n_steps * self.q * (0.5 / self.z / self.z + math.log(self.q)) > VACUOUS_EPSILON
 
     def delta(self, epsilon: float) -> float:
         """Delta at an epsilon."""
         if self.q == 1.0:
             return min(1.0, _core.gaussian_delta(epsilon, self._scale))
-        if self.is_hopeless:
+        if self.is_vacuous:
             return min(1.0, mul_up(self.q, float(self.n_steps)))
         z, q, n_steps = self.z, self.q, self.n_steps
         return min(1.0, _core.subsampled_gaussian_delta(z, q, n_steps, epsilon, self.replace_one))
@@ -358,7 +358,7 @@ class Steps:
         """Epsilon at a delta."""
         if self.q == 1.0:
             return _core.gaussian_epsilon(delta, self._scale)
-        if self.is_hopeless:
+        if self.is_vacuous:
             # As for delta: a record that joins no step leaks nothing.
             return 0.0 if mul_up(self.q, float(self.n_steps)) <= delta else math.inf
         z, q, n_steps = self.z, self.q, self.n_steps

@@ -28,7 +28,7 @@ UNIT = 2.0**-53
 SPACING, MOST_PLACES = 0.01, 8000
 # So many records in one step count as telling everything: their number, over the noise, and beyond
 # the mean in deviations and besides.
-MOST_JOINS, LARGEST_MEAN, DEVIATIONS, BESIDES = 500, 100.0, 14.0, 60.0
+MOST_JOINS, LARGEST_MEAN, DEVIATIONS, EXTRA_JOINS = 500, 100.0, 14.0, 60.0
 # Where chains of lines begin: the least probability, and how many on either side of 1/2, fewer for
 # chains of more than so many lines.
 LEAST_START, STARTS, FEWER_STARTS, LONG, LEAST_EPSILON = 1e-280, 4000, 1000, 100, 1e-12
@@ -91,7 +91,7 @@ def step_points(z: float, q: float, size: int, direction: str, cut: float) -> Po
 def _joins(size: int, q: float, most: int) -> tuple[Array, float, float]:
     """Logarithms of the law of the number of joins up to one, what is left, and their error."""
     spread = math.sqrt(size * q * (1.0 - q))
-    most = int(min(size, most, size * q + DEVIATIONS * spread + BESIDES))
+    most = int(min(size, most, size * q + DEVIATIONS * spread + EXTRA_JOINS))
     k = np.arange(most)
     steps = np.log((size - k) / (k + 1.0)) + (math.log(q) - math.log1p(-q))
     logs = size * math.log1p(-q) + np.append(0.0, np.cumsum(steps))

@@ -43,10 +43,10 @@ ERROR = 4e-15
 # Points of a profile that costs little. Where each costs a convolution: least and most of them, and
 # about the milliseconds for all.
 POINTS = 512
-LEAST_DEAR, MOST_DEAR, DEAR_TOTAL = 12, 96, 700.0
+LEAST_COSTLY, MOST_COSTLY, COSTLY_TOTAL = 12, 96, 700.0
 # Number of events of one law that are distinguished: those with a cheap curve, with one of a tenth
 # of a second, and at most of those whose every point costs.
-MOST_CHEAP_KINDS, MOST_KINDS, MOST_DEAR_KINDS = 64, 12, 4
+MOST_CHEAP_KINDS, MOST_KINDS, MOST_COSTLY_KINDS = 64, 12, 4
 # Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
 # is nearly all there is, and a point would cost 50 ms.
 MOSTLY_JACOBIAN = 300.0
@@ -262,7 +262,7 @@ def profile_points(
     """
     top = _top(event)
     if not is_quick(event):
-        x, g = _dear_points(event, top, floor, share)
+        x, g = _costly_points(event, top, floor, share)
         return (x, g) if x[-1] <= LARGEST_LOSS else None
     while not top > LARGEST_LOSS and profile(event, top) > floor:
         top *= 1.3
@@ -326,7 +326,7 @@ def most_kinds(event: ObjectiveEvent) -> int:
         return MOST_CHEAP_KINDS
     if is_quick(event):
         return MOST_KINDS
-    return int(min(max(DEAR_TOTAL / (LEAST_DEAR * point_cost(event)), 1.0), MOST_DEAR_KINDS))
+    return int(min(max(COSTLY_TOTAL / (LEAST_COSTLY * point_cost(event)), 1.0), MOST_COSTLY_KINDS))
 
 
 def point_cost(event: ObjectiveEvent) -> float:
@@ -346,7 +346,7 @@ def _curve(event: ObjectiveEvent, low: float, high: float, count: int) -> tuple[
     return x, np.minimum.accumulate(np.minimum(g, 1.0))
 
 
-def _dear_points(
+def _costly_points(
     event: ObjectiveEvent, top: float, floor: float, share: float
 ) -> tuple[Array, Array]:
     """Few epsilons >= 0 and bounds of delta there, dense where delta falls to ``floor``.
@@ -362,8 +362,8 @@ def _dear_points(
     while values[-1] > floor and at[-1] < MAX_EPSILON:
         at.append(min(2.0 * at[-1], MAX_EPSILON))
         values.append(profile(event, at[-1]))
-    enough = share * DEAR_TOTAL / point_cost(event)
-    for _ in range(int(min(max(enough, LEAST_DEAR), MOST_DEAR))):
+    enough = share * COSTLY_TOTAL / point_cost(event)
+    for _ in range(int(min(max(enough, LEAST_COSTLY), MOST_COSTLY))):
         i = int(np.argmax(_missed(np.array(at), np.maximum(values, floor))))
         at.insert(i + 1, 0.5 * (at[i] + at[i + 1]))
         values.insert(i + 1, profile(event, at[i + 1]))
@@ -433,7 +433,7 @@ def crossing(curve: Callable[[float], float], delta: float, low: float, high: fl
 
 
 @dataclass(frozen=True)
-class BesideGaussian:
+class ObjectiveWithGaussian:
     """Delta of one quick objective event with a Gaussian loss and losses with few values.
 
     Parameters
@@ -478,7 +478,7 @@ class BesideGaussian:
         # The rounding of epsilon - T, on numbers no larger than these.
         largest = high + float(np.abs(self.losses).max())
         slack, beyond = 8.0 * math.ulp(1.0 + largest), 1e-9 * (1.0 + largest)
-        beside = replace(
+        larger = replace(
             self,
             mu=max(self.mu, SMALLEST_MU_SHARE * (1.0 + largest)),
             # A little more than probabilities, whatever they were multiplied from.
@@ -487,14 +487,14 @@ class BesideGaussian:
         # Beyond the reach the Gaussian part is small compared with the result.
         at_least = max(profile(self.event, max(high, 0.0)), 1e-300)
         reach = min(math.sqrt(25.0 - 2.0 * math.log(at_least)), 37.0)
-        widest = reach * beside.mu + 0.5 * beside.mu * beside.mu
+        widest = reach * larger.mu + 0.5 * larger.mu * larger.mu
         least, most = float(self.losses.min()) - widest, float(self.losses.max()) + widest
         count = min(MOST_NODES, max(FEW_NODES, MOST_PAIRS // self.losses.size))
         # Over a short range the profile is nearly straight, and each node adds its rounding.
         enough = NODES_PER_DEVIATION * self.event.sigma * (high + most - low - least)
         count = int(min(max(enough, LEAST_NODES), count))
         nodes, g = _profile_between(self.event, low - most - beyond, high - least + beyond, count)
-        return lambda epsilon: min(1.0, mul_up(beside._chords(epsilon - slack, nodes, g), HEADROOM))
+        return lambda epsilon: min(1.0, mul_up(larger._chords(epsilon - slack, nodes, g), HEADROOM))
 
     def _chords(self, epsilon: float, nodes: Array, g: Array) -> float:
         """Bound of E g(epsilon - T) by chords over the cells between the nodes."""

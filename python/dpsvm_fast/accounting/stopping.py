@@ -265,9 +265,9 @@ def stopped_zcdp_delta(law: StoppingLaw, rho: float, epsilon: float) -> float:
     if law.kind == "poisson":
         return _poisson_zcdp_delta(law, rho, epsilon)
     power = 2.0 if law.kind == "geometric" else 1.0
-    rarity = -math.log(law.gamma)
-    order = max(1.0, math.sqrt(rarity / rho))
-    middle = power * ((order - 1.0) * rho + rarity / order) * (1.0 + ERROR)
+    minus_log_gamma = -math.log(law.gamma)
+    order = max(1.0, math.sqrt(minus_log_gamma / rho))
+    middle = power * ((order - 1.0) * rho + minus_log_gamma / order) * (1.0 + ERROR)
     left = epsilon - middle - ERROR * (1.0 + abs(epsilon))
     if left <= 0.0:
         return 1.0

@@ -48,7 +48,7 @@ CurvedEvent = RandomStoppingEvent | AlternativesEvent | Grouped
 # Fields of totals that add up as numbers, and those that count.
 SUMS = ("mu_squared", "rho", "distance")
 LAWS = ("sampled", "objective", "curved", "parallel")
-COUNTS = ("pure", "certain", *LAWS)
+COUNTS = ("pure", "leaks", *LAWS)
 # More than the rounding of one logarithm or exponential; what no exponential is taken of.
 ERROR, LARGEST_EXPONENT = 1e-15, 700.0
 # Combinations of branches that are tried.
@@ -74,8 +74,8 @@ class Totals:
     sampled : Counter of (noise multiplier, sampling rate)
         Number of steps of sampled Gaussian sums.
     objective : Counter of ObjectiveEvent
-    certain : Counter of float
-        Number of events of each probability of an infinite loss; ``told`` is that of any of them.
+    leaks : Counter of float
+        Number of events of each probability of an infinite loss; ``leak`` is that of any of them.
     curved : Counter of RandomStoppingEvent, AlternativesEvent or Grouped
     parallel : Counter of ParallelEvent or Grouped
         Gone in what :func:`choices` returns, as are those curved ones that need no curve.
@@ -88,7 +88,7 @@ class Totals:
     pure: Counter[float] = field(default_factory=Counter)
     sampled: Counter[tuple[float, float]] = field(default_factory=Counter)
     objective: Counter[ObjectiveEvent] = field(default_factory=Counter)
-    certain: Counter[float] = field(default_factory=Counter)
+    leaks: Counter[float] = field(default_factory=Counter)
     curved: Counter[CurvedEvent] = field(default_factory=Counter)
     parallel: Counter[ParallelEvent | Grouped] = field(default_factory=Counter)
 
@@ -119,7 +119,7 @@ class Totals:
             self.adjacency in (None, other.adjacency)
             and all(getattr(self, name) <= getattr(other, name) for name in (*SUMS, *LAWS))
             and at_most(self.pure, other.pure)
-            and self.told <= other.told
+            and self.leak <= other.leak
         )
 
     def add(self, event: PrivacyEvent, size: int = 1) -> None:
@@ -147,15 +147,15 @@ class Totals:
         return fraction_up(sum((Fraction(e) * n for e, n in self.pure.items()), Fraction(0)))
 
     @property
-    def told(self) -> float:
+    def leak(self) -> float:
         """Probability of an infinite loss, rounded up, of any of independent events."""
-        if not self.certain:
+        if not self.leaks:
             return 0.0
-        if max(self.certain) >= 1.0:
+        if max(self.leaks) >= 1.0:
             return 1.0
-        logs = [n * math.log1p(-delta) for delta, n in self.certain.items()]
-        told = -math.expm1(math.fsum(logs) * (1.0 + 8.0 * ERROR))
-        return min(1.0, mul_up(told, 1.0 + 8.0 * ERROR))
+        logs = [n * math.log1p(-delta) for delta, n in self.leaks.items()]
+        leak = -math.expm1(math.fsum(logs) * (1.0 + 8.0 * ERROR))
+        return min(1.0, mul_up(leak, 1.0 + 8.0 * ERROR))
 
 
 class _Charge(NamedTuple):
@@ -172,7 +172,7 @@ class _Charge(NamedTuple):
 
     def add_approximate(self, event: ApproximateEvent) -> None:
         self.add_pure(event)
-        self.totals.certain[_group_delta(event, self.size)] += 1
+        self.totals.leaks[_group_delta(event, self.size)] += 1
 
     def add_zcdp(self, event: ZCDPEvent) -> None:
         self.totals.rho += Fraction(event.rho) * self.size**2
@@ -346,7 +346,7 @@ def _without_curve(event: CurvedEvent) -> Totals | None:
             return runs[0]
     else:
         return None
-    if not all(run.is_pure and not run.certain for run in runs):
+    if not all(run.is_pure and not run.leaks for run in runs):
         return None
     epsilon = max(run.pure_epsilon for run in runs)
     if isinstance(inner, RandomStoppingEvent):
@@ -365,23 +365,23 @@ def _branches(event: ParallelEvent | Grouped) -> tuple[Totals, ...]:
     assert isinstance(inner, ParallelEvent)
     alone = {branch: of_events(branch) for branch in inner.branches}
     worst = uncovered(list(alone.values()))
-    told = any(totals.certain for totals in alone.values())
-    kept = tuple(b for b, totals in alone.items() if told or any(totals is w for w in worst))
+    any_leak = any(totals.leaks for totals in alone.values())
+    kept = tuple(b for b, totals in alone.items() if any_leak or any(totals is w for w in worst))
     if size == 1:
         return tuple(worst)
     if math.comb(size + len(kept) - 1, len(kept) - 1) <= MOST_CHOICES:
         meetings = itertools.combinations_with_replacement(kept, size)
         shares = [Counter(meeting).items() for meeting in meetings]
         return tuple(
-            uncovered([Totals().plus(*(_apart(b, n) for b, n in share)) for share in shares])
+            uncovered([Totals().plus(*(_group_totals(b, n) for b, n in share)) for share in shares])
         )
-    whole = join(tuple(_apart(branch, size) for branch in kept))
-    if told:
-        whole.certain = Counter({1.0: 1})
+    whole = join(tuple(_group_totals(branch, size) for branch in kept))
+    if any_leak:
+        whole.leaks = Counter({1.0: 1})
     return (whole,)
 
 
-def _apart(branch: Iterable[PrivacyEvent], size: int) -> Totals:
+def _group_totals(branch: Iterable[PrivacyEvent], size: int) -> Totals:
     """Totals of several records that meet a branch, or others with the same events.
 
     These are distances of their own, and for all else a path through one of them is the worst.
@@ -411,7 +411,7 @@ def join(branches: tuple[Totals, ...]) -> Totals:
         whole.sampled |= branch.sampled
         whole.objective |= branch.objective
         whole.curved |= branch.curved
-    whole.certain = max(branches, key=lambda branch: branch.told).certain
+    whole.leaks = max(branches, key=lambda branch: branch.leak).leaks
     # The larger of the largest sizes, and so on: each list has a partner for each of its own.
     for size in sorted({size for branch in branches for size in branch.pure}, reverse=True):
         seen = (sum(n for e, n in branch.pure.items() if e >= size) for branch in branches)

@@ -48,7 +48,7 @@ SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5,
 LARGEST_EPSILON = 100.0
 
 # Every step of the recursion is rounded down by this; SciPy's normal law errs by less.
-SHAVED = 1e-12
+ROUNDED_DOWN = 1e-12
 # At how many epsilons a profile is turned into a trade-off curve, and up to which.
 N_NODES, LARGEST_NODE = 64, 20.0
 
@@ -86,15 +86,15 @@ def tail_refuted(
     s = total = alpha
     for i in range(right - 1, -1, -1):
         # Here s bounds P[C >= i + 1], and total the sum of all such probabilities from there on.
-        met = min(1.0, (i * s + total) / n_canaries * (1.0 - SHAVED))
-        step = (n_canaries * inverse(met) * (1.0 - SHAVED) + total) / (n_guesses - i)
+        met = min(1.0, (i * s + total) / n_canaries * (1.0 - ROUNDED_DOWN))
+        step = (n_canaries * inverse(met) * (1.0 - ROUNDED_DOWN) + total) / (n_guesses - i)
         if step <= s:
             # From here on nothing would change any more.
             return False
-        s = step * (1.0 - SHAVED)
+        s = step * (1.0 - ROUNDED_DOWN)
         if s > 1.0:
             return True
-        total = (total + s) * (1.0 - SHAVED)
+        total = (total + s) * (1.0 - ROUNDED_DOWN)
     return False
 
 

@@ -1012,16 +1012,16 @@ class Runner:
         chunk = min(world.chunk for world in self.subject.worlds)
         sizes = [min(chunk, n - begun) for begun in range(0, n, chunk)]
         found: tuple[list[Array], list[Array]] = ([], [])
-        wave = max(1, math.ceil(self._n_threads / 2))
+        batch = max(1, math.ceil(self._n_threads / 2))
 
         def job(world: int, size: int, source: _core.NoiseSource) -> Array:
             return of(self.subject.worlds[world].draw(size, source))
 
         with ThreadPoolExecutor(self._n_threads) as pool:
-            for i in range(0, len(sizes), wave):
+            for i in range(0, len(sizes), batch):
                 jobs = [
                     (w, pool.submit(job, w, size, self._source()))
-                    for size in sizes[i : i + wave]
+                    for size in sizes[i : i + batch]
                     for w in (0, 1)
                 ]
                 for w, done in jobs:

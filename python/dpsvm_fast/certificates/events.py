@@ -13,6 +13,7 @@ from dpsvm_fast.certificates.record import (
     PROBABILITY,
     Adjacency,
     Epsilon,
+    Excluding,
     NonNegative,
     OpenProbability,
     Options,
@@ -21,7 +22,6 @@ from dpsvm_fast.certificates.record import (
     Record,
     Share,
     Unit,
-    Without,
     store,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -342,7 +342,7 @@ MAX_MEAN = 1e9
 NESTED = ("parallel", "alternatives", "random_stopping")
 
 Events = tuple[PrivacyEvent, ...]
-Branch = Annotated[tuple[Annotated[PrivacyEvent, Without(NESTED)], ...], Range(1)]
+Branch = Annotated[tuple[Annotated[PrivacyEvent, Excluding(NESTED)], ...], Range(1)]
 
 
 @dataclass(frozen=True)
@@ -462,7 +462,7 @@ class RandomStoppingEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "random_stopping"
 
-    base: Annotated[tuple[Annotated[PrivacyEvent, Without(NESTED[1:])], ...], Range(1)]
+    base: Annotated[tuple[Annotated[PrivacyEvent, Excluding(NESTED[1:])], ...], Range(1)]
     stopping: Annotated[str, Options(*STOPPING_LAWS)]
     mean: Annotated[float, Range(0.0, MAX_MEAN, open_low=True), COUNT]
     adjacency: Adjacency

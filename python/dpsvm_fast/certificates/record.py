@@ -192,13 +192,13 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Without:
+class Excluding:
     """Kinds of a family that may not be there."""
 
     tags: tuple[str, ...]
 
 
-class LeftOut:
+class OmitIfEmpty:
     """Marks a field that is left out if it is None or empty, instead of written as null."""
 
 
@@ -337,7 +337,7 @@ class _Nested(_Kind):
 
     def __init__(self, kind: type[Record], facts: tuple[Any, ...]) -> None:
         self.kind = kind
-        self.without = _fact(facts, Without, Without(())).tags
+        self.without = _fact(facts, Excluding, Excluding(())).tags
 
     def check(self, name: str, value: object) -> Any:
         if not isinstance(value, self.kind) or value.tag in self.without:
@@ -394,7 +394,7 @@ def kind_of(hint: Any) -> _Kind:
         hint, *rest = typing.get_args(hint)
         facts = tuple(rest)
     kind = _kind_with(hint, facts)
-    kind.left_out = any(isinstance(fact, LeftOut) for fact in facts)
+    kind.left_out = any(isinstance(fact, OmitIfEmpty) for fact in facts)
     return kind
 
 

@@ -34,8 +34,8 @@ from dpsvm_fast.certificates.record import (
     Count,
     Delta,
     Epsilon,
-    LeftOut,
     NonNegative,
+    OmitIfEmpty,
     Options,
     Positive,
     Probability,
@@ -367,7 +367,7 @@ class ReleasePart(Record):
     n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT] = 1
     sampling_rate: Annotated[Share, PROBABILITY] = 1.0
     last_iterate: LastIterate | None = None
-    factor: Annotated[tuple[Annotated[float, Range(0.0, 1.0)], ...], LeftOut()] = ()
+    factor: Annotated[tuple[Annotated[float, Range(0.0, 1.0)], ...], OmitIfEmpty()] = ()
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
 

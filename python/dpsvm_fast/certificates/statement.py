@@ -34,9 +34,10 @@ from dpsvm_fast.certificates.record import (
     Adjacency,
     Delta,
     Epsilon,
+    Excluding,
     Kind,
-    LeftOut,
     NonNegative,
+    OmitIfEmpty,
     OpenProbability,
     Options,
     Pattern,
@@ -46,7 +47,6 @@ from dpsvm_fast.certificates.record import (
     Share,
     Text,
     Unit,
-    Without,
     definition_of,
     read_json,
 )
@@ -78,14 +78,14 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import fraction_up
 from dpsvm_fast.validation import check_option
 
-Own = TypeVar("Own", bound="ReleaseStatement")
+Self = TypeVar("Self", bound="ReleaseStatement")
 Source = Annotated[str, Options("operating_system", "seed")]
 Events = tuple[PrivacyEvent, ...]
 ACCOUNTANT = "dpsvm_fast.accounting"
 # How steps of pipelines are named: by their names down to it, and their class.
 StepTitle = Annotated[str, Pattern(r"^.+ \([A-Za-z0-9_]+\)$")]
 Period = Annotated[str, Pattern(r"^[A-Za-z0-9._:+/-]+$")]
-Unseen = Annotated[str, Options("floating_point", "precision", "max_iter")]
+UncoveredCaveat = Annotated[str, Options("floating_point", "precision", "max_iter")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +119,12 @@ class Occasion(Record):
     parameter: Annotated[str, Options("data_norm", "bounds", "param_grid", "model")]
     parameters: tuple[Annotated[str, Pattern(r"^[A-Za-z0-9_]+$")], ...] = ()
     labels: Annotated[str, Options("given", "read")] | None = None
-    assumed: Annotated[tuple[Annotated[str, Options(*words.ASSUMED)], ...], LeftOut()] = ()
-    functions: Annotated[tuple[StepTitle, ...], LeftOut()] = ()
+    assumed: Annotated[tuple[Annotated[str, Options(*words.ASSUMED)], ...], OmitIfEmpty()] = ()
+    functions: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
     feature_seed: Annotated[int, Range(0)] | None = None
-    periods: Annotated[tuple[Period, ...], LeftOut()] = ()
-    learned: Annotated[tuple[StepTitle, ...], LeftOut()] = ()
-    uncovered: Annotated[tuple[Unseen, ...], LeftOut()] = ()
+    periods: Annotated[tuple[Period, ...], OmitIfEmpty()] = ()
+    learned: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
+    uncovered: Annotated[tuple[UncoveredCaveat, ...], OmitIfEmpty()] = ()
     cluster: Annotated[str, Pattern("^[a-z0-9+_-]{1,20}$")] | None = None
 
     def joined(self, before: Occasion) -> Occasion:
@@ -335,17 +335,17 @@ class ReleaseStatement(Statement):
             *(f"{step} {words.LEARNED_REASON}" for step in self.occasion.learned),
         )
 
-    def in_private(self: Own) -> Own:
+    def in_private(self: Self) -> Self:
         """Return the statement without the reasons why it is not private."""
         labels = self.occasion.labels and "given"
         occasion = replace(self.occasion, labels=labels, learned=())
         return replace(self, occasion=occasion, random_source="operating_system")
 
-    def of_unit(self: Own, unit: str) -> Own:
+    def of_unit(self: Self, unit: str) -> Self:
         """Return the statement of the same releases for neighbours that differ in ``unit``."""
         return self if unit == self.unit else replace(self, unit=unit)
 
-    def of_periods(self: Own, periods: tuple[str, ...]) -> Own:
+    def of_periods(self: Self, periods: tuple[str, ...]) -> Self:
         """Return the statement of a release that a ledger was charged for on these periods."""
         together = tuple(dict.fromkeys((*self.occasion.periods, *periods)))
         return replace(self, occasion=replace(self.occasion, periods=together))
@@ -400,12 +400,12 @@ class PrivacyStatement(ReleaseStatement):
 
     mechanism: Annotated[str, Options(*words.MECHANISMS)]
     loss: Annotated[str, Options(*words.LOSSES, "none")]
-    sensitivity: Annotated[Sensitivity | None, LeftOut()] = None
-    noise: Annotated[Noise | None, LeftOut()] = None
-    objective: Annotated[ObjectiveNoise | None, LeftOut()] = None
-    descent: Annotated[Descent | None, LeftOut()] = None
-    parts: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
-    reserved: Annotated[tuple[ReleasePart, ...], LeftOut()] = ()
+    sensitivity: Annotated[Sensitivity | None, OmitIfEmpty()] = None
+    noise: Annotated[Noise | None, OmitIfEmpty()] = None
+    objective: Annotated[ObjectiveNoise | None, OmitIfEmpty()] = None
+    descent: Annotated[Descent | None, OmitIfEmpty()] = None
+    parts: Annotated[tuple[ReleasePart, ...], OmitIfEmpty()] = ()
+    reserved: Annotated[tuple[ReleasePart, ...], OmitIfEmpty()] = ()
 
     def check(self) -> None:
         """Refuse inconsistent fields."""
@@ -897,7 +897,7 @@ class PipelineStep(Record):
 
     name: Text
     estimator: Text
-    statement: Annotated[Statement, Without((PIPELINE,))] | None = None
+    statement: Annotated[Statement, Excluding((PIPELINE,))] | None = None
     learned: bool = False
 
     def check(self) -> None:
@@ -955,7 +955,7 @@ class PipelineStatement(Statement):
 
     epsilon: Annotated[NonNegative, PRIVACY_LOSS]
     steps: Annotated[tuple[PipelineStep, ...], Range(1)]
-    functions: Annotated[tuple[StepTitle, ...], LeftOut()] = ()
+    functions: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
 
     def check(self) -> None:
         """Refuse statements that cannot be composed."""
@@ -1085,13 +1085,13 @@ def read_certificate(certificate: Mapping[str, Any] | str | Statement) -> Statem
     >>> read_certificate(statement.to_json()) == statement
     True
     """
-    statement, record, _ = read_loosely(certificate)
+    statement, record, _ = read_unchecked(certificate)
     for problem in statement.word_problems(record):
         raise InvalidParameterError(problem)
     return statement
 
 
-def read_loosely(
+def read_unchecked(
     certificate: Mapping[str, Any] | str | Statement,
 ) -> tuple[Statement, Mapping[str, Any], Mapping[str, Any] | None]:
     """Read a certificate, whatever its words say.

@@ -42,15 +42,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(words)
     except KeyboardInterrupt:
         # While modules are imported, where no command could say anything.
-        return _told("interrupted", INTERRUPTED, as_json=as_json)
+        return _reported("interrupted", INTERRUPTED, as_json=as_json)
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
         sentence = 'the command line needs click: pip install "dpsvm-fast[cli]"'
-        return _told(sentence, FAILED, as_json=as_json)
+        return _reported(sentence, FAILED, as_json=as_json)
 
 
-def _told(sentence: str, code: int, *, as_json: bool) -> int:
+def _reported(sentence: str, code: int, *, as_json: bool) -> int:
     """Say why nothing was done, without importing another module."""
     if as_json:
         import json

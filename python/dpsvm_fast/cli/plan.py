@@ -14,11 +14,11 @@ from dpsvm_fast.cli.screen import (
     FILE,
     UNITS,
     CommandError,
+    Integer,
     OneOf,
     Real,
     Reals,
     Screen,
-    Whole,
     adjacency_option,
     delta_option,
     example,
@@ -86,9 +86,9 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 )
 @delta_option(required=True)
 @option("--schema", FILE, "TOML or JSON; gives the number of features and classes.")
-@option("--features", Whole(1, MOST_FEATURES), "Number of features.")
-@option("--classes", Whole(2, MOST_CLASSES), "Number of classes.")
-@option("--samples", Whole(1), "Number of training rows, or of persons, if it is public.")
+@option("--features", Integer(1, MOST_FEATURES), "Number of features.")
+@option("--classes", Integer(2, MOST_CLASSES), "Number of classes.")
+@option("--samples", Integer(1), "Number of training rows, or of persons, if it is public.")
 @option(
     "--unit",
     OneOf(UNITS),
@@ -96,7 +96,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 )
 @option(
     "--rows-per-person",
-    Whole(1, MOST_ROWS),
+    Integer(1, MOST_ROWS),
     "Also show what noise for rows guarantees to a person with N rows.",
 )
 @model_option(*PLANNED)

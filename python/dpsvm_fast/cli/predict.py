@@ -21,9 +21,9 @@ from dpsvm_fast.cli.screen import (
     FILE_OR_STREAM,
     STREAM,
     CommandError,
+    Integer,
     OneOf,
     Screen,
-    Whole,
     example,
     option,
     pass_screen,
@@ -88,9 +88,7 @@ def refuse_json(screen: Screen) -> None:
 )
 @option("--scores", "Add a score column for each class.", is_flag=True)
 @option("--probabilities", "Add a probability column for each class.", is_flag=True)
-@option(
-    "--digits", Whole(1, 17), "Digits of scores and probabilities in text; 17 is exact.", default=6
-)
+@option("--digits", Integer(1, 17), "Digits of scores and probabilities; 17 is exact.", default=6)
 @pass_screen
 def predict_command(screen: Screen, **options: Any) -> None:
     """Label the rows of DATA with a saved MODEL; costs no budget.

@@ -139,7 +139,7 @@ def under_its_option(
     return error
 
 
-def is_ours(error: BaseException) -> bool:
+def is_own_error(error: BaseException) -> bool:
     """Return whether the text of an error is of this package and quotes no data."""
     return type(error).__module__ == exceptions.__name__
 
@@ -201,7 +201,7 @@ def judged(error: BaseException) -> tuple[str, int]:
         return _about_a_file(error), FAILED
     if isinstance(error, MemoryError):
         return "out of memory; use a larger machine, a smaller --max-memory, or fewer rows", FAILED
-    if is_ours(error) or isinstance(error, ImportError | Warning):
+    if is_own_error(error) or isinstance(error, ImportError | Warning):
         return str(error), FAILED
     return unexpected(error), FAILED
 
@@ -310,7 +310,7 @@ class Reals(Real):
         return tuple(super(Reals, self).convert(part, param, ctx) for part in str(value).split(","))
 
 
-class Whole(Value):
+class Integer(Value):
     """An integer from ``low`` to ``high``, if given."""
 
     name = "integer"

@@ -37,15 +37,15 @@ from dpsvm_fast.cli.screen import (
     FILE_OR_STREAM,
     OVERSPENT,
     CommandError,
+    Integer,
     OneOf,
     Real,
     Screen,
     Value,
-    Whole,
     adjacency_option,
     delta_option,
     example,
-    is_ours,
+    is_own_error,
     judged,
     note,
     option,
@@ -86,8 +86,8 @@ MAP = "map"
 PROMISED = ("private", "epsilon", "delta", "adjacency", "unit")
 
 
-def made(schema: TableSchema, spending: Spending, options: dict[str, Any], **settings: Any) -> Any:
-    """An estimator for rows of a schema.
+def build(schema: TableSchema, spending: Spending, options: dict[str, Any], **settings: Any) -> Any:
+    """Build an estimator for rows of a schema.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ ADVICE = {
 def _public_map(
     schema: Any, options: dict[str, Any], model: str
 ) -> PublicSplines | PublicImageFeatures | None:
-    """The public map of rows that was requested.
+    """Build the requested public map of rows.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def _public_map(
 
 
 def trainer_of(estimator: Any) -> Any:
-    """The estimator that makes the release; it has the statement once it is fitted."""
+    """Return the estimator that makes the release and will have the statement."""
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
@@ -192,7 +192,7 @@ DECLARE_CLASSES = (
 
 
 class MemorySize(Value):
-    """A number of bytes with a unit: 512MiB, 2GB."""
+    """Number of bytes with a unit: 512MiB, 2GB."""
 
     name = "size"
     accepted = "a size such as 512MiB or 2GB"
@@ -215,7 +215,7 @@ class Shape(Value):
     accepted = "HEIGHTxWIDTH such as 28x28"
 
     def read(self, value: Any) -> tuple[int, ...]:
-        """Read two or three whole numbers."""
+        """Read two or three integers."""
         if not re.fullmatch(r"[1-9][0-9]{0,3}(x[1-9][0-9]{0,3}){1,2}", value):
             raise ValueError
         return tuple(map(int, value.split("x")))
@@ -225,7 +225,7 @@ class Shape(Value):
 map_options = together(
     option(
         "--splines",
-        Whole(2),
+        Integer(2),
         "Replace each bounded column by K piecewise linear functions.",
         metavar="K",
     ),
@@ -237,7 +237,7 @@ map_options = together(
     ),
     option(
         "--image-order",
-        Whole(1, 2),
+        Integer(1, 2),
         "2 adds edges of edges: better for tens of thousands of images.  [default: 1]",
         metavar="K",
     ),
@@ -284,8 +284,8 @@ budget_options = together(
         "Periods of the rows, comma-separated; only they are charged.",
         metavar="NAMES",
     ),
-    option("--seed", "random_state", Whole(0), "Seed of the noise: NOT PRIVATE."),
-    option("--threads", "n_threads", Whole(1), "[default: all cores]"),
+    option("--seed", "random_state", Integer(0), "Seed of the noise: NOT PRIVATE."),
+    option("--threads", "n_threads", Integer(1), "[default: all cores]"),
 )
 # Files that training writes.
 model_file_options = together(
@@ -297,7 +297,7 @@ model_file_options = together(
 
 
 def declared_schema(options: dict[str, Any]) -> TableSchema:
-    """The schema that the user declared, with labels and classes.
+    """Return the declared schema, with labels and classes.
 
     Raises
     ------
@@ -367,12 +367,12 @@ class Room:
 
     @property
     def left(self) -> int:
-        """Bytes that are left now."""
+        """Return the bytes that are left now."""
         return self._max_memory - _resident_size() - TEMPORARIES
 
     @property
     def reading(self) -> int:
-        """Bytes for the reading of files."""
+        """Return the bytes for reading files."""
         return max(LEAST_ROOM // 4, self.left // 2)
 
     def holds(self, n_bytes: float, copies: int) -> bool:
@@ -380,7 +380,7 @@ class Room:
         return n_bytes * copies <= self.left
 
     def part(self, n_features: int) -> int:
-        """Rows per part that leave half of the memory for kept rows."""
+        """Return the rows per part that leave half of the memory for kept rows."""
         fitting = self.left // (2 * PART_COPIES * NUMBER * n_features)
         return int(min(MOST_ROWS_OF_PART, max(1, fitting)))
 
@@ -423,7 +423,7 @@ class TrainingRows:
 
 
 def _largest_size(table: Any) -> float | None:
-    """Largest size of decoded rows in bytes; None if unknown."""
+    """Estimate the largest size of decoded rows in bytes; None if unknown."""
     n_rows = table.n_rows
     label = np.array(table.schema.classes or ()).itemsize
     if n_rows is None:
@@ -439,7 +439,7 @@ def _largest_size(table: Any) -> float | None:
 
 
 def _usual_size(table: Any) -> float:
-    """Usual size of decoded rows in bytes, for numbers of a few digits."""
+    """Estimate the usual size of decoded rows in bytes, for numbers of a few digits."""
     if table.n_rows is not None:
         return float(table.n_rows * table.n_features * NUMBER)
     size = table.n_bytes_total * (USUAL_COMPRESSION if is_compressed(table.path) else 1)
@@ -447,7 +447,7 @@ def _usual_size(table: Any) -> float:
 
 
 def _about_folder(error: OSError, place: Path, table: Any) -> CommandError:
-    """What to do where rows could not be decoded."""
+    """Say what to do if rows could not be decoded."""
     free = shutil.disk_usage(place).free
     return CommandError(
         f"{place}: cannot hold the decoded rows ({error.strerror or error}): about "
@@ -457,13 +457,13 @@ def _about_folder(error: OSError, place: Path, table: Any) -> CommandError:
 
 
 def _megabytes(n_bytes: float) -> str:
-    """A size for people."""
+    """Format a size for people."""
     return f"{max(1, round(n_bytes / 1e6))} MB"
 
 
 @contextmanager
 def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
-    """A folder that nobody else can read, removed at the end.
+    """Create a folder that nobody else can read; remove it at the end.
 
     Raises
     ------
@@ -489,7 +489,7 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
 
 
 def _resident_size() -> int:
-    """Bytes of memory that this process holds."""
+    """Return the bytes of memory that this process holds."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         import resource
@@ -515,13 +515,13 @@ class AskedLedger(PrivacyLedger):
     def spend(
         self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "", **how: Any
     ) -> None:
-        """Spend as ever."""
+        """Spend, and note that this process tried to."""
         self.asked = True
         super().spend(event, label, **how)
 
 
 class Spending:
-    """The (epsilon, delta) of one command, and the ledger that records it.
+    """Spending of one command: its (epsilon, delta), and the ledger that records it.
 
     Parameters
     ----------
@@ -596,7 +596,7 @@ class Spending:
         return any(record.process == own for record in self.ledger.history[self._before :])
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def explain_failures(self) -> Iterator[None]:
         """Make every failure inside say whether the budget is spent."""
         try:
             with _terminated_like_interrupted():
@@ -609,14 +609,14 @@ class Spending:
                 # The name of an argument is still to be put as that of an option.
                 raise
             sentence, code = judged(error)
-            if is_ours(error) or isinstance(error, (ValueError, TypeError)):
+            if is_own_error(error) or isinstance(error, (ValueError, TypeError)):
                 # What is spent is said here.
                 sentence = re.sub("[;.] [Tt]he budget is spent$", "", str(error).removesuffix("."))
-            raise CommandError(f"{sentence}; {self.what_is_spent()}", code) from None
+            raise CommandError(f"{sentence}; {self.spent_clause()}", code) from None
 
     @contextmanager
-    def among_rows(self) -> Iterator[None]:
-        """Hide texts of other packages while private rows are in memory: they may quote a cell.
+    def hide_other_messages(self) -> Iterator[None]:
+        """Hide messages of other packages while private rows are in memory: they may quote a cell.
 
         Raises
         ------
@@ -628,13 +628,13 @@ class Spending:
         except (CommandError, MemoryError, ImportError):
             raise
         except Exception as error:
-            if is_ours(error) or (isinstance(error, OSError) and error.errno is not None):
+            if is_own_error(error) or (isinstance(error, OSError) and error.errno is not None):
                 raise
             sentence = unexpected(error)
         else:
             return
         # Raised here, so that the error does not travel along.
-        raise CommandError(sentence if self.spent else f"{sentence}; {self.what_is_spent()}")
+        raise CommandError(sentence if self.spent else f"{sentence}; {self.spent_clause()}")
 
     def check_owners(self, table: Table, estimator: Any) -> None:
         """Refuse persons and weights that a training does not take, before any row is read."""
@@ -647,8 +647,8 @@ class Spending:
                     "in the schema)"
                 )
 
-    def what_is_spent(self) -> str:
-        """The end of a sentence."""
+    def spent_clause(self) -> str:
+        """Return the end of a sentence: whether the budget is spent."""
         if not self.spent:
             return "nothing was spent"
         amount = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
@@ -656,7 +656,7 @@ class Spending:
         end = "" if self.saved else ", but there is no model"
         return f"the budget{where} is spent ({amount}){end}"
 
-    def told(self, screen: Screen) -> dict[str, Any] | None:
+    def report(self, screen: Screen) -> dict[str, Any] | None:
         """Report what is left in the budget file, and return it for ``--json``."""
         if self.path is None:
             return None
@@ -666,7 +666,7 @@ class Spending:
         return {"file": str(self.path), **facts}
 
     def _refusal(self, error: BudgetExceededError) -> str:
-        """What is left, and what to do."""
+        """Say what is left, and what to do."""
         ledger = self.ledger
         left = _rounded_down(ledger.remaining(), least=1e-3 * ledger.epsilon)
         if self.path is None:
@@ -685,7 +685,7 @@ class Spending:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM and SIGHUP as a KeyboardInterrupt: no private rows stay on the disk."""
+    """Treat SIGTERM and SIGHUP as KeyboardInterrupt, so that no private rows stay on the disk."""
     names = ("SIGTERM", "SIGHUP")
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -761,7 +761,7 @@ class Task:
         table, size = self.table, _largest_size(self.table)
         step = self.room.part(table.n_features)
         reading = self.screen.progress("Reading", table.n_bytes_total or None)
-        with self.spending.among_rows():
+        with self.spending.hide_other_messages():
             if size is not None and self.room.holds(size, max(2, copies)):
                 with reading as bar:
                     X, y, *own = table.read(on_bytes=bar.advance_to)
@@ -821,9 +821,9 @@ class Task:
         except OSError as error:
             place = _rescued(model, self.table.schema)
             self.spending.saved = place is not None
-            told = "nor anywhere else" if place is None else f"but is in {place}: move it"
+            elsewhere = "nor anywhere else" if place is None else f"but is in {place}: move it"
             raise CommandError(
-                f"{draft.path}: the model cannot be written ({_reason(error)}), {told}"
+                f"{draft.path}: the model cannot be written ({_reason(error)}), {elsewhere}"
             ) from None
         self.spending.saved = True
         for certificate in others:
@@ -840,7 +840,7 @@ class Task:
         self._report(type(trainer_of(model)).__name__, statement, scored, more)
 
     def _accuracy(self, model: Any, table: Table) -> float:
-        """Share of public rows whose label is predicted."""
+        """Return the accuracy on public rows."""
         right = total = 0
         saved = f"the model is saved as {self.options['output']}"
         try:
@@ -878,7 +878,7 @@ class Task:
                 "certificate": options["certificate"] and str(options["certificate"]),
                 "estimator": name,
                 **{one: getattr(statement, one) for one in PROMISED},
-                "budget": self.spending.told(screen),
+                "budget": self.spending.report(screen),
                 "public_test_accuracy": scored,
                 **more,
             }
@@ -900,7 +900,7 @@ def _rescued(model: Any, schema: TableSchema) -> Path | None:
 
 
 def _reason(error: OSError) -> str:
-    """Why a file cannot be written."""
+    """Say why a file cannot be written."""
     return error.strerror or str(error)
 
 
@@ -921,7 +921,7 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
     outputs = (options["output"], options["certificate"])
     inputs = [options.get(name) for name in INPUTS]
     held = reserved(*outputs, force=options["force"], inputs=inputs)
-    with held as drafts, spending.explained():
+    with held as drafts, spending.explain_failures():
         room = Room(options["max_memory"])
         how: dict[str, Any] = {"format": options["data_format"], "max_memory": room.reading}
         table = open_table(options["data"], schema, owners=True, **how)
@@ -961,7 +961,7 @@ ROOM_FOR_FEATURES = 1024 * MIB
 
 
 def growth_of(estimator: Any, n_features: int) -> int:
-    """How many times the memory of rows their public map takes, at least 1."""
+    """Return how many times the memory of rows their public map takes, at least 1."""
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else None
     if isinstance(first, PublicImageFeatures):
         names = first.fit(np.zeros((1, n_features))).get_feature_names_out()
@@ -1022,7 +1022,7 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
 
 
 def _suffixes(data: Path) -> str:
-    """How the name of a file says its format: .csv, or .csv.gz."""
+    """Return the end of a file name that says its format: .csv, or .csv.gz."""
     packed = data.suffix.lower() == ".gz"
     return f"{Path(data.stem).suffix}{data.suffix}" if packed else data.suffix
 
@@ -1063,7 +1063,7 @@ def fit_command(screen: Screen, **options: Any) -> None:
     with training(screen, options) as task:
         spending, table = task.spending, task.table
         given = ("mechanism", "kernel", "random_state")
-        estimator = made(
+        estimator = build(
             table.schema,
             spending,
             options,
@@ -1082,7 +1082,7 @@ def fit_command(screen: Screen, **options: Any) -> None:
 
 
 def _class_weight(schema: TableSchema, text: str | None) -> Any:
-    """Weights by label.
+    """Parse weights by label.
 
     Raises
     ------
@@ -1165,7 +1165,7 @@ def tune_command(screen: Screen, **options: Any) -> None:
     """
     with training(screen, options) as task:
         spending, table = task.spending, task.table
-        estimator = made(table.schema, spending, options)
+        estimator = build(table.schema, spending, options)
         names = ("strategy", "selection", "stopping", "refit_fraction", "random_state")
         search = PrivateGridSearch(
             estimator,
@@ -1189,7 +1189,7 @@ def tune_command(screen: Screen, **options: Any) -> None:
 
 
 def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
-    """Values of each parameter, under the names that the estimator has for them.
+    """Parse the values of each parameter, under the estimator's names.
 
     Raises
     ------
@@ -1233,7 +1233,7 @@ def _unknown(name: str, model: str, known: Sequence[str]) -> str:
 
 
 def _parsed(text: str) -> tuple[str, list[Any]]:
-    """One NAME=A,B,..."""
+    """Parse one NAME=A,B,..."""
     name, equals, values = text.partition("=")
     found = [_value(word.strip()) for word in values.split(",")]
     if not equals or not name.strip() or any(value == "" for value in found):
@@ -1242,7 +1242,7 @@ def _parsed(text: str) -> tuple[str, list[Any]]:
 
 
 def _value(word: str) -> Any:
-    """A number, true or false; any other word is itself."""
+    """Parse a number, true or false; keep any other word."""
     if word in ("true", "false"):
         return word == "true"
     for kind in (int, float):
@@ -1289,7 +1289,7 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
     spending = Spending(options, table.schema)
     inputs = [options[name] for name in ("model", "data", "schema", "key", "budget")]
     held = reserved(options["certificate"], force=options["force"], inputs=inputs)
-    with held as drafts, spending.explained():
+    with held as drafts, spending.explain_failures():
         evaluation = PrivateEvaluation(
             model,
             spending.epsilon,
@@ -1301,7 +1301,7 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
             ledger=spending.ledger,
             n_threads=options["n_threads"],
         ).checked()
-        with spending.among_rows(), screen.progress("Evaluating", None):
+        with spending.hide_other_messages(), screen.progress("Evaluating", None):
             batches = ((X, y, *dict(*own).values()) for X, y, *own in table.batches())
             rows: Any = EvaluatedRows(evaluation, lambda: batches, grouped=bool(table.owners))
             found = Evaluation(**private_fit(evaluation, rows))
@@ -1313,13 +1313,13 @@ def evaluate_command(screen: Screen, **options: Any) -> None:
         {
             "model": str(options["model"]),
             **{name: getattr(found.privacy_, name) for name in PROMISED},
-            "budget": spending.told(screen),
+            "budget": spending.report(screen),
             **found.to_dict(),
         }
     )
 
 
 def _label(model: Any, text: str | None) -> Any:
-    """The class with this text; the text itself if there is none."""
+    """Return the class with this text; the text itself if there is none."""
     labels = getattr(model, "classes_", np.empty(0)).tolist()
     return next((label for label in labels if str(label) == text), text)

@@ -24,11 +24,11 @@ from dpsvm_fast.cli.screen import (
     DONE,
     FILE,
     CommandError,
+    Integer,
     OneOf,
     Real,
     Reals,
     Screen,
-    Whole,
     example,
     option,
     pass_screen,
@@ -44,7 +44,7 @@ Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 WIDTH = 79
 
-threads_option = option("--threads", Whole(1), "Threads.  [default: all cores]")
+threads_option = option("--threads", Integer(1), "Threads.  [default: all cores]")
 
 # ``dpsvm-fast demo``: private models of scikit-learn's handwritten digits.
 
@@ -71,7 +71,7 @@ PIXELS = (0.0, 16.0)
 @model_option(*TITLES)
 @option("--output", FILE, f"The plot ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png"))
 @option("--certificate", FILE, "Write the certificate of one model.")
-@option("--repeats", Whole(1), "Models for each epsilon.", default=10)
+@option("--repeats", Integer(1), "Models for each epsilon.", default=10)
 @option("--seed", int, "Seed of the noise: NOT PRIVATE.")
 @option("--no-plot", "Draw nothing.", is_flag=True)
 @pass_screen
@@ -214,9 +214,9 @@ SEED = 0
 
 
 @click.command("bench", epilog=example("dpsvm-fast bench --samples 50000 --features 100"))
-@option("--samples", Whole(10), "Rows.", default=20_000)
-@option("--features", Whole(1), "Features.", default=50)
-@option("--classes", Whole(2), "Classes.", default=5)
+@option("--samples", Integer(10), "Rows.", default=20_000)
+@option("--features", Integer(1), "Features.", default=50)
+@option("--classes", Integer(2), "Classes.", default=5)
 @option(
     "--model",
     "models",
@@ -228,7 +228,7 @@ SEED = 0
 )
 @option("--epsilon", Real(0.0), "Budget.", default=1.0)
 @option("--delta", Real(0.0), "Delta, above 0 here.", default=1e-6)
-@option("--repeats", Whole(1), "Runs of each.", default=5)
+@option("--repeats", Integer(1), "Runs of each.", default=5)
 @threads_option
 @pass_screen
 def bench_command(screen: Screen, **options: Any) -> None:
@@ -349,7 +349,7 @@ Found = tuple[str, "AuditReport"]
 
 @click.command("audit", epilog=example("dpsvm-fast audit --mechanism output --seconds 2"))
 @option("--seconds", Real(0.0), "Time for each audit.", default=10.0)
-@option("--trials", Whole(1), "Counted runs for each data set, instead of --seconds.")
+@option("--trials", Integer(1), "Counted runs for each data set, instead of --seconds.")
 @option(
     "--epsilon",
     Reals(0.0),

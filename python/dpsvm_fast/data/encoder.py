@@ -118,7 +118,7 @@ class SchemaEncoder(PublicTransformer):
         """
         columns = _columns(X)
         schema = _named(known_schema(self), list(columns))
-        decoder = RowDecoder(schema, labelled=False, file="X", room=NO_LIMIT, tells_rows=False)
+        decoder = RowDecoder(schema, labelled=False, file="X", room=NO_LIMIT, names_rows=False)
         cells = [
             decoder.cells(number, _cells(columns[one.name], one))
             for number, one in enumerate(schema.features)

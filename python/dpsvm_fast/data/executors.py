@@ -144,8 +144,8 @@ class Persons(Operation):
         if ids is None or self.n_parts == 0:
             return np.empty(0, dtype=DIGEST)
         found = [self._digest(one) for one in np.unique(ids).tolist()]
-        mine = [one for one in found if int.from_bytes(one[:8], "big") % self.n_parts == self.part]
-        return np.frombuffer(b"".join(mine), dtype=DIGEST)
+        own = [one for one in found if int.from_bytes(one[:8], "big") % self.n_parts == self.part]
+        return np.frombuffer(b"".join(own), dtype=DIGEST)
 
     def _digest(self, one: Any) -> bytes:
         """Equal for equal ids, whatever their type."""
@@ -889,10 +889,10 @@ class ClusterExecutor:
             yield from ((list(everything[a:b]), None) for a, b in pairwise(cuts))
             return
         # In proportion to threads; those whose worker is still there stay.
-        seats = [worker for worker in sorted(threads) for _ in range(threads[worker])]
+        slots = [worker for worker in sorted(threads) for _ in range(threads[worker])]
         for i in everything:
             if self._home.get(i) not in threads:
-                self._home[i] = seats[i % len(seats)]
+                self._home[i] = slots[i % len(slots)]
         for worker in sorted(threads):
             own = [i for i in everything if self._home[i] == worker]
             for k in range(threads[worker]):

@@ -133,7 +133,7 @@ class TakenRows:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Together:
+class Loaders:
     """Rows, labels and other columns, each from its own loader."""
 
     rows: Any
@@ -269,10 +269,10 @@ def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = 
     return [MemoryRows(values, start, end) for start, end in pairwise(cuts)]
 
 
-def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Together]:
+def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Loaders]:
     """A loader for each part of the rows, with the same part of the other columns."""
     others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
-    return list(map(Together, rows, labels or [None] * len(rows), others))
+    return list(map(Loaders, rows, labels or [None] * len(rows), others))
 
 
 def by_persons(

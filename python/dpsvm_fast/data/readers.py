@@ -64,7 +64,7 @@ Progress = Callable[[int], None]
 # Default of the bytes that reading may take besides the rows that it returns.
 ROOM = 2**28
 # How more of it is had.
-MORE_ROOM = "raise the memory limit: max_memory= of open_table, --max-memory of a command"
+MEMORY_ADVICE = "raise the memory limit: max_memory= of open_table, --max-memory of a command"
 
 
 class Source(ABC):
@@ -168,7 +168,7 @@ def is_compressed(path: str) -> bool:
 def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
     """Return an error for a row that exceeds its memory limit."""
     return TableError(
-        f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}; else {MORE_ROOM}"
+        f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}; else {MEMORY_ADVICE}"
     )
 
 
@@ -555,7 +555,7 @@ class RowDecoder:
         Bytes that reading may take.
     by_place : bool, default=False
         Whether rows come as matrices only.
-    tells_rows : bool, default=True
+    names_rows : bool, default=True
         Whether messages have the number of a row.
 
     Attributes
@@ -573,16 +573,16 @@ class RowDecoder:
         owned: bool = False,
         room: int = ROOM,
         by_place: bool = False,
-        tells_rows: bool = True,
+        names_rows: bool = True,
     ) -> None:
-        self.schema, self._file, self._tells_rows = schema, file, tells_rows
+        self.schema, self._file, self._names_rows = schema, file, names_rows
         # Columns of a matrix that are all alike need no object each.
         self._alike = schema.all_other_columns if by_place and schema.is_uniform else None
         self._width = schema.n_features
         if 4 * self._width > room // ROW_SHARE:
             raise TableError(
                 f"{file}: a row has {self._width} features, expected at most "
-                f"{room // ROW_SHARE // 4}; save wider tables as LIBSVM text, or {MORE_ROOM}"
+                f"{room // ROW_SHARE // 4}; save wider tables as LIBSVM text, or {MEMORY_ADVICE}"
             )
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
@@ -741,7 +741,7 @@ class RowDecoder:
 
     def _wrong(self, row: int, column: Column, reason: str) -> TableError:
         """An error for a cell."""
-        return cell_error(self._file, row + 1 if self._tells_rows else None, column.name, reason)
+        return cell_error(self._file, row + 1 if self._names_rows else None, column.name, reason)
 
 
 NO_DATE = "not a date such as 2024-12-31 or 2024-12-31 23:59:59"
@@ -1254,7 +1254,7 @@ class ParquetSource(_Columnar):
             if texts or persons * PERSON_BYTES > room:
                 raise TableError(
                     f"{self.file}: row groups are too large for text and persons; write smaller "
-                    f"ones (row_group_size=), or {MORE_ROOM}"
+                    f"ones (row_group_size=), or {MEMORY_ADVICE}"
                 )
             self._decoder.forget()
             with ExitStack() as stack:
@@ -1510,7 +1510,7 @@ def _too_large(file: str, what: str, n_bytes: int, room: int, smaller: str) -> T
     """Return an error for what would take too much memory once it is unpacked."""
     return TableError(
         f"{file}: {what} take {n_bytes} bytes unpacked, expected at most {room}; write the file "
-        f"with smaller {smaller}, or {MORE_ROOM}"
+        f"with smaller {smaller}, or {MEMORY_ADVICE}"
     )
 
 
@@ -1716,7 +1716,7 @@ class NpzSource(Source):
                 raise TableError(
                     f"{self.file}: X: a row takes {self._row_bytes} bytes, expected at most "
                     f"{self.room // NPZ_ROW_SHARE}; save wider tables as LIBSVM text, or "
-                    f"{MORE_ROOM}"
+                    f"{MEMORY_ADVICE}"
                 )
             return schema.of_width(rows.shape[1], file=self.file, owned=self.owned)
 

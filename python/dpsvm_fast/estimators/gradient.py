@@ -101,7 +101,7 @@ def before_of(estimator: Any) -> Continuation | None:
     return before
 
 
-def seen_apart(estimator: Any) -> bool:
+def continues_on_new_periods(estimator: Any) -> bool:
     """Whether a call is on periods that no earlier call was charged for, and continues from these.
 
     Raises
@@ -503,7 +503,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
             most_rows=ROWS_OF_PERSON if owned else 1,
             # For single rows truncation costs almost nothing: one plan for all forms of rows.
             truncated=not owned or facts.sparse or facts.in_parts,
-            continues=None if before is None or seen_apart(self) else self.privacy_,
+            continues=None if before is None or continues_on_new_periods(self) else self.privacy_,
             state=None if before is None else before.state,
             steps_before=0 if before is None else before.n_steps,
         )
@@ -551,13 +551,13 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
                 periods=charged
                 if before is None
                 else (before.periods and charged and before.periods + charged),
-                apart=seen_apart(self),
+                apart=continues_on_new_periods(self),
             )
         return found
 
     def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
         """What this call promises, or all of them."""
-        if seen_apart(self):
+        if continues_on_new_periods(self):
             known = occasion["occasion"]
             occasion |= {"occasion": replace(known, assumed=(*known.assumed, "start"))}
         return super()._statement(plan, released, occasion)

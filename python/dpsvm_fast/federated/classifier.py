@@ -160,7 +160,7 @@ Array = NDArray[np.float64]
 
 
 def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tuple[Array, int]:
-    """The sum of contributions in their own unit, and its number of records.
+    """Check a sum; return the contributions in their own unit, and the number of records.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
 
 
 def mean_of(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tuple[Array, int]:
-    """Weighted average of the contributions, divided once, and the number of records."""
+    """Return the weighted average of the contributions, and the number of records."""
     total, n_records = checked_sum(spec, plan, result)
     return total / float(n_records if n_records else result.survivors), n_records
 

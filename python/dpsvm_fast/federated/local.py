@@ -39,7 +39,7 @@ UNCERTIFIED = "training: the minimum could not be certified in double precision"
 
 
 def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads: int) -> Array:
-    """Weights of every party's model, shape (n_parties, n_scores, n_columns). Private.
+    """Fit every party's model; return weights (n_parties, n_scores, n_columns). Private.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
 def fit_persons(
     training: LocalTraining, records: Records, seed: int, n_threads: int
 ) -> Iterator[Array]:
-    """Weights of every party's model, where a person's losses count by their mean. Private.
+    """Fit every party's model, where a person's losses count by their mean. Private.
 
     Parameters
     ----------
@@ -180,23 +180,23 @@ class Records:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Records of each party, or its persons."""
+        """Number of records of each party, or of persons."""
         if self.owners:
             return [own.n_persons for own in self.owners]
         return [int(n) for n in np.diff(self.offsets)]
 
     def of_party(self, i: int) -> tuple[NDArray[Any], Integers]:
-        """Rows and codes of party i."""
+        """Return rows and codes of party i."""
         own = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
         return self.X[own], self.codes[own]
 
     def factors(self, i: int) -> Array | None:
-        """Factors of the losses of party i's rows, at most 1 per person; None if all are 1."""
+        """Return factors of party i's losses, at most 1 per person in sum; None if all are 1."""
         n_rows = int(self.offsets[i + 1] - self.offsets[i])
         return self.owners[i].shares(n_rows) if self.owners else None
 
     def moments(self, i: int, data_norm: float, n_threads: int) -> Array:
-        """Second moments of party i's clipped rows over the squared norm; private.
+        """Return second moments of party i's clipped rows over the squared norm. Private.
 
         Those of a person are clipped to Frobenius norm 1.
         """
@@ -262,7 +262,7 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> 
 
 
 def _numbers(X: Any) -> NDArray[Any]:
-    """Finite dense rows, C-ordered; float32 stays."""
+    """Return finite dense rows in C order; float32 is kept."""
     if hasattr(X, "toarray"):
         X = X.toarray()
     plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype in (np.float64, np.float32)
@@ -276,7 +276,7 @@ def _numbers(X: Any) -> NDArray[Any]:
 
 
 def _codes(y: Any, spec: FederatedSpec) -> Integers:
-    """Indices of labels."""
+    """Return the index of each label."""
     try:
         labels = np.asarray(label_values(y))
         if labels.ndim != 1 or not labels.size:
@@ -302,7 +302,7 @@ def contributions(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Integers]:
-    """The vectors of several parties, in their order.
+    """Return the vectors of several parties, in their order.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def _values(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
-    """Contribution of each party before encoding. Private, unless it has noise already."""
+    """Return each party's contribution before encoding. Private, unless it has noise already."""
     if plan.name == "gram":
         for i in range(len(sources)):
             moments = records.moments(i, spec.data_norm, n_threads)
@@ -362,7 +362,7 @@ def _models(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
-    """Every party's model, times its weight."""
+    """Return every party's model, times its weight."""
     seed = spec.public_seed("model")
     training = spec.training
     if training is not None:
@@ -392,7 +392,7 @@ def _models(
 def _own_components(
     spec: DpdrSpec, records: Records, i: int, source: _core.NoiseSource, n_threads: int
 ) -> Array:
-    """Components of party i's own noisy matrix, or their projector, times its weight."""
+    """Return components of party i's own noisy matrix, or their projector, times its weight."""
     mechanism = spec.components
     assert mechanism is not None
     moments = records.moments(i, spec.data_norm, n_threads)
@@ -405,19 +405,19 @@ def _own_components(
 
 
 def projection(spec: FederatedSpec, components: Array) -> Projection:
-    """The map of rows onto public components."""
+    """Return the map of rows onto public components."""
     k, d = components.shape
     return Projection(components, np.ones(k), np.zeros(d), spec.data_norm)
 
 
 def packed(matrix: Array, factor: float) -> Array:
-    """Diagonal of a symmetric matrix, then the upper triangle times ``factor``."""
+    """Pack a symmetric matrix: its diagonal, then the upper triangle times ``factor``."""
     above = np.triu_indices(matrix.shape[0], 1)
     return np.concatenate([np.diagonal(matrix), factor * matrix[above]])
 
 
 def matrix_of(numbers: Array, n_features: int, factor: float) -> Array:
-    """The symmetric matrix of which ``packed`` made these numbers."""
+    """Return the symmetric matrix that ``packed`` turned into these numbers."""
     matrix = np.zeros((n_features, n_features))
     above = np.triu_indices(n_features, 1)
     matrix[above] = numbers[n_features:] / factor
@@ -530,7 +530,7 @@ def local_update(
 def checked_public(
     public: NDArray[np.float64] | None, spec: FederatedSpec, round_name: str
 ) -> NDArray[np.float64] | None:
-    """The components of earlier rounds, if a round takes any.
+    """Check the components of earlier rounds, if a round takes any.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Cryptography of the secure sum: keys of two parties, masks made of keys, shares of secrets.
+"""Cryptography of the secure sum: shared keys, masks, shares of secrets.
 
 Every key and every secret here has 32 bytes. Pairs of parties agree on a secret by X25519;
 HKDF-SHA256 derives one key for each purpose from it; ChaCha20 expands a key into a mask, and
@@ -60,7 +60,7 @@ def shared_key(private: bytes, public: bytes, purpose: str) -> bytes:
 
 
 def _derived(key: bytes, info: str) -> bytes:
-    """One 32-byte key for each text, by HKDF-SHA256 on the whole of ``key``."""
+    """Derive one 32-byte key for each text, by HKDF-SHA256 on the whole of ``key``."""
     kdf = HKDF(algorithm=hashes.SHA256(), length=KEY_BYTES, salt=None, info=info.encode("ascii"))
     return bytes(kdf.derive(key))
 
@@ -156,7 +156,7 @@ def create_shares(secret: bytes, threshold: int, num: int) -> list[bytes]:
 
 
 def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Give back the secret of at least ``threshold`` shares.
+    """Restore the secret from at least ``threshold`` shares.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
 
 @lru_cache(maxsize=64)
 def _weights_at_zero(points: tuple[int, ...]) -> tuple[int, ...]:
-    """Lagrange's weights at zero; a round uses the same points for every secret."""
+    """Return Lagrange's weights at zero; a round uses the same points for every secret."""
     weights = []
     for i, own in enumerate(points):
         above, below = 1, 1

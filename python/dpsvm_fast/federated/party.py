@@ -75,7 +75,7 @@ class FileJournal:
 
 @dataclass(repr=False)
 class _Kept:
-    """What a party keeps between two messages. Private.
+    """State of a party between two messages. Private.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class _Kept:
 
     @classmethod
     def read(cls, state: bytes) -> _Kept:
-        """Read what :meth:`write` wrote; nothing where there is nothing."""
+        """Read what :meth:`write` wrote; an empty state if there is nothing."""
         return cls(**stages.read(state)) if state else cls()
 
     def write(self) -> bytes:
@@ -283,7 +283,7 @@ class Party:
         return {"masked": stages.pack(words)}
 
     def _unmask(self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms) -> dict[str, Any]:
-        """Return one of the two shares of every party: none is both in the sum and gone."""
+        """Return one of the two shares of every party: it is in the sum or has dropped out."""
         active, gone = _listed(
             lambda: (stages.as_parties(request["active"]), stages.as_parties(request["gone"]))
         )

@@ -126,12 +126,12 @@ class LocalTraining:
 
     @cached_property
     def model_norm(self) -> float:
-        """Norm of projected weights at most."""
+        """Bound on the norm of projected weights."""
         return mul_up(self.spec.radius, sqrt_up(float(self.n_balls)))
 
     @cached_property
     def C(self) -> float:
-        """Factor of one record in what is minimised, times its party's weight; rounded up."""
+        """Factor of one record's loss in the objective, times its party's weight; rounded up."""
         least = 1 if self.spec.weighting == "records" else self.spec.min_records
         return fraction_up(1 / (Fraction(self.spec.regularization) * least))
 
@@ -159,7 +159,7 @@ class LocalTraining:
 
     @cached_property
     def largest(self) -> float:
-        """Norm of weights before the projection at most."""
+        """Bound on the norm of weights before the projection."""
         natural = div_up(mul_up(self.loss.lipschitz, self.row_norm), self.spec.regularization)
         return mul_up(2.0, max(natural, self.model_norm))
 
@@ -172,7 +172,7 @@ class LocalTraining:
 
     @property
     def bound(self) -> float:
-        """Norm of a contribution at most."""
+        """Bound on the norm of a contribution."""
         return mul_up(float(self.spec.most_weight), self.model_norm)
 
     # One party's own numbers, of its records or persons.
@@ -223,7 +223,7 @@ class LocalTraining:
 
 @lru_cache(maxsize=4096)
 def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
-    """Bound of the distance of the computed iterate from that of real arithmetic."""
+    """Bound the distance of the computed iterate from that of real arithmetic."""
     return training.run(n_records).rounding(
         training.loss,
         training.own_C(n_records),
@@ -389,7 +389,7 @@ def plan_noise(
 
 
 def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
-    """Delta left for noise after ``n_rounds`` sums paid for their distances.
+    """Return the delta left for noise after ``n_rounds`` sums paid for their distances.
 
     Raises
     ------
@@ -422,7 +422,7 @@ def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
 
 
 def multiplier_of(epsilon: float, delta: float) -> float:
-    """Standard deviation of the Gaussian mechanism at sensitivity 1, slightly rounded up.
+    """Return the standard deviation of Gaussian noise at sensitivity 1, slightly rounded up.
 
     Ratios of rounded numbers are compared later; the last digits belong to them.
     """
@@ -430,13 +430,13 @@ def multiplier_of(epsilon: float, delta: float) -> float:
 
 
 def _root(h: int, sigma_steps: int) -> float:
-    """``sqrt(h sigma^2 - r^2)``, rounded down."""
+    """Return ``sqrt(h sigma^2 - r^2)``, rounded down."""
     square = fraction_down(Fraction(h * sigma_steps * sigma_steps) - Fraction(SMOOTHING) ** 2)
     return sqrt_down(square)
 
 
 def _step(size: int, distance: float, h: int, multiplier: float, sigma_steps: int) -> float | None:
-    """Smallest step, rounded up, at which the noise suffices; None if rounding dominates."""
+    """Return the least step for which the noise suffices; None if rounding dominates."""
     rounded = mul_up(multiplier, mul_up(ROUNDED_STEPS, sqrt_up(float(size))))
     left = add_down(_root(h, sigma_steps), -rounded)
     if not left > 0.0:
@@ -524,7 +524,7 @@ class RoundPlan:
 def noisy_sum(
     name: str, noise: SumNoise, weighting: str, clip_norm: float | None = None
 ) -> RoundPlan:
-    """The round of a sum under one common noise."""
+    """Return the round of a sum under one common noise."""
     return RoundPlan(
         name=name,
         what=summed_over_parties(name, weighting),
@@ -536,7 +536,7 @@ def noisy_sum(
 
 
 def averaged_models(spec: FederatedSpec, multiplier: float) -> RoundPlan:
-    """The sum of noisy local models, with this noise at sensitivity 1."""
+    """Return the round that sums noisy local models, with this noise at sensitivity 1."""
     training = spec.training
     assert training is not None
     noise = plan_noise(

@@ -1,4 +1,4 @@
-"""What a party and the server of a secure sum say to each other: terms, stages, messages.
+"""Protocol between a party and the server of a secure sum: terms, stages, messages.
 
 Four stages, each one message to every party that is left and one reply:
 

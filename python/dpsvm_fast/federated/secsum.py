@@ -1,6 +1,4 @@
-"""Secure sums: integers that parties contribute, and what a protocol has to offer.
-
-Sums over parties: the interface of a protocol, and the sum by a trusted curator.
+"""Sums over parties: their integers, the interface of a protocol, and the sum by a trusted curator.
 
 A sum is exact, modulo 2**48. Nothing falls back from a secure sum to a plain one: the caller picks
 the object, and the statement says which it was.
@@ -54,12 +52,12 @@ TYPED = Fraction(1, 2**50)
 
 
 def least_number(share: float, n: int) -> int:
-    """``ceil(share * n)``, the number typed as ``share`` taken for it."""
+    """Return ``ceil(share * n)``, with ``share`` as the decimal number that was typed."""
     return math.ceil(Fraction(share) * n * (1 - TYPED))
 
 
 def most_number(share: float, n: int) -> int:
-    """``floor(share * n)``, the number typed as ``share`` taken for it."""
+    """Return ``floor(share * n)``, with ``share`` as the decimal number that was typed."""
     return math.floor(Fraction(share) * n * (1 + TYPED))
 
 
@@ -168,7 +166,7 @@ class FixedPointCodec:
     step: float
 
     def __post_init__(self) -> None:
-        """Refuse a step that is none."""
+        """Refuse a step that is not positive and finite."""
         object.__setattr__(self, "step", check_positive("step", self.step))
 
     def encode(self, x: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The server's side of the secure sum: it asks, takes the replies, and learns a sum.
+"""The server's side of the secure sum: it sends requests, receives replies, and learns a sum.
 
 A party whose reply is not as agreed on counts as one that has vanished: a wrong reply must not end,
 or change, the sum of the others. With too few parties left there is no sum.
@@ -205,12 +205,12 @@ class ServerRound:
             raise InconsistentSumError("sum: its parties are not those that were counted")
         if self.reasons:
             _LOG.warning("round %r: %d of %d parties in the sum", terms.name, survivors, n_asked)
-            for text in self._told():
+            for text in self._reasons():
                 _LOG.warning(text)
         return SumResult(total, survivors)
 
     def _asked(self, party: int) -> dict[str, Any]:
-        """Return the contents of a message of this stage, without its head."""
+        """Return the contents of a message of this stage, without its header fields."""
         if self.stage == stages.SHARE:
             return {"keys": [[other, *keys] for other, keys in self._keys.items()]}
         if self.stage == stages.MASK:
@@ -226,7 +226,7 @@ class ServerRound:
 
     @property
     def _gone(self) -> list[int]:
-        """Parties whose masks are in the sum but whose vectors are not."""
+        """Return the parties whose masks are in the sum but whose vectors are not."""
         return [party for party in self._packets if party not in self._masked]
 
     def _received(self, party: int, data: bytes) -> str | None:
@@ -292,15 +292,15 @@ class ServerRound:
             left -= self._terms.pair_mask(self._session, secret, self._keys[other][1], party, other)
         return left
 
-    def _told(self) -> list[str]:
-        """Return the reasons, a line each."""
+    def _reasons(self) -> list[str]:
+        """Return the reasons, one per line."""
         return [f"{count} of the parties: {text}" for text, count in sorted(self.reasons.items())]
 
     def _aborted(self, needed: int) -> SecureSumAborted:
-        """Return the end of the attempt in this stage."""
+        """Return the error that ends the attempt in this stage."""
         assert self.stage is not None
         aborted = SecureSumAborted(self.stage, len(self.parties), needed)
-        for text in self._told():
+        for text in self._reasons():
             _LOG.error(text)
             if sys.version_info >= (3, 11):
                 aborted.add_note(text)

@@ -119,7 +119,7 @@ def simulate(
 
 
 def party_sources(n: int, seed: int | None) -> list[_core.NoiseSource]:
-    """Return one noise stream a party, keyed by the operating system or by a seed."""
+    """Return one noise stream per party, keyed by the operating system or by a seed."""
     if seed is None:
         return [_core.NoiseSource(None) for _ in range(n)]
     root = _core.NoiseSource(seed)
@@ -129,7 +129,7 @@ def party_sources(n: int, seed: int | None) -> list[_core.NoiseSource]:
 def _dropped(
     spec: FederatedSpec, dropouts: Iterable[int] | Mapping[str, Iterable[int]]
 ) -> dict[str, set[int]]:
-    """Who vanishes before the sum of each round."""
+    """Return the parties that drop out before the sum of each round."""
     names = [part.name for part in spec.rounds]
     if not isinstance(dropouts, Mapping):
         gone = list(dropouts)
@@ -153,7 +153,7 @@ def _vectors(
     results: Mapping[str, SumResult],
     n_threads: int,
 ) -> Iterator[NDArray[np.int64]]:
-    """Vectors of the remaining parties, some parties at a time."""
+    """Yield vectors of the remaining parties, some parties at a time."""
     public = public_state(spec, results)
     numbers = spec.round(round_name).length + max(spec.max_records, 1) * spec.n_features
     step = max(1, BLOCK // numbers)

@@ -1,4 +1,4 @@
-"""What all parties agree on before anybody reads data: one frozen, printable specification.
+"""Specification that all parties agree on before anybody reads data.
 
 Whatever is left to the library ("auto") is settled by public rules when a specification is made,
 so that the text that parties compare holds numbers.
@@ -81,7 +81,7 @@ def _labels(name: str, value: object) -> tuple[Any, ...]:
 count = param.integer(1, MOST_RECORDS)
 Count = Annotated[int, count]
 # What "auto" stands for is settled in the constructor; None is for objectives of the parties' own.
-Settled = Annotated[Any, param.or_word(None, param.auto_or(check.check_positive))]
+AutoOrPositive = Annotated[Any, param.or_word(None, param.auto_or(check.check_positive))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +176,8 @@ class FederatedSpec(PartyCounts):
     loss: Annotated[str, param.auto_or(param.one_of("crammer_singer", *SMOOTH_LOSSES))] = "auto"
     smoothing: Annotated[Any, param.auto_or(check.check_positive)] = "auto"
     margin: Annotated[Any, param.auto_or(check.check_non_negative)] = "auto"
-    regularization: Settled = "auto"
-    radius: Settled = "auto"
+    regularization: AutoOrPositive = "auto"
+    radius: AutoOrPositive = "auto"
     projection: Annotated[str, param.one_of(*PROJECTIONS)] = "joint"
     weighting: Annotated[str, param.auto_or(param.one_of("records", "users"))] = "auto"
     unit: Annotated[str, param.one_of(*UNITS)] = "row"
@@ -227,7 +227,7 @@ class FederatedSpec(PartyCounts):
         _ = self.rounds
 
     def _settle(self) -> None:
-        """Put values for "auto", by public rules."""
+        """Replace "auto" by numbers, by public rules."""
         settled = vars(self)
         if self.intercept_scaling == "auto":
             settled["intercept_scaling"] = INTERCEPT * self.data_norm
@@ -400,7 +400,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @cached_property
     def rounds(self) -> tuple[RoundPlan, ...]:
-        """The sum of models."""
+        """Return the only round: the sum of models."""
         left = plans.delta_left(self.epsilon, self.delta, 1)
         return (plans.averaged_models(self, plans.multiplier_of(self.epsilon, left)),)
 
@@ -507,13 +507,13 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @property
     def _first_size(self) -> int:
-        """Numbers of round 1."""
+        """Number of values in a vector of round 1."""
         d = self.n_features
         return self.n_components * d if self.aggregation == "eigenvectors" else d * (d + 1) // 2
 
     @cached_property
     def delta_of_noise(self) -> float:
-        """What the distances of the noisy sums leave."""
+        """Delta left by the distances of the noisy sums."""
         sums = self._sums_gram + (self.training is not None)
         return plans.delta_left(self.epsilon, self.delta, sums) if sums else self.delta
 
@@ -524,7 +524,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @cached_property
     def rounds(self) -> tuple[RoundPlan, ...]:
-        """Components, then models."""
+        """Return both rounds: components, then models."""
         return (self.first, self._second)
 
     @cached_property
@@ -555,7 +555,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @property
     def _gram(self) -> RoundPlan:
-        """The sum of matrices of products of features, under noise."""
+        """Return the noisy sum of matrices of products of features."""
         clip_norm = mul_up(self.data_norm, self.data_norm)
         moved = mul_up(sqrt_up(2.0), float(self.max_records if self.unit == "party" else 1))
         if self.unit == "person":
@@ -622,12 +622,12 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
 @lru_cache(maxsize=64)
 def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
-    """Cached composition: with many classes it takes a good part of a second."""
+    """Return the composed delta; cached, as many classes take a good part of a second."""
     return composed_delta(events, epsilon)
 
 
 def _left_for_objective(spec: DpdrSpec) -> float:
-    """About the largest epsilon of noise in the objective that keeps both rounds in the budget."""
+    """Estimate the largest epsilon of the objectives that keeps both rounds in the budget."""
     # A small share of epsilon is enough; each step of the search takes a while.
     how = {"least": 1e-3, "unused": 0.1}
     return float(within_budget(spec, spec.first.events(), spec.objective_with, **how).epsilon)

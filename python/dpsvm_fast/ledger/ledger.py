@@ -104,7 +104,7 @@ if hasattr(os, "register_at_fork"):
 # upward rounding (a few units in the 16th place, times up to 1e4 for the steepest deltas).
 SLACK = 1e-9
 # Decisions that are made while others may spend; the next one is made while they wait.
-FREE_TRIES = 3
+UNLOCKED_TRIES = 3
 
 # The one name where no periods are declared.
 ALL = ("",)
@@ -404,7 +404,7 @@ class PrivacyLedger:
     def _record(self, charges: Charges, label: str) -> None:
         """Record events about the rows of their periods, or of all."""
         with self._lock:
-            for tries in range(FREE_TRIES, -1, -1):
+            for tries in range(UNLOCKED_TRIES, -1, -1):
                 # Decided before the file is locked, and valid if nobody spends in the meantime.
                 known, decision = len(self._records), None
                 refusal: BudgetExceededError | None = None
@@ -636,7 +636,7 @@ class PrivacyLedger:
             )
         store = SpendStore(Path(path), lasting=True)
         with store.transaction() as session:
-            records = session.news
+            records = session.new_spends
         if since is not None and not store.continues(since):
             raise LedgerError(
                 f"{path}: spends up to {since} are missing: this is an older copy of the budget, "
@@ -703,7 +703,7 @@ class PrivacyLedger:
             yield None
             return
         with self._store.transaction(len(self._records)) as session:
-            self._records.extend(session.news)
+            self._records.extend(session.new_spends)
             yield session
 
     def _catch_up(self) -> None:
@@ -715,11 +715,11 @@ class PrivacyLedger:
         """For each of these periods, or of all, the composition of what ``_records`` charge it."""
         known, count = self._composed
         if count < len(self._records):
-            news: dict[str, list[PrivacyEvent]] = {}
+            new_events: dict[str, list[PrivacyEvent]] = {}
             for record in self._records[count:]:
                 for name in record.periods or known:
-                    news.setdefault(name, []).append(record.event)
-            known = known | with_more(known, news)
+                    new_events.setdefault(name, []).append(record.event)
+            known = known | with_more(known, new_events)
             self._composed = (known, len(self._records))
         return {name: known[name] for name in charged or known}
 
@@ -795,7 +795,7 @@ def _reopened(
         return known
     store = SpendStore(Path(path), lasting=lasting)
     with store.transaction() as session:
-        records = session.news
+        records = session.new_spends
     if (store.identity, store.budget) != (identity, budget):
         raise LedgerError(f"{path} is not the ledger that was pickled")
     ledger = object.__new__(PrivacyLedger)

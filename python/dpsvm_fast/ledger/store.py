@@ -38,7 +38,7 @@ from dpsvm_fast.certificates.record import (
     Adjacency,
     Delta,
     Epsilon,
-    LeftOut,
+    OmitIfEmpty,
     Options,
     Range,
     Record,
@@ -96,9 +96,9 @@ class Budget(Record):
     epsilon: Epsilon
     delta: Delta
     adjacency: Adjacency
-    adaptive: Annotated[bool, LeftOut()] = False
-    unit: Annotated[str, Options(*UNITS), LeftOut()] = "row"
-    periods: Annotated[tuple[Text, ...], Range(0, MOST_PERIODS), LeftOut()] = ()
+    adaptive: Annotated[bool, OmitIfEmpty()] = False
+    unit: Annotated[str, Options(*UNITS), OmitIfEmpty()] = "row"
+    periods: Annotated[tuple[Text, ...], Range(0, MOST_PERIODS), OmitIfEmpty()] = ()
 
     def check(self) -> None:
         """Refuse a period that is declared twice, and periods of what is in more than one."""
@@ -156,7 +156,7 @@ class SpendRecord(Record):
     label: str
     time: str
     process: Annotated[int, Range(0)]
-    periods: Annotated[tuple[Text, ...], LeftOut()] = ()
+    periods: Annotated[tuple[Text, ...], OmitIfEmpty()] = ()
 
     def __str__(self) -> str:
         what = " ".join([_in_short(self.event.to_dict()), *self.periods])
@@ -238,7 +238,7 @@ class SpendStore:
                 reason = getattr(error, "strerror", None) or error
                 raise LedgerError(f"cannot create the ledger file {path}: {reason}") from error
         with store.transaction() as session:
-            spends = session.news
+            spends = session.new_spends
         if store.budget != budget:
             raise LedgerError(
                 f"the ledger in {path} has the budget ({store.budget}), not ({budget}); open it "
@@ -312,8 +312,8 @@ class SpendStore:
                 f"{self.path}: the file has {found.st_nlink} hard links, and replacing one would "
                 "make two budgets; remove all but one"
             )
-        for beside in ("-journal", "-wal", "-shm"):
-            _looked_at(Path(f"{self.path}{beside}"))
+        for suffix in ("-journal", "-wal", "-shm"):
+            _looked_at(Path(f"{self.path}{suffix}"))
         place = (found.st_dev, found.st_ino)
         if self._file not in (None, place):
             raise LedgerError(
@@ -391,7 +391,7 @@ class Session:
 
     Attributes
     ----------
-    news : list of SpendRecord
+    new_spends : list of SpendRecord
         Beyond those that the caller knew, in their order.
     written : bool
         Whether there is something to commit.
@@ -400,7 +400,7 @@ class Session:
     def __init__(self, connection: sqlite3.Connection, store: SpendStore, known: int) -> None:
         self._connection = connection
         self._store = store
-        self.news: list[SpendRecord] = []
+        self.new_spends: list[SpendRecord] = []
         self.written = False
         self._read(known)
 
@@ -491,7 +491,7 @@ class Session:
             if number > known:
                 record = _read(SpendRecord, _json(text), "a spend")
                 store.budget.check_spend(record, store.path)
-                self.news.append(record)
+                self.new_spends.append(record)
                 chain.append(digest)
             elif digest != chain[number]:
                 raise LedgerError(f"{store.path}: spends are missing from the ledger file")

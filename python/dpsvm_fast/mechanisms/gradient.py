@@ -670,7 +670,7 @@ class GradientPerturbation(LinearPlan):
             return 0.0
         longest = LONGEST_STEP / self.n_records if self.n_records else LONGEST_BLIND_STEP
         clip = self.max_grad_norm or CLIP * _unit(self.loss.n_scores) * self.row_norm
-        return self._mu / (self._steadiness * clip * longest)
+        return self._mu / (self._c_kappa * clip * longest)
 
     @property
     def _wider(self) -> float:
@@ -683,7 +683,7 @@ class GradientPerturbation(LinearPlan):
         return max(1.0, self._longest_steps / (SWING * self.steps))
 
     @property
-    def _steadiness(self) -> float:
+    def _c_kappa(self) -> float:
         """C of the module's formula times kappa_t, for one score as for two."""
         c = UNKNOWN_C
         if self.n_records is not None:
@@ -798,12 +798,12 @@ class GradientPerturbation(LinearPlan):
             return self.noise.learning_rate
         if self.learning_rate is not None:
             return self.learning_rate
-        steadiness = self._steadiness * self._excess / self._wider
+        c_kappa = self._c_kappa * self._excess / self._wider
         total, root = _schedule_sum(self.schedule, self.steps), math.sqrt(self.steps)
         if self.optimizer == "adam":
-            return root / (steadiness * total)
+            return root / (c_kappa * total)
         per_sum, kept = self.noise.sigma / (self.rate * root), 1.0 - self.momentum
-        found = kept * self.divisor / (self.rate * steadiness * per_sum * total)
+        found = kept * self.divisor / (self.rate * c_kappa * per_sum * total)
         return min(found, kept / self.regularization) if self.regularization > 0.0 else found
 
     @property
@@ -855,8 +855,8 @@ class GradientPerturbation(LinearPlan):
         records = self.records(rows)
         most = max(1, MOST_NUMBERS // math.prod(self.shape))
         for before in range(0, self.steps, most):
-            told = _counted(rows.on_step, before, self.steps)
-            rows.descend(records, descent, options, source, min(most, self.steps - before), told)
+            report = _counted(rows.on_step, before, self.steps)
+            rows.descend(records, descent, options, source, min(most, self.steps - before), report)
         weights = np.asarray(descent.weights() / self.data_norm)
         if not np.isfinite(weights).all():
             # A fact about noisy numbers, which may be published.

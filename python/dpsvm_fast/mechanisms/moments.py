@@ -175,7 +175,7 @@ UNIFORM_VARIANCE = 1.0 / 3.0
 # No feature is taken to be narrower than 2**-10 of half its bounds.
 SMALLEST_VARIANCE = 2.0**-20
 # A noisy variance is believed from that many standard deviations of its noise on.
-BELIEVED = 2.0
+SIGNIFICANT = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,8 +343,8 @@ class NoisyColumnMoments(SumRelease):
         of_count = np.zeros_like(mean)
         if self.counts:
             of_count = (float(SQUARE_OFFSET) - squares + 2.0 * mean**2) / float(self.count_weight)
-        told = noise * np.sqrt(1.0 / float(SQUARE_WEIGHT) ** 2 + 4.0 * mean**2 + of_count**2)
-        level = BELIEVED * told
+        deviation = noise * np.sqrt(1.0 / float(SQUARE_WEIGHT) ** 2 + 4.0 * mean**2 + of_count**2)
+        level = SIGNIFICANT * deviation
         found = np.maximum(squares - mean**2, np.maximum(level, SMALLEST_VARIANCE))
         return np.where(level < UNIFORM_VARIANCE, found, UNIFORM_VARIANCE)
 
@@ -668,7 +668,7 @@ def sums_from(factor: tuple[float, ...], n_done: int) -> NDArray[np.float64]:
     return weights[::-1]
 
 
-class Ran(NamedTuple):
+class RunningSums(NamedTuple):
     """Moments of all rows so far, and the noisy weighted sums of each period."""
 
     columns: ReleasedColumns
@@ -707,7 +707,7 @@ class RunningMoments(SumPlan):
             for weight in noise.factor[: len(self.before) + 1]
         )
 
-    def run(self, rows: Any, source: _core.NoiseSource) -> Ran:
+    def run(self, rows: Any, source: _core.NoiseSource) -> RunningSums:
         """Release the next weighted sum, and post-process all of them."""
         noise, now = self.total.sum, len(self.before)
         units: Any = np.zeros(noise.size, dtype=object)
@@ -730,4 +730,4 @@ class RunningMoments(SumPlan):
         # As if there had been one sum with so much noise.
         seen = dataclasses.replace(self.total, factor=(), mu=moved / deviation)
         total = (weights[:, None] * releases).sum(axis=0)
-        return Ran(seen.finished(total, int(rows.n_rows)), releases)
+        return RunningSums(seen.finished(total, int(rows.n_rows)), releases)

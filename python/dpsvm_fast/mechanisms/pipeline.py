@@ -556,7 +556,7 @@ class PrivateLinear(LinearPlan):
                 "noise_grid='float'"
             )
         # Each sum, and the rest after them, refuses a budget that is too small.
-        assert self._left_by(self._before).mu > 0.0
+        assert self._left_by(self.before).mu > 0.0
 
     @property
     def pure(self) -> bool:

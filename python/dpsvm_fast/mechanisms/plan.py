@@ -137,10 +137,10 @@ class Rows(Protocol):
         """Take steps on records; noise is drawn from ``source``, here."""
 
 
-Made = TypeVar("Made")
+DataclassT = TypeVar("DataclassT")
 
 
-def filled(kind: type[Made], *owners: object, **more: Any) -> Made:
+def filled(kind: type[DataclassT], *owners: object, **more: Any) -> DataclassT:
     """Return a dataclass with what ``owners`` have under the names of its fields.
 
     ``more`` goes first, then what the first owner has, and the second; like `Record.of`.

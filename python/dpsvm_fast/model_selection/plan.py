@@ -216,7 +216,7 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
     guess = spent_on(left, left)
     refit, own_events = guess.refit, [branch.events for branch in guess.branches]
 
-    def payable(epsilon: float) -> bool:
+    def fits_budget(epsilon: float) -> bool:
         branches = dict.fromkeys(branch.events for branch in spent_on(epsilon, left).branches)
         return all(budget.covers((*events, *refit)) for events in branches)
 
@@ -230,7 +230,7 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
         return left
 
     cheap = is_cheap(refit)
-    spent = largest(payable, cheap=cheap and all(map(is_cheap, own_events)))
+    spent = largest(fits_budget, cheap=cheap and all(map(is_cheap, own_events)))
     chosen = largest(lambda e: budget.covers((PureEvent(e, adjacency), *refit)), cheap=cheap)
     return spent_on(spent, chosen)
 

@@ -471,7 +471,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     With "partition" every candidate sees ``(1 - validation_fraction) / m`` of the records, so keep
     grids short. The refit trains the winner on all records with less of the budget; parameters that
     suit a small part need not suit all records. A search is mostly no better than the defaults:
-    benches/README.md.
+    docs/tuning.md.
 
     References
     ----------

@@ -310,7 +310,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
         )
     assert isinstance(record, dict)
     refused(exactly, where, record, _fields(saved, record, fitted=fitted))
-    model = _made(saved, record, where, reading, fitted=fitted)
+    model = _build(saved, record, where, reading, fitted=fitted)
     if fitted:
         _set_fitted(model, saved, record, where, reading)
     if "output" in record:
@@ -334,7 +334,7 @@ def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[s
     return names
 
 
-def _made(
+def _build(
     saved: SavedClass, record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
 ) -> Any:
     """The object before it was fitted."""

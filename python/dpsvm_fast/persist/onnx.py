@@ -59,7 +59,7 @@ MADE_UP = re.compile(
 
 
 class Graph:
-    """Nodes, constants and outputs, with names made up as they come.
+    """Builder of a graph: nodes, constants and outputs, with generated names.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Graph:
         self.input("X", self.kind, n_features)
 
     def input(self, name: str, kind: int, n_columns: int) -> str:
-        """Rows, or one column of a table."""
+        """Declare an input: rows, or one column of a table."""
         if name in self.inputs or MADE_UP.fullmatch(name):
             raise InvalidParameterError(
                 f"model: the column name {name!r} is taken in the graph; rename the column"
@@ -98,14 +98,14 @@ class Graph:
         return name
 
     def constant(self, values: Any) -> str:
-        """A float constant; of a list one of whole numbers."""
+        """Return a float constant, or an integer one for a list."""
         if isinstance(values, list):
             return self.stored(np.array(values, dtype=np.int64))
         array: NDArray[Any] = np.ascontiguousarray(values, dtype=self.dtype)
         return self.stored(array.reshape(np.shape(values)))
 
     def stored(self, array: NDArray[Any]) -> str:
-        """A constant of its own type."""
+        """Return a constant of the array's own type."""
         self.n_bytes += array.nbytes
         if self.n_bytes > MOST_BYTES:
             raise InvalidParameterError(
@@ -117,7 +117,7 @@ class Graph:
         return name
 
     def op(self, kind: str, *inputs: Any, **attributes: Any) -> str:
-        """The output of one operator on values; numbers become constants, lists whole ones."""
+        """Return the output of one operator; numbers become float constants, lists integer ones."""
         names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
         name = f"{kind}_{len(self.nodes)}"
         node = self.onnx.helper.make_node(kind, names, [name], name=name, **attributes)
@@ -131,32 +131,32 @@ class Graph:
         self.outputs.append(info)
 
     def places(self, texts: str, known: dict[str, int]) -> str:
-        """The number of each text, -1 for others."""
+        """Map each text to its number in ``known``, others to -1."""
         if len(self.operators) == 1:
             self.operators.append((ML, 2))
         how = {"keys_strings": list(known), "values_int64s": list(known.values())}
         return self.op("LabelEncoder", texts, default_int64=-1, domain=ML, **how)
 
     def column(self, value: str) -> str:
-        """Values of shape (n, 1) as values of shape (n,)."""
+        """Reshape values from (n, 1) to (n,)."""
         return self.op("Squeeze", value, [1])
 
     def with_last(self, rows: str, number: float) -> str:
-        """Rows with one more entry, the same in all of them."""
+        """Append the same entry to every row."""
         none = self.op("Mul", self.op("Gather", rows, [0], axis=1), 0.0)
         return self.op("Concat", rows, self.op("Add", none, number), axis=1)
 
     def row_sum(self, value: str) -> str:
-        """Sums along rows, shape (n, 1)."""
+        """Return sums along rows, shape (n, 1)."""
         return self.op("ReduceSum", value, [1], keepdims=1)
 
     def or_one(self, value: str) -> str:
-        """The value where it is above 0, and 1 elsewhere."""
+        """Return the value where it is above 0, and 1 elsewhere."""
         positive = self.op("Greater", value, 0.0)
         return self.op("Where", positive, value, 1.0)
 
     def norms(self, rows: str) -> tuple[str, str, str]:
-        """Rows over their largest entry, that entry, and the norm of the quotient.
+        """Return rows divided by their largest entry, that entry, and the norm of the quotient.
 
         Nothing overflows. For a row of zeros all three are zeros but the last two are given as 1.
         """
@@ -165,23 +165,23 @@ class Graph:
         return scaled, largest, self.or_one(self.norm(scaled))
 
     def norm(self, rows: str) -> str:
-        """Norms of rows, shape (n, 1)."""
+        """Return norms of rows, shape (n, 1)."""
         return self.op("Sqrt", self.row_sum(self.op("Mul", rows, rows)))
 
     def unit(self, rows: str) -> str:
-        """Rows of norm 1; rows of zeros stay zero."""
+        """Scale rows to norm 1; rows of zeros stay zero."""
         scaled, _, norm = self.norms(rows)
         return self.op("Div", scaled, norm)
 
     def within(self, rows: str, data_norm: float) -> str:
-        """Rows scaled down to a norm where they are longer, over that norm."""
+        """Clip rows to a norm and divide them by it."""
         scaled, largest, norm = self.norms(rows)
         inverse = self.op("Div", 1.0, norm)
         shrunk = self.op("Div", largest, data_norm)
         return self.op("Mul", scaled, self.op("Min", inverse, shrunk))
 
     def proto(self, properties: dict[str, str]) -> Any:
-        """The model, checked.
+        """Return the checked model.
 
         Parameters
         ----------
@@ -220,12 +220,12 @@ LARGEST_LOGIT = {"float64": 1e300, "float32": 1e30}
 
 
 def transform_rows(graph: Graph, step: Any, rows: str) -> str:
-    """Rows under a fitted transformer.
+    """Apply a fitted transformer to rows.
 
     Raises
     ------
     InvalidParameterError
-        What it does cannot be written as operators.
+        The step cannot be written as operators.
     """
     if step is None or isinstance(step, str):
         return rows
@@ -244,14 +244,14 @@ def transform_rows(graph: Graph, step: Any, rows: str) -> str:
 
 
 def score_rows(graph: Graph, model: Any, rows: str) -> tuple[str, str, Any]:
-    """Scores, the index of the class, and the classifier itself.
+    """Return scores, the index of the class, and the classifier itself.
 
     Scores have shape (n, n_classes), or (n, 1) for two classes.
 
     Raises
     ------
     InvalidParameterError
-        What it does cannot be written as operators.
+        The model cannot be written as operators.
     """
     if isinstance(model, PrivateGridSearch):
         return score_rows(graph, model.best_estimator_, rows)
@@ -275,7 +275,7 @@ def score_rows(graph: Graph, model: Any, rows: str) -> tuple[str, str, Any]:
 
 
 def probabilities(graph: Graph, model: Any, scores: str) -> str:
-    """Probabilities of the classes of a loss that is a likelihood, shape (n, n_classes)."""
+    """Return class probabilities for a loss that is a likelihood, shape (n, n_classes)."""
     loss = model._used_loss()
     largest = LARGEST_LOGIT[graph.dtype.name]
     logits = graph.op("Div", scores, model.likelihood_scale())
@@ -292,12 +292,12 @@ def probabilities(graph: Graph, model: Any, scores: str) -> str:
 
 
 def _affine(graph: Graph, rows: str, model: Any) -> str:
-    """Rows times the weights plus the intercepts."""
+    """Multiply rows by the weights and add the intercepts."""
     return graph.op("Add", graph.op("MatMul", rows, model.coef_.T), model.intercept_)
 
 
 def _entries(graph: Graph, public: PublicMap, rows: str) -> str:
-    """Entries by themselves."""
+    """Map the entries of rows one by one."""
     if public.offset is not None:
         rows = graph.op("Sub", rows, public.offset)
     if public.scale is not None:
@@ -310,7 +310,7 @@ def _entries(graph: Graph, public: PublicMap, rows: str) -> str:
 
 
 def _lengths(graph: Graph, model: Any, moved: str) -> str | None:
-    """What moved rows are divided by; None for nothing."""
+    """Return the divisor of centred rows; None if there is none."""
     if model.centre_ is None and model.whitening_ is None:
         return None
     norms = graph.norm(moved)
@@ -321,7 +321,7 @@ def _lengths(graph: Graph, model: Any, moved: str) -> str | None:
 
 
 def _mapped_scores(graph: Graph, model: Any, rows: str) -> str:
-    """Scores of the private pipelines, linear or with random features."""
+    """Return scores of the private pipelines, linear or with random features."""
     public = model.fitted_map(sparse_rows=False)
     rows = _entries(graph, public, rows)
     if public.constant > 0.0:
@@ -342,7 +342,7 @@ def _mapped_scores(graph: Graph, model: Any, rows: str) -> str:
 
 
 def _fourier(graph: Graph, features: FourierFeatures, rows: str) -> str:
-    """Random features of norm 1; a structured map is written out as a matrix."""
+    """Return random features of norm 1; a structured map is written out as a matrix."""
     drawn = features.map()
     angles = graph.op("MatMul", rows, drawn.weights().T)
     # 1 - 2 sin(x / 2)^2: older runtimes have no cosine in double precision.
@@ -357,7 +357,7 @@ def _fourier(graph: Graph, features: FourierFeatures, rows: str) -> str:
 
 
 def _ellipsoid_scores(graph: Graph, model: Any, rows: str) -> tuple[str, str]:
-    """Scores and the class of the smallest quadratic form."""
+    """Return scores, and the class of the smallest quadratic form."""
     n_classes, n_each, side = model.ellipsoids_.shape[:3]
     rows = _clipped(graph, model, rows)
     lifted = graph.with_last(rows, 1.0)
@@ -376,7 +376,7 @@ def _ellipsoid_scores(graph: Graph, model: Any, rows: str) -> tuple[str, str]:
 
 
 def _scaled(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``PublicScaler``."""
+    """Apply ``PublicScaler``."""
     facts = (vars(step).get(name) for name in FEATURE_FACTS)
     bounds = broadcast_bounds(checked_bounds(step.bounds), *facts) or ()
     low, high = np.broadcast_arrays(*map(np.atleast_1d, bounds))
@@ -384,7 +384,7 @@ def _scaled(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _hats(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``PublicSplines``: the smaller of a rising and a falling line, cut off at 0 and 1.
+    """Apply ``PublicSplines``: the smaller of a rising and a falling line, clipped to [0, 1].
 
     The first hat of a column has no rising line, the last no falling one: slope 0, height 1.
     """
@@ -411,7 +411,7 @@ def _hats(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _edges(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``PublicImageFeatures``."""
+    """Apply ``PublicImageFeatures``."""
     known = getattr(step, "n_features_in_", graph.n_features)
     first, *more = step.grids(known)
     largest = graph.or_one(graph.op("ReduceMax", graph.op("Abs", rows), axes=[1], keepdims=1))
@@ -434,7 +434,7 @@ def _edges(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _cells_of_edges(graph: Graph, grid: Any, planes: str) -> str:
-    """Sums of each cell and direction, of planes whose last two axes are the sides."""
+    """Sum planes, whose last two axes are the sides, over each cell and direction."""
     (height, width, _), cells, n_orientations = grid
     dx, dy = (_differences(graph, planes, axis, n) for axis, n in ((3, width), (2, height)))
     size = graph.op("Sqrt", graph.op("Add", graph.op("Mul", dx, dx), graph.op("Mul", dy, dy)))
@@ -452,7 +452,7 @@ def _cells_of_edges(graph: Graph, grid: Any, planes: str) -> str:
 
 
 def _flat_cells(graph: Graph, grid: Any, sums: str) -> str:
-    """Roots of the shares of sums over about the total of their cell."""
+    """Return square roots of sums divided by about the total of their cell."""
     total = graph.op("ReduceSum", sums, [1, 2, 3, 4], keepdims=1)
     sums = graph.op("Div", sums, graph.or_one(total))
     own = graph.op("ReduceSum", sums, [1, 4], keepdims=1)
@@ -462,7 +462,7 @@ def _flat_cells(graph: Graph, grid: Any, sums: str) -> str:
 
 
 def _differences(graph: Graph, planes: str, axis: int, side: int) -> str:
-    """Of the neighbours of each pixel along an axis; pixels at the border are their own."""
+    """Subtract the neighbours of each pixel along an axis; border pixels are repeated."""
     places = np.arange(side)
     after, before = (
         graph.op("Gather", planes, graph.stored(np.clip(places + step, 0, side - 1)), axis=axis)
@@ -472,13 +472,13 @@ def _differences(graph: Graph, planes: str, axis: int, side: int) -> str:
 
 
 def _nearness(side: int, cells: int) -> NDArray[np.float64]:
-    """How near the pixels along a side are to the middles of its cells, shape (cells, side)."""
+    """Return weights of pixels by nearness to the centres of cells, shape (cells, side)."""
     places = (np.arange(side) + 0.5) * cells / side - 0.5
     return np.asarray(np.maximum(0.0, 1.0 - np.abs(places - np.arange(cells)[:, None])))
 
 
 def _normalized(graph: Graph, step: Any, rows: str) -> str:
-    """Of scikit-learn's ``Normalizer``."""
+    """Apply scikit-learn's ``Normalizer``."""
     if step.norm == "l2":
         return graph.unit(rows)
     sizes = graph.op("Abs", rows)
@@ -488,12 +488,12 @@ def _normalized(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _clipped(graph: Graph, step: Any, rows: str) -> str:
-    """Rows scaled down to the bound of the fit."""
+    """Clip rows to the bound of the fit."""
     return graph.op("Mul", graph.within(rows, step.data_norm_), step.data_norm_)
 
 
 def _projected(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``PrivatePCA``."""
+    """Apply ``PrivatePCA``."""
     if step.centre_.any():
         rows = graph.op("Sub", rows, step.centre_)
     rows = graph.within(rows, step.data_norm_)
@@ -504,14 +504,14 @@ def _projected(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _standardised(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``PrivateStandardScaler``."""
+    """Apply ``PrivateStandardScaler``."""
     low, high = step.bounds_
     rows = graph.op("Sub", graph.op("Min", graph.op("Max", rows, low), high), step.mean_)
     return rows if step.scale_ is None else graph.op("Div", rows, step.scale_)
 
 
 def _encoded(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``SchemaEncoder``: an input for each column, of numbers or of text."""
+    """Apply ``SchemaEncoder``: one input per column, of numbers or text."""
     if rows != "X":
         raise InvalidParameterError(
             "model: got a SchemaEncoder after another step, expected it first"
@@ -537,7 +537,7 @@ def _encoded(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _joined(graph: Graph, step: Any, rows: str) -> str:
-    """Of a ``ColumnTransformer``: named columns are inputs of their own where it comes first."""
+    """Apply a ``ColumnTransformer``; if it comes first, each named column is an input."""
     names = list(getattr(step, "feature_names_in_", ()))
     first = rows == "X" and bool(names)
     if first:
@@ -567,7 +567,7 @@ def _joined(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _encoder_in(step: Any) -> Any:
-    """The encoder that cells come to, perhaps behind an imputer; None for one of numbers."""
+    """Return the encoder of text cells, perhaps after an imputer; None for numbers."""
     if isinstance(step, Pipeline):
         for _, inner in step.steps:
             if not isinstance(inner, (SimpleImputer, str)):
@@ -581,7 +581,7 @@ def _is_text(categories: Any) -> bool:
 
 
 def _through(graph: Graph, step: Any, columns: list[str]) -> str:
-    """Return columns of shape (n, 1) after one part of a ``ColumnTransformer``."""
+    """Apply one part of a ``ColumnTransformer`` to columns of shape (n, 1)."""
     codes = _encoder_in(step)
     if codes is None or not any(map(_is_text, codes.categories_)):
         return transform_rows(graph, step, graph.op("Concat", *columns, axis=1))
@@ -596,7 +596,7 @@ def _through(graph: Graph, step: Any, columns: list[str]) -> str:
 
 
 def _indicated(graph: Graph, step: Any, columns: list[str], fill: Any = None) -> str:
-    """Of an encoder of declared categories; text is looked up first."""
+    """Apply an encoder of declared categories; text is looked up first."""
     parts, places = [], getattr(step, "drop_idx_", None)
     for number, (value, known) in enumerate(zip(columns, step.categories_, strict=True)):
         categories = known.tolist()
@@ -622,7 +622,7 @@ def _indicated(graph: Graph, step: Any, columns: list[str], fill: Any = None) ->
 
 
 def _coded(graph: Graph, step: Any, rows: str) -> str:
-    """Of an encoder of numbers."""
+    """Apply an encoder of numbers."""
     if any(map(_is_text, step.categories_)):
         raise InvalidParameterError(
             "model: an encoder of text must take columns by name, in a ColumnTransformer as the "
@@ -633,14 +633,14 @@ def _coded(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _filled(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``SimpleImputer`` with a constant number."""
+    """Apply ``SimpleImputer`` with a constant number."""
     fill, gap = 0.0 if step.fill_value is None else float(step.fill_value), step.missing_values
     empty = graph.op("IsNaN", rows) if gap != gap else graph.op("Equal", rows, float(gap))
     return graph.op("Where", empty, fill, rows)
 
 
 def _powers(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``PolynomialFeatures``: products of columns, one power after the other."""
+    """Apply ``PolynomialFeatures``: products of columns, one power after the other."""
     ones = graph.op("Add", graph.op("Mul", graph.op("Gather", rows, [0], axis=1), 0.0), 1.0)
     extended = graph.op("Concat", rows, ones, axis=1)
     d, most = step.n_features_in_, int(step.powers_.sum(axis=1).max())
@@ -653,7 +653,7 @@ def _powers(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _splines(graph: Graph, step: Any, rows: str) -> str:
-    """Of ``SplineTransformer``: the recursion of Cox and de Boor on declared knots."""
+    """Apply ``SplineTransformer``: the recursion of Cox and de Boor on declared knots."""
     if step.extrapolation not in ("constant", "error") or step.degree < 1:
         raise InvalidParameterError(
             "model: SplineTransformer needs extrapolation='constant' and a degree above 0 in ONNX"
@@ -687,7 +687,7 @@ def _splines(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _categories(graph: Graph, column: Column, texts: Any) -> str:
-    """An input of categories: one number for each, 1 for that of the cell, or their places."""
+    """Declare an input of categories; return an indicator for each, or their positions."""
     declared = [str(one) for one in column.categories or ()]
     missing = declared.index(str(column.missing)) if str(column.missing) in declared else -1
     places: Any = np.array([range(len(declared))])
@@ -727,7 +727,7 @@ TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
 
 
 def _not_expressible(step: Any) -> InvalidParameterError:
-    """Say what can be exported."""
+    """Return an error that says what can be exported."""
     known = ", ".join(kind.__name__ for kind in TRANSFORMERS)
     return InvalidParameterError(
         f"model: {type(step).__name__} cannot be written in ONNX; expected a classifier of this "
@@ -806,7 +806,7 @@ def to_onnx(
 
 
 def _write_classifier(graph: Graph, model: Any) -> None:
-    """Labels, scores, and probabilities where there are any."""
+    """Publish labels, scores, and probabilities if the loss has them."""
     scores, index, classifier = score_rows(graph, model, "X")
     classes = classifier.classes_
     labels, kind = _labels(graph, classes)
@@ -820,7 +820,7 @@ def _write_classifier(graph: Graph, model: Any) -> None:
 
 
 def _labels(graph: Graph, classes: Any) -> tuple[str, int]:
-    """The label set as a constant, and its type."""
+    """Return the label set as a constant, and its type."""
     kinds = {"U": (object, "STRING"), "b": (np.bool_, "BOOL"), "f": (np.float64, "DOUBLE")}
     dtype, name = kinds.get(classes.dtype.kind, (np.int64, "INT64"))
     if name == "INT64" and int(classes.max()) > np.iinfo(np.int64).max:
@@ -831,7 +831,7 @@ def _labels(graph: Graph, classes: Any) -> tuple[str, int]:
 
 
 def _properties(model: Any) -> dict[str, str]:
-    """Facts for people and tools, stored with the graph."""
+    """Return facts for people and tools, stored with the graph."""
     found = {
         "dpsvm_fast.library_version": str(_core.build_info()["version"]),
         "dpsvm_fast.model": type(model).__name__,

@@ -1077,7 +1077,7 @@ class NoisePlanDisplay(Display):
             largest = np.array(leads, dtype=np.float64)
             how |= {"label": f"largest that {self.plans[0].n_samples:,} rows can give"}
             (self.largest_,) = ax.plot(epsilons, largest, "s--", color=COLOURS[0], **how)
-            if any(decision.drowned for decision in decisions):
+            if any(decision.noise_dominates for decision in decisions):
                 self.drowned_ = ax.fill_between(
                     epsilons,
                     largest,

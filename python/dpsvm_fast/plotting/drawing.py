@@ -27,7 +27,7 @@ LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8,
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 # Names are wider than high: how much room upwards is worth as much as this sideways.
-ROOM_SIDEWAYS = 0.3
+WIDTH_WEIGHT = 0.3
 # In steps of the grid; without it slanted borders have steps.
 SMOOTHING = 1.0
 # Share of the colour in the ground of a region, under its hatching.
@@ -162,7 +162,7 @@ def _write_name(
     if not inside.any():
         return
     ndimage = importlib.import_module("scipy.ndimage")
-    room = ndimage.distance_transform_edt(np.pad(inside, 1), sampling=(1.0, ROOM_SIDEWAYS))
+    room = ndimage.distance_transform_edt(np.pad(inside, 1), sampling=(1.0, WIDTH_WEIGHT))
     room = room[1:-1, 1:-1]
     row, column = np.unravel_index(int(room.argmax()), room.shape)
     how: dict[str, Any] = {"ha": "center", "va": "center", "clip_on": True, "zorder": 5}

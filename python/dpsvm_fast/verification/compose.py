@@ -64,7 +64,7 @@ WORK_OF_EVENT = 500
 MOST_OUTCOMES = 20_000
 # Sampled steps count as whole batches if their Gaussian parameter is at most this share of the
 # largest parameter of another event, or its square at most this share of that of Gaussian sums.
-FAINT, FAINT_BESIDE_GAUSSIAN = 1e-5, 1e-4
+FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, 1e-4
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 
@@ -87,7 +87,7 @@ class Choice:
     reach: tuple[float, float] = field(default=(DEPTH, LARGEST), compare=False)
 
     @property
-    def told(self) -> float:
+    def leak(self) -> float:
         """Probability of an infinite loss."""
         return -math.expm1(math.fsum(map(math.log1p, self.stays)))
 
@@ -120,7 +120,7 @@ class Choice:
         gaussian = math.fsum(self.squares)
         others = [*self.pure, math.sqrt(math.fsum(self.rho))]
         others += [1.0 / one.sigma for one in self.curved if isinstance(one, ObjectiveEvent)]
-        most = max((FAINT * max(others)) ** 2, FAINT_BESIDE_GAUSSIAN * gaussian)
+        most = max((FAINT * max(others)) ** 2, FAINT_AMONG_GAUSSIANS * gaussian)
         moved = 2.0 if self.replace_one else 1.0
         sizes = {kind: n * (moved / kind[0]) ** 2 for kind, n in self.steps.items() if kind[0] > 1}
         faint, total = set(), 0.0
@@ -290,7 +290,7 @@ def _covers(large: Choice, small: Choice) -> bool:
     return (
         all(one >= other for one, other in pairs)
         and math.fsum(large.squares) >= math.fsum(small.squares)
-        and large.told >= small.told
+        and large.leak >= small.leak
         and math.fsum(large.rho) >= math.fsum(small.rho)
         and Counter(small.curved) <= Counter(large.curved)
         and small.steps <= large.steps
@@ -357,8 +357,8 @@ def least_delta_of(choice: Choice, epsilon: float) -> float:
     total = math.fsum(squares)
     each = (_least_of_steps(choice, kind, n, total, epsilon) for kind, n in choice.steps.items())
     found = max(found, *each, 0.0)
-    told = choice.told
-    return (1.0 - LEAST_ROUNDING) * (told + (1.0 - told) * min(1.0, found))
+    leak = choice.leak
+    return (1.0 - LEAST_ROUNDING) * (leak + (1.0 - leak) * min(1.0, found))
 
 
 def _least_of_steps(
@@ -382,10 +382,10 @@ def _least_of_steps(
     last = (middle + spread) / z / z + square + 9.0 * deviation
     ends = np.linspace(-2.0 * deviation, last, TESTS)[:, None]
     found = ndtr((drawn / z / z + square - ends) / deviation) @ masses
-    beside = ndtr(-ends[:, 0] / deviation)
+    neighbour = ndtr(-ends[:, 0] / deviation)
     if choice.replace_one:
         lost = max(0.0, 1.0 - float(masses.sum())) + 1e-14 * size
-        beside = ndtr((-drawn / z / z - ends) / deviation) @ masses + lost * beside
+        neighbour = ndtr((-drawn / z / z - ends) / deviation) @ masses + lost * neighbour
     # Another test asks whether a single noisy sum is large.
     at = np.linspace(0.0, 1.0 + 10.0 * z, TESTS)
     chance = q * ndtr((1.0 - at) / z) + (1.0 - q) * ndtr(-at / z)
@@ -393,10 +393,10 @@ def _least_of_steps(
     if choice.replace_one:
         other = q * ndtr((-1.0 - at) / z) + (1.0 - q) * other
     once = [-np.expm1(n * np.log1p(-p)) for p in (chance, other)]
-    found, beside = np.append(found, once[0]), np.append(beside, once[1])
+    found, neighbour = np.append(found, once[0]), np.append(neighbour, once[1])
     # Far more than roundings come to, those of the masses first.
     slack = 1e-10 + 1e-14 * size
-    return float(np.max(found * (1.0 - slack) - math.exp(epsilon) * beside * (1.0 + slack)))
+    return float(np.max(found * (1.0 - slack) - math.exp(epsilon) * neighbour * (1.0 + slack)))
 
 
 # A claim may be below the recomputed bound of delta by this share: what is confirmed holds up to a
@@ -416,9 +416,9 @@ MOST_LOOKED_AT = 2000
 CHUNK = 2**18
 # The fall of log delta between points of a curve that is looked at more closely where it counts;
 # points there, and where each of them takes long; of one that is used as it is.
-FIRST_FALL, CLOSER, DEAR_CLOSER, DEAR_FALL = 0.3, 150.0, 60.0, 0.05
+FIRST_FALL, CLOSER, COSTLY_CLOSER, COSTLY_FALL = 0.3, 150.0, 60.0, 0.05
 # The logarithm of the smallest delta of a curve each point of which takes long.
-DEAR_DEPTH = -34.0
+COSTLY_DEPTH = -34.0
 # By how much the logarithm of a curve's end is below that of the claim; no curve goes farther down
 # than this, or farther out, where exponentials end.
 BELOW_CLAIM, DEEPEST, FARTHEST = 20.0, -690.0, 700.0
@@ -529,10 +529,10 @@ def _delta(
     enough: float = 0.0,
 ) -> float:
     """Delta of one choice, distances apart; with curves looked at closely for epsilons near one."""
-    told = choice.told
-    left = (enough - told) / (1.0 - told) if told < 1.0 else 0.0
+    leak = choice.leak
+    left = (enough - leak) / (1.0 - leak) if leak < 1.0 else 0.0
     rest = _rest(choice, epsilon, near, quickly=quickly, enough=max(left, 0.0))
-    return told + (1.0 - told) * min(1.0, rest)
+    return leak + (1.0 - leak) * min(1.0, rest)
 
 
 def _rest(
@@ -558,9 +558,9 @@ def _rest(
             return event_delta(choice.curved[0], epsilon, quickly=quickly)
         losses, masses = responses(choice.pure)
         if losses.size <= FEW_OUTCOMES:
-            return _beside_responses(choice.curved[0], epsilon, losses, masses)
+            return _with_responses(choice.curved[0], epsilon, losses, masses)
     if choice.sampled or bool(choice.rho) + len(choice.curved) > MOST_TOGETHER:
-        curves = _curves(choice, DEAR_FALL)
+        curves = _curves(choice, COSTLY_FALL)
         bounds.append(_tilted(choice, curves, epsilon, quickly, enough))
         return min(bounds)
     curves = _curves(choice, FIRST_FALL)
@@ -578,7 +578,7 @@ def _rest(
     return min(bounds)
 
 
-def _beside_responses(event: ObjectiveEvent, epsilon: float, losses: Array, masses: Array) -> float:
+def _with_responses(event: ObjectiveEvent, epsilon: float, losses: Array, masses: Array) -> float:
     """Delta of one objective and of randomised responses: the sum over their outcomes."""
     found = 0.0
     for loss, mass in zip(losses, masses, strict=True):
@@ -625,7 +625,7 @@ def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curv
         functions.append((partial(zcdp_delta, math.fsum(choice.rho)), CLOSER))
     for event in choice.curved:
         if isinstance(event, ObjectiveEvent):
-            closely = DEAR_CLOSER if _is_dear(event) else CLOSER
+            closely = COSTLY_CLOSER if _is_costly(event) else CLOSER
             functions.append((partial(event_delta, event, quickly=True), closely))
         else:
             functions.append(None)
@@ -658,7 +658,7 @@ def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curv
     return found
 
 
-def _is_dear(event: ObjectiveEvent) -> bool:
+def _is_costly(event: ObjectiveEvent) -> bool:
     """Whether the sums of many scores take long."""
     return event.n_scores > (2 if event.law == "softmax" else 1)
 
@@ -674,11 +674,11 @@ def _curve(event: CurvedEvent, fall: float, reach: tuple[float, float]) -> Curve
         else:
             bases = [choice_of(branch) for branch in event.branches]
         if bases is None:
-            return Curve.hopeless()
-        dear = any(base.sampled or base.curved for base in bases)
+            return Curve.vacuous()
+        costly = any(base.sampled or base.curved for base in bases)
         base = Curve.of(
             lambda epsilon: max(_delta(choice, epsilon, quickly=True) for choice in bases),
-            *((DEAR_FALL, DEAR_DEPTH) if dear else (FALL, DEPTH)),
+            *((COSTLY_FALL, COSTLY_DEPTH) if costly else (FALL, DEPTH)),
         )
         if isinstance(event, AlternativesEvent):
             return base
@@ -686,7 +686,7 @@ def _curve(event: CurvedEvent, fall: float, reach: tuple[float, float]) -> Curve
         if all(b.rho and not (b.pure or b.stays or b.sampled or b.curved) for b in bases):
             rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)
         return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
-    depth = DEAR_DEPTH if _is_dear(event) and reach[0] >= DEPTH else reach[0]
+    depth = COSTLY_DEPTH if _is_costly(event) and reach[0] >= DEPTH else reach[0]
     return Curve.of(partial(event_delta, event, quickly=True), fall, depth, reach[1])
 
 

@@ -622,7 +622,7 @@ class Curve:
         return self._x.size
 
     @classmethod
-    def hopeless(cls) -> Curve:
+    def vacuous(cls) -> Curve:
         """Return the law of which nothing is known."""
         return cls(np.array([0.0, 1.0]), np.ones(2))
 
@@ -736,7 +736,7 @@ def stopped_curve(kind: str, gamma: float, mean: float, base: Curve, rho: float 
     with np.errstate(divide="ignore"):
         last = float(np.max(np.log(top) - np.log(bottom))) + CURVE_ROUNDING
     if not last < 500.0:
-        return Curve.hopeless()
+        return Curve.vacuous()
     log_s = np.linspace(min(-8.0, -2.0 * last), last, POINTS_S)
     s = np.append(0.0, np.exp(log_s))
     h = np.array([max(0.0, float((top - bottom * point).max())) for point in s])

@@ -55,7 +55,7 @@ Array = NDArray[np.float64]
 # First guesses of theta_1 between its two ends, and looks beside the best of them.
 FRACTIONS = (0.0, 0.3, 0.55, 0.75, 0.87, 0.94, 1.0)
 
-LOOKS, BESIDE = 7, 0.025
+LOOKS, NUDGE = 7, 0.025
 # By how much a form may be above the other one and still be searched.
 NEAR = 2.0
 # Larger ratios theta / t are useless: the search leaves them out.
@@ -108,7 +108,7 @@ def joint_delta(
         low = min(setting.quadratic, kappa)
         # Coarse grids find the best theta_1 about.
         most = min(kappa, max(theta1, low + LARGEST_RATIO * t))
-        near = {min(max(theta1 + x * (kappa - low), low), most) for x in (-BESIDE, 0.0, BESIDE)}
+        near = {min(max(theta1 + x * (kappa - low), low), most) for x in (-NUDGE, 0.0, NUDGE)}
         epsilons = (epsilon, epsilon, epsilon)
         return min(_Bound(setting, x, form, epsilons, FINE).at(epsilon) for x in near)
     # Far below the noise, delta almost does not depend on epsilon.

@@ -311,8 +311,8 @@ class _Sum:
         moved = 2.0 if direction == "replace" else 1.0
         self._mu = math.hypot(losses.mu, *(moved * math.sqrt(n) / z for z, n in whole))
         # Steps with almost no noise reveal that a record joined.
-        loud = [(q, n) for z, q, n in losses.sampled if z < LEAST_NOISE]
-        stays = math.fsum(n * math.log1p(-q) if q < 1.0 else -math.inf for q, n in loud)
+        noiseless = [(q, n) for z, q, n in losses.sampled if z < LEAST_NOISE]
+        stays = math.fsum(n * math.log1p(-q) if q < 1.0 else -math.inf for q, n in noiseless)
         self._lost = -math.expm1(stays) * (1.0 + 1e-12)
         laws = [
             (_Law(z, q, direction, cut), count)

@@ -24,7 +24,7 @@ from dpsvm_fast.certificates.record import (
     Adjacency,
     Delta,
     Epsilon,
-    LeftOut,
+    OmitIfEmpty,
     Options,
     Record,
     read_json,
@@ -38,7 +38,7 @@ from dpsvm_fast.certificates.statement import (
     Statement,
     canonical,
     digest_of,
-    read_loosely,
+    read_unchecked,
     signature_of,
 )
 from dpsvm_fast.certificates.words import CAVEATS, UNITS, stated
@@ -132,8 +132,8 @@ class Verification:
                 lines += bullets(self.stated)
             return "\n".join([*lines, *paragraphs(NOT_SHOWN)])
         if self.forbidden:
-            told = [f"The certificate holds, but the policy does NOT allow it.{numbers}"]
-            return "\n".join([*told, *bullets(self.forbidden)])
+            lines = [f"The certificate holds, but the policy does NOT allow it.{numbers}"]
+            return "\n".join([*lines, *bullets(self.forbidden)])
         verdict = (
             "The certificate cannot be confirmed."
             if self.undecided
@@ -172,10 +172,10 @@ class Policy(Record):
 
     epsilon: Epsilon
     delta: Delta
-    adjacency: Annotated[tuple[Adjacency, ...], LeftOut()] = ()
-    unit: Annotated[tuple[Annotated[str, Options(*UNITS)], ...], LeftOut()] = ()
-    exact_noise: Annotated[bool, LeftOut()] = False
-    forbidden_caveats: Annotated[tuple[Annotated[str, Options(*CAVEATS)], ...], LeftOut()] = ()
+    adjacency: Annotated[tuple[Adjacency, ...], OmitIfEmpty()] = ()
+    unit: Annotated[tuple[Annotated[str, Options(*UNITS)], ...], OmitIfEmpty()] = ()
+    exact_noise: Annotated[bool, OmitIfEmpty()] = False
+    forbidden_caveats: Annotated[tuple[Annotated[str, Options(*CAVEATS)], ...], OmitIfEmpty()] = ()
 
     @classmethod
     def read(cls, record: object) -> Policy:
@@ -576,7 +576,7 @@ dict or str
     rules = policy if policy is None or isinstance(policy, Policy) else Policy.read(policy)
     document = None if model is None else model_document(model)
     try:
-        statement, record, bound = read_loosely(certificate)
+        statement, record, bound = read_unchecked(certificate)
         words = statement.word_problems(record)
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
