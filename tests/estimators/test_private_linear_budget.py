@@ -389,7 +389,10 @@ def test_one_score_is_trained_as_two_would_be(adjacency: str) -> None:
     """Without noise: the run of one score has the difference of the two scores' weights."""
     rng = np.random.default_rng(8)
     labels = rng.integers(0, 2, 60).astype(np.int64)
-    records = twin.Records(unit_rows(60, 3) * 0.9, labels, 2)
+    records = twin.Records(
+        unit_rows(60, 3) * 0.9, labels, n_classes=2, offset=None, scale=None, low=-math.inf,
+        floor=None, high=math.inf, constant=0.0, data_norm=1.0, unit=False, n_threads=1,
+    )  # fmt: skip
     loss = Loss(name="softmax_margin", n_classes=2, margin=0.5)
     one = rule(loss=loss, n_features=3, adjacency=adjacency, count=60.0, mu=3.0)
     two = rule(n_features=3, adjacency=adjacency, count=60.0, mu=3.0)

@@ -176,7 +176,7 @@ class Descent:
         The result is the mean of the iterates after steps number ``average_from`` and later.
     radius : float or None
         Every iterate is projected on the ball of this radius.
-    precision : {"f32", "f64"}
+    precision : {"f32", "f64"}, exact_sums : bool
         Not used: the twin is in double precision.
     state : dict or None
         What :meth:`state` returned.
@@ -213,6 +213,7 @@ class Descent:
         average_from: int | None,
         radius: float | None,
         precision: str,
+        exact_sums: bool = False,
         state: dict[str, Any] | None = None,
         generator: np.random.Generator | None = None,
     ) -> None:
