@@ -81,7 +81,7 @@ class BalancedPlan(Plan):
     training: Any
 
     @classmethod
-    def of(cls, whole: Any, facts: Facts, plan_of: Callable[[float, Facts], Plan]) -> BalancedPlan:
+    def of(cls, whole: Any, facts: Facts, plan_of: Callable[..., Plan]) -> BalancedPlan:
         """Return the plan within a budget; ``plan_of`` trains with an epsilon of its own."""
         counts = ClassCounts.before(whole, facts.n_classes)
         spent, one = (counts.event,), replace(facts, n_features=None)
