@@ -7,10 +7,12 @@ promise does not rest.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ import pytest
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import FederatedStatement, PrivacyStatement, read_certificate
 from dpsvm_fast.certificates.statement import SelectionStatement
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.persist import save_model
 from dpsvm_fast.verification import verify
 from oracles.statements import ESTIMATORS, MAKERS, X, Y, statement_of
 from oracles.tampering import Change, at, changes_of, replaced, with_events
@@ -353,3 +357,16 @@ def test_counts_and_sums_of_all_rows_cannot_be_said_to_be_sampled(kind: str) -> 
             assert less < forged["epsilon"]
             outcome = verify(forged | {"epsilon": less})
             assert any("whole sums" in problem for problem in outcome.problems), part["name"]
+
+
+@pytest.mark.parametrize("kind", ["output", "ellipsoids several"])
+def test_counts_of_other_classes_do_not_fit_the_model(kind: str, tmp_path: Path) -> None:
+    model, parameters = ESTIMATORS[kind]
+    fit = model(**parameters | {"classes": range(3), "class_weight": "balanced"}).fit(X, Y)
+    save_model(fit, tmp_path / "model.json")
+    assert verify(fit.privacy_, model=tmp_path / "model.json")
+    counts, *others = fit.privacy_.parts
+    parts = (dataclasses.replace(counts, shape=(2,)), *others)
+    fit.privacy_ = dataclasses.replace(fit.privacy_, parts=parts)
+    with pytest.raises(InvalidParameterError, match="noisy sums before"):
+        save_model(fit, tmp_path / "forged.json")
