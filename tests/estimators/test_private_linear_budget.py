@@ -13,7 +13,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpsvm_fast import _core, noise
+from dpsvm_fast import (
+    GradientPerturbationSVC,
+    OutputPerturbationSVC,
+    PrivateLinearSVC,
+    _core,
+    noise,
+)
 from dpsvm_fast.accounting import composed_delta, composed_epsilon
 from dpsvm_fast.certificates import GaussianEvent
 from dpsvm_fast.losses import Loss
@@ -27,6 +33,9 @@ from dpsvm_fast.mechanisms.noise import (
     share_of,
 )
 from dpsvm_fast.mechanisms.pipeline import WEIGHT_RELEASES, DescentRule, PrivateLinear
+from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.model_selection.plan import covers
+from dpsvm_fast.pipelines import planned_events
 from oracles.plans import plan_of
 from twins import noisy_descent as twin
 
@@ -255,6 +264,32 @@ def test_a_ledger_records_the_same_for_any_number_of_features(adjacency: str, tr
 
 
 @pytest.mark.proof("auto_pipeline", "Budget and paths")
+@pytest.mark.parametrize("delta", [1e-5, 1e-6, 3e-7])
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        (OutputPerturbationSVC, {"class_weight": "balanced"}),
+        (GradientPerturbationSVC, {"class_weight": "balanced"}),
+        (PrivateLinearSVC, {"mechanism": "objective"}),
+    ],
+)
+def test_what_is_paid_for_beforehand_covers_any_number_of_features(
+    model: Any, parameters: dict[str, Any], adjacency: str, delta: float
+) -> None:
+    """A search pays before it knows the features, and what is not covered is not fitted."""
+    facts = Facts(n_classes=3, n_samples=300 if adjacency == "replace_one" else None)
+    for epsilon in (0.5, 1.0, 2.0, 5.0):
+        own = parameters | {"epsilon": epsilon, "delta": delta, "adjacency": adjacency}
+        estimator = model(classes=range(3), **own)
+        planned = planned_events(estimator, facts)
+        for n_features in (4, 57):
+            known = dataclasses.replace(facts, n_features=n_features)
+            spent = estimator.checked().plan(known).events
+            assert len(planned) == len(spent)
+            assert all(map(covers, planned, spent)), (epsilon, n_features)
+
+
 def test_noise_in_the_objective_reserves_one_whitening() -> None:
     loss = Loss(name="softmax_margin", n_classes=2, smoothing=0.4, margin=1.0)
     mechanism = pipeline(trainer="objective", loss=loss, n_features=8)

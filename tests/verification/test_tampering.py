@@ -7,10 +7,12 @@ promise does not rest.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +20,10 @@ import pytest
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import FederatedStatement, PrivacyStatement, read_certificate
 from dpsvm_fast.certificates.statement import SelectionStatement
+from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.persist import save_model
 from dpsvm_fast.verification import verify
-from oracles.statements import MAKERS, statement_of
+from oracles.statements import ESTIMATORS, MAKERS, X, Y, statement_of
 from oracles.tampering import Change, at, changes_of, replaced, with_events
 
 Kind = tuple[str, str]
@@ -332,3 +336,37 @@ def test_two_numbers_changed_together_are_recomputed() -> None:
     outcome = verify(document)
     assert [problem for problem in outcome.problems if "does not give" in problem]
     assert len(outcome.problems) == 1
+
+
+@pytest.mark.parametrize("kind", ["output", "gradient", "linear"])
+def test_counts_and_sums_of_all_rows_cannot_be_said_to_be_sampled(kind: str) -> None:
+    """A smaller epsilon, as each row was counted with probability 1/10 only: no fit does so."""
+    if kind == "linear":
+        document = json.loads(statement_of("linear", "replace_one").to_json())
+    else:
+        model, parameters = ESTIMATORS[kind]
+        own = {"class_weight": "balanced", "adjacency": "replace_one"}
+        fit = model(**parameters | own).fit(X, Y)
+        document = json.loads(fit.privacy_.to_json())
+    assert verify(document)
+    for number, part in enumerate(document["parts"]):
+        if (kind, part["name"]) != ("gradient", "training"):
+            forged = with_events(replaced(document, ("parts", number, "sampling_rate"), 0.1))
+            statement = read_certificate(forged)
+            less = composed_epsilon(statement.events, statement.delta) * (1.0 + 1e-6)
+            assert less < forged["epsilon"]
+            outcome = verify(forged | {"epsilon": less})
+            assert any("whole sums" in problem for problem in outcome.problems), part["name"]
+
+
+@pytest.mark.parametrize("kind", ["output", "ellipsoids several"])
+def test_counts_of_other_classes_do_not_fit_the_model(kind: str, tmp_path: Path) -> None:
+    model, parameters = ESTIMATORS[kind]
+    fit = model(**parameters | {"classes": range(3), "class_weight": "balanced"}).fit(X, Y)
+    save_model(fit, tmp_path / "model.json")
+    assert verify(fit.privacy_, model=tmp_path / "model.json")
+    counts, *others = fit.privacy_.parts
+    parts = (dataclasses.replace(counts, shape=(2,)), *others)
+    fit.privacy_ = dataclasses.replace(fit.privacy_, parts=parts)
+    with pytest.raises(InvalidParameterError, match="noisy sums before"):
+        save_model(fit, tmp_path / "forged.json")

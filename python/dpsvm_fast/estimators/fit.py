@@ -370,10 +370,10 @@ class OneRelease(PrivatelyTrained):
         if self.class_weight != "balanced":
             return self._training(facts)
 
-        def with_epsilon(own: float) -> Plan:
+        def with_epsilon(own: float, facts: Facts) -> Plan:
             return copy.copy(self).set_params(epsilon=own)._training(facts)
 
-        return BalancedPlan.of(self, facts.n_classes, with_epsilon)
+        return BalancedPlan.of(self, facts, with_epsilon)
 
     @abstractmethod
     def _training(self, facts: Facts) -> Plan:

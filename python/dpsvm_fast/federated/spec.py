@@ -629,5 +629,5 @@ def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
 def _left_for_objective(spec: DpdrSpec) -> float:
     """Estimate the largest epsilon of the objectives that keeps both rounds in the budget."""
     # A small share of epsilon is enough; each step of the search takes a while.
-    how = {"least": 1e-3, "unused": 0.1}
+    how: Any = {"least": 1e-3, "unused": 0.1}
     return float(within_budget(spec, spec.first.events(), spec.objective_with, **how).epsilon)

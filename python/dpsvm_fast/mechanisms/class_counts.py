@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from dpsvm_fast.mechanisms.noise import (
     share_of,
     within_budget,
 )
-from dpsvm_fast.mechanisms.plan import Plan, Rows, filled
+from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows, filled
 from dpsvm_fast.rounding import sqrt_up
 
 # Of the squared Gaussian parameter, for the counts; and what they are taken for at least, in
@@ -81,10 +81,12 @@ class BalancedPlan(Plan):
     training: Any
 
     @classmethod
-    def of(cls, whole: Any, n_classes: int, plan_of: Callable[[float], Plan]) -> BalancedPlan:
+    def of(cls, whole: Any, facts: Facts, plan_of: Callable[..., Plan]) -> BalancedPlan:
         """Return the plan within a budget; ``plan_of`` trains with an epsilon of its own."""
-        counts = ClassCounts.before(whole, n_classes)
-        training = within_budget(whole, (counts.event,), plan_of)
+        counts = ClassCounts.before(whole, facts.n_classes)
+        spent, one = (counts.event,), replace(facts, n_features=None)
+        like = (spent, partial(plan_of, facts=one))
+        training = within_budget(whole, spent, partial(plan_of, facts=facts), like=like)
         return filled(cls, whole, counts=counts, training=training)
 
     @property

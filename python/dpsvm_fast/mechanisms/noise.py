@@ -694,6 +694,7 @@ def within_budget(
     spent: tuple[PrivacyEvent, ...],
     plan_of: Callable[[float], Any],
     *,
+    like: tuple[tuple[PrivacyEvent, ...], Callable[[float], Any]] | None = None,
     least: float = LEAST_LEFT,
     unused: float = UNUSED,
 ) -> Any:
@@ -707,6 +708,9 @@ def within_budget(
         What comes before.
     plan_of : callable
         The plan, with ``events``, from an epsilon of its own.
+    like : tuple, optional
+        Both for rows of one feature, to search with. Their number changes events by rounding alone,
+        but so would it the path of a search; who pays beforehand does not know it.
     least : float in (0, 1)
         Share of epsilon that is of use.
     unused : float > 0
@@ -718,17 +722,18 @@ def within_budget(
         Less than ``least`` would be left.
     """
     epsilon, delta = whole.epsilon, whole.delta
+    before, like_of = like or (spent, plan_of)
 
     def log_excess(own: float) -> float:
         # A delta below the floats is none the less.
-        found = max(composed_delta((*spent, *plan_of(own).events), epsilon), LEAST_DELTA)
+        found = max(composed_delta((*before, *like_of(own).events), epsilon), LEAST_DELTA)
         return math.log(found) - math.log(delta)
 
-    mus = [event.mu for event in spent if isinstance(event, GaussianEvent)]
+    mus = [event.mu for event in before if isinstance(event, GaussianEvent)]
     left = gaussian_parameter(epsilon, delta) ** 2 - sum(mu * mu for mu in mus)
-    # What Gaussian noise would be left is likely a little too much.
+    # What Gaussian noise would be left: likely a little too much, or else all. No rounding decides.
     lowest, at = least * epsilon, gaussian_epsilon(delta, left**-0.5) if left > 0.0 else 0.0
-    at = at if lowest < at < epsilon else lowest + 0.5 * (epsilon - lowest)
+    at = at * (1.0 - 1e-9) if lowest < at < epsilon else lowest + 0.5 * (epsilon - lowest)
     # What is computed there is remembered.
     near, by_epsilon, by_excess = STEEPNESS
     steepness = near + by_epsilon * min(at, 8.0) + by_excess * min(max(log_excess(at), 0.0), 1.0)
@@ -749,9 +754,12 @@ def within_budget(
 @lru_cache(maxsize=256)
 def composed_solver(mechanism: Any) -> Any:
     """The solver of a mechanism, with the budget that exact composition leaves."""
-    return within_budget(
-        mechanism, mechanism.before, lambda own: mechanism.with_budget(own, mechanism.delta)
-    )
+    one = mechanism if mechanism.n_features == 1 else replace(mechanism, n_features=1)
+
+    def costs(each: Any) -> Any:
+        return each.before, lambda own: each.with_budget(own, each.delta)
+
+    return within_budget(mechanism, *costs(mechanism), like=costs(one))
 
 
 def largest_within(

@@ -424,7 +424,10 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
     free = known.free_grid * (FACTOR_GRID if part.factor else 1.0)
     grid = 0.0 if part.grid is None or part.grid <= free else part.grid
     moved = grid * math.sqrt(part.n_numbers) * (1.0 - ROUNDING_SLACK)
+    steps = part.name == "training" and statement.mechanism == "gradient_perturbation"
+    rarer = part.sampling_rate < 1.0 or part.last_iterate is not None
     problems = failures(
+        (rarer and not steps, "only steps of gradient_perturbation cost less than whole sums"),
         (not _has_form(part, known.form), "shape does not fit the sum"),
         (not close, "contribution is not clip_norm + rounding, rounded up"),
         (not right, f"relation_factor does not fit {statement.adjacency}"),
@@ -477,7 +480,7 @@ def _check_last_iterate(
     n_scores = part.shape[0]
     lipschitz = lipschitz_of(statement.loss, n_scores)
     curvature = curvature_of(statement.loss, n_scores, last.smoothing)
-    if part.name != "training" or lipschitz is None or curvature is None:
+    if lipschitz is None or curvature is None:
         return [f"the last iterate of {part.name!r} with loss {statement.loss!r} is not bounded"]
     problems = follows("lipschitz", last.lipschitz, lipschitz)
     problems += follows("curvature", last.curvature, curvature)

@@ -487,9 +487,10 @@ class Comparison:
         numbers = (n_classes * each, math.comb(side + 1, 2))
         self._compare("shape of the ellipsoids", s.noise and s.noise.shape, numbers)
         self._compare("loss", s.loss, facts["fitted_loss"]["name"])
-        before = [*expected, *["anchors"] * (ANCHOR_STEPS if each > 1 else 0)]
-        names = [part.name for part in s.parts]
-        self._compare("noisy sums before the ellipsoids", names, before)
+        anchors = ("anchors", (n_classes * each, side))
+        before = [*expected.items(), *[anchors] * (ANCHOR_STEPS if each > 1 else 0)]
+        stated = [(part.name, part.shape) for part in s.parts]
+        self._compare("noisy sums before the ellipsoids, and their shapes", stated, before)
 
     def _parties(self, s: FederatedStatement, leaf: Mapping[str, Any]) -> None:
         """Compare a model of many parties with the sums that were paid for."""
