@@ -106,6 +106,16 @@ class Records:
             raise ValueError(f"y: class indices must lie in 0 .. {n_classes - 1}")
         self.rows = _rounded_towards_zero(_shortened(mapped, None if unit else data_norm))
         self.y = np.array(y, dtype=np.int64)
+        self.weights = np.ones(y.size)
+
+    def own(self, persons: Labels, weights: Array) -> None:
+        """Take the weights of rows, each of a person of its own."""
+        assert persons.size == 0
+        self.weights = weights if weights.size else self.weights
+
+    def weigh(self, factors: Array) -> None:
+        """Multiply the weights of rows by those of their classes."""
+        self.weights = self.weights * factors[self.y]
 
     @property
     def n_features(self) -> int:
@@ -247,7 +257,7 @@ class Descent:
         rows = self.row_scale * np.hstack([records.rows, constant])
         for step in range(n_steps):
             joins = self.batch(len(rows))
-            total = self.clipped_sum(rows[joins], records.y[joins])
+            total = self.clipped_sum(rows[joins], records.y[joins], records.weights[joins])
             noisy = self._with_noise(total, source, n_threads)
             self._move(noisy / self.divisor + self.regularization * self._state["weights"])
             if on_step is not None:
@@ -259,13 +269,13 @@ class Descent:
             return np.ones(n_samples, dtype=bool)
         return np.asarray(self.generator.random(n_samples) < self.sampling_rate)
 
-    def clipped_sum(self, rows: Array, y: Labels) -> Array:
-        """Sum of the records' clipped gradients, shape (n_scores, n_columns)."""
+    def clipped_sum(self, rows: Array, y: Labels, weights: Array | float = 1.0) -> Array:
+        """Sum of the records' clipped gradients times weights, shape (n_scores, n_columns)."""
         a = _gradient(rows @ self._state["weights"].T, y, self.kernel)
         lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(rows, axis=1)
         limits = np.full_like(lengths, self.clip)
         factors = np.divide(limits, lengths, out=np.ones_like(lengths), where=lengths > limits)
-        return np.asarray((factors[:, None] * a).T @ rows)
+        return np.asarray(((factors * weights)[:, None] * a).T @ rows)
 
     def weights(self) -> Array:
         """The last iterate or the mean, shape (n_scores, n_columns)."""
