@@ -237,6 +237,8 @@ class Descent:
         self.beta1, self.beta2, self.stabilizer = beta1, beta2, stabilizer
         self.noise_correction, self.average_from = noise_correction, average_from
         self.radius = radius
+        # Of the batch.
+        self.row_weights: Array | float = 1.0
         self.generator = np.random.default_rng() if generator is None else generator
         zeros = np.zeros((n_scores, n_features + (intercept > 0)))
         # One moment of gd (the velocity), two of adam.
@@ -257,7 +259,8 @@ class Descent:
         rows = self.row_scale * np.hstack([records.rows, constant])
         for step in range(n_steps):
             joins = self.batch(len(rows))
-            total = self.clipped_sum(rows[joins], records.y[joins], records.weights[joins])
+            self.row_weights = records.weights[joins]
+            total = self.clipped_sum(rows[joins], records.y[joins])
             noisy = self._with_noise(total, source, n_threads)
             self._move(noisy / self.divisor + self.regularization * self._state["weights"])
             if on_step is not None:
@@ -269,13 +272,13 @@ class Descent:
             return np.ones(n_samples, dtype=bool)
         return np.asarray(self.generator.random(n_samples) < self.sampling_rate)
 
-    def clipped_sum(self, rows: Array, y: Labels, weights: Array | float = 1.0) -> Array:
+    def clipped_sum(self, rows: Array, y: Labels) -> Array:
         """Sum of the records' clipped gradients times weights, shape (n_scores, n_columns)."""
         a = _gradient(rows @ self._state["weights"].T, y, self.kernel)
         lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(rows, axis=1)
         limits = np.full_like(lengths, self.clip)
         factors = np.divide(limits, lengths, out=np.ones_like(lengths), where=lengths > limits)
-        return np.asarray(((factors * weights)[:, None] * a).T @ rows)
+        return np.asarray(((factors * self.row_weights)[:, None] * a).T @ rows)
 
     def weights(self) -> Array:
         """The last iterate or the mean, shape (n_scores, n_columns)."""
