@@ -105,7 +105,10 @@ def python_object_exists(name: str) -> bool:
     for cut in range(len(parts), 0, -1):
         try:
             found: object = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("dpsvm_fast"):
+                # The module is there, and an extra that it imports is not.
+                return True
             continue
         for attribute in parts[cut:]:
             if not hasattr(found, attribute):
