@@ -8,7 +8,6 @@ docs/guarantees.md.
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from pathlib import Path
@@ -16,8 +15,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs" / "_site"))
+sys.path[:0] = [str(ROOT / "docs" / "_site"), str(ROOT / "tests")]
 from proof_tests import HEADING, MARK, RUST, marked_tests  # noqa: E402
+
+from oracles.dotted_names import python_object_exists  # noqa: E402
 
 PAGES = sorted((ROOT / "docs" / "proofs").glob("*.md"))
 MECHANISMS = ROOT / "python" / "dpsvm_fast" / "mechanisms"
@@ -97,25 +98,6 @@ def listed(page: str, heading: str) -> list[str]:
         elif inside and (found := re.match(r"\s*[-*] `([^`]+)`", line)):
             names.append(found.group(1))
     return names
-
-
-def python_object_exists(name: str) -> bool:
-    """Import the longest module prefix of a dotted name and walk the rest as attributes."""
-    parts = name.split(".")
-    for cut in range(len(parts), 0, -1):
-        try:
-            found: object = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError as error:
-            if not str(error.name).startswith("dpsvm_fast"):
-                # The module is there, and an extra that it imports is not.
-                return True
-            continue
-        for attribute in parts[cut:]:
-            if not hasattr(found, attribute):
-                return False
-            found = getattr(found, attribute)
-        return True
-    return False
 
 
 def rust_item_exists(name: str) -> bool:

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
+from oracles.dotted_names import python_object_exists
 from oracles.guarantee_lookups import guarantee_lookups
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "papers.md"
 NAMES = ("PMSVM", "SCM", "FedDPDR", "DP-Helmet", "LMGC")
-
-
-def resolves(name: str) -> bool:
-    """Whether a dotted name of the package leads to something."""
-    parts = name.split(".")
-    for length in range(len(parts), 0, -1):
-        try:
-            found: object = importlib.import_module(".".join(parts[:length]))
-        except ModuleNotFoundError as error:
-            if not str(error.name).startswith("dpsvm_fast"):
-                # The module is there, and an extra that it imports is not.
-                return True
-            continue
-        for part in parts[length:]:
-            # A field without a default is no attribute of its class.
-            fields = getattr(found, "__dataclass_fields__", {})
-            found = getattr(found, part, fields.get(part))
-            if found is None:
-                return False
-        return True
-    return False
 
 
 def exists(name: str) -> bool:
@@ -57,7 +35,7 @@ def missing(text: str) -> list[str]:
     return [
         name
         for name in named(text)
-        if not (resolves(name) if name.startswith("dpsvm_fast") else exists(name))
+        if not (python_object_exists(name) if name.startswith("dpsvm_fast") else exists(name))
     ]
 
 

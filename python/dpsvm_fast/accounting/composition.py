@@ -1083,9 +1083,7 @@ def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
 def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved for one choice, by the cheapest bound that decides it."""
     larger = [choice.changed(partial(few_digits, digits=digits)) for digits in FEW_DIGITS]
-    if _is_shown(
-        larger[0], epsilon, delta, lambda mixture, *at: BasicComposition(mixture).shows(*at)
-    ):
+    if _is_shown(larger[0], epsilon, delta, _shows_simply):
         return True
     if _is_refuted(choice, epsilon, delta):
         return False
