@@ -281,8 +281,8 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         pure = checked.delta == 0.0 or getattr(checked, "noise", "gaussian") == "gamma"
         if checked.class_weight == "balanced" and pure:
             raise InvalidParameterError(
-                "class_weight: 'balanced' releases class counts with Gaussian noise; with delta=0 or "
-                "noise='gamma' use None or a dict of public weights"
+                "class_weight: 'balanced' releases class counts with Gaussian noise; with delta=0 "
+                "or noise='gamma' use None or a dict of public weights"
             )
         return checked
 
