@@ -93,15 +93,20 @@ __all__ = [
 Fitted = TypeVar("Fitted", bound="PrivateTransformer")
 
 
+@dataclass(eq=False, repr=False)
 class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
     """Base of transformers that release one noisy sum over the rows."""
 
-    epsilon: float
-    delta: float
-    max_weight: float
-    noise_grid: str
-    n_features_in_: int
-    privacy_: PrivacyStatement
+    _: KW_ONLY
+    adjacency: param.Adjacency = "add_remove"
+    max_weight: param.Positive = 1.0
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    noise_grid: param.NoiseGrid = "exact"
+
+    n_features_in_: int = field(init=False)
+    privacy_: PrivacyStatement = field(init=False)
 
     @in_usual_arithmetic
     def fit(
@@ -142,7 +147,9 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         self.__dict__.update(private_fit(checked, rows))
         return self
 
-    def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:
+    def _sum_plan(
+        self: Any, mechanism: str, kind: type[Any], public: PublicMap, **own: Any
+    ) -> SumPlan:
         """Return the plan of one noisy sum with the whole budget."""
         budget: dict[str, float] = {"epsilon": self.epsilon}
         if self.delta > 0.0:
@@ -254,12 +261,6 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     _: KW_ONLY
     data_norm: param.Positive = 1.0
     dense_output: param.Flag = False
-    adjacency: param.Adjacency = "add_remove"
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
 
     mean_: NDArray[np.float64] = field(init=False)
     n_samples_: float = field(init=False)
@@ -381,12 +382,6 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     delta: param.Delta = 1e-6
     _: KW_ONLY
     data_norm: param.Positive = 1.0
-    adjacency: param.Adjacency = "add_remove"
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
 
     whitening_: NDArray[np.float64] = field(init=False)
     data_norm_: float = field(init=False)
@@ -565,12 +560,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     data_norm: param.Positive = 1.0
     centre: Annotated[Any, checked_centre] = None
     whiten: param.Flag = False
-    adjacency: param.Adjacency = "add_remove"
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
 
     components_: NDArray[np.float64] = field(init=False)
     eigenvalues_: NDArray[np.float64] = field(init=False)
@@ -902,12 +891,6 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     _: KW_ONLY
     bounds: param.GivenBounds
     with_std: param.Flag = True
-    adjacency: param.Adjacency = "add_remove"
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
 
     mean_: Array = field(init=False)
     scale_: Array | None = field(init=False)
