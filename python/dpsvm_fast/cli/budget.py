@@ -10,20 +10,8 @@ from typing import Any
 import click
 
 from dpsvm_fast.certificates.words import UNITS
+from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.app import Group
-from dpsvm_fast.cli.screen import (
-    FILE,
-    CommandError,
-    OneOf,
-    Real,
-    Screen,
-    adjacency_option,
-    delta_option,
-    example,
-    option,
-    pass_screen,
-    typed,
-)
 from dpsvm_fast.exceptions import LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.validation import check_delta, check_epsilon
@@ -41,43 +29,43 @@ def budget_command() -> None:
 
 @budget_command.command(
     "create",
-    epilog=example(
+    epilog=ui.example(
         "dpsvm-fast budget create people.budget --epsilon 4 --delta 1e-5",
         "dpsvm-fast fit people.csv --budget people.budget --epsilon 1 ...",
     ),
 )
-@click.argument("file", type=FILE)
-@option("--epsilon", Real(0.0), "Total epsilon.", required=True, metavar="E")
-@delta_option(required=True)
-@adjacency_option(default="add_remove")
-@option("--unit", OneOf(UNITS), "Unit of privacy.", default=UNITS[0])
-@option("--adaptive", "Allow later spends whose size depends on earlier results.", is_flag=True)
-@option(
+@click.argument("file", type=ui.FILE)
+@ui.option("--epsilon", ui.Real(0.0), "Total epsilon.", required=True, metavar="E")
+@ui.delta_option(required=True)
+@ui.adjacency_option(default="add_remove")
+@ui.option("--unit", ui.OneOf(UNITS), "Unit of privacy.", default=UNITS[0])
+@ui.option("--adaptive", "Allow later spends whose size depends on earlier results.", is_flag=True)
+@ui.option(
     "--periods",
     "Periods such as weeks, comma-separated. Each row belongs to one, and each period has the "
     "whole budget.",
     metavar="NAMES",
 )
-@option("--anchor", FILE, "Second file that counts spends; see 'budget anchor'.")
-@pass_screen
-def create(screen: Screen, file: Path, **options: Any) -> None:
+@ui.option("--anchor", ui.FILE, "Second file that counts spends; see 'budget anchor'.")
+@ui.pass_screen
+def create(screen: ui.Screen, file: Path, **options: Any) -> None:
     """Create a budget FILE."""
     epsilon, delta = check_epsilon(options["epsilon"]), check_delta(options["delta"])
     adjacency, adaptive = options["adjacency"], options["adaptive"]
     if file.suffix.lower() == ".json":
-        raise CommandError(
+        raise ui.CommandError(
             f"{file}: a budget file is a database, not JSON; name it {file.stem}.budget and read "
             "it with dpsvm-fast budget show --json"
         )
     if os.path.lexists(file) and file.is_file() and file.stat().st_size == 0:
-        raise CommandError(f"{file}: is an empty file, not a budget; remove it first")
+        raise ui.CommandError(f"{file}: is an empty file, not a budget; remove it first")
     if os.path.lexists(file):
-        raise CommandError(
+        raise ui.CommandError(
             f"{file}: already exists and is never replaced; choose another name, or see dpsvm-fast "
-            f"budget show {typed(file)}"
+            f"budget show {ui.typed(file)}"
         )
     if not file.absolute().parent.is_dir():
-        raise CommandError(f"{file.absolute().parent}: no such folder; create it first")
+        raise ui.CommandError(f"{file.absolute().parent}: no such folder; create it first")
     if not os.access(file.absolute().parent, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
     ledger = PrivacyLedger(
@@ -98,12 +86,12 @@ def create(screen: Screen, file: Path, **options: Any) -> None:
 
 
 @budget_command.command(
-    "anchor", epilog=example("dpsvm-fast budget anchor people.budget /mnt/safe/people.anchor")
+    "anchor", epilog=ui.example("dpsvm-fast budget anchor people.budget /mnt/safe/people.anchor")
 )
-@click.argument("file", type=FILE)
-@click.argument("anchor", type=FILE)
-@pass_screen
-def anchor(screen: Screen, file: Path, anchor: Path) -> None:
+@click.argument("file", type=ui.FILE)
+@click.argument("anchor", type=ui.FILE)
+@ui.pass_screen
+def anchor(screen: ui.Screen, file: Path, anchor: Path) -> None:
     """Also count the spends of a budget FILE in a second file, ANCHOR.
 
     The budget remembers its anchor. From then on, an older copy that is put back is refused, and so
@@ -127,14 +115,14 @@ def anchor(screen: Screen, file: Path, anchor: Path) -> None:
 
 
 @budget_command.command("show")
-@click.argument("file", type=FILE)
-@option(
+@click.argument("file", type=ui.FILE)
+@ui.option(
     "--since",
     "Fail if a spend before this mark is missing.",
     metavar="MARK",
 )
-@pass_screen
-def show(screen: Screen, file: Path, since: str | None) -> None:
+@ui.pass_screen
+def show(screen: ui.Screen, file: Path, since: str | None) -> None:
     """Show what was spent from a budget FILE and what is left.
 
     The mark that it prints is the number of spends and a digest. Keep it elsewhere: --since MARK
@@ -226,25 +214,27 @@ def opened_budget(
         There is no such budget, or no permission to use it.
     """
     if not os.path.lexists(path):
-        raise CommandError(
-            f"{path}: no such file; create a budget with dpsvm-fast budget create {typed(path)} "
+        raise ui.CommandError(
+            f"{path}: no such file; create a budget with dpsvm-fast budget create {ui.typed(path)} "
             "--epsilon E --delta D"
         )
     if path.is_file() and not os.access(path, os.R_OK):
-        raise CommandError(f"{path}: no permission to read this budget; ask its owner for access")
+        raise ui.CommandError(
+            f"{path}: no permission to read this budget; ask its owner for access"
+        )
     # The database keeps a journal next to the file while it is changed.
     if (
         path.is_file()
         and to_spend
         and not (os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK))
     ):
-        raise CommandError(
+        raise ui.CommandError(
             f"{path}: no permission to write this budget or its folder, where every spend is "
             "recorded before training; ask its owner for access"
         )
     try:
         return kind.open(path, since=since)
     except LedgerError as error:
-        raise CommandError(
+        raise ui.CommandError(
             f"{path}: is not a budget ({error}); expected a file made by dpsvm-fast budget create"
         ) from None

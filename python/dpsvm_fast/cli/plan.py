@@ -8,24 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, reserved
-from dpsvm_fast.cli.screen import (
-    ADJACENCIES,
-    FILE,
-    UNITS,
-    CommandError,
-    Integer,
-    OneOf,
-    Real,
-    Reals,
-    Screen,
-    adjacency_option,
-    delta_option,
-    example,
-    note,
-    option,
-    pass_screen,
-)
 
 if TYPE_CHECKING:
     from dpsvm_fast.planning import NoisePlan
@@ -58,9 +42,9 @@ def estimator_class(model: str) -> Any:
 def model_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--model``."""
     whole = "linear, kernel" if KERNEL in names else "linear"
-    return option(
+    return ui.option(
         "--model",
-        OneOf(names),
+        ui.OneOf(names),
         f"Pipeline ({whole}), or one mechanism.  [default: linear]",
     )
 
@@ -72,49 +56,53 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 
 @click.command(
     "plan",
-    epilog=example(
+    epilog=ui.example(
         "dpsvm-fast plan --epsilon 0.5,1 --delta 1e-5 --features 64 --classes 10",
         "dpsvm-fast plan --epsilon 0.5,1 --delta 1e-5 --schema people.toml",
     ),
 )
-@option(
+@ui.option(
     "--epsilon",
-    Reals(0.0),
+    ui.Reals(0.0),
     "Epsilon; comma-separated or repeated values are compared.",
     multiple=True,
     required=True,
 )
-@delta_option(required=True)
-@option("--schema", FILE, "TOML or JSON; gives the number of features and classes.")
-@option("--features", Integer(1, MOST_FEATURES), "Number of features.")
-@option("--classes", Integer(2, MOST_CLASSES), "Number of classes.")
-@option("--samples", Integer(1), "Number of training rows, or of persons, if it is public.")
-@option(
+@ui.delta_option(required=True)
+@ui.option("--schema", ui.FILE, "TOML or JSON; gives the number of features and classes.")
+@ui.option("--features", ui.Integer(1, MOST_FEATURES), "Number of features.")
+@ui.option("--classes", ui.Integer(2, MOST_CLASSES), "Number of classes.")
+@ui.option("--samples", ui.Integer(1), "Number of training rows, or of persons, if it is public.")
+@ui.option(
     "--unit",
-    OneOf(UNITS),
+    ui.OneOf(ui.UNITS),
     "Unit of privacy.  [default: person if the schema names a column, else row]",
 )
-@option(
+@ui.option(
     "--rows-per-person",
-    Integer(1, MOST_ROWS),
+    ui.Integer(1, MOST_ROWS),
     "Also show what noise for rows guarantees to a person with N rows.",
 )
 @model_option(*PLANNED)
-@option(
+@ui.option(
     "--kernel",
-    OneOf(KERNELS),
+    ui.OneOf(KERNELS),
     "Kernel of --model kernel.  [default: chosen by a rule]",
     is_flag=False,
     flag_value="auto",
 )
-@adjacency_option(default=ADJACENCIES[0])
-@option("--C", "C", Real(0.0), "Weight of the losses.  [default: automatic]")
-@option(
-    "--data-norm", Real(0.0), "Bound on the L2 norm of the rows.", default=1.0, show_default=False
+@ui.adjacency_option(default=ui.ADJACENCIES[0])
+@ui.option("--C", "C", ui.Real(0.0), "Weight of the losses.  [default: automatic]")
+@ui.option(
+    "--data-norm",
+    ui.Real(0.0),
+    "Bound on the L2 norm of the rows.",
+    default=1.0,
+    show_default=False,
 )
-@option("--plot", FILE, f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
-@pass_screen
-def plan_command(screen: Screen, **options: Any) -> None:
+@ui.option("--plot", ui.FILE, f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
+@ui.pass_screen
+def plan_command(screen: ui.Screen, **options: Any) -> None:
     """Show the noise to expect, without data and without spending budget.
 
     Needs public numbers only. Each category of a schema is a feature.
@@ -123,14 +111,14 @@ def plan_command(screen: Screen, **options: Any) -> None:
     declared, owned = _declared(options["schema"])
     for name, number in declared.items():
         options[name] = _one_size(name, options, number)
-    options["unit"] = options["unit"] or UNITS[owned]
+    options["unit"] = options["unit"] or ui.UNITS[owned]
     _check_settings(options)
     checked_plot("--plot", plot)
     epsilons = dict.fromkeys(each for several in options["epsilon"] for each in several)
     with reserved(plot, force=True) as drafts:
         plans = [_planned(each, options) for each in epsilons]
         if plot is not None and any(plan.decision is None for plan in plans):
-            raise CommandError("--plot needs --samples: the number of rows decides the noise")
+            raise ui.CommandError("--plot needs --samples: the number of rows decides the noise")
         for draft in drafts:
             from dpsvm_fast.plotting.displays import NoisePlanDisplay
 
@@ -147,7 +135,7 @@ def plan_command(screen: Screen, **options: Any) -> None:
     if plot is not None:
         screen.say(f"\nPlot: {plot}")
     if samples is not None and options["delta"] * samples >= 1.0:
-        note(
+        ui.note(
             f"warning: --delta: {options['delta']:g} is not below 1 / {samples} rows, so "
             "publishing a whole row would be allowed; choose far less"
         )
@@ -184,9 +172,9 @@ def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
     if given is None and declared is None:
         open_in = "" if schema is None else f", and {schema} does not say"
         hint = ", or --schema FILE that declares it" if schema is None else ""
-        raise CommandError(f"--{name} is missing{open_in}; give --{name} N{hint}")
+        raise ui.CommandError(f"--{name} is missing{open_in}; give --{name} N{hint}")
     if None not in (given, declared) and given != declared:
-        raise CommandError(
+        raise ui.CommandError(
             f"--{name}: got {given}, expected {declared} as in {schema}; leave it out"
         )
     return given or declared or 0
@@ -197,10 +185,10 @@ def _check_settings(options: dict[str, Any]) -> None:
     kernel = options["kernel"]
     model = options["model"] = options["model"] or (LINEAR if kernel is None else KERNEL)
     if kernel is not None and model != KERNEL:
-        raise CommandError(f"--kernel: got {kernel!r}, expected only with --model kernel")
+        raise ui.CommandError(f"--kernel: got {kernel!r}, expected only with --model kernel")
     for name, default in (("C", None), ("data_norm", 1.0)):
         if model in (LINEAR, KERNEL) and options[name] != default:
-            raise CommandError(
+            raise ui.CommandError(
                 f"--{name.replace('_', '-')}: got {options[name]!r}; leave it out: --model {model} "
                 "chooses it"
             )

@@ -14,21 +14,9 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.app import Group
 from dpsvm_fast.cli.files import opened_model, reserved
-from dpsvm_fast.cli.screen import (
-    FILE,
-    FILE_OR_STREAM,
-    STREAM,
-    CommandError,
-    Integer,
-    OneOf,
-    Screen,
-    example,
-    option,
-    pass_screen,
-    together,
-)
 from dpsvm_fast.data import Table, TableSchema, open_table
 from dpsvm_fast.data.encoder import known_schema, leading_encoder
 from dpsvm_fast.data.schema import Column
@@ -38,10 +26,10 @@ from dpsvm_fast.validation import optional_module
 SUFFIXES = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet"}
 
 
-format_option = option(
-    "--format", "data_format", OneOf(FORMATS), "Format of DATA.  [default: from its name]"
+format_option = ui.option(
+    "--format", "data_format", ui.OneOf(FORMATS), "Format of DATA.  [default: from its name]"
 )
-person_option = option(
+person_option = ui.option(
     "--person-column",
     "person",
     "Column of person ids: protects persons.  [default: from the schema]",
@@ -50,53 +38,55 @@ person_option = option(
 
 
 # The model of a command, and the file that it may replace.
-saved_options = together(
-    click.argument("model", type=FILE, metavar="MODEL"),
-    option("--key", FILE, "File with the key that MODEL was signed with."),
-    option("--force", "Replace an existing file.", is_flag=True),
+saved_options = ui.together(
+    click.argument("model", type=ui.FILE, metavar="MODEL"),
+    ui.option("--key", ui.FILE, "File with the key that MODEL was signed with."),
+    ui.option("--force", "Replace an existing file.", is_flag=True),
 )
 # MODEL, DATA and how they are read.
-model_options = together(
+model_options = ui.together(
     saved_options,
-    click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
-    option("--schema", FILE, "Schema of DATA.  [default: saved with the model]"),
+    click.argument("data", type=ui.FILE_OR_STREAM, metavar="DATA"),
+    ui.option("--schema", ui.FILE, "Schema of DATA.  [default: saved with the model]"),
     format_option,
 )
 
 
-def refuse_json(screen: Screen) -> None:
+def refuse_json(screen: ui.Screen) -> None:
     """Refuse two results on standard output."""
     if screen.json:
-        raise CommandError("--json: with -o -, both would write to standard output; name a file")
+        raise ui.CommandError("--json: with -o -, both would write to standard output; name a file")
 
 
 @click.command(
     "predict",
-    epilog=example(
+    epilog=ui.example(
         "dpsvm-fast predict model.json new.csv -o predictions.csv",
         "gunzip -c new.csv.gz | dpsvm-fast predict model.json - -o - | head",
     ),
 )
 @model_options
-@option(
+@ui.option(
     "-o",
     "--output",
-    FILE_OR_STREAM,
+    ui.FILE_OR_STREAM,
     "CSV, TSV or Parquet, by file name; - is stdout.",
     metavar="FILE",
     required=True,
 )
-@option("--scores", "Add a score column for each class.", is_flag=True)
-@option("--probabilities", "Add a probability column for each class.", is_flag=True)
-@option("--digits", Integer(1, 17), "Digits of scores and probabilities; 17 is exact.", default=6)
-@pass_screen
-def predict_command(screen: Screen, **options: Any) -> None:
+@ui.option("--scores", "Add a score column for each class.", is_flag=True)
+@ui.option("--probabilities", "Add a probability column for each class.", is_flag=True)
+@ui.option(
+    "--digits", ui.Integer(1, 17), "Digits of scores and probabilities; 17 is exact.", default=6
+)
+@ui.pass_screen
+def predict_command(screen: ui.Screen, **options: Any) -> None:
     """Label the rows of DATA with a saved MODEL; costs no budget.
 
     A column of labels is ignored. Rows keep their order. DATA may be -, stdin.
     """
     output = options["output"]
-    if output == STREAM:
+    if output == ui.STREAM:
         refuse_json(screen)
     kind = _kind(output)
     model, table = model_and_table(options, labelled=False)
@@ -111,7 +101,7 @@ def predict_command(screen: Screen, **options: Any) -> None:
             if X.shape[0]:
                 append(_columns(model, X, options))
                 n_rows += X.shape[0]
-    if output != STREAM:
+    if output != ui.STREAM:
         screen.say(f"{output}: {n_rows} rows")
     screen.result({"output": str(output), "rows": n_rows, "columns": names})
 
@@ -124,7 +114,7 @@ def _written(
     output: Path, kind: str, names: list[str], options: dict[str, Any]
 ) -> Iterator[Append]:
     """Write columns block by block; the file takes its name once all rows are in it."""
-    if output == STREAM:
+    if output == ui.STREAM:
         yield _csv_rows(sys.stdout, names, ",", options["digits"])
         return
     inputs = [options[name] for name in ("model", "data", "schema", "key")]
@@ -169,17 +159,17 @@ def _parquet_blocks(path: Path, names: list[str]) -> Iterator[Append]:
 
     yield append
     if writer is None:
-        raise CommandError("no rows to write; Parquet needs at least one, CSV does not")
+        raise ui.CommandError("no rows to write; Parquet needs at least one, CSV does not")
     writer.close()
 
 
 def _kind(output: Path) -> str:
     """Format of the predictions."""
-    if output == STREAM:
+    if output == ui.STREAM:
         return "csv"
     kind = SUFFIXES.get(output.suffix.lower())
     if kind is None:
-        raise CommandError(
+        raise ui.CommandError(
             f"--output: got {output.name!r}, expected a name that ends in {', '.join(SUFFIXES)}, "
             "or - for standard output"
         )
@@ -209,19 +199,19 @@ def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Ta
     saved = opened_model(options["model"], options["key"])
     model, known = saved.estimator, saved.schema
     if not hasattr(model, "predict"):
-        raise CommandError(
+        raise ui.CommandError(
             f"{options['model']}: is a saved {type(model).__name__}, which cannot predict; name a "
             "classifier"
         )
     if options.get("probabilities") and not hasattr(model, "predict_proba"):
-        raise CommandError(
+        raise ui.CommandError(
             "--probabilities: the loss of this model is not a likelihood; use --scores"
         )
     encoder = leading_encoder(model)
     if encoder is not None:
         model, known = getattr(model, "best_estimator_", model)[1:], known_schema(encoder)
     if options["schema"] is None and known is None:
-        raise CommandError(
+        raise ui.CommandError(
             f"{options['model']}: was saved without a schema; give the one it was trained with: "
             "--schema FILE"
         )
@@ -238,7 +228,7 @@ def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Ta
     }
     table = open_table(options["data"], schema, **how)
     if table.n_features != model.n_features_in_:
-        raise CommandError(
+        raise ui.CommandError(
             f"{options['data']}: got {table.n_features} features, expected "
             f"{model.n_features_in_}, those of {options['model']}"
         )
@@ -273,21 +263,21 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
 
 @click.command(
     "export",
-    epilog=example(
+    epilog=ui.example(
         "dpsvm-fast export model.json -o model.onnx",
         "dpsvm-fast export model.json -o model.onnx --features --dtype float32",
     ),
 )
 @saved_options
-@option("-o", "--output", FILE_OR_STREAM, "The graph; - for a pipe.", required=True)
-@option("--dtype", OneOf(("float64", "float32")), "", default="float64")
-@option(
+@ui.option("-o", "--output", ui.FILE_OR_STREAM, "The graph; - for a pipe.", required=True)
+@ui.option("--dtype", ui.OneOf(("float64", "float32")), "", default="float64")
+@ui.option(
     "--features",
     "One input X of encoded rows instead of one input per column.",
     is_flag=True,
 )
-@pass_screen
-def export_command(screen: Screen, **options: Any) -> None:
+@ui.pass_screen
+def export_command(screen: ui.Screen, **options: Any) -> None:
     """Write a saved MODEL as an ONNX graph from the columns of a table to labels and scores.
 
     Costs no budget: the graph contains the released model and nothing else.
@@ -297,11 +287,11 @@ def export_command(screen: Screen, **options: Any) -> None:
     from dpsvm_fast.data import SchemaEncoder
     from dpsvm_fast.persist import to_onnx
 
-    piped = options["output"] == STREAM
+    piped = options["output"] == ui.STREAM
     if piped:
         refuse_json(screen)
         if sys.stdout.isatty():
-            raise CommandError(
+            raise ui.CommandError(
                 "--output: got - on a terminal, but the graph is binary; name a file"
             )
     saved = opened_model(options["model"], options["key"])
@@ -343,18 +333,18 @@ def schema_command() -> None:
 
 @schema_command.command(
     "check",
-    epilog=example(
+    epilog=ui.example(
         "dpsvm-fast schema check people.toml",
         "dpsvm-fast schema check people.toml people.csv --rows",
     ),
 )
-@click.argument("schema", type=FILE, metavar="SCHEMA")
-@click.argument("data", type=FILE_OR_STREAM, metavar="[DATA]", required=False)
-@option("--rows", "Also check all rows of DATA.", is_flag=True)
+@click.argument("schema", type=ui.FILE, metavar="SCHEMA")
+@click.argument("data", type=ui.FILE_OR_STREAM, metavar="[DATA]", required=False)
+@ui.option("--rows", "Also check all rows of DATA.", is_flag=True)
 @format_option
-@pass_screen
+@ui.pass_screen
 def schema_check(
-    screen: Screen, *, schema: Path, data: Path | None, rows: bool, data_format: str | None
+    screen: ui.Screen, *, schema: Path, data: Path | None, rows: bool, data_format: str | None
 ) -> None:
     """Show what a SCHEMA declares and check the columns of DATA against it.
 
@@ -362,7 +352,7 @@ def schema_check(
     who may see the data.
     """
     if rows and data is None:
-        raise CommandError("--rows: needs DATA")
+        raise ui.CommandError("--rows: needs DATA")
     declared, n_rows = TableSchema.load(schema), None
     if data is not None:
         labelled = declared.target is not None and declared.classes is not None

@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.files import Document, opened_model, read_document, reserved
-from dpsvm_fast.cli.screen import (
-    DOES_NOT_HOLD,
-    DONE,
-    FAILED,
-    FILE,
-    FORBIDDEN,
-    CommandError,
-    Screen,
-    example,
-    option,
-    pass_screen,
-)
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.files import read_bytes
 
@@ -39,18 +28,18 @@ NAME, DATE = 34, 14
 
 @click.command(
     "statement",
-    epilog=example(
+    epilog=ui.example(
         "dpsvm-fast statement model.json",
         "dpsvm-fast statement model.json --certificate certificate.json",
     ),
 )
-@click.argument("file", type=FILE, metavar="MODEL|CERTIFICATE")
-@option("--certificate", FILE, "Certificate to write, for verify.")
-@option("--force", "Replace a file that exists.", is_flag=True)
-@option("--key", FILE, "File with the key that a model was signed with.")
-@pass_screen
+@click.argument("file", type=ui.FILE, metavar="MODEL|CERTIFICATE")
+@ui.option("--certificate", ui.FILE, "Certificate to write, for verify.")
+@ui.option("--force", "Replace a file that exists.", is_flag=True)
+@ui.option("--key", ui.FILE, "File with the key that a model was signed with.")
+@ui.pass_screen
 def statement_command(
-    screen: Screen, file: Path, *, certificate: Path | None, force: bool, key: Path | None
+    screen: ui.Screen, file: Path, *, certificate: Path | None, force: bool, key: Path | None
 ) -> None:
     """Show what a saved model promises, and under which assumptions.
 
@@ -100,26 +89,26 @@ def _standing(document: Document) -> Any:
 
     result = verify(document.text, key=document.key)
     if result.undecided:
-        raise CommandError(
+        raise ui.CommandError(
             f"{document.path}: this version cannot recompute the total; take the statement of each "
             "part"
         )
     if result.epsilon is None:
-        raise CommandError(
+        raise ui.CommandError(
             f"{document.path}: is not a certificate or model that this version reads; dpsvm-fast "
             "verify says why"
         )
     statement = read_certificate(document.certificate)
     if statement.private and not result.ok:
-        raise CommandError(
+        raise ui.CommandError(
             f"{document.path}: its numbers are inconsistent, so it guarantees nothing; dpsvm-fast "
             "verify says which",
-            DOES_NOT_HOLD,
+            ui.DOES_NOT_HOLD,
         )
     return statement
 
 
-def tell(screen: Screen, statement: Any) -> None:
+def tell(screen: ui.Screen, statement: Any) -> None:
     """Print a statement with a coloured first line."""
     head, _, rest = str(statement).partition("\n")
     screen.say(head, style="bold green" if statement.private else "bold red")
@@ -156,7 +145,7 @@ def _checks(statement: Any) -> list[str]:
     ]
 
 
-def _sign_off(screen: Screen, document: Document, checks: list[str]) -> None:
+def _sign_off(screen: ui.Screen, document: Document, checks: list[str]) -> None:
     """Print what a person checks, and where to sign."""
     if not checks:
         screen.say("\nNothing to sign: this model is not private.", style="bold")
@@ -182,18 +171,18 @@ UNDECIDED_ADVICE = (
 
 @click.command(
     "verify",
-    epilog=example(
+    epilog=ui.example(
         "dpsvm-fast verify certificate.json",
         "dpsvm-fast verify model.json --policy policy.toml --json",
     ),
 )
-@click.argument("file", type=FILE, metavar="CERTIFICATE|MODEL")
-@option("--model", FILE, "Saved model that the certificate must match.")
-@option("--key", FILE, "File with the key that it was signed with.")
-@option("--policy", FILE, "TOML or JSON with the rules; see docs/command_line.md.")
-@pass_screen
+@click.argument("file", type=ui.FILE, metavar="CERTIFICATE|MODEL")
+@ui.option("--model", ui.FILE, "Saved model that the certificate must match.")
+@ui.option("--key", ui.FILE, "File with the key that it was signed with.")
+@ui.option("--policy", ui.FILE, "TOML or JSON with the rules; see docs/command_line.md.")
+@ui.pass_screen
 def verify_command(
-    screen: Screen, file: Path, *, model: Path | None, key: Path | None, policy: Path | None
+    screen: ui.Screen, file: Path, *, model: Path | None, key: Path | None, policy: Path | None
 ) -> int:
     """Recompute the epsilon and delta of a certificate or a saved model.
 
@@ -240,12 +229,12 @@ def verify_command(
     screen.say(str(result), style=f"bold {'yellow' if result.undecided else colour}")
     if result.undecided:
         screen.say(UNDECIDED_ADVICE)
-        return FAILED
+        return ui.FAILED
     if result.forbidden:
-        return FORBIDDEN
+        return ui.FORBIDDEN
     if not result.ok:
         screen.say(_advice(record, unread=result.epsilon is None))
-        return DOES_NOT_HOLD
+        return ui.DOES_NOT_HOLD
     assert statement is not None
     screen.say(
         f"Guarantee: epsilon = {statement.epsilon:g}, delta = {statement.delta:g} "
@@ -253,7 +242,7 @@ def verify_command(
     )
     if policy is not None:
         screen.say(f"{policy} allows it.")
-    return DONE
+    return ui.DONE
 
 
 def _rules(path: Path) -> Policy:
@@ -270,7 +259,9 @@ def _rules(path: Path) -> Policy:
     try:
         return Policy.read(read_record(path))
     except (TypeError, InvalidParameterError) as error:
-        raise CommandError(f"--policy: {path}: {error}".replace("schema file", "policy")) from None
+        raise ui.CommandError(
+            f"--policy: {path}: {error}".replace("schema file", "policy")
+        ) from None
 
 
 def _advice(record: Any, *, unread: bool) -> str:

@@ -28,32 +28,11 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.certificates.events import STOPPING_LAWS
 from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
+from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.budget import opened_budget
 from dpsvm_fast.cli.files import Draft, reserved
 from dpsvm_fast.cli.plan import CLASSES, KERNEL, KERNELS, LINEAR, estimator_class
 from dpsvm_fast.cli.predict import format_option, model_and_table, model_options, person_option
-from dpsvm_fast.cli.screen import (
-    FILE,
-    FILE_OR_STREAM,
-    OVERSPENT,
-    CommandError,
-    Integer,
-    OneOf,
-    Real,
-    Screen,
-    Value,
-    adjacency_option,
-    delta_option,
-    example,
-    is_own_error,
-    judged,
-    note,
-    option,
-    pass_screen,
-    together,
-    typed,
-    unexpected,
-)
 from dpsvm_fast.data import Partitions, Table, TableSchema, open_table, partitioned
 from dpsvm_fast.data.readers import is_compressed
 from dpsvm_fast.data.schema import ROLES
@@ -118,8 +97,8 @@ def build(schema: TableSchema, spending: Spending, options: dict[str, Any], **se
     known = kind().get_params(deep=False)
     for name, advice in ADVICE.items():
         if name in settings and name not in known:
-            option = f"--{name.replace('_', '-')}"
-            raise CommandError(f"{option}: does not apply to --model {model}; {advice}")
+            typed = name.replace("_", "-")
+            raise ui.CommandError(f"--{typed}: does not apply to --model {model}; {advice}")
     settings |= {"delta": spending.delta, "adjacency": spending.adjacency}
     settings |= {"classes": list(schema.classes or ()), "n_threads": options["n_threads"]}
     if model in (LINEAR, KERNEL):
@@ -154,12 +133,12 @@ def _public_map(
     """
     splines, image, order = (options[name] for name in ("splines", "image", "image_order"))
     if image is None and order is not None:
-        raise CommandError("--image-order: expected --image too")
+        raise ui.CommandError("--image-order: expected --image too")
     if splines is not None and image is not None:
-        raise CommandError("--splines and --image: expected only one of them")
+        raise ui.CommandError("--splines and --image: expected only one of them")
     if image is not None:
         if math.prod(image) != schema.n_features:
-            raise CommandError(
+            raise ui.CommandError(
                 f"--image: got {'x'.join(map(str, image))}, expected as many pixels as the schema "
                 f"has features, {schema.n_features}"
             )
@@ -191,7 +170,7 @@ DECLARE_CLASSES = (
 )
 
 
-class MemorySize(Value):
+class MemorySize(ui.Value):
     """Number of bytes with a unit: 512MiB, 2GB."""
 
     name = "size"
@@ -208,7 +187,7 @@ class MemorySize(Value):
         return int(float(found[1]) * unit ** " KMGT".index(found[2] or " "))
 
 
-class Shape(Value):
+class Shape(ui.Value):
     """Height, width and perhaps channels of an image: 28x28."""
 
     name = "shape"
@@ -222,77 +201,81 @@ class Shape(Value):
 
 
 # Public maps of rows.
-map_options = together(
-    option(
+map_options = ui.together(
+    ui.option(
         "--splines",
-        Integer(2),
+        ui.Integer(2),
         "Replace each bounded column by K piecewise linear functions.",
         metavar="K",
     ),
-    option(
+    ui.option(
         "--image",
         Shape(),
         "Rows are images, HxW or HxWxC; train on histograms of edges.",
         metavar="HxW",
     ),
-    option(
+    ui.option(
         "--image-order",
-        Integer(1, 2),
+        ui.Integer(1, 2),
         "2 adds edges of edges: better for tens of thousands of images.  [default: 1]",
         metavar="K",
     ),
 )
 # DATA, and how it is read.
-table_options = together(
-    click.argument("data", type=FILE_OR_STREAM, metavar="DATA"),
-    option(
-        "--schema", FILE, "TOML or JSON: public bounds or categories of columns, labels, classes."
+table_options = ui.together(
+    click.argument("data", type=ui.FILE_OR_STREAM, metavar="DATA"),
+    ui.option(
+        "--schema",
+        ui.FILE,
+        "TOML or JSON: public bounds or categories of columns, labels, classes.",
     ),
-    option("--target", "Label column, if the schema names none.", metavar="COLUMN"),
+    ui.option("--target", "Label column, if the schema names none.", metavar="COLUMN"),
     person_option,
-    option("--weight-column", "weight", "Column of row weights.", metavar="COLUMN"),
-    option(
+    ui.option("--weight-column", "weight", "Column of row weights.", metavar="COLUMN"),
+    ui.option(
         "--max-weight",
-        Real(0.0),
+        ui.Real(0.0),
         "Public maximal weight: larger weights are clipped, and a row of this weight counts as "
         "one.  [default: 1]",
         metavar="W",
     ),
-    option(
+    ui.option(
         "--class-weight",
         "Public class weights, 1 if not named; or 'balanced', from noisy counts.",
         metavar="CLASS=W,...",
     ),
     format_option,
-    option(
+    ui.option(
         "--max-memory",
         MemorySize(),
         "Memory limit; other rows go to a temporary folder.",
         default="2GiB",
         metavar="SIZE",
     ),
-    option("--temp", FILE, "Place of the temporary folder.  [default: TMPDIR]", metavar="DIR"),
+    ui.option(
+        "--temp", ui.FILE, "Place of the temporary folder.  [default: TMPDIR]", metavar="DIR"
+    ),
 )
 # What may be spent, and where that is written down.
-budget_options = together(
-    option("--epsilon", Real(0.0), "Total epsilon of this command.", metavar="E"),
-    delta_option(default=1e-6),
-    adjacency_option(),
-    option("--budget", FILE, "Budget file to charge; create one with 'budget create'."),
-    option(
+budget_options = ui.together(
+    ui.option("--epsilon", ui.Real(0.0), "Total epsilon of this command.", metavar="E"),
+    ui.delta_option(default=1e-6),
+    ui.adjacency_option(),
+    ui.option("--budget", ui.FILE, "Budget file to charge; create one with 'budget create'."),
+    ui.option(
         "--periods",
         "Periods of the rows, comma-separated; only they are charged.",
         metavar="NAMES",
     ),
-    option("--seed", "random_state", Integer(0), "Seed of the noise: NOT PRIVATE."),
-    option("--threads", "n_threads", Integer(1), "[default: all cores]"),
+    ui.option("--seed", "random_state", ui.Integer(0), "Seed of the noise: NOT PRIVATE."),
+    ui.option("--threads", "n_threads", ui.Integer(1), "[default: all cores]"),
 )
 # Files that training writes.
-model_file_options = together(
-    option("-o", "--output", FILE, "The model, JSON."),
-    option("--certificate", FILE, "Certificate to write, for verify."),
-    option("--test-data", FILE, "PUBLIC rows for an accuracy without noise."),
-    option("--force", "Replace existing files.", is_flag=True),
+model_file_options = ui.together(
+    ui.option("-o", "--output", ui.FILE, "The model, JSON."),
+    ui.option("--certificate", ui.FILE, "Certificate to write, for verify."),
+    ui.option("--test-data", ui.FILE, "PUBLIC rows for an accuracy without noise."),
+    ui.option("--force", "Replace existing files.", is_flag=True),
 )
 
 
@@ -306,14 +289,14 @@ def declared_schema(options: dict[str, Any]) -> TableSchema:
     """
     path = options["schema"]
     if path is None:
-        raise CommandError(
+        raise ui.CommandError(
             "--schema is missing: bounds and classes are declared, never read from private data; "
             "write a template with --write-schema FILE, fill it in, and pass it as --schema FILE"
         )
     roles = {role: options[role] for role in ROLES if options[role] is not None}
     schema = dataclasses.replace(TableSchema.load(path), **roles)
     if schema.classes is None:
-        raise CommandError(DECLARE_CLASSES.format(path=path))
+        raise ui.CommandError(DECLARE_CLASSES.format(path=path))
     return schema
 
 
@@ -360,7 +343,7 @@ class Room:
         self._max_memory = max_memory
         if self.left < LEAST_ROOM:
             least = -(-(max_memory - self.left + LEAST_ROOM) // MIB)
-            raise CommandError(
+            raise ui.CommandError(
                 f"--max-memory: got {max_memory // MIB} MiB, expected at least {least} MiB, most "
                 "of it for the program itself"
             )
@@ -446,10 +429,10 @@ def _usual_size(table: Any) -> float:
     return float(size * max(1.0, table.n_features / len(table.schema.features)))
 
 
-def _about_folder(error: OSError, place: Path, table: Any) -> CommandError:
+def _about_folder(error: OSError, place: Path, table: Any) -> ui.CommandError:
     """Say what to do if rows could not be decoded."""
     free = shutil.disk_usage(place).free
-    return CommandError(
+    return ui.CommandError(
         f"{place}: cannot hold the decoded rows ({error.strerror or error}): about "
         f"{_megabytes(_usual_size(table))} needed, {_megabytes(free)} free; name another folder "
         "with --temp, or raise --max-memory"
@@ -474,7 +457,7 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix="dpsvm_fast-rows-", dir=place))
     except OSError as error:
-        raise CommandError(
+        raise ui.CommandError(
             f"{place}: cannot make a temporary folder ({error.strerror}); name another place with "
             "--temp"
         ) from None
@@ -485,7 +468,7 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if folder.exists():
-            note(f"warning: {folder}: could not be removed; delete it, as it holds private rows")
+            ui.note(f"warning: {folder}: could not be removed; delete it, as it holds private rows")
 
 
 def _resident_size() -> int:
@@ -539,14 +522,14 @@ class Spending:
     def __init__(self, options: dict[str, Any], schema: TableSchema) -> None:
         path, periods, adjacency = (options[name] for name in ("budget", "periods", "adjacency"))
         if options["random_state"] is not None and path is not None:
-            raise CommandError(
+            raise ui.CommandError(
                 "--seed: not private, so --budget would be spent for nothing; leave out one of the "
                 "two"
             )
         if options["epsilon"] is None:
-            raise CommandError("--epsilon is missing; give one, such as 1")
+            raise ui.CommandError("--epsilon is missing; give one, such as 1")
         if periods is not None and path is None:
-            raise CommandError("--periods: needs a --budget that declares them")
+            raise ui.CommandError("--periods: needs a --budget that declares them")
         self.epsilon = check.check_epsilon(options["epsilon"])
         self.delta = check.check_delta(options["delta"])
         self.path, self.unit = path, "row" if schema.person is None else "person"
@@ -560,12 +543,12 @@ class Spending:
                 self.ledger = self.ledger.for_periods(*periods.split(","))
         self.adjacency = self.ledger.adjacency
         if adjacency not in (None, self.adjacency):
-            raise CommandError(
+            raise ui.CommandError(
                 f"--adjacency: got {adjacency!r}, expected {self.adjacency!r}, as in {path}; leave "
                 "it out"
             )
         if self.unit != self.ledger.unit:
-            raise CommandError(
+            raise ui.CommandError(
                 f"--budget: the unit of {path} is a {self.ledger.unit}, this command protects a "
                 f"{self.unit}; make another budget: dpsvm-fast budget create --unit {self.unit}"
             )
@@ -602,17 +585,17 @@ class Spending:
             with _terminated_like_interrupted():
                 yield
         except BudgetExceededError as error:
-            raise CommandError(self._refusal(error), OVERSPENT) from None
+            raise ui.CommandError(self._refusal(error), ui.OVERSPENT) from None
         except (Exception, KeyboardInterrupt) as error:
-            kept = (CommandError, InvalidParameterError, OSError)
+            kept = (ui.CommandError, InvalidParameterError, OSError)
             if isinstance(error, kept) and not self.spent:
                 # The name of an argument is still to be put as that of an option.
                 raise
-            sentence, code = judged(error)
-            if is_own_error(error) or isinstance(error, (ValueError, TypeError)):
+            sentence, code = ui.judged(error)
+            if ui.is_own_error(error) or isinstance(error, (ValueError, TypeError)):
                 # What is spent is said here.
                 sentence = re.sub("[;.] [Tt]he budget is spent$", "", str(error).removesuffix("."))
-            raise CommandError(f"{sentence}; {self.spent_clause()}", code) from None
+            raise ui.CommandError(f"{sentence}; {self.spent_clause()}", code) from None
 
     @contextmanager
     def hide_other_messages(self) -> Iterator[None]:
@@ -625,23 +608,23 @@ class Spending:
         """
         try:
             yield
-        except (CommandError, MemoryError, ImportError):
+        except (ui.CommandError, MemoryError, ImportError):
             raise
         except Exception as error:
-            if is_own_error(error) or (isinstance(error, OSError) and error.errno is not None):
+            if ui.is_own_error(error) or (isinstance(error, OSError) and error.errno is not None):
                 raise
-            sentence = unexpected(error)
+            sentence = ui.unexpected(error)
         else:
             return
         # Raised here, so that the error does not travel along.
-        raise CommandError(sentence if self.spent else f"{sentence}; {self.spent_clause()}")
+        raise ui.CommandError(sentence if self.spent else f"{sentence}; {self.spent_clause()}")
 
     def check_owners(self, table: Table, estimator: Any) -> None:
         """Refuse persons and weights that a training does not take, before any row is read."""
         taken = takes(estimator.checked())
         for role, name in zip(table.schema.owners, table.owners, strict=False):
             if name not in taken:
-                raise CommandError(
+                raise ui.CommandError(
                     f"--{role}-column: {type(estimator).__name__} with these options protects rows "
                     "of equal weight only; use --model linear, or drop the column (ignore = true "
                     "in the schema)"
@@ -656,7 +639,7 @@ class Spending:
         end = "" if self.saved else ", but there is no model"
         return f"the budget{where} is spent ({amount}){end}"
 
-    def report(self, screen: Screen) -> dict[str, Any] | None:
+    def report(self, screen: ui.Screen) -> dict[str, Any] | None:
         """Report what is left in the budget file, and return it for ``--json``."""
         if self.path is None:
             return None
@@ -736,7 +719,7 @@ class Task:
     room : Room
     """
 
-    screen: Screen
+    screen: ui.Screen
     options: dict[str, Any]
     spending: Spending
     drafts: list[Draft]
@@ -766,7 +749,7 @@ class Task:
                 with reading as bar:
                     X, y, *own = table.read(on_bytes=bar.advance_to)
                 if X.shape[0] == 0:
-                    raise CommandError(f"{table.path}: has no rows")
+                    raise ui.CommandError(f"{table.path}: has no rows")
                 owners = own[0] if own else {}
                 parts = Partitions.from_arrays(X, y, rows_per_partition=step, **owners)
                 yield TrainingRows(parts, X=X, y=y, owners=owners)
@@ -796,7 +779,7 @@ class Task:
             So many copies of them do not fit into the memory; ``advice`` says what else there is.
         """
         if rows.folder is not None and not self.room.holds(rows.n_bytes, copies):
-            raise CommandError(
+            raise ui.CommandError(
                 "--max-memory: this training needs several copies of all rows in memory; raise it, "
                 f"or {advice}"
             )
@@ -822,7 +805,7 @@ class Task:
             place = _rescued(model, self.table.schema)
             self.spending.saved = place is not None
             elsewhere = "nor anywhere else" if place is None else f"but is in {place}: move it"
-            raise CommandError(
+            raise ui.CommandError(
                 f"{draft.path}: the model cannot be written ({_reason(error)}), {elsewhere}"
             ) from None
         self.spending.saved = True
@@ -831,10 +814,10 @@ class Task:
                 save_certificate(draft.path, certificate.draft)
                 certificate.publish()
             except OSError as error:
-                raise CommandError(
+                raise ui.CommandError(
                     f"{certificate.path}: cannot write the certificate ({_reason(error)}); the "
                     f"model is saved as {draft.path}: write it with dpsvm-fast statement "
-                    f"{typed(draft.path)} --certificate FILE"
+                    f"{ui.typed(draft.path)} --certificate FILE"
                 ) from None
         scored = None if self.tested is None else self._accuracy(model, self.tested)
         self._report(type(trainer_of(model)).__name__, statement, scored, more)
@@ -849,9 +832,9 @@ class Task:
                     right += int(np.count_nonzero(model.predict(X) == y))
                     total += len(y)
         except TableError as error:
-            raise CommandError(f"{error}; {saved}") from None
+            raise ui.CommandError(f"{error}; {saved}") from None
         if total == 0:
-            raise CommandError(f"{table.path}: has no rows to test on; {saved}")
+            raise ui.CommandError(f"{table.path}: has no rows to test on; {saved}")
         return right / total
 
     def _report(self, name: str, statement: Any, scored: float | None, more: Any) -> None:
@@ -884,8 +867,8 @@ class Task:
             }
         )
         screen.say(
-            f"next: dpsvm-fast statement {typed(output)}\n"
-            f"      dpsvm-fast predict {typed(output)} NEW{_suffixes(data)} -o predictions.csv"
+            f"next: dpsvm-fast statement {ui.typed(output)}\n"
+            f"      dpsvm-fast predict {ui.typed(output)} NEW{_suffixes(data)} -o predictions.csv"
         )
 
 
@@ -905,7 +888,7 @@ def _reason(error: OSError) -> str:
 
 
 @contextmanager
-def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
+def training(screen: ui.Screen, options: dict[str, Any]) -> Iterator[Task]:
     """Prepare a training command; its failures say what was spent.
 
     Raises
@@ -915,7 +898,7 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
         spent.
     """
     if options["output"] is None:
-        raise CommandError("--output is missing; name the model file, such as -o model.json")
+        raise ui.CommandError("--output is missing; name the model file, such as -o model.json")
     schema = declared_schema(options)
     spending = Spending(options, schema)
     outputs = (options["output"], options["certificate"])
@@ -926,17 +909,17 @@ def training(screen: Screen, options: dict[str, Any]) -> Iterator[Task]:
         how: dict[str, Any] = {"format": options["data_format"], "max_memory": room.reading}
         table = open_table(options["data"], schema, owners=True, **how)
         if table.sparse and options["model"] in DENSE_ONLY:
-            raise CommandError(
+            raise ui.CommandError(
                 f"--model: got {options['model']!r}, which needs dense rows; a LIBSVM file needs "
                 "another model"
             )
         if table.sparse and options["splines"] is not None:
-            raise CommandError("--splines: need dense rows, not a LIBSVM file or text")
+            raise ui.CommandError("--splines: need dense rows, not a LIBSVM file or text")
         tested = None
         if options["test_data"] is not None:
             tested = open_table(options["test_data"], table.schema)
             if options["test_data"].samefile(options["data"]):
-                raise CommandError(
+                raise ui.CommandError(
                     f"--test-data: got {options['test_data']}, whose rows are trained on and "
                     "private, expected a file of public rows"
                 )
@@ -1030,7 +1013,7 @@ def _suffixes(data: Path) -> str:
 # ``dpsvm-fast fit``: train a private model on the rows of a file.
 
 
-EXAMPLE = example(
+EXAMPLE = ui.example(
     "dpsvm-fast fit people.csv --write-schema people.toml --target income",
     "dpsvm-fast fit people.csv --schema people.toml --epsilon 1 --delta 1e-6 -o model.json",
 )
@@ -1038,20 +1021,22 @@ EXAMPLE = example(
 
 @click.command("fit", epilog=EXAMPLE)
 @table_options
-@option("--write-schema", FILE, "Write a schema to fill in, from column names only, and stop.")
+@ui.option(
+    "--write-schema", ui.FILE, "Write a schema to fill in, from column names only, and stop."
+)
 @budget_options
-@option(
+@ui.option(
     "--model",
-    OneOf(CLASSES),
+    ui.OneOf(CLASSES),
     "Pipeline (linear, kernel), or one mechanism on rows of norm 1.",
     default="linear",
 )
-@option("--mechanism", OneOf(MECHANISMS), "Mechanism of the pipeline.  [default: auto]")
-@option("--kernel", OneOf(KERNELS), "Kernel of --model kernel.  [default: auto]")
+@ui.option("--mechanism", ui.OneOf(MECHANISMS), "Mechanism of the pipeline.  [default: auto]")
+@ui.option("--kernel", ui.OneOf(KERNELS), "Kernel of --model kernel.  [default: auto]")
 @map_options
 @model_file_options
-@pass_screen
-def fit_command(screen: Screen, **options: Any) -> None:
+@ui.pass_screen
+def fit_command(screen: ui.Screen, **options: Any) -> None:
     """Train a private model on DATA: CSV, TSV, Parquet, Arrow, npz or LIBSVM text; - is stdin.
 
     --schema declares bounds, categories and classes, which are public. All rows are checked before
@@ -1097,27 +1082,28 @@ def _class_weight(schema: TableSchema, text: str | None) -> Any:
         try:
             found[labels[name.strip()]] = float(weight)
         except (KeyError, ValueError):
-            raise CommandError(
+            raise ui.CommandError(
                 f"--class-weight: got {one!r}, expected CLASS=WEIGHT for classes of the schema, "
                 f"such as {next(iter(labels))}=2"
             ) from None
     return found
 
 
-def _write_schema(screen: Screen, options: dict[str, Any]) -> None:
+def _write_schema(screen: ui.Screen, options: dict[str, Any]) -> None:
     """Write a template of a schema; reads the header of the file alone."""
     data, path = options["data"], options["write_schema"]
     roles = {role: options[role] for role in ("target", "person")}
     text = TableSchema.template(data, format=options["data_format"], **roles)
     with reserved(path, force=options["force"], inputs=[data]) as (draft,):
         if path.suffix.lower() != ".toml":
-            raise CommandError(
+            raise ui.CommandError(
                 f"--write-schema: got {path.name!r}, expected a name that ends in .toml"
             )
         draft.write(text)
     screen.say(
         f"{path}: fill in public bounds or categories of every column, the target and the classes, "
-        f"then\n  dpsvm-fast fit {typed(data)} --schema {typed(path)} --epsilon 1 -o model.json"
+        f"then\n  dpsvm-fast fit {ui.typed(data)} --schema {ui.typed(path)} --epsilon 1 "
+        "-o model.json"
     )
     screen.result({"schema": str(path)})
 
@@ -1128,7 +1114,7 @@ def _write_schema(screen: Screen, options: dict[str, Any]) -> None:
 # Rows, the rows of the parts, and what a fit of the largest of them needs.
 COPIES = 10
 
-TUNE_EXAMPLE = example(
+TUNE_EXAMPLE = ui.example(
     "dpsvm-fast tune people.csv --schema people.toml --epsilon 2 --model objective \\",
     "    --grid C=0.1,1,10 -o model.json",
 )
@@ -1137,27 +1123,27 @@ TUNE_EXAMPLE = example(
 @click.command("tune", epilog=TUNE_EXAMPLE)
 @table_options
 @budget_options
-@option("--model", OneOf(CLASSES), "", default="linear")
+@ui.option("--model", ui.OneOf(CLASSES), "", default="linear")
 @map_options
-@option(
+@ui.option(
     "--grid",
     "param_grid",
     "Values of one parameter, chosen without the data; may be repeated.",
     multiple=True,
     metavar="NAME=A,B,...",
 )
-@option("--strategy", OneOf(STRATEGIES), "", default="partition")
-@option("--selection", OneOf(CHOICES), "", default="permute_and_flip")
-@option("--stopping", OneOf(STOPPING_LAWS), "", default="geometric")
-@option(
+@ui.option("--strategy", ui.OneOf(STRATEGIES), "", default="partition")
+@ui.option("--selection", ui.OneOf(CHOICES), "", default="permute_and_flip")
+@ui.option("--stopping", ui.OneOf(STOPPING_LAWS), "", default="geometric")
+@ui.option(
     "--refit-fraction",
-    Real(0.0, includes_low=True),
+    ui.Real(0.0, includes_low=True),
     "Budget share for retraining the winner on all rows.",
     default=0.8,
 )
 @model_file_options
-@pass_screen
-def tune_command(screen: Screen, **options: Any) -> None:
+@ui.pass_screen
+def tune_command(screen: ui.Screen, **options: Any) -> None:
     """Choose parameters by a private search on DATA and train the winner.
 
     --epsilon and --delta cover all candidates, the choice and the saved model together. The rows
@@ -1200,26 +1186,26 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
     for text in options["param_grid"]:
         name, values = _parsed(text)
         if name in given:
-            raise CommandError(
+            raise ui.CommandError(
                 f"--grid: {name!r} is given twice; write all its values at once: {name}=A,B,..."
             )
         given[name] = values
     if not given:
-        raise CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
+        raise ui.CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
     for name, values in given.items():
         if len(set(map(repr, values))) < len(values):
-            raise CommandError(f"--grid: {name!r} repeats a value, and each value costs budget")
+            raise ui.CommandError(f"--grid: {name!r} repeats a value, and each value costs budget")
     trainer = trainer_of(estimator)
     known = sorted(set(trainer.get_params(deep=False)) - RESERVED)
     prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
     for name in given:
         if name in RESERVED:
-            raise CommandError(
+            raise ui.CommandError(
                 f"--grid: {name!r} must be the same for all candidates; give it as an option (see "
                 "dpsvm-fast tune --help)"
             )
         if name not in known:
-            raise CommandError(_unknown(name, type(trainer).__name__, known))
+            raise ui.CommandError(_unknown(name, type(trainer).__name__, known))
     return {prefix + name: values for name, values in given.items()}
 
 
@@ -1237,7 +1223,7 @@ def _parsed(text: str) -> tuple[str, list[Any]]:
     name, equals, values = text.partition("=")
     found = [_value(word.strip()) for word in values.split(",")]
     if not equals or not name.strip() or any(value == "" for value in found):
-        raise CommandError(f"--grid: got {text!r}, expected NAME=A,B,... such as C=0.1,1,10")
+        raise ui.CommandError(f"--grid: got {text!r}, expected NAME=A,B,... such as C=0.1,1,10")
     return name.strip(), found
 
 
@@ -1258,27 +1244,27 @@ def _value(word: str) -> Any:
 
 @click.command(
     "evaluate",
-    epilog=example(
+    epilog=ui.example(
         "dpsvm-fast evaluate model.json test.csv --epsilon 1 --budget test.budget",
         "dpsvm-fast evaluate model.json test.csv --epsilon 1 --metric accuracy --metric roc",
     ),
 )
 @model_options
-@option(
+@ui.option(
     "--metric",
     "metrics",
-    OneOf(tuple(TABLES)),
+    ui.OneOf(tuple(TABLES)),
     "May be repeated; fewer metrics have less noise.  [default: all that MODEL allows]",
     multiple=True,
 )
-@option(
+@ui.option(
     "--positive", "Positive class of roc and calibration, with several classes.", metavar="LABEL"
 )
 @person_option
 @budget_options
-@option("--certificate", FILE, "Write the certificate.")
-@pass_screen
-def evaluate_command(screen: Screen, **options: Any) -> None:
+@ui.option("--certificate", ui.FILE, "Write the certificate.")
+@ui.pass_screen
+def evaluate_command(screen: ui.Screen, **options: Any) -> None:
     """Measure a saved MODEL on the private rows of DATA, with noise; costs --epsilon.
 
     Every number has a confidence interval for noise and sampling. The budget is charged for the

@@ -17,22 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast._core import build_info
+from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, has_matplotlib, reserved
 from dpsvm_fast.cli.plan import CLASSES, KERNEL, LINEAR, PLANNED, estimator_class, model_option
-from dpsvm_fast.cli.screen import (
-    DOES_NOT_HOLD,
-    DONE,
-    FILE,
-    CommandError,
-    Integer,
-    OneOf,
-    Real,
-    Reals,
-    Screen,
-    example,
-    option,
-    pass_screen,
-)
 from dpsvm_fast.cli.statement import tell
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.validation import check_n_threads, check_random_state
@@ -44,7 +31,7 @@ Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 WIDTH = 79
 
-threads_option = option("--threads", Integer(1), "Threads.  [default: all cores]")
+threads_option = ui.option("--threads", ui.Integer(1), "Threads.  [default: all cores]")
 
 # ``dpsvm-fast demo``: private models of scikit-learn's handwritten digits.
 
@@ -67,15 +54,17 @@ TITLES = {
 PIXELS = (0.0, 16.0)
 
 
-@click.command("demo", epilog=example("dpsvm-fast demo --certificate certificate.json"))
+@click.command("demo", epilog=ui.example("dpsvm-fast demo --certificate certificate.json"))
 @model_option(*TITLES)
-@option("--output", FILE, f"The plot ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png"))
-@option("--certificate", FILE, "Write the certificate of one model.")
-@option("--repeats", Integer(1), "Models for each epsilon.", default=10)
-@option("--seed", int, "Seed of the noise: NOT PRIVATE.")
-@option("--no-plot", "Draw nothing.", is_flag=True)
-@pass_screen
-def demo_command(screen: Screen, **options: Any) -> None:
+@ui.option(
+    "--output", ui.FILE, f"The plot ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png")
+)
+@ui.option("--certificate", ui.FILE, "Write the certificate of one model.")
+@ui.option("--repeats", ui.Integer(1), "Models for each epsilon.", default=10)
+@ui.option("--seed", int, "Seed of the noise: NOT PRIVATE.")
+@ui.option("--no-plot", "Draw nothing.", is_flag=True)
+@ui.pass_screen
+def demo_command(screen: ui.Screen, **options: Any) -> None:
     """Train on real digits at five values of epsilon, and once without privacy.
 
     Prints accuracies and one privacy statement, and draws a plot.
@@ -213,25 +202,25 @@ SPREAD = 4.0
 SEED = 0
 
 
-@click.command("bench", epilog=example("dpsvm-fast bench --samples 50000 --features 100"))
-@option("--samples", Integer(10), "Rows.", default=20_000)
-@option("--features", Integer(1), "Features.", default=50)
-@option("--classes", Integer(2), "Classes.", default=5)
-@option(
+@click.command("bench", epilog=ui.example("dpsvm-fast bench --samples 50000 --features 100"))
+@ui.option("--samples", ui.Integer(10), "Rows.", default=20_000)
+@ui.option("--features", ui.Integer(1), "Features.", default=50)
+@ui.option("--classes", ui.Integer(2), "Classes.", default=5)
+@ui.option(
     "--model",
     "models",
-    OneOf(PLANNED),
+    ui.OneOf(PLANNED),
     "Private estimator; may be repeated.  [default: linear, objective, output]",
     multiple=True,
     default=DEFAULT_MODELS,
     show_default=False,
 )
-@option("--epsilon", Real(0.0), "Budget.", default=1.0)
-@option("--delta", Real(0.0), "Delta, above 0 here.", default=1e-6)
-@option("--repeats", Integer(1), "Runs of each.", default=5)
+@ui.option("--epsilon", ui.Real(0.0), "Budget.", default=1.0)
+@ui.option("--delta", ui.Real(0.0), "Delta, above 0 here.", default=1e-6)
+@ui.option("--repeats", ui.Integer(1), "Runs of each.", default=5)
 @threads_option
-@pass_screen
-def bench_command(screen: Screen, **options: Any) -> None:
+@ui.pass_screen
+def bench_command(screen: ui.Screen, **options: Any) -> None:
     """Time private training on this machine against scikit-learn's models without privacy.
 
     The rows are synthetic. Fits alternate between estimators; the table shows medians.
@@ -243,7 +232,7 @@ def bench_command(screen: Screen, **options: Any) -> None:
     budget, repeats = {name: options[name] for name in ("epsilon", "delta")}, options["repeats"]
     n_threads = check_n_threads(options["threads"], "--threads")
     if sizes["classes"] > sizes["samples"]:
-        raise CommandError(
+        raise ui.CommandError(
             f"--classes: got {sizes['classes']}, expected at most --samples, {sizes['samples']}"
         )
     train, test = blobs(**sizes)
@@ -347,21 +336,21 @@ LINE = "{:<30} {:<12} {:>7} {:>9}  {:<15} {:>8} {:>7}"
 Found = tuple[str, "AuditReport"]
 
 
-@click.command("audit", epilog=example("dpsvm-fast audit --mechanism output --seconds 2"))
-@option("--seconds", Real(0.0), "Time for each audit.", default=10.0)
-@option("--trials", Integer(1), "Counted runs for each data set, instead of --seconds.")
-@option(
+@click.command("audit", epilog=ui.example("dpsvm-fast audit --mechanism output --seconds 2"))
+@ui.option("--seconds", ui.Real(0.0), "Time for each audit.", default=10.0)
+@ui.option("--trials", ui.Integer(1), "Counted runs for each data set, instead of --seconds.")
+@ui.option(
     "--epsilon",
-    Reals(0.0),
+    ui.Reals(0.0),
     "Claimed epsilon; comma-separated or repeated.",
     multiple=True,
     default=((1.0, 4.0),),
     show_default="1,4",
 )
-@option("--mechanism", "Only mechanisms whose name contains WORD.", metavar="WORD")
+@ui.option("--mechanism", "Only mechanisms whose name contains WORD.", metavar="WORD")
 @threads_option
-@pass_screen
-def audit_command(screen: Screen, **options: Any) -> int:
+@ui.pass_screen
+def audit_command(screen: ui.Screen, **options: Any) -> int:
     """Try to refute what every mechanism claims.
 
     Runs each mechanism on neighbouring data sets and certifies a lower bound of epsilon. A bound
@@ -385,17 +374,17 @@ def audit_command(screen: Screen, **options: Any) -> int:
     screen.result({"audits": records, "refuted": refuted})
     if refuted:
         screen.say(f"\nRefuted: {', '.join(refuted)}.")
-        return DOES_NOT_HOLD
+        return ui.DOES_NOT_HOLD
     first = found[0][1]
     screen.say(
         f"\nNo claim is refuted, each at confidence 1 - {1.0 - first.confidence:.2g} and delta "
         f"{first.delta:g} (0 for Gamma noise).\nA lower bound does not prove privacy; the proofs "
         "do."
     )
-    return DONE
+    return ui.DONE
 
 
-def _shown(screen: Screen, reports: Iterable[Found], n_audits: int) -> Iterator[Found]:
+def _shown(screen: ui.Screen, reports: Iterable[Found], n_audits: int) -> Iterator[Found]:
     """Pass reports on, and show a line of each."""
     screen.say(LINE.format(*COLUMNS), style="bold")
     with screen.progress("auditing", n_audits) as bar:

@@ -18,18 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.exceptions import PartyRefusedError
+from dpsvm_fast.federated import masks
 from dpsvm_fast.federated import protocol as stages
-from dpsvm_fast.federated.masks import (
-    KEY_BYTES,
-    SHARE_BYTES,
-    create_shares,
-    expand_mask,
-    new_secret,
-    public_key,
-    seal,
-    shared_key,
-    unseal,
-)
 from dpsvm_fast.federated.protocol import RoundTerms
 from dpsvm_fast.federated.secsum import LIMIT
 from dpsvm_fast.federated.spec import PROTOCOL
@@ -113,7 +103,7 @@ class _Kept:
 
     def private_keys(self) -> list[bytes]:
         """Return the key for packets, the key for masks, and the seed."""
-        return [stages.as_bytes(key, KEY_BYTES) for key in self.keys]
+        return [stages.as_bytes(key, masks.KEY_BYTES) for key in self.keys]
 
 
 @dataclass(frozen=True)
@@ -217,17 +207,17 @@ class Party:
         self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
     ) -> dict[str, Any]:
         """Make keys and a seed."""
-        keys = [new_secret() for _ in range(3)]
+        keys = [masks.new_secret() for _ in range(3)]
         kept.keys = keys
-        return {"keys": [public_key(key) for key in keys[:2]]}
+        return {"keys": [masks.public_key(key) for key in keys[:2]]}
 
     def _share_keys(
         self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
     ) -> dict[str, Any]:
         """Check all public keys, and share the private mask key and the seed."""
-        others = _listed(lambda: stages.as_items(request["keys"], 2, KEY_BYTES))
+        others = _listed(lambda: stages.as_items(request["keys"], 2, masks.KEY_BYTES))
         for_packets, for_masks, seed = kept.private_keys()
-        if others.get(self.number) != [public_key(for_packets), public_key(for_masks)]:
+        if others.get(self.number) != [masks.public_key(for_packets), masks.public_key(for_masks)]:
             raise PartyRefusedError(stages.WRONG_PARTIES)
         # A key is of one party and for one purpose.
         n = len(others)
@@ -237,8 +227,8 @@ class Party:
             raise PartyRefusedError(stages.TOO_FEW_PARTIES)
         shares = zip(
             sorted(others),
-            create_shares(for_masks, terms.threshold, n),
-            create_shares(seed, terms.threshold, n),
+            masks.create_shares(for_masks, terms.threshold, n),
+            masks.create_shares(seed, terms.threshold, n),
             strict=True,
         )
         packets = []
@@ -247,8 +237,8 @@ class Party:
                 kept.shares = [[party, of_key, of_seed]]
                 continue
             purpose = terms.purpose(kept.session, "packet", self.number, party)
-            key = shared_key(for_packets, others[party][0], purpose)
-            packets.append([party, seal(key, of_key + of_seed)])
+            key = masks.shared_key(for_packets, others[party][0], purpose)
+            packets.append([party, masks.seal(key, of_key + of_seed)])
         kept.others = [[party, *keys] for party, keys in others.items()]
         return {"packets": packets}
 
@@ -257,7 +247,7 @@ class Party:
     ) -> dict[str, Any]:
         """Open the packets, claim the round, compute the vector and mask it."""
         packets = _listed(lambda: stages.as_items(request["packets"], 1, stages.SEALED_BYTES))
-        others = stages.as_items(kept.others, 2, KEY_BYTES)
+        others = stages.as_items(kept.others, 2, masks.KEY_BYTES)
         if not set(packets) <= set(others) - {self.number}:
             raise PartyRefusedError(stages.WRONG_PARTIES)
         if len(packets) + 1 < terms.min_survivors:
@@ -266,8 +256,8 @@ class Party:
         for_packets, for_masks, seed = kept.private_keys()
         for party, (packet,) in packets.items():
             purpose = terms.purpose(kept.session, "packet", party, self.number)
-            opened = unseal(shared_key(for_packets, others[party][0], purpose), packet)
-            kept.shares.append([party, opened[:SHARE_BYTES], opened[SHARE_BYTES:]])
+            opened = masks.unseal(masks.shared_key(for_packets, others[party][0], purpose), packet)
+            kept.shares.append([party, opened[: masks.SHARE_BYTES], opened[masks.SHARE_BYTES :]])
         # Before the vector is made: of two runs at the same time one gets it, and after a crash it
         # counts as sent.
         kept.answered.append(_key(terms))
@@ -275,7 +265,7 @@ class Party:
         if journal and not journal.claim(_key(terms)):
             raise PartyRefusedError(stages.ANSWERED_BEFORE)
         vector = checked_vector(self.contribute(terms, public), terms)
-        words = vector.astype(np.uint64) + expand_mask(seed, terms.length)
+        words = vector.astype(np.uint64) + masks.expand_mask(seed, terms.length)
         for party in packets:
             words += terms.pair_mask(kept.session, for_masks, others[party][1], self.number, party)
         # Only shares are needed from here on.
@@ -287,7 +277,7 @@ class Party:
         active, gone = _listed(
             lambda: (stages.as_parties(request["active"]), stages.as_parties(request["gone"]))
         )
-        shares = stages.as_items(kept.shares, 2, SHARE_BYTES)
+        shares = stages.as_items(kept.shares, 2, masks.SHARE_BYTES)
         if set(active) & set(gone) or {*active, *gone} != set(shares) or self.number not in active:
             raise PartyRefusedError(stages.WRONG_PARTIES)
         if len(active) < terms.min_survivors:

@@ -17,17 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
+from dpsvm_fast.federated import masks
 from dpsvm_fast.federated import protocol as stages
-from dpsvm_fast.federated.masks import (
-    KEY_BYTES,
-    SHARE_BYTES,
-    Words,
-    combine_shares,
-    expand_mask,
-    new_secret,
-    public_key,
-    shared_key,
-)
 from dpsvm_fast.federated.protocol import RoundTerms
 from dpsvm_fast.federated.secsum import LIMIT, SumResult, centred
 from dpsvm_fast.validation import check_integer
@@ -135,7 +126,7 @@ class ServerRound:
         # By party: public keys; packets by receiver; the masked vector; shares by owner.
         self._keys: dict[int, list[bytes]] = {}
         self._packets: dict[int, dict[int, list[bytes]]] = {}
-        self._masked: dict[int, Words] = {}
+        self._masked: dict[int, masks.Words] = {}
         self._shares: dict[int, dict[int, list[bytes]]] = {}
 
     def requests(self) -> dict[int, bytes]:
@@ -186,7 +177,7 @@ class ServerRound:
             The result is not a sum of as many vectors as were counted.
         """
         terms, survivors = self._terms, len(self._masked)
-        words: Words = np.zeros(terms.length, dtype=np.uint64)
+        words: masks.Words = np.zeros(terms.length, dtype=np.uint64)
         for masked in self._masked.values():
             words += masked
         try:
@@ -252,13 +243,13 @@ class ServerRound:
         if reply != head or field != REPLIED[self.stage]:
             raise ValueError("expected a reply to the request")
         if self.stage == stages.ADVERTISE:
-            first, second = (stages.as_bytes(text, KEY_BYTES) for text in value)
+            first, second = (stages.as_bytes(text, masks.KEY_BYTES) for text in value)
             # With such keys every other party would refuse to go on.
             known = {key for keys in self._keys.values() for key in keys}
             if first == second or {first, second} & known:
                 raise ValueError("expected keys of this party alone")
-            shared_key(new_secret(), first, "probe")
-            shared_key(new_secret(), second, "probe")
+            masks.shared_key(masks.new_secret(), first, "probe")
+            masks.shared_key(masks.new_secret(), second, "probe")
             self._keys[party] = [first, second]
         elif self.stage == stages.SHARE:
             packets = stages.as_items(value, 1, stages.SEALED_BYTES)
@@ -268,12 +259,12 @@ class ServerRound:
         elif self.stage == stages.MASK:
             self._masked[party] = stages.unpack(stages.as_bytes(value), self._terms.length)
         else:
-            shares = stages.as_items(value, 1, SHARE_BYTES)
+            shares = stages.as_items(value, 1, masks.SHARE_BYTES)
             if set(shares) != set(self._packets):
                 raise ValueError("expected a share of every party")
             self._shares[party] = shares
 
-    def _mask_of(self, party: int) -> Words:
+    def _mask_of(self, party: int) -> masks.Words:
         """Return the mask that a party left in the sum, from the shares of its secret.
 
         For a party in the sum it is the mask of its seed; for one that dropped out, the masks that
@@ -281,12 +272,12 @@ class ServerRound:
         """
         points = {owner: point for point, owner in enumerate(sorted(self._keys), 1)}
         shares = {points[giver]: given[party][0] for giver, given in self._shares.items()}
-        secret = combine_shares(shares, self._terms.threshold)
+        secret = masks.combine_shares(shares, self._terms.threshold)
         if party in self._masked:
-            return expand_mask(secret, self._terms.length)
-        if public_key(secret) != self._keys[party][1]:
+            return masks.expand_mask(secret, self._terms.length)
+        if masks.public_key(secret) != self._keys[party][1]:
             raise ValueError("shares: of another key")
-        left: Words = np.zeros(self._terms.length, dtype=np.uint64)
+        left: masks.Words = np.zeros(self._terms.length, dtype=np.uint64)
         for other in self._masked:
             # As the party itself would have added it: the others have added the opposite.
             left -= self._terms.pair_mask(self._session, secret, self._keys[other][1], party, other)
