@@ -68,7 +68,7 @@ def audits(name: str, row: Row, options: argparse.Namespace) -> Iterator[dict[st
         for epsilon in EPSILONS:
 
             def run(**limits: Any) -> AuditReport:
-                estimator = row.make(row.factor * epsilon, adjacency)  # noqa: B023
+                estimator = row.make(epsilon, adjacency)  # noqa: B023
                 return audit(estimator, part=row.part, **limits)
 
             right = run(seconds=options.seconds)

@@ -47,7 +47,7 @@ def relations(names: tuple[str, ...]) -> list[tuple[str, str]]:
 
 def audited(name: str, adjacency: str, epsilon: float, n_trials: int) -> AuditReport:
     row = ROWS[name]
-    return audit(row.make(row.factor * epsilon, adjacency), n_trials=n_trials, part=row.part)
+    return audit(row.make(epsilon, adjacency), n_trials=n_trials, part=row.part)
 
 
 @pytest.mark.sampled

@@ -17,17 +17,7 @@ from scipy import integrate, stats
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 
-from dpsvm_fast import (
-    GradientPerturbationSVC,
-    InvalidParameterError,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivacyLedger,
-    PrivateCenter,
-    PrivateGaussianMarginClassifier,
-    PrivateLinearSVC,
-    PrivateStandardScaler,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.audit import AuditReport, Pair, audit, audit_density, audit_one_run
 from dpsvm_fast.audit.table import ROWS
 from dpsvm_fast.cli import main
@@ -42,8 +32,8 @@ X = np.array([[0.0], [1.0]])
 PAIR = Pair((X, np.array([0, 1])), (X[:1], np.array([0])), "add_remove")
 
 
-def output(**changes: Any) -> OutputPerturbationSVC:
-    return OutputPerturbationSVC(**({"epsilon": 4.0, "delta": DELTA} | OUTPUT | changes))
+def output(**changes: Any) -> dp.OutputPerturbationSVC:
+    return dp.OutputPerturbationSVC(**({"epsilon": 4.0, "delta": DELTA} | OUTPUT | changes))
 
 
 def small(estimator: Any, **options: Any) -> AuditReport:
@@ -69,14 +59,14 @@ class TestReport:
         assert small(output(), random_state=2).counts != reports[0].counts
 
     def test_time_ends_an_audit(self) -> None:
-        report = audit(GradientPerturbationSVC(1.0, classes=[0, 1], n_steps=3), seconds=0.5)
+        report = audit(dp.GradientPerturbationSVC(1.0, classes=[0, 1], n_steps=3), seconds=0.5)
         assert 100 < report.n_trials < 1_000_000
         assert report.seconds < 10.0
 
 
 class TestWhatIsAudited:
     def test_ledgers_are_not_charged_and_nothing_is_fitted(self) -> None:
-        ledger = PrivacyLedger(4.0, DELTA)
+        ledger = dp.PrivacyLedger(4.0, DELTA)
         estimator = output(ledger=ledger)
         small(estimator)
         assert len(ledger.history) == 0
@@ -89,18 +79,18 @@ class TestWhatIsAudited:
 
     def test_defaults_of_every_estimator_are_audited(self) -> None:
         for kind in (
-            OutputPerturbationSVC,
-            ObjectivePerturbationSVC,
-            GradientPerturbationSVC,
-            PrivateGaussianMarginClassifier,
-            PrivateLinearSVC,
+            dp.OutputPerturbationSVC,
+            dp.ObjectivePerturbationSVC,
+            dp.GradientPerturbationSVC,
+            dp.PrivateGaussianMarginClassifier,
+            dp.PrivateLinearSVC,
         ):
             report = small(kind(2.0, classes=[0, 1]), n_trials=100)
             assert not report.exceeds_claim
 
     def test_a_whole_pipeline_is_fitted_again_and_again(self) -> None:
         model = make_pipeline(
-            PrivateStandardScaler(40.0, DELTA, bounds=(-1, 1)),
+            dp.PrivateStandardScaler(40.0, DELTA, bounds=(-1, 1)),
             output(epsilon=40.0, data_norm=2.0),
         )
         report = small(model, n_trials=100, pair=PAIR, method="clopper_pearson")
@@ -138,7 +128,7 @@ class TestWhatIsAudited:
         assert 0.5 < report.certified <= 1.0
 
     def test_a_function_may_return_a_model(self) -> None:
-        def train(X: Array, y: Array) -> OutputPerturbationSVC:
+        def train(X: Array, y: Array) -> dp.OutputPerturbationSVC:
             return output(epsilon=40.0).fit(X, y)
 
         report = small(train, pair=PAIR, claim=(40.0, DELTA), n_trials=500)
@@ -165,7 +155,7 @@ class TestWhatIsAudited:
             (output(noise="gamma"), {"method": "gaussian"}, "method"),
             (output(), {"adjacency": "other"}, "adjacency"),
             (output(), {"part": "centre"}, "part"),
-            (PrivateLinearSVC(1.0), {"part": "other"}, "part"),
+            (dp.PrivateLinearSVC(1.0), {"part": "other"}, "part"),
             (len, {}, "pair"),
             (len, {"pair": PAIR}, "claim"),
         ],
@@ -173,7 +163,7 @@ class TestWhatIsAudited:
     def test_refusals_name_the_argument(
         self, estimator: Any, options: dict[str, Any], named: str
     ) -> None:
-        with pytest.raises(InvalidParameterError, match=named):
+        with pytest.raises(dp.InvalidParameterError, match=named):
             audit(estimator, **options)
 
     def test_what_cannot_be_run_is_refused(self) -> None:
@@ -196,12 +186,12 @@ class TestDensity:
     def test_sums_spend_all_of_the_claim(self) -> None:
         for adjacency in ("add_remove", "replace_one"):
             for delta in (0.0, DELTA):
-                report = audit_density(PrivateCenter(1.5, delta, adjacency=adjacency))
+                report = audit_density(dp.PrivateCenter(1.5, delta, adjacency=adjacency))
                 assert report.certified == pytest.approx(1.5, rel=1e-6)
 
     def test_one_weight_by_adaptive_quadrature(self) -> None:
         """Objective perturbation by scipy, in the weight and not in the noise."""
-        estimator = ObjectivePerturbationSVC(
+        estimator = dp.ObjectivePerturbationSVC(
             2.0, DELTA, loss="huber", C=0.3, classes=[0, 1], fit_intercept=False
         )
         found = audit_density(estimator, pair=PAIR).certified
@@ -239,10 +229,10 @@ class TestDensity:
     def test_refuses_what_has_no_closed_form(self) -> None:
         for estimator, named in (
             (ROWS["descent"].make(1.0, "add_remove"), "n_steps"),
-            (PrivateLinearSVC(1.0, classes=[0, 1]), "estimator"),
-            (ObjectivePerturbationSVC(1.0, classes=[0, 1, 2]), "estimator"),
+            (dp.PrivateLinearSVC(1.0, classes=[0, 1]), "estimator"),
+            (dp.ObjectivePerturbationSVC(1.0, classes=[0, 1, 2]), "estimator"),
         ):
-            with pytest.raises(InvalidParameterError, match=named):
+            with pytest.raises(dp.InvalidParameterError, match=named):
                 audit_density(estimator)
 
     @pytest.mark.parametrize("scores", [[3, 1, 2], [0, 0], [5, 9, 5, 7, 6]])
@@ -309,13 +299,13 @@ class TestOneRun:
 
     def test_refusals_name_the_argument(self) -> None:
         for estimator, options, named in (
-            (PrivateLinearSVC(1.0), {}, "estimator"),
+            (dp.PrivateLinearSVC(1.0), {}, "estimator"),
             (output(classes=[0, 1, 2]), {}, "classes"),
             (output(), {"n_canaries": 1}, "n_canaries"),
             (output(), {"confidence": 1.0}, "confidence"),
             (output(), {"n_guesses": 2000}, "n_guesses"),
         ):
-            with pytest.raises(InvalidParameterError, match=named):
+            with pytest.raises(dp.InvalidParameterError, match=named):
                 audit_one_run(estimator, **({"n_canaries": 100} | options))
 
 

@@ -8,19 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dpsvm_fast import (
-    GradientPerturbationSVC,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivateCenter,
-    PrivateGaussianMarginClassifier,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-    PrivatePCA,
-    PrivateStandardScaler,
-    PrivateWhitener,
-    _core,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.audit.pair_audit import TransformerWorld, prepared, released_vector, world_of
 from dpsvm_fast.estimators.gaussian_margin import released_ellipsoids
 from dpsvm_fast.mechanisms.moments import NoisyComponents, NoisyMoments
@@ -31,8 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 SEED = 11
 two: dict[str, Any] = {"classes": [0, 1], "n_threads": 1}
 three: dict[str, Any] = {"classes": [0, 1, 2], "n_threads": 1}
-OUTPUT, OBJECTIVE = OutputPerturbationSVC, ObjectivePerturbationSVC
-GRADIENT, ELLIPSOIDS = GradientPerturbationSVC, PrivateGaussianMarginClassifier
+OUTPUT, OBJECTIVE = dp.OutputPerturbationSVC, dp.ObjectivePerturbationSVC
+GRADIENT, ELLIPSOIDS = dp.GradientPerturbationSVC, dp.PrivateGaussianMarginClassifier
 psgd: dict[str, Any] = {"loss": "huber", "solver": "psgd", "adjacency": "replace_one"}
 last: dict[str, Any] = {
     "accountant": "last_iterate",
@@ -58,10 +46,10 @@ TRAINED: dict[str, Any] = {
     "last iterate": GRADIENT(1.0, **two, n_steps=5, **last),
     "adam": GRADIENT(1.0, **two, n_steps=3, optimizer="adam", sampling_rate=0.5),
     "replaced": GRADIENT(1.0, **two, n_steps=3, adjacency="replace_one"),
-    "linear": PrivateLinearSVC(1.0, **two, bounds=(-1.0, 1.0)),
-    "linear, whitened": PrivateLinearSVC(1.0, **three, whiten=True),
-    "linear, output": PrivateLinearSVC(1.0, **two, mechanism="output"),
-    "kernel": PrivateKernelSVC(1.0, **two, n_components=8),
+    "linear": dp.PrivateLinearSVC(1.0, **two, bounds=(-1.0, 1.0)),
+    "linear, whitened": dp.PrivateLinearSVC(1.0, **three, whiten=True),
+    "linear, output": dp.PrivateLinearSVC(1.0, **two, mechanism="output"),
+    "kernel": dp.PrivateKernelSVC(1.0, **two, n_components=8),
 }
 
 
@@ -74,11 +62,11 @@ def data(n_classes: int) -> tuple[Any, Any]:
 def test_a_release_is_what_fit_publishes(name: str) -> None:
     estimator = TRAINED[name]
     X, y = data(len(estimator.classes))
-    vector = world_of(estimator, X, y).draw(1, _core.NoiseSource(SEED))[0]
+    vector = world_of(estimator, X, y).draw(1, dp._core.NoiseSource(SEED))[0]
     fitted = clone(estimator).set_params(random_state=SEED).fit(X, y)
     assert np.array_equal(vector, released_vector(fitted))
     # Negative control: another seed is another release.
-    assert not np.array_equal(vector, world_of(estimator, X, y).draw(1, _core.NoiseSource(1))[0])
+    assert not np.array_equal(vector, world_of(estimator, X, y).draw(1, dp._core.NoiseSource(1))[0])
 
 
 @pytest.mark.parametrize("psd", ["project", "constraint"])
@@ -86,9 +74,9 @@ def test_ellipsoids_follow_from_the_release(psd: str) -> None:
     estimator = ELLIPSOIDS(1.0, **two, psd=psd)
     X, y = data(2)
     world: Any = world_of(estimator, X, y)
-    noisy = world.plan.run(world.rows, _core.NoiseSource(SEED))
+    noisy = world.plan.run(world.rows, dp._core.NoiseSource(SEED))
     # Many in one call are solved as one is.
-    assert np.array_equal(world.draw(1, _core.NoiseSource(SEED))[0], noisy.ravel())
+    assert np.array_equal(world.draw(1, dp._core.NoiseSource(SEED))[0], noisy.ravel())
     fitted = clone(estimator).set_params(random_state=SEED).fit(X, y)
     found = released_ellipsoids(noisy, fitted.data_norm_, psd=psd)
     assert np.array_equal(found.reshape(fitted.ellipsoids_.shape), fitted.ellipsoids_)
@@ -99,14 +87,14 @@ def test_ellipsoids_follow_from_the_release(psd: str) -> None:
 def test_means_follow_from_noisy_sums(adjacency: str, delta: float) -> None:
     X, _ = data(2)
     for estimator in (
-        PrivateCenter(1.0, delta, adjacency=adjacency, n_threads=1),
-        PrivateStandardScaler(1.0, delta, bounds=(-3, 3), adjacency=adjacency, n_threads=1),
+        dp.PrivateCenter(1.0, delta, adjacency=adjacency, n_threads=1),
+        dp.PrivateStandardScaler(1.0, delta, bounds=(-3, 3), adjacency=adjacency, n_threads=1),
     ):
         world: Any = world_of(estimator, X, None)
-        noisy = world.draw(1, _core.NoiseSource(SEED))[0]
+        noisy = world.draw(1, dp._core.NoiseSource(SEED))[0]
         released = world.total.finished(noisy, len(X))
         fitted = clone(estimator).set_params(random_state=SEED).fit(X)
-        if isinstance(estimator, PrivateCenter):
+        if isinstance(estimator, dp.PrivateCenter):
             assert np.array_equal(fitted.mean_, released.point)
             assert fitted.n_samples_ == released.count
             continue
@@ -120,16 +108,16 @@ def test_means_follow_from_noisy_sums(adjacency: str, delta: float) -> None:
 def test_matrices_follow_from_noisy_sums(noise_grid: str) -> None:
     X, _ = data(2)
     for estimator in (
-        PrivateWhitener(1.0, noise_grid=noise_grid, n_threads=1),
-        PrivatePCA(None, 1.0, noise_grid=noise_grid, n_threads=1),
+        dp.PrivateWhitener(1.0, noise_grid=noise_grid, n_threads=1),
+        dp.PrivatePCA(None, 1.0, noise_grid=noise_grid, n_threads=1),
     ):
         world: Any = world_of(estimator, X, None)
         assert isinstance(world, TransformerWorld)
         moments = world.exact
-        noisy = world.total.noisy_many(moments, 1, _core.NoiseSource(SEED), 1)[0]
+        noisy = world.total.noisy_many(moments, 1, dp._core.NoiseSource(SEED), 1)[0]
         fitted = clone(estimator).set_params(random_state=SEED).fit(X)
         mechanism = Given(world.total, noisy)
-        if isinstance(estimator, PrivatePCA):
+        if isinstance(estimator, dp.PrivatePCA):
             released = NoisyComponents.release(cast(Any, mechanism), moments, 3, cast(Any, None), 1)
             assert np.array_equal(released.vectors, fitted.components_)
         else:
@@ -152,8 +140,8 @@ class Given:
 
 def test_the_triangle_of_a_matrix_has_one_law_of_noise() -> None:
     """Fixed seed; a deviation of a tenth would be 45 standard errors."""
-    world = world_of(PrivatePCA(None, 1.0, n_threads=1), np.zeros((3, 2)), None)
-    drawn = world.draw(100_000, _core.NoiseSource(5))
+    world = world_of(dp.PrivatePCA(None, 1.0, n_threads=1), np.zeros((3, 2)), None)
+    drawn = world.draw(100_000, dp._core.NoiseSource(5))
     assert drawn.std(axis=0) == pytest.approx(np.full(3, drawn.std()), rel=0.02)
     assert abs(np.corrcoef(drawn.T) - np.eye(3)).max() < 0.02
 
@@ -169,6 +157,6 @@ def test_an_audited_estimator_keeps_its_ledger_and_seed() -> None:
 def test_the_solution_is_the_same_for_all_releases_of_one_draw() -> None:
     X, y = data(2)
     world = world_of(OUTPUT(1.0, **two, noise="gamma"), X, y)
-    one, two_ = (world.draw(n, _core.NoiseSource(SEED)) for n in (1, 2))
+    one, two_ = (world.draw(n, dp._core.NoiseSource(SEED)) for n in (1, 2))
     assert np.array_equal(one[0], two_[0])
     assert not np.array_equal(two_[0], two_[1])

@@ -10,21 +10,7 @@ import pytest
 import sklearn
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from dpsvm_fast import (
-    GradientPerturbationSVC,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivateCenter,
-    PrivateGaussianMarginClassifier,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-    PrivatePCA,
-    PrivateStandardScaler,
-    PrivateWhitener,
-    PublicScaler,
-    PublicSplines,
-    RandomFourierFeatures,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.model_selection import PrivateGridSearch
 
 # The checks fit without a label set and with seeds, and both warn.
@@ -37,22 +23,22 @@ pytestmark = [
 
 # One recipe of every class is checked in every run, the others in a few checks, and all by night.
 ESTIMATORS = [
-    OutputPerturbationSVC(),
-    ObjectivePerturbationSVC(),
-    GradientPerturbationSVC(),
-    PrivateLinearSVC(),
-    PrivateKernelSVC(n_components=50),
-    RandomFourierFeatures(20),
-    PrivateGaussianMarginClassifier(),
-    PrivateCenter(),
-    PrivatePCA(),
-    PrivateStandardScaler(bounds=(-5.0, 5.0)),
-    PublicScaler((-5.0, 5.0)),
-    PublicSplines((-5.0, 5.0)),
-    PrivateWhitener(),
+    dp.OutputPerturbationSVC(),
+    dp.ObjectivePerturbationSVC(),
+    dp.GradientPerturbationSVC(),
+    dp.PrivateLinearSVC(),
+    dp.PrivateKernelSVC(n_components=50),
+    dp.RandomFourierFeatures(20),
+    dp.PrivateGaussianMarginClassifier(),
+    dp.PrivateCenter(),
+    dp.PrivatePCA(),
+    dp.PrivateStandardScaler(bounds=(-5.0, 5.0)),
+    dp.PublicScaler((-5.0, 5.0)),
+    dp.PublicSplines((-5.0, 5.0)),
+    dp.PrivateWhitener(),
     # The checks have too few rows for parts of them.
     PrivateGridSearch(
-        OutputPerturbationSVC(),
+        dp.OutputPerturbationSVC(),
         {"C": [0.1]},
         strategy="random_stopping",
         mean_runs=1.5,
@@ -60,45 +46,45 @@ ESTIMATORS = [
     ),
 ]
 VARIANTS = [
-    OutputPerturbationSVC(noise="gamma", adjacency="replace_one", fit_intercept=False),
-    OutputPerturbationSVC(noise_grid="float", low_memory=True, C=0.1),
-    OutputPerturbationSVC(
+    dp.OutputPerturbationSVC(noise="gamma", adjacency="replace_one", fit_intercept=False),
+    dp.OutputPerturbationSVC(noise_grid="float", low_memory=True, C=0.1),
+    dp.OutputPerturbationSVC(
         loss="softmax_margin", solver="psgd", adjacency="replace_one", average="weighted"
     ),
-    OutputPerturbationSVC(loss="logistic"),
-    OutputPerturbationSVC(loss="huber_ww"),
-    OutputPerturbationSVC(loss="margin_distance"),
-    ObjectivePerturbationSVC(loss="huber", noise_grid="float", low_memory=True, C=0.1),
-    ObjectivePerturbationSVC(loss="m3", fit_intercept=False, extra_regularization=1.0),
-    ObjectivePerturbationSVC(loss="logistic", noise="gamma", adjacency="replace_one"),
-    ObjectivePerturbationSVC(loss="huber_ww"),
-    ObjectivePerturbationSVC(margin=0.0, smoothing=1.0, C=0.5),
-    GradientPerturbationSVC(optimizer="sgd", loss="m3", momentum=0.5, adjacency="replace_one"),
-    GradientPerturbationSVC(optimizer="adam", noise_grid="float", fit_intercept=False),
-    GradientPerturbationSVC(
+    dp.OutputPerturbationSVC(loss="logistic"),
+    dp.OutputPerturbationSVC(loss="huber_ww"),
+    dp.OutputPerturbationSVC(loss="margin_distance"),
+    dp.ObjectivePerturbationSVC(loss="huber", noise_grid="float", low_memory=True, C=0.1),
+    dp.ObjectivePerturbationSVC(loss="m3", fit_intercept=False, extra_regularization=1.0),
+    dp.ObjectivePerturbationSVC(loss="logistic", noise="gamma", adjacency="replace_one"),
+    dp.ObjectivePerturbationSVC(loss="huber_ww"),
+    dp.ObjectivePerturbationSVC(margin=0.0, smoothing=1.0, C=0.5),
+    dp.GradientPerturbationSVC(optimizer="sgd", loss="m3", momentum=0.5, adjacency="replace_one"),
+    dp.GradientPerturbationSVC(optimizer="adam", noise_grid="float", fit_intercept=False),
+    dp.GradientPerturbationSVC(
         accountant="last_iterate", C=0.1, max_samples=1000, loss="logistic", n_steps=50
     ),
-    PrivateLinearSVC(bounds=(-5.0, 5.0), whiten=True, adjacency="replace_one", margin=1.0),
-    PrivateLinearSVC(mechanism="output", noise_grid="float"),
-    PrivateLinearSVC(delta=0.0, fit_intercept=False),
-    PrivateKernelSVC(epsilon=8.0, kernel="rbf", n_components=20, low_memory=True),
-    PrivateKernelSVC(
+    dp.PrivateLinearSVC(bounds=(-5.0, 5.0), whiten=True, adjacency="replace_one", margin=1.0),
+    dp.PrivateLinearSVC(mechanism="output", noise_grid="float"),
+    dp.PrivateLinearSVC(delta=0.0, fit_intercept=False),
+    dp.PrivateKernelSVC(epsilon=8.0, kernel="rbf", n_components=20, low_memory=True),
+    dp.PrivateKernelSVC(
         kernel="laplacian", n_components=20, normalize=False, data_norm=10.0, noise_grid="float"
     ),
-    PrivateKernelSVC(delta=0.0, kernel="rbf", n_components=10, adjacency="replace_one"),
-    RandomFourierFeatures(20, kernel="laplacian", random_state=0),
-    PrivateGaussianMarginClassifier(
+    dp.PrivateKernelSVC(delta=0.0, kernel="rbf", n_components=10, adjacency="replace_one"),
+    dp.RandomFourierFeatures(20, kernel="laplacian", random_state=0),
+    dp.PrivateGaussianMarginClassifier(
         loss="huber_ww", noise_grid="float", C=0.1, trace_weight=0.5, n_ellipsoids=2
     ),
-    PrivateGaussianMarginClassifier(
+    dp.PrivateGaussianMarginClassifier(
         noise="gamma", adjacency="replace_one", psd="constraint", n_ellipsoids=2
     ),
-    PrivateCenter(delta=0.0, adjacency="replace_one", dense_output=True),
-    PrivatePCA(1, data_norm=10.0, whiten=True, adjacency="replace_one"),
-    PrivateStandardScaler(bounds=(0.0, 9.0), adjacency="replace_one", with_std=False, delta=0.0),
-    PublicScaler((0.0, 9.0)),
-    PublicSplines((-5.0, 9.0), 3, log=True, sparse_output=False),
-    PrivateWhitener(noise_grid="float", data_norm=10.0),
+    dp.PrivateCenter(delta=0.0, adjacency="replace_one", dense_output=True),
+    dp.PrivatePCA(1, data_norm=10.0, whiten=True, adjacency="replace_one"),
+    dp.PrivateStandardScaler(bounds=(0.0, 9.0), adjacency="replace_one", with_std=False, delta=0.0),
+    dp.PublicScaler((0.0, 9.0)),
+    dp.PublicSplines((-5.0, 9.0), 3, log=True, sparse_output=False),
+    dp.PrivateWhitener(noise_grid="float", data_norm=10.0),
 ]
 
 
@@ -115,10 +101,10 @@ def expected_failures(estimator: Any) -> dict[str, str]:
         }
     found = {}
     # Of so few rows pure noise leaves no mean, hence no difference.
-    no_mean = isinstance(estimator, PrivateCenter) and estimator.delta == 0.0
+    no_mean = isinstance(estimator, dp.PrivateCenter) and estimator.delta == 0.0
     if hasattr(estimator, "max_weight") and not no_mean:
         found = dict.fromkeys(equal, noise)
-    if sklearn.__version__ < "1.7" and isinstance(estimator, PrivateGaussianMarginClassifier):
+    if sklearn.__version__ < "1.7" and isinstance(estimator, dp.PrivateGaussianMarginClassifier):
         # Older checks let an estimator that refuses sparse rows pass.
         found.pop("check_sample_weight_equivalence_on_sparse_data", None)
     if getattr(estimator, "solver", "exact") == "psgd":

@@ -16,14 +16,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from dpsvm_fast import (
-    GradientPerturbationSVC,
-    PrivacyLedger,
-    PrivateCenter,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-    PrivatePCA,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.data import Partitions, fit
 from dpsvm_fast.data import executors as tasks
 from dpsvm_fast.exceptions import PartitionError
@@ -35,12 +28,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 3, 2000)
 X = np.eye(3, 6)[Y] + 0.3 * RNG.normal(size=(2000, 6))
-LINEAR = PrivateLinearSVC(4.0, 1e-5, classes=[0, 1, 2], bounds=(-2, 2), random_state=5, n_threads=1)
+LINEAR = dp.PrivateLinearSVC(
+    4.0, 1e-5, classes=[0, 1, 2], bounds=(-2, 2), random_state=5, n_threads=1
+)
 
-DESCENT = GradientPerturbationSVC(
+DESCENT = dp.GradientPerturbationSVC(
     classes=[0, 1, 2], data_norm=1.5, n_steps=5, random_state=5, n_threads=1
 )
-PCA = PrivatePCA(2, data_norm=1.5, random_state=5)
+PCA = dp.PrivatePCA(2, data_norm=1.5, random_state=5)
 
 
 def cluster(processes: bool, **settings: Any) -> Any:
@@ -95,7 +90,7 @@ def test_dask_collections_are_computed_by_the_tasks(threads: Any) -> None:
 @pytest.mark.slow
 def test_pipelines_agree(threads: Any) -> None:
     parts = Partitions.from_arrays(X, Y, rows_per_partition=130)
-    kernel = PrivateKernelSVC(
+    kernel = dp.PrivateKernelSVC(
         classes=[0, 1, 2], bounds=(-2, 2), kernel="rbf", gamma=1.0, n_components=10, random_state=5
     )
     for estimator in (LINEAR, kernel):
@@ -109,7 +104,7 @@ def test_a_failing_loader_is_named(threads: Any, capfd: pytest.CaptureFixture[st
         raise OSError("secret 918273645")
 
     parts = Partitions.from_loaders([load], n_features=6)
-    ledger = PrivacyLedger(9.0, 1e-4, strict=False)
+    ledger = dp.PrivacyLedger(9.0, 1e-4, strict=False)
     model = clone(LINEAR).set_params(ledger=ledger)
     with pytest.raises(PartitionError, match="its loader raised OSError"):
         fit(model, parts, client=threads)
@@ -211,7 +206,7 @@ def test_searches_run_on_a_cluster(processes: Any) -> None:
 
     def search() -> Any:
         found = PrivateGridSearch(
-            PrivateLinearSVC(classes=[0, 1, 2], bounds=(-2, 2)),
+            dp.PrivateLinearSVC(classes=[0, 1, 2], bounds=(-2, 2)),
             {"margin": [0.0, 1.0], "whiten": [False, True]},
             epsilon=4.0,
             delta=1e-5,
@@ -287,11 +282,11 @@ def test_a_worker_that_holds_records_has_them_packed(processes: Any) -> None:
     """What is kept, and that it is given back."""
     rows = np.random.default_rng(0).normal(size=(200_000, 20))
     parts = Partitions.from_arrays(rows, (rows[:, 0] > 0).astype(int), rows_per_partition=20_000)
-    model = PrivateLinearSVC(4.0, classes=[0, 1], n_threads=1)
+    model = dp.PrivateLinearSVC(4.0, classes=[0, 1], n_threads=1)
     fit(model, parts, client=processes, resident=True)
     assert model.score(rows, (rows[:, 0] > 0).astype(int)) > 0.9
     assert set(processes.run(_n_kept).values()) == {0}
-    fit(PrivateCenter(), parts, client=processes, resident=True)
+    fit(dp.PrivateCenter(), parts, client=processes, resident=True)
     assert set(processes.run(_n_kept).values()) == {0}
 
 

@@ -11,19 +11,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from dpsvm_fast import (
-    GradientPerturbationSVC,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-    PrivateCenter,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-    PrivatePCA,
-    PrivateStandardScaler,
-    PrivateWhitener,
-    _core,
-    verify,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.data import Partitions, executors, fit
 from dpsvm_fast.exceptions import ClusterError
 from dpsvm_fast.mechanisms import gradient as descent_run
@@ -41,18 +29,18 @@ CUTS = (1000, 150, 7)
 SECRET = 918273645.0
 
 TRANSFORMERS: dict[str, Any] = {
-    "centre": PrivateCenter(1.0, data_norm=1.5),
-    "pure centre": PrivateCenter(1.0, 0.0, data_norm=1.5),
-    "whitener": PrivateWhitener(1.0, data_norm=1.5, adjacency="replace_one"),
-    "components": PrivatePCA(3, 1.0, data_norm=1.5, centre=[0.3] * 6),
-    "scaler": PrivateStandardScaler(1.0, bounds=(-2, 3)),
-    "public count": PrivateStandardScaler(1.0, bounds=(-2, 3), adjacency="replace_one"),
+    "centre": dp.PrivateCenter(1.0, data_norm=1.5),
+    "pure centre": dp.PrivateCenter(1.0, 0.0, data_norm=1.5),
+    "whitener": dp.PrivateWhitener(1.0, data_norm=1.5, adjacency="replace_one"),
+    "components": dp.PrivatePCA(3, 1.0, data_norm=1.5, centre=[0.3] * 6),
+    "scaler": dp.PrivateStandardScaler(1.0, bounds=(-2, 3)),
+    "public count": dp.PrivateStandardScaler(1.0, bounds=(-2, 3), adjacency="replace_one"),
 }
-LINEAR = PrivateLinearSVC(4.0, 1e-5, classes=[0, 1, 2], bounds=(-2, 2))
-KERNEL = PrivateKernelSVC(
+LINEAR = dp.PrivateLinearSVC(4.0, 1e-5, classes=[0, 1, 2], bounds=(-2, 2))
+KERNEL = dp.PrivateKernelSVC(
     4.0, 1e-5, classes=[0, 1, 2], bounds=(-2, 2), kernel="rbf", gamma=0.5, n_components=20
 )
-DESCENT = GradientPerturbationSVC(4.0, 1e-5, classes=[0, 1, 2], data_norm=1.5, n_steps=12)
+DESCENT = dp.GradientPerturbationSVC(4.0, 1e-5, classes=[0, 1, 2], data_norm=1.5, n_steps=12)
 DESCENTS: dict[str, Any] = {
     "linear": LINEAR,
     "whitened": clone(LINEAR).set_params(whiten=True),
@@ -175,9 +163,9 @@ def test_empty_partitions_count_nothing() -> None:
     cut = partitions().loaders
     empty: list[Any] = [lambda: (np.empty((0, 6)), np.empty(0)), lambda: (np.empty((0, 6)), [])]
     parts = loaded_by([empty[0], *cut[:2], empty[1], *cut[2:]])
-    check_same(seeded(PrivateCenter()).fit(X), fit(seeded(PrivateCenter()), parts))
+    check_same(seeded(dp.PrivateCenter()).fit(X), fit(seeded(dp.PrivateCenter()), parts))
     with pytest.raises(ValueError, match="expected 1 to"):
-        fit(seeded(PrivateCenter()), loaded_by(empty))
+        fit(seeded(dp.PrivateCenter()), loaded_by(empty))
 
 
 def test_the_statement_says_who_is_trusted() -> None:
@@ -188,7 +176,7 @@ def test_the_statement_says_who_is_trusted() -> None:
     (added,) = set(there.privacy_.caveats) - set(here.privacy_.caveats)
     for word in ("Dask cluster (inproc)", "without noise", "key", "TLS"):
         assert word in added
-    assert verify(there.privacy_)
+    assert dp.verify(there.privacy_)
     assert "Dask cluster" in str(there.privacy_)
 
 
@@ -196,10 +184,10 @@ def test_open_connections_are_warned_about() -> None:
     for address, expected in (("tcp://10.0.0.7:8786", True), ("tcp://127.0.0.1:1", False)):
         client = Cluster(address=address)
         if not expected:
-            fit(PrivateCenter(), partitions(), client=client)
+            fit(dp.PrivateCenter(), partitions(), client=client)
             continue
-        with pytest.warns(PrivacyLeakWarning, match="without encryption") as caught:
-            fit(PrivateCenter(), partitions(), client=client)
+        with pytest.warns(dp.PrivacyLeakWarning, match="without encryption") as caught:
+            fit(dp.PrivateCenter(), partitions(), client=client)
         assert caught[0].filename == __file__
 
 
@@ -212,7 +200,7 @@ def test_an_interrupt_cancels_and_drops_everything(resident: bool) -> None:
         if begun.count("share_of_bundle") == 12:
             raise KeyboardInterrupt
 
-    ledger = PrivacyLedger(4.0, 1e-5)
+    ledger = dp.PrivacyLedger(4.0, 1e-5)
     client = Cluster(before=interrupted)
     model = clone(LINEAR).set_params(ledger=ledger)
     with pytest.raises(KeyboardInterrupt):
@@ -258,7 +246,7 @@ def test_errors_of_the_cluster_are_not_quoted() -> None:
             return future
 
     with pytest.raises(ClusterError, match="by the workers: ValueError") as caught:
-        fit(PrivateCenter(), partitions(step=1000), client=Broken())
+        fit(dp.PrivateCenter(), partitions(step=1000), client=Broken())
     assert caught.value.__cause__ is None
 
 
@@ -269,12 +257,12 @@ def test_what_is_sent_has_no_noise_and_what_returns_is_small() -> None:
     biggest = max(len(pickle.dumps(result)) for result in client.results)
     assert biggest < 4000
     # Neither a source of noise nor the records could be pickled.
-    for private in (_core.NoiseSource(1), partitions().loaders):
+    for private in (dp._core.NoiseSource(1), partitions().loaders):
         source["key"] = b"NoiseSource"
         assert private is not None
     assert not any(b"NoiseSource" in task or b"Records" in task for task in client.sent)
     with pytest.raises(TypeError, match="neither copied nor pickled"):
-        pickle.dumps(_core.NoiseSource(1))
+        pickle.dumps(dp._core.NoiseSource(1))
 
 
 def test_partial_fit_goes_on_from_a_fit_over_partitions() -> None:
@@ -293,8 +281,8 @@ def test_steps_of_partial_runs_are_cut_like_local_ones(monkeypatch: Patch) -> No
 
 def test_dropping_a_partition_is_seen() -> None:
     """Negative control: the comparison above fails where a sum lacks a partition."""
-    local = seeded(PrivateCenter()).fit(X)
-    found = fit(seeded(PrivateCenter()), loaded_by(list(partitions().loaders)[:-1]))
+    local = seeded(dp.PrivateCenter()).fit(X)
+    found = fit(seeded(dp.PrivateCenter()), loaded_by(list(partitions().loaders)[:-1]))
     assert not np.array_equal(local.mean_, found.mean_)
 
 
@@ -322,7 +310,7 @@ def test_a_watcher_is_a_function_and_may_stop_a_fit() -> None:
     def stop(done: int, n_steps: int) -> None:
         raise KeyboardInterrupt
 
-    model, ledger = clone(LINEAR), PrivacyLedger(10.0, 1e-4)
+    model, ledger = clone(LINEAR), dp.PrivacyLedger(10.0, 1e-4)
     with pytest.raises(KeyboardInterrupt):
         fit(model.set_params(ledger=ledger), parts, on_step=stop)
     assert not hasattr(model, "coef_")

@@ -25,14 +25,7 @@ from test_distributed_fit import (
     seeded,
 )
 
-from dpsvm_fast import (
-    BudgetExceededError,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivacyLedger,
-    PrivateCenter,
-    PrivateLinearSVC,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.data import executors as tasks
 from dpsvm_fast.data import fit
 from dpsvm_fast.exceptions import ClusterError, InvalidParameterError, PartitionError
@@ -90,7 +83,7 @@ def test_a_bad_partition_is_named_and_never_quoted(kind: str, where: str) -> Non
         return bad(k)
 
     good = list(partitions(step=300).loaders)
-    ledger = PrivacyLedger(100.0, 1e-3)
+    ledger = dp.PrivacyLedger(100.0, 1e-3)
     model = fit(clone(LINEAR).set_params(ledger=ledger), partitions(step=300), resident=True)
     spent = len(ledger.history)
     client = None if where == "here" else _Unpickled()
@@ -119,7 +112,7 @@ class _Unpickled(Cluster):
 def test_the_budget_is_asked_first_and_charged_before_anything_is_loaded() -> None:
     seen: list[str] = []
 
-    class Ledger(PrivacyLedger):
+    class Ledger(dp.PrivacyLedger):
         def spend(self, *given: Any, **named: Any) -> Any:
             seen.append("spend")
             return super().spend(*given, **named)
@@ -133,7 +126,7 @@ def test_the_budget_is_asked_first_and_charged_before_anything_is_loaded() -> No
     model = clone(LINEAR).set_params(ledger=ledger)
     fit(model, parts, resident=True)
     assert seen == ["spend", "load"]
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(dp.BudgetExceededError):
         fit(model, parts)
     assert seen == ["spend", "load"]
     assert not hasattr(model, "coef_")
@@ -142,17 +135,17 @@ def test_the_budget_is_asked_first_and_charged_before_anything_is_loaded() -> No
 @pytest.mark.parametrize(
     ("estimator", "error", "text"),
     [
-        (OutputPerturbationSVC(classes=[0, 1, 2]), TypeError, "all rows in one process"),
-        (ObjectivePerturbationSVC(classes=[0, 1, 2]), TypeError, "all rows in one process"),
-        (make_pipeline(PrivateCenter(), LINEAR), TypeError, "got Pipeline; expected one of"),
-        (PrivateLinearSVC(), InvalidParameterError, "classes: got None"),
+        (dp.OutputPerturbationSVC(classes=[0, 1, 2]), TypeError, "all rows in one process"),
+        (dp.ObjectivePerturbationSVC(classes=[0, 1, 2]), TypeError, "all rows in one process"),
+        (make_pipeline(dp.PrivateCenter(), LINEAR), TypeError, "got Pipeline; expected one of"),
+        (dp.PrivateLinearSVC(), InvalidParameterError, "classes: got None"),
         (
-            PrivateLinearSVC(classes=[0, 1, 2], mechanism="output"),
+            dp.PrivateLinearSVC(classes=[0, 1, 2], mechanism="output"),
             InvalidParameterError,
             "mechanism: got 'output', expected 'gradient'",
         ),
-        (PrivateLinearSVC(classes=[0, 1], delta=0.0), InvalidParameterError, "got 'auto'"),
-        (PrivateLinearSVC(-1.0, classes=[0, 1]), InvalidParameterError, "epsilon"),
+        (dp.PrivateLinearSVC(classes=[0, 1], delta=0.0), InvalidParameterError, "got 'auto'"),
+        (dp.PrivateLinearSVC(-1.0, classes=[0, 1]), InvalidParameterError, "epsilon"),
     ],
 )
 def test_what_needs_all_rows_is_refused(estimator: Any, error: type[Exception], text: str) -> None:
@@ -175,7 +168,7 @@ def test_other_arguments_are_checked() -> None:
         fit(model, partitions(), n_threads=1.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="client: got int"):
         fit(model, partitions(), client=3)
-    ledger = PrivacyLedger(4.0, 1e-5)
+    ledger = dp.PrivacyLedger(4.0, 1e-5)
     model.set_params(ledger=ledger)
     nobody = Cluster()
     nobody.threads = {}
@@ -223,7 +216,7 @@ def test_a_public_number_of_rows_has_to_be_known_where_it_is_needed() -> None:
 
 
 def test_too_many_rows_for_the_last_iterate_are_refused_unpaid() -> None:
-    ledger = PrivacyLedger(4.0, 1e-5)
+    ledger = dp.PrivacyLedger(4.0, 1e-5)
     model = clone(DESCENTS["last iterate"]).set_params(max_samples=600, ledger=ledger)
     with pytest.raises(InvalidParameterError, match="max_samples"):
         fit(model, partitions())

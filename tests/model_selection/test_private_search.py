@@ -16,23 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from dpsvm_fast import (
-    BudgetExceededError,
-    GradientPerturbationSVC,
-    InvalidParameterError,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-    PrivateCenter,
-    PrivateGaussianMarginClassifier,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-    PrivatePCA,
-    PrivatePipeline,
-    RandomFourierFeatures,
-    total_privacy,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import ParallelEvent, PureEvent, RandomStoppingEvent
 from dpsvm_fast.model_selection import PrivateGridSearch
@@ -54,36 +38,36 @@ def data(n: int = 600, d: int = 6, n_classes: int = 2) -> tuple[Array, NDArray[n
 
 def search(estimator: Any = None, grid: Any = None, **options: Any) -> PrivateGridSearch:
     """A quick one."""
-    estimator = OutputPerturbationSVC(classes=[0, 1]) if estimator is None else estimator
+    estimator = dp.OutputPerturbationSVC(classes=[0, 1]) if estimator is None else estimator
     grid = {"C": [0.1, "auto"]} if grid is None else grid
     return PrivateGridSearch(estimator, grid, **(QUICK | {"epsilon": 4.0} | options))
 
 
 CASES = [
-    (OutputPerturbationSVC(classes=[0, 1]), {"C": [0.1, "auto"]}, {}),
-    (OutputPerturbationSVC(classes=[0, 1], noise="gamma"), {"C": [0.1]}, {"delta": 0.0}),
+    (dp.OutputPerturbationSVC(classes=[0, 1]), {"C": [0.1, "auto"]}, {}),
+    (dp.OutputPerturbationSVC(classes=[0, 1], noise="gamma"), {"C": [0.1]}, {"delta": 0.0}),
     (
-        OutputPerturbationSVC(
+        dp.OutputPerturbationSVC(
             classes=[0, 1], loss="huber", solver="psgd", adjacency="replace_one"
         ),
         {"n_epochs": [2, 5]},
         {"adjacency": "replace_one"},
     ),
-    (GradientPerturbationSVC(classes=[0, 1]), {"margin": [0.0, 1.0]}, {}),
-    (PrivateLinearSVC(**PLAIN), {"mechanism": ["gradient", "output"]}, {}),
-    (PrivateLinearSVC(**PLAIN, delta=0.0), {"margin": ["auto"]}, {"delta": 0.0}),
-    (PrivateKernelSVC(**PLAIN, kernel="rbf"), {"n_components": [10, 20]}, {}),
-    (PrivateGaussianMarginClassifier(classes=[0, 1], noise="gamma"), {"C": ["auto"]}, {}),
+    (dp.GradientPerturbationSVC(classes=[0, 1]), {"margin": [0.0, 1.0]}, {}),
+    (dp.PrivateLinearSVC(**PLAIN), {"mechanism": ["gradient", "output"]}, {}),
+    (dp.PrivateLinearSVC(**PLAIN, delta=0.0), {"margin": ["auto"]}, {"delta": 0.0}),
+    (dp.PrivateKernelSVC(**PLAIN, kernel="rbf"), {"n_components": [10, 20]}, {}),
+    (dp.PrivateGaussianMarginClassifier(classes=[0, 1], noise="gamma"), {"C": ["auto"]}, {}),
     (
         make_pipeline(
-            PrivateCenter(0.5), Normalizer(), RandomFourierFeatures(8),
-            OutputPerturbationSVC(classes=[0, 1]),
+            dp.PrivateCenter(0.5), Normalizer(), dp.RandomFourierFeatures(8),
+            dp.OutputPerturbationSVC(classes=[0, 1]),
         ),
         {"randomfourierfeatures__gamma": [0.5, 1.0]},
         {},
     ),
     (
-        Pipeline([("pca", PrivatePCA(2, 1.0)), ("svc", OutputPerturbationSVC(classes=[0, 1]))]),
+        Pipeline([("pca", dp.PrivatePCA(2, 1.0)), ("svc", dp.OutputPerturbationSVC(classes=[0, 1]))]),
         {"pca__n_components": [2, 4]},
         {},
     ),
@@ -116,7 +100,9 @@ def test_every_estimator_can_be_searched_within_its_budget(
 ) -> None:
     X, y = data()
     options = {"epsilon": 4.0} | options
-    ledger = PrivacyLedger(4.0, options.get("delta", 1e-6), options.get("adjacency", "add_remove"))
+    ledger = dp.PrivacyLedger(
+        4.0, options.get("delta", 1e-6), options.get("adjacency", "add_remove")
+    )
     made = search(estimator, grid, strategy=strategy, ledger=ledger, **options).fit(X, y)
     statement = made.privacy_
     assert statement.private
@@ -170,7 +156,7 @@ def test_random_stopping_costs_more_than_one_run() -> None:
 @pytest.mark.proof("private_selection", "The search as a program")
 def test_pure_budgets_add_up_exactly() -> None:
     X, y = data()
-    svc = OutputPerturbationSVC(classes=[0, 1], noise="gamma", delta=0.0)
+    svc = dp.OutputPerturbationSVC(classes=[0, 1], noise="gamma", delta=0.0)
     made = search(svc, {"C": [0.1, 0.2]}, delta=0.0, refit_fraction=0.25).fit(X, y)
     parallel, again = made.privacy_.events
     assert isinstance(parallel, ParallelEvent)
@@ -193,14 +179,14 @@ def test_nothing_is_kept_of_the_scores(strategy: str) -> None:
 
 def test_what_is_released_carries_the_promise_of_the_search() -> None:
     X, y = data()
-    svc = GradientPerturbationSVC(classes=[0, 1])
+    svc = dp.GradientPerturbationSVC(classes=[0, 1])
     made = search(svc, {"margin": [0.5, 1.0]}).fit(X, y)
     assert made.best_estimator_.privacy_ is made.privacy_
     assert made.best_estimator_.ledger is None
     assert made.best_estimator_.random_state is None
     # Going on from one fit would account for that fit alone.
     assert "_continuation" not in vars(made.best_estimator_)
-    with pytest.raises(InvalidParameterError):
+    with pytest.raises(dp.InvalidParameterError):
         made.best_estimator_.partial_fit(X, y)
 
 
@@ -212,7 +198,7 @@ def test_results_do_not_depend_on_workers(strategy: str, adjacency: str) -> None
     from joblib import parallel_config
 
     X, y = data()
-    svc = OutputPerturbationSVC(classes=[0, 1], adjacency=adjacency)
+    svc = dp.OutputPerturbationSVC(classes=[0, 1], adjacency=adjacency)
     one = search(svc, strategy=strategy, adjacency=adjacency, random_state=3)
     two = clone(one).set_params(n_jobs=2)
     one.fit(X, y)
@@ -240,8 +226,10 @@ def test_without_a_seed_two_searches_differ() -> None:
 
 def test_a_learned_step_within_a_candidate_warns_once() -> None:
     X, y = data()
-    pipeline = make_pipeline(StandardScaler(), Normalizer(), OutputPerturbationSVC(classes=[0, 1]))
-    with pytest.warns(PrivacyLeakWarning, match="StandardScaler") as caught:
+    pipeline = make_pipeline(
+        StandardScaler(), Normalizer(), dp.OutputPerturbationSVC(classes=[0, 1])
+    )
+    with pytest.warns(dp.PrivacyLeakWarning, match="StandardScaler") as caught:
         made = search(pipeline, {"outputperturbationsvc__C": [0.1, 0.2]}).fit(X, y)
     assert len(caught) == 1
     assert any("StandardScaler" in reason for reason in made.privacy_.not_private_reasons)
@@ -250,16 +238,16 @@ def test_a_learned_step_within_a_candidate_warns_once() -> None:
 def test_a_learned_step_before_the_search_is_reported_by_the_whole() -> None:
     X, y = data()
     pipeline = make_pipeline(StandardScaler(), search()).fit(X, y)
-    with pytest.warns(PrivacyLeakWarning, match="StandardScaler"):
-        assert not total_privacy(pipeline).private
-    with pytest.raises(InvalidParameterError):
-        PrivatePipeline(pipeline.steps).fit(X, y)
+    with pytest.warns(dp.PrivacyLeakWarning, match="StandardScaler"):
+        assert not dp.total_privacy(pipeline).private
+    with pytest.raises(dp.InvalidParameterError):
+        dp.PrivatePipeline(pipeline.steps).fit(X, y)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_an_exhausted_ledger_stops_the_search_before_it_reads(strategy: str) -> None:
-    ledger = PrivacyLedger(3.9, 1e-6)
-    with pytest.raises(BudgetExceededError):
+    ledger = dp.PrivacyLedger(3.9, 1e-6)
+    with pytest.raises(dp.BudgetExceededError):
         search(strategy=strategy, ledger=ledger).fit("no rows at all", None)
     assert ledger.history == ()
 
@@ -267,7 +255,7 @@ def test_an_exhausted_ledger_stops_the_search_before_it_reads(strategy: str) -> 
 @pytest.mark.proof("private_selection", "The search as a program")
 def test_the_ledger_is_charged_once_and_by_the_search_alone() -> None:
     X, y = data()
-    ledger = PrivacyLedger(10.0, 1e-6)
+    ledger = dp.PrivacyLedger(10.0, 1e-6)
     made = search(ledger=ledger, refit_fraction=0.5).fit(X, y)
     labels = {record.label for record in ledger.history}
     assert labels == {"PrivateGridSearch"}
@@ -278,19 +266,19 @@ def test_the_ledger_is_charged_once_and_by_the_search_alone() -> None:
 def test_a_candidate_cannot_spend_what_was_not_planned() -> None:
     """Negative control of the purse: an estimator that asks for more than it planned is stopped."""
 
-    class Greedy(OutputPerturbationSVC):
+    class Greedy(dp.OutputPerturbationSVC):
         def fit(self, X: Any, y: Any) -> Any:
             self.epsilon *= 1.01
             return super().fit(X, y)
 
     X, y = data()
-    with pytest.raises(BudgetExceededError):
+    with pytest.raises(dp.BudgetExceededError):
         search(Greedy(classes=[0, 1]), {"C": [0.1]}).fit(X, y)
 
 
 def test_too_few_rows_for_the_parts() -> None:
     X, y = data(249)
-    with pytest.raises(InvalidParameterError, match="random_stopping"):
+    with pytest.raises(dp.InvalidParameterError, match="random_stopping"):
         search(grid={"C": [0.1]}).fit(X, y)
     search(grid={"C": [0.1]}, strategy="random_stopping").fit(X, y)
     X, y = data(250)
@@ -299,13 +287,13 @@ def test_too_few_rows_for_the_parts() -> None:
 
 def test_interrupts_leave_nothing_half_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data()
-    ledger = PrivacyLedger(100.0, 1e-5)
+    ledger = dp.PrivacyLedger(100.0, 1e-5)
     made = search(ledger=ledger).fit(X, y)
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(OutputPerturbationSVC, "fit", interrupted)
+    monkeypatch.setattr(dp.OutputPerturbationSVC, "fit", interrupted)
     before = len(ledger.history)
     with pytest.raises(KeyboardInterrupt):
         made.fit(X, y)
@@ -326,7 +314,7 @@ def test_search_is_a_scikit_learn_estimator() -> None:
     assert not hasattr(copy, "transform")
     restored = pickle.loads(pickle.dumps(copy))
     np.testing.assert_array_equal(restored.predict(X), copy.predict(X))
-    likelihood = search(ObjectivePerturbationSVC(classes=[0, 1], loss="logistic"), {"C": [0.1]})
+    likelihood = search(dp.ObjectivePerturbationSVC(classes=[0, 1], loss="logistic"), {"C": [0.1]})
     likelihood.set_params(refit_fraction=0.0).fit(X, y)
     assert likelihood.predict_proba(X).shape == (len(y), 2)
 
@@ -336,7 +324,7 @@ def test_verbose_prints_public_numbers_only(
     strategy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     X, y = data()
-    svc = OutputPerturbationSVC(classes=[0, 1], verbose=1)
+    svc = dp.OutputPerturbationSVC(classes=[0, 1], verbose=1)
     for n in (600, 500):
         search(svc, strategy=strategy, verbose=1).fit(X[:n], y[:n])
     first, second = capsys.readouterr().out.splitlines()
@@ -352,7 +340,7 @@ def test_pipelines_tell_nobody_how_often_they_were_fitted(
 ) -> None:
     X, y = data()
     cache = tmp_path / "cache"
-    inner = Pipeline([("svc", OutputPerturbationSVC(classes=[0, 1]))], verbose=True)
+    inner = Pipeline([("svc", dp.OutputPerturbationSVC(classes=[0, 1]))], verbose=True)
     pipeline = Pipeline([("same", Normalizer()), ("inner", inner)], verbose=True, memory=str(cache))
     made = search(pipeline, {"inner__svc__C": [0.1]}, strategy="random_stopping").fit(X, y)
     assert capsys.readouterr().out == ""
@@ -367,8 +355,13 @@ def test_pipelines_tell_nobody_how_often_they_were_fitted(
 
 def test_whole_steps_may_be_candidates() -> None:
     X, y = data(900)
-    pipeline = Pipeline([("svc", OutputPerturbationSVC(classes=[0, 1]))])
-    grid = {"svc": [OutputPerturbationSVC(classes=[0, 1]), GradientPerturbationSVC(classes=[0, 1])]}
+    pipeline = Pipeline([("svc", dp.OutputPerturbationSVC(classes=[0, 1]))])
+    grid = {
+        "svc": [
+            dp.OutputPerturbationSVC(classes=[0, 1]),
+            dp.GradientPerturbationSVC(classes=[0, 1]),
+        ]
+    }
     made = search(pipeline, grid).fit(X, y)
     assert made.best_index_ in (0, 1)
     assert made.privacy_.private

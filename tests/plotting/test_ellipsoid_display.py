@@ -11,11 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from dpsvm_fast import (
-    InvalidParameterError,
-    ObjectivePerturbationSVC,
-    PrivateGaussianMarginClassifier,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.plotting.displays import EllipsoidDisplay
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -37,9 +33,9 @@ def rows(n_features: int = 2) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
 
 
 @lru_cache
-def fitted(n_features: int = 2, **changes: Any) -> PrivateGaussianMarginClassifier:
+def fitted(n_features: int = 2, **changes: Any) -> dp.PrivateGaussianMarginClassifier:
     settings: dict[str, Any] = {"epsilon": 50.0, "classes": ("in", "out"), "data_norm": 1.5}
-    return PrivateGaussianMarginClassifier(**(settings | changes)).fit(*rows(n_features))
+    return dp.PrivateGaussianMarginClassifier(**(settings | changes)).fit(*rows(n_features))
 
 
 def test_ellipses_are_level_sets_of_the_released_forms() -> None:
@@ -82,14 +78,14 @@ def test_a_seeded_model_says_that_it_is_not_private() -> None:
 def test_what_cannot_be_drawn_is_refused() -> None:
     X, y = rows()
     with pytest.raises(TypeError, match="model: got ObjectivePerturbationSVC"):
-        EllipsoidDisplay.from_estimator(ObjectivePerturbationSVC())  # type: ignore[arg-type]
+        EllipsoidDisplay.from_estimator(dp.ObjectivePerturbationSVC())  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
-        EllipsoidDisplay.from_estimator(PrivateGaussianMarginClassifier())
-    with pytest.raises(InvalidParameterError, match=r"model: got '?3 features"):
+        EllipsoidDisplay.from_estimator(dp.PrivateGaussianMarginClassifier())
+    with pytest.raises(dp.InvalidParameterError, match=r"model: got '?3 features"):
         EllipsoidDisplay.from_estimator(fitted(3, data_norm=2.0))
-    with pytest.raises(InvalidParameterError, match="level"):
+    with pytest.raises(dp.InvalidParameterError, match="level"):
         EllipsoidDisplay.from_estimator(fitted(), level=0.0)
-    with pytest.raises(InvalidParameterError, match="X: got"):
+    with pytest.raises(dp.InvalidParameterError, match="X: got"):
         EllipsoidDisplay.from_estimator(fitted(), X[:, :1])
-    with pytest.raises(InvalidParameterError, match="y: expected"):
+    with pytest.raises(dp.InvalidParameterError, match="y: expected"):
         EllipsoidDisplay.from_estimator(fitted(), X, y=y[:-1])

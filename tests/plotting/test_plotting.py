@@ -13,16 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.svm import LinearSVC
 
-from dpsvm_fast import (
-    InvalidParameterError,
-    NotPrivateWarning,
-    OutputPerturbationSVC,
-    PrivacyLedger,
-    PrivacyStatement,
-    PrivateCenter,
-    accounting,
-    total_privacy,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.metrics import evaluate
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.plotting.displays import (
@@ -47,11 +38,11 @@ def closed_figures() -> Iterator[None]:
     pyplot.close("all")
 
 
-def model(**settings: Any) -> OutputPerturbationSVC:
-    return OutputPerturbationSVC(**({"delta": 1e-5, "classes": range(3)} | settings))
+def model(**settings: Any) -> dp.OutputPerturbationSVC:
+    return dp.OutputPerturbationSVC(**({"delta": 1e-5, "classes": range(3)} | settings))
 
 
-def statement(**settings: Any) -> PrivacyStatement:
+def statement(**settings: Any) -> dp.PrivacyStatement:
     rows, labels = np.eye(3), np.arange(3)
     return model(**settings).fit(rows, labels).privacy_
 
@@ -59,7 +50,7 @@ def statement(**settings: Any) -> PrivacyStatement:
 class TestPrivateScores:
     def test_every_fit_is_scored_and_charged(self, clusters: TrainingSet) -> None:
         X, y = clusters
-        ledger = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        ledger = dp.PrivacyLedger(epsilon=100.0, delta=1e-3)
         scores = private_scores(
             model(ledger=ledger), X, y, X_test=X, y_test=y, epsilons=[1.0, 50.0], n_repeats=2
         )
@@ -71,9 +62,9 @@ class TestPrivateScores:
     def test_a_seed_repeats_the_table_and_not_the_model(self, clusters: TrainingSet) -> None:
         X, y = clusters
         task = {"X_test": X, "y_test": y, "epsilons": [0.5], "n_repeats": 4}
-        with pytest.warns(NotPrivateWarning):
+        with pytest.warns(dp.NotPrivateWarning):
             first = private_scores(model(random_state=5), X, y, **task)
-        with pytest.warns(NotPrivateWarning):
+        with pytest.warns(dp.NotPrivateWarning):
             second = private_scores(model(random_state=5), X, y, **task)
         np.testing.assert_array_equal(first, second)
         assert len(np.unique(first)) > 1
@@ -81,9 +72,9 @@ class TestPrivateScores:
     @pytest.mark.parametrize(
         ("wrong", "error", "named"),
         [
-            ({"epsilons": []}, InvalidParameterError, "epsilons"),
-            ({"epsilons": [1.0, 0.0]}, InvalidParameterError, "epsilons"),
-            ({"n_repeats": 0}, InvalidParameterError, "n_repeats"),
+            ({"epsilons": []}, dp.InvalidParameterError, "epsilons"),
+            ({"epsilons": [1.0, 0.0]}, dp.InvalidParameterError, "epsilons"),
+            ({"n_repeats": 0}, dp.InvalidParameterError, "n_repeats"),
             ({"n_repeats": 2.0}, TypeError, "n_repeats"),
         ],
     )
@@ -91,7 +82,7 @@ class TestPrivateScores:
         self, clusters: TrainingSet, wrong: dict[str, Any], error: type[Exception], named: str
     ) -> None:
         X, y = clusters
-        ledger = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        ledger = dp.PrivacyLedger(epsilon=100.0, delta=1e-3)
         task = {"epsilons": [1.0], "n_repeats": 1} | wrong
         with pytest.raises(error, match=named):
             private_scores(model(ledger=ledger), X, y, X_test=X, y_test=y, **task)
@@ -99,12 +90,12 @@ class TestPrivateScores:
 
     def test_one_private_step_of_a_pipeline_gets_all(self, clusters: TrainingSet) -> None:
         X, y = clusters
-        ledger = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        ledger = dp.PrivacyLedger(epsilon=100.0, delta=1e-3)
         piped = make_pipeline(Normalizer(), model(ledger=ledger))
         task = {"X_test": X, "y_test": y, "epsilons": [1.0, 50.0], "n_repeats": 2}
         scores = private_scores(piped, X, y, **task)
         assert scores[1].min() > 0.9
-        alone = PrivacyLedger(epsilon=100.0, delta=1e-3)
+        alone = dp.PrivacyLedger(epsilon=100.0, delta=1e-3)
         private_scores(model(ledger=alone), X, y, **task)
         assert [one.event for one in ledger.history] == [one.event for one in alone.history]
 
@@ -180,21 +171,21 @@ class TestProfileDisplay:
         assert np.interp(2.0, x, y) == pytest.approx(1e-5, rel=1e-6)
         noise, total = claim.noise.sigma, claim.sensitivity.total
         assert noise is not None
-        assert y[50] == pytest.approx(accounting.gaussian_delta(x[50], noise, total), rel=1e-9)
+        assert y[50] == pytest.approx(dp.accounting.gaussian_delta(x[50], noise, total), rel=1e-9)
         assert np.all(np.diff(y) < 0)
         assert display.ax_.get_yscale() == "log"
         assert display.ax_.get_title() == ""
 
     def test_a_seeded_release_says_that_it_promises_nothing(self) -> None:
-        with pytest.warns(NotPrivateWarning):
+        with pytest.warns(dp.NotPrivateWarning):
             seeded = statement(random_state=1)
         display = PrivacyProfileDisplay.from_statement(seeded)
         assert "NOT PRIVATE" in display.ax_.get_title()
 
     def test_statements_of_searches_and_pipelines(self, clusters: TrainingSet) -> None:
         X, y = clusters
-        centre = PrivateCenter(0.5, delta=1e-6)
-        whole = total_privacy(make_pipeline(centre, model(data_norm=2.0)).fit(X, y))
+        centre = dp.PrivateCenter(0.5, delta=1e-6)
+        whole = dp.total_privacy(make_pipeline(centre, model(data_norm=2.0)).fit(X, y))
         search = PrivateGridSearch(model(), {"C": [0.1]}, 2.0, 1e-5, strategy="random_stopping")
         for claim in (whole, search.fit(X, y).privacy_):
             display = PrivacyProfileDisplay.from_statement(claim)
@@ -221,7 +212,7 @@ class TestWithoutMatplotlib:
         self, clusters: TrainingSet
     ) -> None:
         X, y = clusters
-        ledger = PrivacyLedger(epsilon=10.0, delta=1e-3)
+        ledger = dp.PrivacyLedger(epsilon=10.0, delta=1e-3)
         with pytest.raises(ImportError, match=r'pip install "dpsvm-fast\[plot\]"'):
             PrivacyUtilityDisplay.from_estimator(
                 model(ledger=ledger), X, y, X_test=X, y_test=y, epsilons=[1.0]
@@ -235,7 +226,7 @@ class TestEvaluationDisplay:
     def test_what_is_drawn_is_what_was_released(self, kind: str, groups: Any) -> None:
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(30, 3)), np.arange(30) % 2
-        svc = OutputPerturbationSVC(delta=1e-5, classes=[0, 1], loss="logistic").fit(X, y)
+        svc = dp.OutputPerturbationSVC(delta=1e-5, classes=[0, 1], loss="logistic").fit(X, y)
         found = evaluate(svc, X, y, groups=groups, metrics=[kind])
         display = EvaluationDisplay.from_evaluation(found, kind=kind)
         metric = getattr(found, kind)
@@ -250,7 +241,7 @@ class TestEvaluationDisplay:
             assert np.allclose([s[:, 1] for s in segments], np.stack([y_.low, y_.high], axis=1))
         assert ("persons" if groups is not None else "rows") in display.ax_.get_title(loc="left")
         other = "roc" if kind != "roc" else "calibration"
-        with pytest.raises(InvalidParameterError) as told:
+        with pytest.raises(dp.InvalidParameterError) as told:
             EvaluationDisplay.from_evaluation(found, kind=other)
         assert told.value.parameter == "kind"
         with pytest.raises(TypeError):

@@ -14,19 +14,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from dpsvm_fast import (
-    OutputPerturbationSVC,
-    PrivacyLedger,
-    PrivateCenter,
-    PrivateWhitener,
-    verify,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.exceptions import InvalidParameterError
 from oracles.odd_inputs import X as ROWS
 from oracles.subjects import made
 
 ALPHA = 1e-6
-KINDS: dict[str, Any] = {"centre": PrivateCenter, "whitening": PrivateWhitener}
+KINDS: dict[str, Any] = {"centre": dp.PrivateCenter, "whitening": dp.PrivateWhitener}
 each = pytest.mark.parametrize("kind", KINDS)
 RNG = np.random.default_rng(0)
 X: NDArray[np.float64] = RNG.normal(size=(500, 6)) * np.geomspace(0.05, 1.0, 6) + 0.3
@@ -66,20 +60,20 @@ def test_transformers_publish_what_is_listed_and_forget_it(subject: str) -> None
 
 
 def test_the_centre_is_the_mean_of_clipped_rows() -> None:
-    fitted = PrivateCenter(1e4, data_norm=0.9).fit(X)
+    fitted = dp.PrivateCenter(1e4, data_norm=0.9).fit(X)
     assert np.allclose(fitted.mean_, shortened(X, 0.9).mean(axis=0), atol=1e-3)
     assert fitted.n_samples_ == pytest.approx(500.0, abs=1.0)
     assert np.allclose(fitted.transform(X), shortened(X, 0.9) - fitted.mean_)
-    assert PrivateCenter(adjacency="replace_one").fit(X).n_samples_ == 500.0
+    assert dp.PrivateCenter(adjacency="replace_one").fit(X).n_samples_ == 500.0
 
 
 def test_a_pure_centre_has_no_delta() -> None:
-    fitted = PrivateCenter(5.0, 0.0).fit(X)
-    assert verify(fitted.privacy_)
+    fitted = dp.PrivateCenter(5.0, 0.0).fit(X)
+    assert dp.verify(fitted.privacy_)
     assert fitted.privacy_.delta == 0.0
     assert fitted.privacy_.parts[0].distribution == "gamma"
     with pytest.raises(InvalidParameterError, match="delta"):
-        PrivateWhitener(5.0, 0.0).fit(X)
+        dp.PrivateWhitener(5.0, 0.0).fit(X)
 
 
 @pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
@@ -89,7 +83,7 @@ def test_the_noise_in_the_mean_has_the_stated_law(adjacency: str) -> None:
     """Sums of squares over sigma^2 are chi-square; without the factor of the relation they fail."""
     rows = np.zeros((400, 3000))
     rows[:, 0] = 1.0
-    fitted = PrivateCenter(200.0, 1e-5, adjacency=adjacency).fit(rows)
+    fitted = dp.PrivateCenter(200.0, 1e-5, adjacency=adjacency).fit(rows)
     sigma = fitted.privacy_.parts[0].sigma
     # Undo what is post-processing: the first coordinate holds nearly all that is not noise.
     kept = np.linalg.norm(fitted.mean_ * fitted.n_samples_) / np.sqrt(400.0**2 + 3000 * sigma**2)
@@ -102,7 +96,7 @@ def test_the_noise_in_the_mean_has_the_stated_law(adjacency: str) -> None:
 
 def test_whitening_makes_directions_alike_and_rows_no_longer() -> None:
     centred = X - X.mean(axis=0)
-    fitted = PrivateWhitener(1e4, data_norm=4.0).fit(centred)
+    fitted = dp.PrivateWhitener(1e4, data_norm=4.0).fit(centred)
     out = fitted.transform(centred)
     values = np.linalg.eigvalsh(out.T @ out)
     assert values[-1] / values[0] < 1.5
@@ -113,35 +107,35 @@ def test_whitening_makes_directions_alike_and_rows_no_longer() -> None:
 
 def test_sparse_rows_are_made_dense_on_request() -> None:
     given = sparse.csr_matrix(X * (X > 0.5))
-    fitted = PrivateCenter(8.0).fit(given)
+    fitted = dp.PrivateCenter(8.0).fit(given)
     with pytest.raises(TypeError, match="dense_output"):
         fitted.transform(given)
     fitted.set_params(dense_output=True)
     out = fitted.transform(given)
     assert np.allclose(out, fitted.transform(given.toarray()))
-    assert PrivateWhitener(8.0).fit(given).transform(given).shape == X.shape
+    assert dp.PrivateWhitener(8.0).fit(given).transform(given).shape == X.shape
 
 
 def test_names_of_columns() -> None:
     frame = pd.DataFrame(X, columns=list("abcdef"))
-    assert list(PrivateCenter().fit(frame).get_feature_names_out()) == list("abcdef")
-    names = PrivateWhitener().fit(frame).get_feature_names_out()
+    assert list(dp.PrivateCenter().fit(frame).get_feature_names_out()) == list("abcdef")
+    names = dp.PrivateWhitener().fit(frame).get_feature_names_out()
     assert list(names[:2]) == ["privatewhitener0", "privatewhitener1"]
-    shown = PrivateCenter().set_output(transform="pandas").fit_transform(frame)
+    shown = dp.PrivateCenter().set_output(transform="pandas").fit_transform(frame)
     assert list(shown.columns) == list("abcdef")
 
 
 def test_a_pipeline_spends_one_ledger() -> None:
     labels = (X[:, 0] > 0.3).astype(int)
-    ledger = PrivacyLedger(6.0, 1e-4)
+    ledger = dp.PrivacyLedger(6.0, 1e-4)
     shared: dict[str, Any] = {"ledger": ledger, "delta": 1e-5}
     steps = (
         Normalizer(),
-        PrivateCenter(1.0, **shared),
+        dp.PrivateCenter(1.0, **shared),
         Normalizer(),
-        PrivateWhitener(1.0, **shared),
+        dp.PrivateWhitener(1.0, **shared),
         Normalizer(),
-        OutputPerturbationSVC(3.0, classes=[0, 1], **shared),
+        dp.OutputPerturbationSVC(3.0, classes=[0, 1], **shared),
     )
     fitted = clone(make_pipeline(*steps)).fit(X, labels)
     assert len(ledger.history) == 3

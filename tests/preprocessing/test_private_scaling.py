@@ -12,12 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse, stats
 
-from dpsvm_fast import (
-    PrivacyLedger,
-    PrivateStandardScaler,
-    PublicScaler,
-    verify,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from dpsvm_fast.persist import load_model, save_model
 
@@ -30,8 +25,8 @@ BOUNDS = (LOW, HIGH)
 RELATIONS = ("add_remove", "replace_one")
 
 
-def scaler(*budget: float, **options: Any) -> PrivateStandardScaler:
-    return PrivateStandardScaler(*budget, **{"bounds": BOUNDS} | options)
+def scaler(*budget: float, **options: Any) -> dp.PrivateStandardScaler:
+    return dp.PrivateStandardScaler(*budget, **{"bounds": BOUNDS} | options)
 
 
 @pytest.mark.parametrize("field", ["shape", "relation_factor", "name"])
@@ -41,7 +36,7 @@ def test_a_certificate_is_about_its_number_of_features(field: str) -> None:
     part = record["parts"][0]
     part[field] = {"shape": [14], "relation_factor": 1.5, "name": "means"}[field]
     part["n_numbers"] = math.prod(part["shape"])
-    assert not verify(record)
+    assert not dp.verify(record)
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
@@ -87,7 +82,7 @@ def test_the_noise_in_means_and_variances_has_the_stated_law(adjacency: str) -> 
     n, d, z = 400, 3000, 0.5
     rows = np.full((n, d), z)
     rows[::2] *= -1.0
-    fitted = PrivateStandardScaler(200.0, 1e-5, bounds=(-1, 1), adjacency=adjacency).fit(rows)
+    fitted = dp.PrivateStandardScaler(200.0, 1e-5, bounds=(-1, 1), adjacency=adjacency).fit(rows)
     sigma, count = fitted.privacy_.parts[0].sigma, fitted.n_samples_seen_
     kept = (1.0 / 3.0) / (1.0 / 3.0 + (sigma / count) ** 2)
     assert np.abs(fitted.mean_).max() < 0.9
@@ -107,39 +102,39 @@ def test_the_noise_in_means_and_variances_has_the_stated_law(adjacency: str) -> 
 def test_noise_never_blows_a_column_up() -> None:
     """A constant column, one dominated by noise, and one record: scales stay public or larger."""
     constant = np.column_stack([np.full(5000, 1.0), X[:, 5]])
-    fitted = PrivateStandardScaler(1.0, bounds=(-9, 9)).fit(constant)
+    fitted = dp.PrivateStandardScaler(1.0, bounds=(-9, 9)).fit(constant)
     told = 8.0 / 11.0 * fitted.privacy_.parts[0].sigma / fitted.n_samples_seen_
     assert (fitted.scale_[0] / 9.0) ** 2 >= 2.0 * told
     assert np.abs(fitted.transform(constant)[:, 0]).max() < 0.5
-    alone = PrivateStandardScaler(0.1, bounds=(-9, 9)).fit(constant[:1])
+    alone = dp.PrivateStandardScaler(0.1, bounds=(-9, 9)).fit(constant[:1])
     assert np.allclose(alone.scale_, 9.0 / math.sqrt(3.0))
-    tight = PrivateStandardScaler(1e4, 0.1, bounds=(0, 1)).fit(np.zeros((100000, 1)))
+    tight = dp.PrivateStandardScaler(1e4, 0.1, bounds=(0, 1)).fit(np.zeros((100000, 1)))
     assert tight.scale_[0] >= 0.5 * 2.0**-10
 
 
 def test_bounds_are_asked_for() -> None:
-    for kind in (PublicScaler, PrivateStandardScaler):
+    for kind in (dp.PublicScaler, dp.PrivateStandardScaler):
         with pytest.raises(TypeError, match="bounds"):
             kind()
 
 
 def test_a_public_scaler_maps_bounds_to_units() -> None:
-    public = PublicScaler(BOUNDS).fit(X)
+    public = dp.PublicScaler(BOUNDS).fit(X)
     out = public.transform(X)
     assert np.allclose(out, np.clip((X - LOW) / (HIGH - LOW), 0.0, 1.0))
     assert np.allclose(public.inverse_transform(out), np.clip(X, LOW, HIGH))
-    around = PublicScaler((-2.0, 2.0)).fit(X)
+    around = dp.PublicScaler((-2.0, 2.0)).fit(X)
     assert np.allclose(around.transform(X), np.clip(X / 2.0, -1.0, 1.0))
     assert np.allclose(around.inverse_transform(around.transform(X)), np.clip(X, -2.0, 2.0))
     # It learns nothing: any rows fit it alike, or none.
-    assert np.array_equal(PublicScaler(BOUNDS).fit(X[:1]).transform(X), out)
-    assert np.array_equal(PublicScaler(BOUNDS).transform(X), out)
+    assert np.array_equal(dp.PublicScaler(BOUNDS).fit(X[:1]).transform(X), out)
+    assert np.array_equal(dp.PublicScaler(BOUNDS).transform(X), out)
 
 
 def test_sparse_rows_stay_sparse_where_zeros_stay_zeros() -> None:
     given = sparse.csr_matrix(np.where(X > 0.5, X, 0.0))
     for bounds in ((0.0, 3.0), (-3.0, 3.0)):
-        public = PublicScaler(bounds).fit(given)
+        public = dp.PublicScaler(bounds).fit(given)
         out = public.transform(given)
         assert sparse.issparse(out)
         assert np.allclose(out.toarray(), public.transform(given.toarray()))
@@ -147,8 +142,8 @@ def test_sparse_rows_stay_sparse_where_zeros_stay_zeros() -> None:
         assert sparse.issparse(back)
         assert np.allclose(back.toarray(), np.clip(given.toarray(), *bounds))
     with pytest.raises(InvalidParameterError, match="sparse"):
-        PublicScaler((1.0, 3.0)).fit(given)
-    fitted = PublicScaler((1.0, 3.0)).fit(X)
+        dp.PublicScaler((1.0, 3.0)).fit(given)
+    fitted = dp.PublicScaler((1.0, 3.0)).fit(X)
     for method in (fitted.transform, fitted.inverse_transform):
         with pytest.raises(InvalidParameterError, match="sparse"):
             method(given)
@@ -167,12 +162,12 @@ def rows_until(week: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("noise_grid", ["exact", "float"])
 def test_a_scaler_of_every_week_costs_one_budget(adjacency: str, noise_grid: str) -> None:
-    ledger = PrivacyLedger(2.0, 1e-5, adjacency, periods=WEEKS)
+    ledger = dp.PrivacyLedger(2.0, 1e-5, adjacency, periods=WEEKS)
     running = scaler(2.0, 1e-5, adjacency=adjacency, noise_grid=noise_grid)
     for week in range(len(WEEKS)):
         running.set_params(ledger=ledger.for_periods(*WEEKS[: week + 1]))
         running.fit_periods(*rows_until(week), n_periods=4 if week == 0 else None)
-        assert verify(running.privacy_), str(verify(running.privacy_))
+        assert dp.verify(running.privacy_), str(dp.verify(running.privacy_))
         # It may continue in another process.
         running = pickle.loads(pickle.dumps(running))
     assert (running.privacy_.epsilon, running.privacy_.delta) == (2.0, 1e-5)
@@ -187,11 +182,11 @@ def test_a_scaler_of_every_week_costs_one_budget(adjacency: str, noise_grid: str
     for forged in ([1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.375, 0.3125], [1.0, 0.5, 0.375]):
         record = running.privacy_.to_dict()
         record["parts"][0]["factor"] = forged
-        assert not verify(record)
+        assert not dp.verify(record)
 
 
 def test_a_copy_that_goes_on_is_charged_again() -> None:
-    ledger = PrivacyLedger(2.0, 1e-5, periods=WEEKS[:2])
+    ledger = dp.PrivacyLedger(2.0, 1e-5, periods=WEEKS[:2])
     first = scaler(2.0, 1e-5, ledger=ledger.for_periods("W1"))
     first.fit_periods(*rows_until(0), n_periods=2)
     twin = pickle.loads(pickle.dumps(first))
@@ -223,7 +218,7 @@ def test_rows_of_periods_count_as_shares_of_the_largest_weight(
 
 def test_running_sums_refuse_what_they_cannot_count(tmp_path: Path) -> None:
     now, weeks = rows_until(0)
-    ledger = PrivacyLedger(9.0, 1e-5, periods=WEEKS)
+    ledger = dp.PrivacyLedger(9.0, 1e-5, periods=WEEKS)
     fresh = scaler(2.0, 1e-5, ledger=ledger)
     for options, parameter in (({}, "ledger"), ({"delta": 0.0}, "delta")):
         with pytest.raises(InvalidParameterError) as caught:

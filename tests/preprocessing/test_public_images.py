@@ -18,13 +18,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import check_estimator
 
-from dpsvm_fast import (
-    InvalidParameterError,
-    PrivateLinearSVC,
-    PrivatePipeline,
-    PublicImageFeatures,
-    total_privacy,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.exceptions import ModelFormatError
 from dpsvm_fast.mechanisms import rows
 from dpsvm_fast.persist import load_model, save_model, to_onnx
@@ -51,7 +45,7 @@ def test_features_are_those_of_the_twin(
     shape: tuple[int, ...], cells: Any, n_orientations: int, order: int
 ) -> None:
     X = images(30, shape)
-    fitted = PublicImageFeatures(shape, cells, n_orientations, order=order).fit(X)
+    fitted = dp.PublicImageFeatures(shape, cells, n_orientations, order=order).fit(X)
     found = fitted.transform(X)
     grid = (min(cells, shape[0]), min(cells, shape[1])) if isinstance(cells, int) else cells
     twin = features if order == 1 else features_of_order_two
@@ -73,7 +67,7 @@ def test_an_image_is_mapped_alone_to_the_last_bit(
     # Blocks of a few hundred rows.
     monkeypatch.setattr(rows, "BLOCK_SIZE", 1 << 17)
     X = images(700, (12, 10, 2)).astype(dtype)
-    fitted = PublicImageFeatures((12, 10, 2), order=order, n_threads=1).fit(X)
+    fitted = dp.PublicImageFeatures((12, 10, 2), order=order, n_threads=1).fit(X)
     whole = fitted.transform(X)
     assert whole.dtype == dtype
     np.testing.assert_array_equal(whole[5:6], fitted.transform(X[5:6]))
@@ -86,7 +80,7 @@ def test_an_image_is_mapped_alone_to_the_last_bit(
 @pytest.mark.parametrize("order", [1, 2])
 def test_brightness_and_contrast_change_nothing(order: int) -> None:
     X = rng.integers(0, 256, size=(20, 64)).astype(float)
-    fitted = PublicImageFeatures((8, 8), order=order).fit(X)
+    fitted = dp.PublicImageFeatures((8, 8), order=order).fit(X)
     found = fitted.transform(X)
     for other in (X / 255.0, 1024.0 * X, X + 64.0, X * 2.0**-1000):
         np.testing.assert_allclose(fitted.transform(other), found, atol=1e-6)
@@ -100,7 +94,7 @@ def test_shifts_by_cells_shift_the_features() -> None:
     digits = load_digits().images[:50]
     canvas = np.zeros((50, 32, 32))
     canvas[:, 8:16, 8:16] = digits
-    fitted = PublicImageFeatures((32, 32), 8).fit(canvas.reshape(50, -1))
+    fitted = dp.PublicImageFeatures((32, 32), 8).fit(canvas.reshape(50, -1))
 
     def mapped(down: int, right: int) -> Any:
         moved = np.roll(canvas, (down, right), axis=(1, 2)).reshape(50, -1)
@@ -120,28 +114,30 @@ def test_shifts_by_cells_shift_the_features() -> None:
     [
         ({"shape": 64}, TypeError, "shape"),
         ({"shape": "8x8"}, TypeError, "shape"),
-        ({"shape": (64,)}, InvalidParameterError, "shape"),
-        ({"shape": (8, 8, 1, 1)}, InvalidParameterError, "shape"),
-        ({"shape": (8, 7)}, InvalidParameterError, "shape"),
+        ({"shape": (64,)}, dp.InvalidParameterError, "shape"),
+        ({"shape": (8, 8, 1, 1)}, dp.InvalidParameterError, "shape"),
+        ({"shape": (8, 7)}, dp.InvalidParameterError, "shape"),
         ({"shape": (8, 8.0)}, TypeError, "shape"),
-        ({"shape": (-8, -8)}, InvalidParameterError, "shape"),
-        ({"shape": (8, 1 << 13)}, InvalidParameterError, "shape"),
-        ({"cells": 0}, InvalidParameterError, "cells"),
-        ({"cells": (4, 9)}, InvalidParameterError, "cells"),
-        ({"cells": (2, 2, 2)}, InvalidParameterError, "cells"),
+        ({"shape": (-8, -8)}, dp.InvalidParameterError, "shape"),
+        ({"shape": (8, 1 << 13)}, dp.InvalidParameterError, "shape"),
+        ({"cells": 0}, dp.InvalidParameterError, "cells"),
+        ({"cells": (4, 9)}, dp.InvalidParameterError, "cells"),
+        ({"cells": (2, 2, 2)}, dp.InvalidParameterError, "cells"),
         ({"cells": 2.0}, TypeError, "cells"),
-        ({"n_orientations": 0}, InvalidParameterError, "n_orientations"),
+        ({"n_orientations": 0}, dp.InvalidParameterError, "n_orientations"),
         ({"n_orientations": True}, TypeError, "n_orientations"),
-        ({"order": 0}, InvalidParameterError, "order"),
-        ({"order": 3}, InvalidParameterError, "order"),
+        ({"order": 0}, dp.InvalidParameterError, "order"),
+        ({"order": 3}, dp.InvalidParameterError, "order"),
         ({"n_orientations": 1 << 12, "shape": (4, 8, 2), "order": 2}, ValueError, "n_orientations"),
-        ({"n_threads": 0}, InvalidParameterError, "n_threads"),
+        ({"n_threads": 0}, dp.InvalidParameterError, "n_threads"),
     ],
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], error: type, parameter: str) -> None:
     for method in ("fit", "transform"):
         with pytest.raises(error, match=f"^{parameter}"):
-            getattr(PublicImageFeatures(**{"shape": (8, 8)} | settings), method)(images(3, (8, 8)))
+            getattr(dp.PublicImageFeatures(**{"shape": (8, 8)} | settings), method)(
+                images(3, (8, 8))
+            )
 
 
 def test_missing_values_are_refused() -> None:
@@ -149,7 +145,7 @@ def test_missing_values_are_refused() -> None:
     X[1, 5] = math.nan
     for method in ("fit", "transform"):
         with pytest.raises(ValueError, match="missing"):
-            getattr(PublicImageFeatures((8, 8)), method)(X)
+            getattr(dp.PublicImageFeatures((8, 8)), method)(X)
 
 
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -160,11 +156,11 @@ def test_they_are_a_free_step_that_is_saved_and_exported(
 ) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     X = np.round(10.0 * images(60, shape))
-    svc = PrivateLinearSVC(5.0, classes=[0, 1], random_state=0)
-    edges = PublicImageFeatures(shape, cells, n_orientations, order=order)
+    svc = dp.PrivateLinearSVC(5.0, classes=[0, 1], random_state=0)
+    edges = dp.PublicImageFeatures(shape, cells, n_orientations, order=order)
     steps = [("edges", edges), ("svc", svc)]
-    fitted = PrivatePipeline(steps).fit(X, rng.integers(0, 2, size=60))
-    assert [step.learned for step in total_privacy(fitted).steps] == [False, False]
+    fitted = dp.PrivatePipeline(steps).fit(X, rng.integers(0, 2, size=60))
+    assert [step.learned for step in dp.total_privacy(fitted).steps] == [False, False]
     assert fitted.privacy_.epsilon <= 5.0
     save_model(fitted, tmp_path / "model.json")
     for again in (load_model(tmp_path / "model.json"), pickle.loads(pickle.dumps(fitted))):
@@ -178,7 +174,7 @@ def test_they_are_a_free_step_that_is_saved_and_exported(
 
 def test_a_saved_file_of_other_images_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "images.json"
-    save_model(PublicImageFeatures((8, 8)).fit(images(3, (8, 8))), path)
+    save_model(dp.PublicImageFeatures((8, 8)).fit(images(3, (8, 8))), path)
     record = json.loads(path.read_text())
     record["model"]["parameters"]["shape"] = {"tuple": [8, 7]}
     with pytest.raises(ModelFormatError, match="shape"):
@@ -190,7 +186,7 @@ def test_a_saved_file_of_other_images_is_refused(tmp_path: Path) -> None:
 def test_ctrl_c_ends_a_long_transform(n_threads: int) -> None:
     X = np.tile(images(1000, (28, 28)).astype(np.float32), (60, 1))
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    fitted = PublicImageFeatures((28, 28), 14, 64, n_threads=n_threads).fit(X[:1])
+    fitted = dp.PublicImageFeatures((28, 28), 14, 64, n_threads=n_threads).fit(X[:1])
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer.start()
     try:
@@ -201,11 +197,11 @@ def test_ctrl_c_ends_a_long_transform(n_threads: int) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-class Lines(PublicImageFeatures):
+class Lines(dp.PublicImageFeatures):
     """Images of one line, as wide as the rows are: rows of the checks have all widths."""
 
     def grids(self, n_features: int) -> Any:
-        line = PublicImageFeatures((1, n_features), self.cells, self.n_orientations, order=2)
+        line = dp.PublicImageFeatures((1, n_features), self.cells, self.n_orientations, order=2)
         return line.grids(n_features)
 
 

@@ -18,13 +18,7 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
 
-from dpsvm_fast import (
-    InvalidParameterError,
-    PrivateLinearSVC,
-    PrivatePipeline,
-    PublicSplines,
-    total_privacy,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.exceptions import ModelFormatError
 from dpsvm_fast.mechanisms.rows import BLOCK_SIZE
 from dpsvm_fast.persist import load_model, save_model, to_onnx
@@ -43,7 +37,7 @@ def twin(column: Any, knots: Any) -> Any:
 
 
 def test_functions_are_those_of_the_twin() -> None:
-    splines = PublicSplines((0, [10, 1, 5]), [6, 1, POSITIONS]).fit(X)
+    splines = dp.PublicSplines((0, [10, 1, 5]), [6, 1, POSITIONS]).fit(X)
     found = splines.transform(X)
     assert sparse.isspmatrix_csr(found)
     assert found.has_canonical_format
@@ -65,13 +59,13 @@ def test_functions_are_those_of_the_twin() -> None:
 
 def test_logarithmic_knots() -> None:
     """At equal distances of log x above 0, and of sign(x) log(1 + |x|) elsewhere."""
-    splines = PublicSplines(([1, 0, -99], [1000, 999, 99]), 4, log=True)
+    splines = dp.PublicSplines(([1, 0, -99], [1000, 999, 99]), 4, log=True)
     values = np.array([[10.0, math.sqrt(1000.0) - 1.0, 0.0]])
     found = splines.fit(values).transform(values).toarray()
     assert found[0, :4] == pytest.approx([0, 1, 0, 0])
     assert found[0, 4:8].argmax() in (1, 2)
     assert found[0, 8:] == pytest.approx([0, 0.5, 0.5, 0])
-    some = PublicSplines((0, 999), 4, log=[1]).fit(X)
+    some = dp.PublicSplines((0, 999), 4, log=[1]).fit(X)
     np.testing.assert_allclose(
         some.transform(X).toarray(),
         np.hstack(
@@ -91,10 +85,10 @@ def test_logarithmic_knots() -> None:
 )
 def test_hats_add_up_to_one(knots: list[float], values: list[float]) -> None:
     column = np.array(values)[:, None]
-    splines = PublicSplines(knots=[sorted(knots)])
+    splines = dp.PublicSplines(knots=[sorted(knots)])
     try:
         found = splines.fit_transform(column)
-    except InvalidParameterError:
+    except dp.InvalidParameterError:
         # Knots that doubles cannot divide by the distance of.
         with np.errstate(over="ignore"):
             steps = np.diff(sorted(knots))
@@ -113,7 +107,7 @@ def test_hats_add_up_to_one(knots: list[float], values: list[float]) -> None:
 def test_a_row_is_mapped_alone_to_the_last_bit(dtype: type) -> None:
     """Also across the blocks in which many rows are mapped."""
     rows = rng.normal(size=(BLOCK_SIZE // 16 + 9, 5)).astype(dtype)
-    splines = PublicSplines((-2, 2), [7, 1, 7, 7, 2], log=[0]).fit(rows)
+    splines = dp.PublicSplines((-2, 2), [7, 1, 7, 7, 2], log=[0]).fit(rows)
     whole = splines.transform(rows)
     assert whole.dtype == dtype
     for part in (slice(0, 3), slice(7, 8), slice(-12, None)):
@@ -126,7 +120,7 @@ def test_a_row_is_mapped_alone_to_the_last_bit(dtype: type) -> None:
 def test_columns_of_zeros_and_ones_stay_sparse() -> None:
     flags = sparse.random(200, 40, density=0.05, format="csr", random_state=0)
     flags.data[:] = 1.0
-    found = PublicSplines((0, 1), 1).fit_transform(flags)
+    found = dp.PublicSplines((0, 1), 1).fit_transform(flags)
     assert found.nnz == flags.nnz
     assert (found != flags).nnz == 0
 
@@ -134,24 +128,24 @@ def test_columns_of_zeros_and_ones_stay_sparse() -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "parameter"),
     [
-        ({"bounds": None}, InvalidParameterError, "bounds"),
-        ({"bounds": (1, 1)}, InvalidParameterError, "bounds"),
-        ({"bounds": ([0, 0], 1)}, InvalidParameterError, "bounds"),
-        ({"knots": 0}, InvalidParameterError, "knots"),
+        ({"bounds": None}, dp.InvalidParameterError, "bounds"),
+        ({"bounds": (1, 1)}, dp.InvalidParameterError, "bounds"),
+        ({"bounds": ([0, 0], 1)}, dp.InvalidParameterError, "bounds"),
+        ({"knots": 0}, dp.InvalidParameterError, "knots"),
         ({"knots": 2.5}, TypeError, "knots"),
         ({"knots": True}, TypeError, "knots"),
         ({"knots": "auto"}, TypeError, "knots"),
-        ({"knots": [2, 2]}, InvalidParameterError, "knots"),
-        ({"knots": [2, 2, 0]}, InvalidParameterError, "knots"),
-        ({"knots": [2, 2, [1.0]]}, InvalidParameterError, "knots"),
-        ({"knots": [2, 2, [1.0, 1.0]]}, InvalidParameterError, "knots"),
-        ({"knots": [2, 2, [1.0, math.nan]]}, InvalidParameterError, "knots"),
-        ({"knots": [2, 2, [[1.0, 2.0]]]}, InvalidParameterError, "knots"),
+        ({"knots": [2, 2]}, dp.InvalidParameterError, "knots"),
+        ({"knots": [2, 2, 0]}, dp.InvalidParameterError, "knots"),
+        ({"knots": [2, 2, [1.0]]}, dp.InvalidParameterError, "knots"),
+        ({"knots": [2, 2, [1.0, 1.0]]}, dp.InvalidParameterError, "knots"),
+        ({"knots": [2, 2, [1.0, math.nan]]}, dp.InvalidParameterError, "knots"),
+        ({"knots": [2, 2, [[1.0, 2.0]]]}, dp.InvalidParameterError, "knots"),
         ({"knots": [2, 2, ["a", "b"]]}, TypeError, "knots"),
-        ({"knots": 9, "bounds": (1.0, 1.0 + 4 * 2.0**-52)}, InvalidParameterError, "knots"),
+        ({"knots": 9, "bounds": (1.0, 1.0 + 4 * 2.0**-52)}, dp.InvalidParameterError, "knots"),
         ({"log": 1}, TypeError, "log"),
-        ({"log": [3]}, InvalidParameterError, "log"),
-        ({"log": [-1]}, InvalidParameterError, "log"),
+        ({"log": [3]}, dp.InvalidParameterError, "log"),
+        ({"log": [-1]}, dp.InvalidParameterError, "log"),
         ({"log": [0.5]}, TypeError, "log"),
         ({"sparse_output": None}, TypeError, "sparse_output"),
     ],
@@ -159,28 +153,28 @@ def test_columns_of_zeros_and_ones_stay_sparse() -> None:
 def test_wrong_settings_are_named(settings: dict[str, Any], error: type, parameter: str) -> None:
     for method in ("fit", "transform"):
         with pytest.raises(error, match=f"^{parameter}"):
-            getattr(PublicSplines(**{"bounds": (0, 1)} | settings), method)(X)
+            getattr(dp.PublicSplines(**{"bounds": (0, 1)} | settings), method)(X)
 
 
 def test_missing_values_are_refused() -> None:
     holes = X.copy()
     holes[3, 1] = math.nan
     with pytest.raises(ValueError, match="missing"):
-        PublicSplines((0, 1)).fit(holes)
+        dp.PublicSplines((0, 1)).fit(holes)
     with pytest.raises(ValueError, match="missing"):
-        PublicSplines((0, 1)).fit(X).transform(holes)
+        dp.PublicSplines((0, 1)).fit(X).transform(holes)
 
 
 def model(**settings: Any) -> Any:
-    svc = PrivateLinearSVC(5.0, bounds=(0, 1), classes=[0, 1], random_state=0)
-    return make_pipeline(PublicSplines((0, [10, 1, 5]), [6, 1, POSITIONS], **settings), svc)
+    svc = dp.PrivateLinearSVC(5.0, bounds=(0, 1), classes=[0, 1], random_state=0)
+    return make_pipeline(dp.PublicSplines((0, [10, 1, 5]), [6, 1, POSITIONS], **settings), svc)
 
 
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 def test_they_are_a_free_step_that_is_saved_and_exported(tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     fitted = model(log=np.array([0])).fit(X, Y)
-    total = total_privacy(fitted)
+    total = dp.total_privacy(fitted)
     assert [step.learned for step in total.steps] == [False, False]
     assert total.epsilon <= 5.0
     save_model(fitted, tmp_path / "model.json")
@@ -195,7 +189,7 @@ def test_they_are_a_free_step_that_is_saved_and_exported(tmp_path: Path) -> None
 
 def test_a_saved_file_with_other_columns_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "splines.json"
-    save_model(PublicSplines((0, [10, 1, 5]), [6, 1, POSITIONS]).fit(X), path)
+    save_model(dp.PublicSplines((0, [10, 1, 5]), [6, 1, POSITIONS]).fit(X), path)
     record = json.loads(path.read_text())
     assert record["model"]["attributes"]["n_features_in_"] == 3
     record["model"]["attributes"]["n_features_in_"] = 4
@@ -209,15 +203,15 @@ def test_a_saved_file_with_other_columns_is_refused(tmp_path: Path) -> None:
 def test_a_choice_of_form_by_the_share_of_zeros_is_a_leak() -> None:
     """A ColumnTransformer that makes sparse rows of few zeros dense has looked at all rows."""
     table = pd.DataFrame(X, columns=list("abc"))
-    splines = PublicSplines((0, 10))
-    svc = PrivateLinearSVC(5.0, bounds=(0, 1), classes=[0, 1])
+    splines = dp.PublicSplines((0, 10))
+    svc = dp.PrivateLinearSVC(5.0, bounds=(0, 1), classes=[0, 1])
     for threshold, learned in ((0.3, True), (0.0, False), (1.0, False)):
         columns = make_column_transformer((splines, ["a"]), sparse_threshold=threshold)
-        made = PrivatePipeline([("columns", columns), ("svc", svc)])
+        made = dp.PrivatePipeline([("columns", columns), ("svc", svc)])
         if learned:
-            with pytest.raises(InvalidParameterError, match="steps"):
+            with pytest.raises(dp.InvalidParameterError, match="steps"):
                 made.fit(table, Y)
         else:
             assert made.fit(table, Y).privacy_.private
     columns = make_column_transformer((splines.set_params(sparse_output=False), ["a"]))
-    assert PrivatePipeline([("columns", columns), ("svc", svc)]).fit(table, Y).privacy_.private
+    assert dp.PrivatePipeline([("columns", columns), ("svc", svc)]).fit(table, Y).privacy_.private

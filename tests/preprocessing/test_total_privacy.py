@@ -27,24 +27,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from dpsvm_fast import (
-    GradientPerturbationSVC,
-    NotPrivateWarning,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivacyLeakWarning,
-    PrivacyLedger,
-    PrivateCenter,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-    PrivatePCA,
-    PrivateStandardScaler,
-    PrivateWhitener,
-    PublicScaler,
-    RandomFourierFeatures,
-    total_privacy,
-    verify,
-)
+import dpsvm_fast as dp
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import PipelineStatement
 from dpsvm_fast.cli import main
@@ -58,15 +41,15 @@ RELATIONS = ("add_remove", "replace_one")
 
 
 def svc(epsilon: float = 2.0, delta: float = 1e-6, **options: Any) -> Any:
-    return ObjectivePerturbationSVC(epsilon, delta, **{"classes": [0, 1]} | options)
+    return dp.ObjectivePerturbationSVC(epsilon, delta, **{"classes": [0, 1]} | options)
 
 
 def private_steps(**shared: Any) -> tuple[Any, ...]:
     return (
-        PublicScaler((-4.0, 4.0)),
-        PrivateStandardScaler(1.0, bounds=(-1.0, 1.0), **shared),
+        dp.PublicScaler((-4.0, 4.0)),
+        dp.PrivateStandardScaler(1.0, bounds=(-1.0, 1.0), **shared),
         Normalizer(),
-        PrivateCenter(1.0, **shared),
+        dp.PrivateCenter(1.0, **shared),
         svc(**shared),
     )
 
@@ -74,9 +57,9 @@ def private_steps(**shared: Any) -> tuple[Any, ...]:
 @pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_it_is_what_one_ledger_has_recorded(adjacency: str) -> None:
-    ledger = PrivacyLedger(8.0, 1e-4, adjacency)
+    ledger = dp.PrivacyLedger(8.0, 1e-4, adjacency)
     model = make_pipeline(*private_steps(adjacency=adjacency, ledger=ledger)).fit(X, Y)
-    total = total_privacy(model, delta=ledger.delta)
+    total = dp.total_privacy(model, delta=ledger.delta)
     assert (total.epsilon, total.delta) == ledger.total()
     assert total.events == tuple(record.event for record in ledger.history)
     assert total.private
@@ -88,47 +71,49 @@ def test_it_is_what_one_ledger_has_recorded(adjacency: str) -> None:
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_the_certificate_holds_and_no_smaller_one(adjacency: str) -> None:
     model = make_pipeline(*private_steps(adjacency=adjacency)).fit(X, Y)
-    total = total_privacy(model)
+    total = dp.total_privacy(model)
     assert total.delta == pytest.approx(3e-6)
     assert total.delta >= 3e-6
     for form in (total, total.to_dict(), total.to_json()):
-        assert verify(form), str(verify(form))
+        assert dp.verify(form), str(dp.verify(form))
     assert PipelineStatement.from_json(total.to_json()) == total
     for field, factor in (("epsilon", 0.97), ("delta", 0.8)):
         record = total.to_dict()
         record[field] *= factor
-        assert not verify(record), field
+        assert not dp.verify(record), field
     record = total.to_dict()
     record["steps"][1]["statement"]["parts"][0]["sigma"] *= 0.9
-    assert any(problem.startswith("'privatestandardscaler'") for problem in verify(record).problems)
+    assert any(
+        problem.startswith("'privatestandardscaler'") for problem in dp.verify(record).problems
+    )
     # A step without its statement is a smaller total: the claim then holds, of fewer steps.
     record = total.to_dict()
     record["steps"][3] |= {"statement": None, "learned": True}
-    assert not verify(record | {"private": False})
+    assert not dp.verify(record | {"private": False})
 
 
 COMPOSITIONS: dict[str, tuple[Any, ...]] = {
-    "pure and objective": (PrivateCenter(1.0, 0.0), svc(), PrivateWhitener(0.5)),
+    "pure and objective": (dp.PrivateCenter(1.0, 0.0), svc(), dp.PrivateWhitener(0.5)),
     "pure": (
-        PrivateCenter(1.0, 0.0),
-        OutputPerturbationSVC(1.0, 0.0, noise="gamma", classes=[0, 1]),
+        dp.PrivateCenter(1.0, 0.0),
+        dp.OutputPerturbationSVC(1.0, 0.0, noise="gamma", classes=[0, 1]),
     ),
-    "pure objective": (PrivateCenter(1.0), svc(2.0, 0.0, noise="gamma")),
+    "pure objective": (dp.PrivateCenter(1.0), svc(2.0, 0.0, noise="gamma")),
     "sampled": (
-        PrivateCenter(1.0),
-        GradientPerturbationSVC(
+        dp.PrivateCenter(1.0),
+        dp.GradientPerturbationSVC(
             2.0, classes=[0, 1], max_samples=1000, optimizer="sgd", sampling_rate=0.1, n_steps=20
         ),
     ),
     "pipelines of their own": (
-        PrivateLinearSVC(1.0, classes=[0, 1]),
-        PrivateKernelSVC(1.0, n_components=20, classes=[0, 1]),
-        PrivatePCA(2, 1.0),
+        dp.PrivateLinearSVC(1.0, classes=[0, 1]),
+        dp.PrivateKernelSVC(1.0, n_components=20, classes=[0, 1]),
+        dp.PrivatePCA(2, 1.0),
     ),
     "output and gradient": (
-        OutputPerturbationSVC(1.0, classes=[0, 1]),
-        GradientPerturbationSVC(1.0, classes=[0, 1]),
-        PrivateStandardScaler(1.0, 0.0, bounds=(-4.0, 4.0)),
+        dp.OutputPerturbationSVC(1.0, classes=[0, 1]),
+        dp.GradientPerturbationSVC(1.0, classes=[0, 1]),
+        dp.PrivateStandardScaler(1.0, 0.0, bounds=(-4.0, 4.0)),
     ),
 }
 
@@ -136,43 +121,43 @@ COMPOSITIONS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("kind", COMPOSITIONS)
 def test_lists_of_every_kind_of_noise_compose(kind: str) -> None:
     fitted = [estimator.fit(X, Y) for estimator in COMPOSITIONS[kind]]
-    total = total_privacy(fitted)
-    assert verify(total), str(verify(total))
+    total = dp.total_privacy(fitted)
+    assert dp.verify(total), str(dp.verify(total))
     assert total.epsilon == composed_epsilon(total.events, total.delta)
     assert total.epsilon <= sum(e.privacy_.epsilon for e in fitted) * (1.0 + 1e-9)
     assert [step.name for step in total.steps] == [str(i) for i in range(len(fitted))]
-    larger = total_privacy(fitted, delta=max(1e-3, 2.0 * total.delta))
+    larger = dp.total_privacy(fitted, delta=max(1e-3, 2.0 * total.delta))
     assert larger.epsilon <= total.epsilon
     if kind == "pure":
         assert (total.epsilon, total.delta) == (2.0, 0.0)
     else:
         with pytest.raises(InvalidParameterError, match=r"^delta: got 0\.0"):
-            total_privacy(fitted, delta=0.0)
+            dp.total_privacy(fitted, delta=0.0)
 
 
 @pytest.mark.parametrize("second", ["objective", "sampled sums"])
 def test_what_stands_with_a_noisy_objective_is_recomputed(second: str) -> None:
     """Another noisy objective, or sampled sums: both curves are convolved."""
-    sampled = GradientPerturbationSVC(
+    sampled = dp.GradientPerturbationSVC(
         1.0, classes=[0, 1], optimizer="sgd", n_steps=5, sampling_rate=0.2
     )
     beside = svc() if second == "objective" else sampled
-    total = total_privacy([svc().fit(X, Y), beside.fit(X, Y)])
-    assert verify(total), str(verify(total))
+    total = dp.total_privacy([svc().fit(X, Y), beside.fit(X, Y)])
+    assert dp.verify(total), str(dp.verify(total))
     document = total.to_dict()
-    assert not verify(document | {"epsilon": 0.97 * total.epsilon})
-    assert not verify(document | {"delta": 0.9 * total.delta})
+    assert not dp.verify(document | {"epsilon": 0.97 * total.epsilon})
+    assert not dp.verify(document | {"delta": 0.9 * total.delta})
 
 
 def test_three_noisy_objectives_are_confirmed_and_of_too_many_nothing_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    total = total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])
+    total = dp.total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])
     assert total.private
     assert 3.0 < total.epsilon <= 6.0 + 1e-6
-    assert verify(total)
+    assert dp.verify(total)
     monkeypatch.setattr(choice_check, "MOST_CURVES", 2)
-    found = verify(total)
+    found = dp.verify(total)
     assert (found.ok, found.undecided, found.epsilon, found.delta) == (False, True, None, None)
     assert str(found).startswith("The certificate cannot be confirmed.\n  - ")
     file = tmp_path / "total.json"
@@ -190,7 +175,7 @@ def test_what_two_of_three_noisy_objectives_refute_is_refuted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A promise smaller than that of two alone does not hold, nor does one with a wrong step."""
-    total = total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])
+    total = dp.total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])
     document = total.to_dict()
     step = document["steps"][0]
     lie = step | {"statement": step["statement"] | {"epsilon": 1.0}}
@@ -199,7 +184,7 @@ def test_what_two_of_three_noisy_objectives_refute_is_refuted(
         document | {"delta": 0.0},
         document | {"steps": [lie, *document["steps"][1:]]},
     ):
-        found = verify(forged)
+        found = dp.verify(forged)
         assert (found.ok, found.undecided) == (False, False)
         assert "does NOT hold" in str(found)
     file = tmp_path / "forged.json"
@@ -209,15 +194,15 @@ def test_what_two_of_three_noisy_objectives_refute_is_refuted(
 
 
 def test_branches_see_the_same_rows() -> None:
-    union = FeatureUnion([("a", PrivateCenter(1.0)), ("b", "passthrough"), ("c", Normalizer())])
+    union = FeatureUnion([("a", dp.PrivateCenter(1.0)), ("b", "passthrough"), ("c", Normalizer())])
     columns = ColumnTransformer(
-        [("z", PrivateWhitener(0.5), [0, 1]), ("gone", "drop", [2])], remainder="passthrough"
+        [("z", dp.PrivateWhitener(0.5), [0, 1]), ("gone", "drop", [2])], remainder="passthrough"
     )
-    inner = make_pipeline(PublicScaler((-4.0, 4.0)), union)
+    inner = make_pipeline(dp.PublicScaler((-4.0, 4.0)), union)
     model = make_pipeline(inner, columns, "passthrough", svc()).fit(X, Y)
-    total = total_privacy(model)
+    total = dp.total_privacy(model)
     assert total.private
-    assert verify(total)
+    assert dp.verify(total)
     names = [step.name for step in total.steps if step.statement is not None]
     assert names == [
         "pipeline__featureunion__a",
@@ -225,7 +210,7 @@ def test_branches_see_the_same_rows() -> None:
         "objectiveperturbationsvc",
     ]
     for part, count in ((inner, 1), (union, 1), (columns, 1), (model[-1], 1)):
-        assert len(total_privacy(part).statements) == count
+        assert len(dp.total_privacy(part).statements) == count
 
 
 LEAKS: dict[str, Any] = {
@@ -240,41 +225,41 @@ LEAKS: dict[str, Any] = {
 @pytest.mark.parametrize("kind", LEAKS)
 def test_a_step_that_learned_makes_the_whole_not_private(kind: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PrivacyLeakWarning)
-        model = make_pipeline(LEAKS[kind], PrivateCenter(1.0), svc()).fit(X, Y)
-    with pytest.warns(PrivacyLeakWarning, match=kind) as caught:
-        total = total_privacy(model)
+        warnings.simplefilter("ignore", dp.PrivacyLeakWarning)
+        model = make_pipeline(LEAKS[kind], dp.PrivateCenter(1.0), svc()).fit(X, Y)
+    with pytest.warns(dp.PrivacyLeakWarning, match=kind) as caught:
+        total = dp.total_privacy(model)
     assert caught[0].filename == __file__
     assert not total.private
     assert any(kind in reason for reason in total.not_private_reasons)
-    assert not verify(total)
+    assert not dp.verify(total)
     assert PipelineStatement.from_json(total.to_json()) == total
     assert "NOT PRIVATE" in str(total)
 
 
 def test_learning_after_the_private_steps_is_a_leak_too() -> None:
-    model = make_pipeline(PrivateCenter(1.0), StandardScaler(), LogisticRegression()).fit(X, Y)
-    with pytest.warns(PrivacyLeakWarning, match=r"StandardScaler.*LogisticRegression"):
-        assert not total_privacy(model).private
+    model = make_pipeline(dp.PrivateCenter(1.0), StandardScaler(), LogisticRegression()).fit(X, Y)
+    with pytest.warns(dp.PrivacyLeakWarning, match=r"StandardScaler.*LogisticRegression"):
+        assert not dp.total_privacy(model).private
     search = GridSearchCV(svc(), {"C": [1.0, 2.0]}, cv=2).fit(X, Y)
-    with pytest.warns(PrivacyLeakWarning, match="GridSearchCV"):
-        assert not total_privacy([PrivateCenter(1.0).fit(X), search]).private
+    with pytest.warns(dp.PrivacyLeakWarning, match="GridSearchCV"):
+        assert not dp.total_privacy([dp.PrivateCenter(1.0).fit(X), search]).private
 
 
 def test_what_learns_nothing_is_free() -> None:
     free = (
         Normalizer(),
         Binarizer(),
-        PublicScaler((-4.0, 4.0)),
-        RandomFourierFeatures(5),
+        dp.PublicScaler((-4.0, 4.0)),
+        dp.RandomFourierFeatures(5),
         FunctionTransformer(np.tanh),
         FunctionTransformer(),
         "passthrough",
     )
     model = make_pipeline(*free, svc()).fit(X, Y)
-    total = total_privacy(model)
+    total = dp.total_privacy(model)
     assert total.private
-    assert verify(total)
+    assert dp.verify(total)
     assert total.epsilon == composed_epsilon(model[-1].privacy_.events, 1e-6)
     # A function cannot be looked into.
     assert sum("maps each row by itself" in text for text in total.assumed_public) == 1
@@ -282,30 +267,30 @@ def test_what_learns_nothing_is_free() -> None:
 
 def test_what_cannot_be_stated_is_refused() -> None:
     with pytest.raises(NotFittedError):
-        total_privacy(make_pipeline(*private_steps()))
+        dp.total_privacy(make_pipeline(*private_steps()))
     with pytest.raises(NotFittedError):
-        total_privacy([PrivateCenter(1.0).fit(X), StandardScaler()])
+        dp.total_privacy([dp.PrivateCenter(1.0).fit(X), StandardScaler()])
     with pytest.raises(InvalidParameterError, match=r"^pipeline: .*differential privacy"):
-        total_privacy(make_pipeline(Normalizer(), PublicScaler((0, 1))).fit(X))
+        dp.total_privacy(make_pipeline(Normalizer(), dp.PublicScaler((0, 1))).fit(X))
     with pytest.raises(InvalidParameterError, match=r"^pipeline: "):
-        total_privacy(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y))
-    mixed = [PrivateCenter(1.0, adjacency=adjacency).fit(X) for adjacency in RELATIONS]
+        dp.total_privacy(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y))
+    mixed = [dp.PrivateCenter(1.0, adjacency=adjacency).fit(X) for adjacency in RELATIONS]
     with pytest.raises(InvalidParameterError, match=r"'1' \(PrivateCenter\).*replace_one"):
-        total_privacy(mixed)
+        dp.total_privacy(mixed)
     for wrong in (None, "model", 3.0, X, [X]):
         with pytest.raises((TypeError, InvalidParameterError), match=r"^pipeline: "):
-            total_privacy(wrong)
-    fitted = PrivateCenter(1.0).fit(X)
+            dp.total_privacy(wrong)
+    fitted = dp.PrivateCenter(1.0).fit(X)
     for delta in (-0.1, 1.0, math.nan):
         with pytest.raises(InvalidParameterError, match=r"^delta: "):
-            total_privacy(fitted, delta=delta)
+            dp.total_privacy(fitted, delta=delta)
     with pytest.raises(TypeError, match=r"^delta: "):
-        total_privacy(fitted, delta="small")  # type: ignore[arg-type]
+        dp.total_privacy(fitted, delta="small")  # type: ignore[arg-type]
 
 
 def test_a_seed_makes_the_whole_not_private() -> None:
-    with pytest.warns(NotPrivateWarning):
-        seeded = PrivateCenter(1.0, random_state=1).fit(X)
-    total = total_privacy([seeded, svc().fit(X, Y)])
+    with pytest.warns(dp.NotPrivateWarning):
+        seeded = dp.PrivateCenter(1.0, random_state=1).fit(X)
+    total = dp.total_privacy([seeded, svc().fit(X, Y)])
     assert not total.private
     assert any(reason.startswith("'0' (PrivateCenter): ") for reason in total.not_private_reasons)
