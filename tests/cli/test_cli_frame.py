@@ -89,7 +89,6 @@ class TestUsage:
     @pytest.mark.parametrize("name", NAMES)
     def test_every_command_has_an_example_and_takes_json(self, name: str, cli: Cli) -> None:
         command = app.get_command(click.Context(app), name)
-        assert command is not None
         assert command.name == name
         shown = cli(name, "--help")
         if not isinstance(command, click.Group):

@@ -88,8 +88,6 @@ def test_a_reader_that_leaves_ends_it_well(folder: Path, cli: Cli) -> None:
     code = "import sys; from dpsvm_fast.cli import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "predict", "m.json", "many.csv", "-o", "-", "--scores"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline() == b"left,score_yes\n"
         process.stdout.close()
         assert process.stderr.read() == b""

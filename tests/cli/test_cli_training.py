@@ -272,7 +272,6 @@ class TestFit:
         assert record["public_test_accuracy"] > 0.6
         assert bound_to(folder / "c.json", folder / "m.json")
         saved = read_model(folder / "m.json")
-        assert saved.schema is not None
         assert saved.schema.feature_names[:2] == ("colour=red", "colour=green")
         assert saved.estimator.classes_.tolist() == ["a", "b", "c"]
         assert not list((folder / "temp").iterdir())

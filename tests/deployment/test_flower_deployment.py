@@ -211,7 +211,6 @@ def test_the_script_for_one_machine(tmp_path: Path) -> None:
     assert "finished:completed" in shown
     assert "The certificate holds" in shown
     found = re.search(r"right about (\S+) of 119 records", shown)
-    assert found is not None
     # 0.87 with a standard deviation of 0.02 over the noise; 0.65 is the larger class's share.
     assert float(found[1]) > 0.75
     assert (target / "results/model.npz").exists()

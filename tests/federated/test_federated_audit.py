@@ -69,7 +69,6 @@ def proved(honest: int, unit: str = "row") -> float:
 @pytest.mark.parametrize("unit", SPECS)
 def test_colluders_prove_much_of_the_claim_and_never_more(unit: str) -> None:
     noise = SPECS[unit].rounds[0].noise
-    assert noise is not None
     assert noise.honest_survivors == 2
     # 0.8 of it on average with so few sums; below a half with probability below 1e-6.
     assert 0.5 * EPSILON <= proved(2, unit) <= EPSILON
@@ -83,7 +82,6 @@ def test_with_one_noise_less_they_prove_more() -> None:
 
 def test_the_sum_has_the_noise_of_two() -> None:
     noise = SPEC.rounds[0].noise
-    assert noise is not None
     found = sums(1.0, 2) * noise.step
     assert plausible_deviation(found, noise.sigma)
     assert not plausible_deviation(found, 1.2 * noise.sigma)

@@ -139,7 +139,6 @@ def test_counts_without_an_honest_noise_or_a_threshold_are_refused(
 def test_matrices_of_persons_are_planned_with_their_rounding(d: int) -> None:
     """Of d^2 entries, each rounded by at most 2**-40 and by the products in both worlds."""
     found = reduction(n_features=d, n_components=1, local="output", unit="person").rounds[0].noise
-    assert found is not None
     exact = Fraction(found.distance) - 2 * d * (Fraction(1, 2**40) + Fraction(1, 2**53))
     assert exact > 0
     assert exact**2 >= 2
@@ -160,7 +159,5 @@ def test_a_person_is_planned_like_a_row(unit: str, local: str) -> None:
         unit=unit,
     )
     noise, training = spec.rounds[0].noise, spec.training
-    assert noise is not None
-    assert training is not None
     assert noise.rounding == pytest.approx(noise.step * math.sqrt(training.size), rel=1e-5)
     assert noise.distance == pytest.approx(training.by_record + 2 * training.solver_radius)

@@ -245,13 +245,11 @@ def nobody_opens(s: FederatedStatement) -> FederatedStatement:
 
 def fewer_rows_than_there_may_be(s: FederatedStatement) -> FederatedStatement:
     """The largest party forgotten."""
-    assert s.max_records is not None
     return restated(s, max_records=2 * s.max_records)
 
 
 def a_smaller_lambda(s: FederatedStatement) -> FederatedStatement:
     """Another regularization than the sensitivity is made of."""
-    assert s.regularization is not None
     return restated(s, regularization=0.5 * s.regularization)
 
 
@@ -274,7 +272,6 @@ def a_second_sum_forgotten(s: FederatedStatement) -> FederatedStatement:
 
 def own_noise_overstated(s: FederatedStatement) -> FederatedStatement:
     """What single parties' noise gives, told too small."""
-    assert s.local_epsilon is not None
     return replace(s, local_epsilon=0.99 * s.local_epsilon)
 
 

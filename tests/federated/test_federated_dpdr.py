@@ -160,12 +160,10 @@ def test_uneven_parties_count_by_their_records(monkeypatch: pytest.MonkeyPatch) 
 def test_objectives_of_all_sizes_have_the_noise_of_the_smallest() -> None:
     spec = reduction(regularization=0.5, min_records=10)
     objective = spec.objective
-    assert objective is not None
     assert objective.mechanism.regularization >= 5.0
     for n in (10, 15, 20):
         assert objective.sum_regularization(n) >= max(n * 0.5, objective.mechanism.regularization)
     common = reduction().objective
-    assert common is not None
     assert common.sum_regularization(1) == common.sum_regularization(20)
 
 

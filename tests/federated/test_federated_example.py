@@ -82,7 +82,6 @@ def test_the_study_trains_and_its_certificate_holds(
     )
     example("evaluate").main([str(tmp_path / "model.npz"), str(data / "held_out.csv")])
     found = re.search(r"right about (\S+) of 119 records", capsys.readouterr().out)
-    assert found is not None
     rows, labels = columns.read(data / "held_out.csv")
     assert float(found[1]) == pytest.approx(model.score(rows, labels), abs=6e-4)
 

@@ -76,7 +76,6 @@ def test_with_equal_weights_nobody_tells_how_many_records_there_are() -> None:
 @pytest.mark.parametrize("local", LOCALS)
 def test_models_stay_within_the_radius(local: str) -> None:
     spec = helmet(**(DIGITS | LOCALS[local] | {"radius": 0.05}))
-    assert spec.training is not None
     for party in digits_of(SIZES):
         weights = weights_of(spec, party).reshape(-1, spec.training.shape[1])
         slack = spec.rounds[0].codec.step * weights.size
@@ -178,7 +177,6 @@ def test_a_smaller_radius_needs_less_noise_once_it_binds() -> None:
     def moved(radius: float, **settings: Any) -> float:
         spec = helmet(**(DIGITS | {"radius": radius, "local": "exact"} | settings))
         noise = spec.rounds[0].noise
-        assert noise is not None
         return noise.distance
 
     assert moved(1e-3) == pytest.approx(2e-3 * 60)

@@ -62,7 +62,6 @@ def test_those_who_may_vanish_or_collude_cost_noise(algorithm: str) -> None:
         others = {} if algorithm == "helmet" else {"local": "output"}
         spec = build(n_users=100, regularization=1.0, **others, **settings)
         noise = spec.rounds[0].noise
-        assert noise is not None
         return noise.step * noise.sigma_steps
 
     trusted = each(honest_fraction=1.0)

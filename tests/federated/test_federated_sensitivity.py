@@ -20,7 +20,7 @@ from dpsvm_fast.federated import FederatedSpec, local_update, simulate
 from dpsvm_fast.federated.local import Records, checked_records, contributions
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.verification import verify
-from oracles.parties import helmet, reduction
+from oracles.parties import NoNoise, helmet, reduction
 
 # Rows, labels and, where whole persons are protected, whose each row is.
 Party = tuple[Any, ...]
@@ -46,13 +46,6 @@ STUDY: dict[str, Any] = {
 }
 
 
-class NoNoise:
-    """A source whose noise is zero: for looking at what noise is added to."""
-
-    def discrete_gaussian(self, size: int, sigma: int, n_threads: int = 1) -> NDArray[np.int64]:
-        return np.zeros(size, dtype=np.int64)
-
-
 def plan_of(local: str, unit: str, weighting: str, **settings: Any) -> FederatedSpec:
     given = STUDY | {"unit": unit, "weighting": weighting}
     return FederatedSpec.dp_helmet(**(given | LOCALS[local] | settings))
@@ -69,7 +62,6 @@ def summed(spec: FederatedSpec, parties: list[Party], name: str) -> NDArray[np.f
 def moved(spec: FederatedSpec, one: list[Party], other: list[Party], name: str) -> float:
     """Distance of two sums over what the plan allows."""
     noise = spec.round(name).noise
-    assert noise is not None
     steps = np.linalg.norm(summed(spec, one, name) - summed(spec, other, name))
     return float(steps) * noise.step / noise.total
 
@@ -212,8 +204,6 @@ def test_equal_rows_of_a_person_count_as_one_row(local: str) -> None:
     single: list[Party] = [(X, y, np.arange(len(y))) for X, y in at_random(3)]
     several: list[Party] = [tuple(np.repeat(a, 3, axis=0) for a in party) for party in single]
     noise, training = spec.rounds[0].noise, spec.training
-    assert noise is not None
-    assert training is not None
     one, other = summed(spec, single, "model"), summed(spec, several, "model")
     allowed = 1.0 if training.by_sgd else 2.0 * training.solver_radius / noise.step
     assert np.linalg.norm(one - other) <= len(SIZES) * (allowed + training.size)
@@ -298,8 +288,6 @@ def test_a_simulation_of_whole_persons_is_verified_and_charged(local: str) -> No
     own, row = (
         s.round("model").noise for s in (spec, plan_of(local, "row", "records", **settings))
     )
-    assert own is not None
-    assert row is not None
     assert (own.distance, own.step, own.sigma_steps) == (row.distance, row.step, row.sigma_steps)
     part = statement.rounds[0]
     halved = dataclasses.replace(part, exact=part.exact / 2, total=part.total / 2)
@@ -384,7 +372,6 @@ def test_a_person_moves_the_minimiser_of_a_noisy_objective_as_a_row_may(
     settings: dict[str, Any] = {"max_records": 100, "n_components": 4, "classes": range(classes)}
     spec = matrices("person", local="objective", regularization=2.0, min_records=1, **settings)
     objective, components = spec.objective, np.eye(4)
-    assert objective is not None
     mechanism = objective.mechanism
     assert mechanism.unit == "person"
     (own,) = (event for event in spec.events() if isinstance(event, ObjectiveEvent))

@@ -45,7 +45,6 @@ def released(gone: Sequence[int]) -> float:
     """Mean square of the noise in the sum of weights, in squared steps."""
     model = simulate(SPEC, [NOTHING] * USERS, dropouts=gone)
     noise = SPEC.rounds[0].noise
-    assert noise is not None
     assert model.n_records_ == ROWS * (USERS - len(gone))
     steps = model.coef_ * model.n_records_ / noise.step
     return float(np.mean(steps**2))
@@ -55,7 +54,6 @@ def released(gone: Sequence[int]) -> float:
 @pytest.mark.parametrize("gone", [(), (3,)])
 def test_a_sum_has_the_noise_of_all_who_are_in_it(gone: tuple[int, ...]) -> None:
     noise = SPEC.rounds[0].noise
-    assert noise is not None
     left = USERS - len(gone)
     low, high = bounds(left * float(noise.sigma_steps) ** 2)
     found = released(gone)
@@ -70,7 +68,6 @@ def test_a_sum_has_the_noise_of_all_who_are_in_it(gone: tuple[int, ...]) -> None
 def test_the_noise_of_the_honest_is_what_the_statement_says() -> None:
     """Without the noise of the colluder and with one party gone: h of them, and r^2 to spare."""
     noise = SPEC.rounds[0].noise
-    assert noise is not None
     assert noise.honest_survivors == USERS - 2
     found = released((4,)) * noise.honest_survivors / (USERS - 1) * noise.step**2
     low, high = bounds(noise.sigma**2)

@@ -67,7 +67,9 @@ CASES = [
         {},
     ),
     (
-        Pipeline([("pca", dp.PrivatePCA(2, 1.0)), ("svc", dp.OutputPerturbationSVC(classes=[0, 1]))]),
+        Pipeline(
+            [("pca", dp.PrivatePCA(2, 1.0)), ("svc", dp.OutputPerturbationSVC(classes=[0, 1]))]
+        ),
         {"pca__n_components": [2, 4]},
         {},
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,23 +18,12 @@ import dpsvm_fast as dp
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.plotting.displays import BoundaryDisplay
 
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("Agg")
-
 RNG = np.random.default_rng(0)
 X: NDArray[np.float64] = RNG.uniform(-1.0, 1.0, size=(600, 2))
 Y = np.where(X[:, 0] > X[:, 1], "right", "left")
 CLASSES = ["left", "right"]
 BOUNDS = (-1, 1)
 COARSE = {"grid_resolution": 30}
-
-
-@pytest.fixture(autouse=True)
-def closed_figures() -> Iterator[None]:
-    from matplotlib import pyplot
-
-    yield
-    pyplot.close("all")
 
 
 class Quadrants(ClassifierMixin, BaseEstimator):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -13,17 +12,6 @@ from sklearn.exceptions import NotFittedError
 
 import dpsvm_fast as dp
 from dpsvm_fast.plotting.displays import EllipsoidDisplay
-
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def closed_figures() -> Iterator[None]:
-    from matplotlib import pyplot
-
-    yield
-    pyplot.close("all")
 
 
 def rows(n_features: int = 2) -> tuple[NDArray[np.float64], NDArray[np.str_]]:

@@ -385,11 +385,7 @@ def _adjacency(estimator: Any, adjacency: str | None, pair: Pair | None) -> str:
     if adjacency is None:
         own = getattr(estimator, "adjacency", None if pair is None else pair.adjacency)
         adjacency = "add_remove" if own is None else str(own)
-    if adjacency not in ("add_remove", "replace_one"):
-        raise InvalidParameterError.of(
-            "adjacency", got=adjacency, accepted="'add_remove' or 'replace_one'"
-        )
-    return adjacency
+    return check.check_adjacency(adjacency)
 
 
 def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pair:

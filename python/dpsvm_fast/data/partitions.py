@@ -37,27 +37,26 @@ class MemoryRows:
     """Rows of an array or CSR matrix in memory; only these are pickled."""
 
     rows: Any
-    start: int
-    stop: int
+    places: slice | NDArray[np.intp]
 
     @property
     def nbytes(self) -> int:
         """Estimate the bytes of a pickle."""
-        share = (self.stop - self.start) / max(1, self.rows.shape[0])
+        every, chosen = range(self.rows.shape[0]), self.places
+        n_rows = len(every[chosen]) if isinstance(chosen, slice) else chosen.size
+        share = n_rows / max(1, len(every))
         if sparse.issparse(self.rows):
             return int((self.rows.data.nbytes + self.rows.indices.nbytes) * share)
         return int(self.rows.nbytes * share)
 
     def __call__(self) -> Any:
-        """The rows, as a view where they are an array."""
-        return self.rows[self.start : self.stop]
+        """The rows, as a view where they are a slice of an array."""
+        return self.rows[self.places]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without the other rows."""
         rows = self()
-        if not sparse.issparse(rows):
-            rows = np.ascontiguousarray(rows)
-        return type(self), (rows, 0, self.stop - self.start)
+        return type(self), (rows if sparse.issparse(rows) else rows.copy(), slice(None))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,27 +108,19 @@ class FileRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TakenRows:
-    """Rows at some places among those of a loader."""
+    """Rows at some places of a memory map."""
 
-    loader: Any
+    file: FileRows
     places: NDArray[np.intp]
 
     @property
     def nbytes(self) -> int:
-        """Estimate the bytes of a pickle."""
-        if isinstance(self.loader, MemoryRows):
-            return self.loader.nbytes * self.places.size // max(1, self.loader.stop)
+        """Bytes of a pickle."""
         return int(self.places.nbytes)
 
     def __call__(self) -> Any:
         """A copy of the rows."""
-        return self.loader()[self.places]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Without the other rows."""
-        if isinstance(self.loader, MemoryRows):
-            return MemoryRows, (self(), 0, self.places.size)
-        return type(self), (self.loader, self.places)
+        return self.file()[self.places]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -261,12 +252,11 @@ class MappedRows:
 def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = None) -> list[Any]:
     """A loader for the rows between two cuts, in this order; of a map by the name of its file."""
     file = FileRows.of(values) if isinstance(values, np.memmap) else None
-    if order is not None:
-        whole = MemoryRows(values, 0, values.shape[0]) if file is None else file
-        return [TakenRows(whole, order[start:end]) for start, end in pairwise(cuts)]
-    if file is not None:
+    if file is not None and order is None:
         return [file.part(start, end) for start, end in pairwise(cuts)]
-    return [MemoryRows(values, start, end) for start, end in pairwise(cuts)]
+    parts: Any = [slice(start, end) for start, end in pairwise(cuts)]
+    places = parts if order is None else [order[part] for part in parts]
+    return [MemoryRows(values, some) if file is None else TakenRows(file, some) for some in places]
 
 
 def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Loaders]:

@@ -200,20 +200,12 @@ def numbers(values: Any) -> NDArray[np.float32]:
 
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if not pa.types.is_float32(values.type):
-        values = _cast(values, pa)
-    found: NDArray[np.float32] = values.to_numpy(zero_copy_only=False)
-    return found
-
-
-def _cast(values: Any, pa: Any) -> Any:
-    """As float32; some types have no way there but through float64."""
-    if pa.types.is_float16(values.type) or pa.types.is_null(values.type):
-        found = values.to_numpy(zero_copy_only=False)
-        return pa.array(found.astype(np.float32))
     if pa.types.is_decimal(values.type):
         values = values.cast(pa.float64())
-    return values.cast(pa.float32(), safe=False)
+    # Arrow itself casts neither of these.
+    if not (pa.types.is_float16(values.type) or pa.types.is_null(values.type)):
+        values = values.cast(pa.float32(), safe=False)
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float32)
 
 
 class Lookup:
@@ -311,7 +303,7 @@ class Lookup:
         return np.fromiter(map(self._code, values), dtype=self.kind)
 
     def forget(self) -> None:
-        """Release texts of cells that have become rows; none are kept here."""
+        """Release what was kept of cells that have become rows: nothing here."""
 
     def _code(self, value: Any) -> float:
         """Code of one cell."""
@@ -365,24 +357,40 @@ class Dates(Lookup):
         return math.inf if math.isnan(found) else found
 
 
-class Words(Lookup):
-    """Places of texts in the order in which they come; what they are hashed to is computed late.
+class Numbered(Lookup):
+    """Numbers of values in the order in which they come; many values are kept until ``forget``.
 
-    Many texts are kept until :meth:`forget` is called.
+    Parameters
+    ----------
+    missing_texts : sequence of str
+    *lasting : object
+        Values that are always kept.
     """
 
-    def __init__(self, column: Column, missing_texts: Sequence[str]) -> None:
+    def __init__(self, missing_texts: Sequence[str], *lasting: Any) -> None:
         super().__init__((), missing_texts)
+        self._kept, self._n_lasting = list(lasting), len(lasting)
+
+    def forget(self) -> None:
+        """Let the values go, if they are many."""
+        if len(self._kept) > MOST_TEXTS:
+            self._known = None
+            del self._kept[self._n_lasting :]
+
+    def _number(self, value: Any) -> int:
+        """The number of one more value."""
+        self._kept.append(value)
+        return len(self._kept) - 1
+
+
+class Words(Numbered):
+    """Numbers of texts; what they are hashed to is computed late."""
+
+    def __init__(self, column: Column, missing_texts: Sequence[str]) -> None:
+        super().__init__(missing_texts, column.missing or "")
         self._column = column
         if column.missing is not None:
             self._missing = ZEROS if column.missing == NONE else 0
-        self._words: list[str] = [column.missing or ""]
-
-    def forget(self) -> None:
-        """Let the texts go, if they are many."""
-        if len(self._words) > MOST_TEXTS:
-            self._known = None
-            del self._words[1:]
 
     def features(self, places: NDArray[np.int32]) -> NDArray[np.float32]:
         """Hashed words of the texts at these places, each row of norm 1 or 0."""
@@ -394,17 +402,14 @@ class Words(Lookup):
         if not places.size:
             return np.empty((0, self._column.width), dtype=np.float32)
         used, inverse = np.unique(places, return_inverse=True)
-        texts = ["" if place < 0 else self._words[place] for place in used.tolist()]
+        texts = ["" if place < 0 else self._kept[place] for place in used.tolist()]
         return np.asarray(hashing.transform(texts)[inverse.ravel()].toarray())
 
     def _code_of_value(self, value: Any) -> float:
         """The place of one text."""
         if not isinstance(value, str):
             return UNDECLARED
-        if value.strip() in self._missing_texts:
-            return self._missing
-        self._words.append(value)
-        return len(self._words) - 1
+        return self._missing if value.strip() in self._missing_texts else self._number(value)
 
 
 def is_missing(value: Any) -> bool:
@@ -465,7 +470,7 @@ class LabelDecoder(Lookup):
         return found
 
 
-class PersonDecoder(Lookup):
+class PersonDecoder(Numbered):
     """Turns ids into digests of persons, under a key that is kept nowhere else.
 
     Without the key, a digest reveals only whether two ids are equal. Codes number the ids in order
@@ -480,22 +485,15 @@ class PersonDecoder(Lookup):
     """
 
     def __init__(self, schema: TableSchema, file: str) -> None:
-        super().__init__((), schema.text.missing_values)
+        super().__init__(schema.text.missing_values)
         self._file, self._name = file, str(schema.person)
         self._key = secrets.token_bytes(32)
-        self._digests: list[bytes] = []
-
-    def forget(self) -> None:
-        """Let the digests go, if they are many."""
-        if len(self._digests) > MOST_TEXTS:
-            self._known = None
-            self._digests.clear()
 
     def decode(self, codes: NDArray[np.int32], before: int) -> NDArray[np.bytes_]:
         """Digests with these codes, behind so many rows."""
         reason = "no person id; every row needs one"
         _check_cells(codes >= 0, self._file, before, self._name, reason)
-        return np.array(self._digests, dtype="S16")[codes]
+        return np.array(self._kept, dtype="S16")[codes]
 
     def _code_of_value(self, value: Any) -> float:
         """The place of one id: text without blanks around it, or a whole number."""
@@ -503,9 +501,7 @@ class PersonDecoder(Lookup):
             return MISSING
         whole = isinstance(value, (bool, float)) and value == math.floor(value)
         text = str(int(value)) if whole else str(value).strip()
-        digest = hashlib.blake2b(text.encode(), digest_size=16, key=self._key).digest()
-        self._digests.append(digest)
-        return len(self._digests) - 1
+        return self._number(hashlib.blake2b(text.encode(), digest_size=16, key=self._key).digest())
 
 
 class WeightDecoder:

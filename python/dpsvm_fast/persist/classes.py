@@ -685,19 +685,21 @@ def saved_classes() -> dict[str, SavedClass]:
     return {saved.kind.__name__: saved for saved in every}
 
 
-def scikit(kind: type, attributes: Entries, names: tuple[str, ...], **how: Any) -> SavedClass:
+def scikit(kind: type, attributes: Entries, names: str, **how: Any) -> SavedClass:
     """A class of scikit-learn.
 
     Parameters
     ----------
     kind : type
     attributes : dict of Entry
-    names : tuple of str
-        Parameters that are saved; others have their defaults.
+    names : str
+        Parameters that are saved, with blanks between them; others have their defaults.
     **how
         As in `SavedClass`.
     """
-    parameters = {name: parameter(name, **{"test": _any, **SCIKIT.get(name, {})}) for name in names}
+    parameters = {
+        name: parameter(name, **{"test": _any, **SCIKIT.get(name, {})}) for name in names.split()
+    }
     return SavedClass(kind, parameters, attributes, **how)
 
 
@@ -729,18 +731,15 @@ def _public_transformers() -> list[SavedClass]:
         scikit(
             Normalizer,
             FEATURES,
-            ("copy", "norm"),
+            "copy norm",
             fits=False,
             rows=lambda _, facts: np.zeros((1, facts.get("n_features_in_", 1))),
         ),
         scikit(
             HashingVectorizer,
             {},
-            (
-                *("lowercase", "binary", "alternate_sign", "decode_error", "strip_accents"),
-                *("analyzer", "norm", "n_features", "ngram_range", "stop_words", "dtype"),
-                *("input", "encoding", "preprocessor", "tokenizer", "token_pattern"),
-            ),
+            "lowercase binary alternate_sign decode_error strip_accents analyzer norm n_features "
+            "ngram_range stop_words dtype input encoding preprocessor tokenizer token_pattern",
             fits=False,
             rows=lambda _, __: ["a row"],
         ),
@@ -782,37 +781,31 @@ def _declared_steps() -> list[SavedClass]:
         scikit(
             OneHotEncoder,
             coded,
-            ("categories", "drop", "sparse_output", "dtype", "handle_unknown"),
+            "categories drop sparse_output dtype handle_unknown",
             rows=_row_of_categories,
         ),
         scikit(
             OrdinalEncoder,
             coded,
-            ("categories", "dtype", "handle_unknown", "unknown_value", "encoded_missing_value"),
+            "categories dtype handle_unknown unknown_value encoded_missing_value",
             rows=_row_of_categories,
         ),
         scikit(
             SimpleImputer,
             typed,
-            (
-                *("missing_values", "strategy", "fill_value", "copy", "keep_empty_features"),
-                "add_indicator",
-            ),
+            "missing_values strategy fill_value copy keep_empty_features add_indicator",
             rows=_row_of_type,
         ),
         scikit(
             SplineTransformer,
             few,
-            (
-                *("n_knots", "degree", "knots", "extrapolation", "include_bias", "order"),
-                "sparse_output",
-            ),
+            "n_knots degree knots extrapolation include_bias order sparse_output",
             rows=lambda model, _: model.knots[:2],
         ),
         scikit(
             PolynomialFeatures,
             few,
-            ("degree", "interaction_only", "include_bias", "order"),
+            "degree interaction_only include_bias order",
             rows=lambda _, facts: np.zeros((1, facts["n_features_in_"])),
         ),
     ]
@@ -834,12 +827,12 @@ def _compositions() -> list[SavedClass]:
     searched |= declared_parameters(PrivateGridSearch)
     return [
         SavedClass(PrivateGridSearch, searched, attributes, private=True),
-        scikit(Pipeline, {}, ("verbose",)),
-        scikit(PrivatePipeline, {}, ("verbose",)),
+        scikit(Pipeline, {}, "verbose"),
+        scikit(PrivatePipeline, {}, "verbose"),
         scikit(
             ColumnTransformer,
             FEATURES | {"sparse_output_": FLAG},
-            ("sparse_threshold", "transformer_weights", "verbose", "verbose_feature_names_out"),
+            "sparse_threshold transformer_weights verbose verbose_feature_names_out",
         ),
         SavedClass(
             ConstantClassifier,
