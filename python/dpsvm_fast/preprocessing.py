@@ -194,11 +194,6 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     delta : float, default=1e-6
         Privacy parameter, 0 <= delta < 1; 0 takes noise of density proportional to
         ``exp(-beta ||b||)``, which is pure.
-    data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
-        and in ``transform``.
-    dense_output : bool, default=False
-        Whether ``transform`` may make sparse rows dense; otherwise it refuses them.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
@@ -214,6 +209,11 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
+    data_norm : float, default=1.0
+        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
+        and in ``transform``.
+    dense_output : bool, default=False
+        Whether ``transform`` may make sparse rows dense; otherwise it refuses them.
 
     Attributes
     ----------
@@ -328,9 +328,6 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
-    data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
-        and in ``transform``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another.
     max_weight : float > 0, default=1.0
@@ -345,6 +342,9 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
+    data_norm : float, default=1.0
+        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
+        and in ``transform``.
 
     Attributes
     ----------
@@ -471,20 +471,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
-    data_norm : float, default=1.0
-        Public bound of the norm of rows minus the centre; longer ones are scaled down to it,
-        silently, in ``fit`` and in ``transform``.
-    centre : array-like of shape (n_features,) or None, default=None
-        Public point that is subtracted from the rows; None for the origin. Use, for example, the
-        released mean of a ``PrivateCenter``, never the mean of private rows.
-    whiten : bool, default=False
-        Whether coordinates are scaled towards equal second moments, by factors of at most 1:
-
-        .. math:: s_j = \sqrt{\frac{\max(\lambda_k, 0) + r}{\max(\lambda_j, 0) + r}}, \qquad
-                  r = 0.35\, \sigma \sqrt{2 d}
-
-        for the noisy eigenvalues :math:`\lambda_1 \ge \dots \ge \lambda_k`. Rows stay within
-        ``data_norm``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another.
     max_weight : float > 0, default=1.0
@@ -499,6 +485,20 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
+    data_norm : float, default=1.0
+        Public bound of the norm of rows minus the centre; longer ones are scaled down to it,
+        silently, in ``fit`` and in ``transform``.
+    centre : array-like of shape (n_features,) or None, default=None
+        Public point that is subtracted from the rows; None for the origin. Use, for example, the
+        released mean of a ``PrivateCenter``, never the mean of private rows.
+    whiten : bool, default=False
+        Whether coordinates are scaled towards equal second moments, by factors of at most 1:
+
+        .. math:: s_j = \sqrt{\frac{\max(\lambda_k, 0) + r}{\max(\lambda_j, 0) + r}}, \qquad
+                  r = 0.35\, \sigma \sqrt{2 d}
+
+        for the noisy eigenvalues :math:`\lambda_1 \ge \dots \ge \lambda_k`. Rows stay within
+        ``data_norm``.
 
     Attributes
     ----------
@@ -810,13 +810,6 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     delta : float, default=1e-6
         Privacy parameter, 0 <= delta < 1; 0 takes noise of density proportional to
         ``exp(-beta ||b||)``, which is pure.
-    bounds : tuple of (low, high), or dict of such pairs by column name
-        Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``; they
-        must not come from the data. Entries outside are clipped, in ``fit`` and in ``transform``.
-        Noise grows with their width.
-    with_std : bool, default=True
-        Whether to divide by the noisy standard deviations. Without, all of the budget is for the
-        means.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
@@ -832,6 +825,13 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         None uses all cores of this process. Never changes the result.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
+    bounds : tuple of (low, high), or dict of such pairs by column name
+        Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``; they
+        must not come from the data. Entries outside are clipped, in ``fit`` and in ``transform``.
+        Noise grows with their width.
+    with_std : bool, default=True
+        Whether to divide by the noisy standard deviations. Without, all of the budget is for the
+        means.
 
     Attributes
     ----------

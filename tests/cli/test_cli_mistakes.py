@@ -21,7 +21,7 @@ from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger, PrivateLinearSVC, P
 from dpsvm_fast.certificates import PureEvent
 from dpsvm_fast.data import TableSchema
 from dpsvm_fast.persist import save_model
-from oracles.command_line import Cli
+from oracles.command_line import Cli, through_files
 from oracles.toml import toml
 
 SCHEMA = """target = "income"
@@ -169,18 +169,11 @@ def test_files(
     parts: list[str],
 ) -> None:
     if max_memory == "partitions":
-        _through_files(monkeypatch)
+        through_files(monkeypatch)
     place.edit(file, old, new)
     outcome = place.fit()
     refused(place, outcome, *parts)
     assert not {"forty", "Spy", "maybe"} & set(outcome[1].replace("'", " ").split())
-
-
-def _through_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the size, rows are decoded to a temporary folder."""
-    from dpsvm_fast.cli import training as rows
-
-    monkeypatch.setattr(rows, "_largest_size", lambda table: None)
 
 
 def test_the_ten_rows_of_one_column_more(place: Place) -> None:
@@ -263,7 +256,7 @@ def test_a_folder_without_permission(place: Place) -> None:
 def test_a_temporary_folder_that_cannot_be_made(
     place: Place, monkeypatch: pytest.MonkeyPatch, temp: str
 ) -> None:
-    _through_files(monkeypatch)
+    through_files(monkeypatch)
     refused(place, place.fit("--temp", temp), f"{temp}: cannot make a temporary folder", "--temp")
 
 
@@ -273,7 +266,7 @@ def test_a_full_disk_says_how_much_is_needed(place: Place, monkeypatch: pytest.M
     def full(self: Any, folder: Path, **how: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    _through_files(monkeypatch)
+    through_files(monkeypatch)
     monkeypatch.setattr(Table, "to_partitions", full)
     refused(place, place.fit(), "temp: cannot hold the decoded rows", "MB needed", "--max-memory")
 
@@ -283,7 +276,7 @@ def test_rows_that_do_not_fit_are_pointed_to_sums(
 ) -> None:
     from dpsvm_fast.cli.training import Room
 
-    _through_files(monkeypatch)
+    through_files(monkeypatch)
     monkeypatch.setattr(Room, "holds", lambda self, n_bytes, copies: False)
     refused(place, place.fit("--mechanism", "objective"), "--max-memory", "--mechanism gradient")
     assert place.fit()[0] == 0

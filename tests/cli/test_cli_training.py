@@ -25,7 +25,7 @@ from dpsvm_fast.cli import training as rows
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.persist import load_model, read_model
-from oracles.command_line import Cli, python
+from oracles.command_line import Cli, python, through_files
 
 SCHEMA = """target = "kind"
 classes = ["a", "b", "c"]
@@ -76,11 +76,6 @@ def owned(folder: Path, *, weights: bool = True) -> NDArray[np.int64]:
     roles = 'person = "who"\nweight = "share"\n' if weights else 'person = "who"\n'
     (folder / "schema.toml").write_text(roles + SCHEMA, encoding="utf-8")
     return persons
-
-
-def through_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the size, rows are decoded to a temporary folder."""
-    monkeypatch.setattr(rows, "_largest_size", lambda table: None)
 
 
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")

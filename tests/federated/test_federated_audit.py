@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpsvm_fast.federated import FederatedSpec
 from dpsvm_fast.federated.local import Records, checked_records, contributions
 from dpsvm_fast.federated.simulate import party_sources
 from oracles.audit import epsilon_of_separation, plausible_deviation, separation_bound
+from oracles.parties import helmet
 
 pytestmark = pytest.mark.statistical
 
@@ -22,10 +22,8 @@ EPSILON, DELTA = 4.0, 1e-5
 # Rows of the person in question, and of everybody else; where rows are protected, all have one.
 SEVERAL = {"row": 1, "person": 50}
 SPECS = {
-    unit: FederatedSpec.dp_helmet(
-        n_users=4,
+    unit: helmet(
         n_features=1,
-        classes=[0, 1],
         epsilon=EPSILON,
         delta=DELTA,
         max_records=2,

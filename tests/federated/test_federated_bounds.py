@@ -16,11 +16,10 @@ import pytest
 
 from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.federated import FederatedSpec
 from dpsvm_fast.federated.plans import SMOOTHING, SumNoise, plan_noise
 from dpsvm_fast.federated.secsum import PartyCounts
 from oracles.federated_laws import merge_exponent, smoothing_exponent
-from oracles.parties import reduction
+from oracles.parties import helmet, reduction
 
 SIZES = (1, 3, 7850)
 PARTIES = ((1, 1.0, 0.0), (3, 1.0, 0.0), (10, 0.5, 0.1), (1000, 0.7, 0.05), (2**18, 0.6, 0.0))
@@ -148,16 +147,7 @@ def test_matrices_of_persons_are_planned_with_their_rounding(d: int) -> None:
 @pytest.mark.parametrize("unit", ["row", "person"])
 @pytest.mark.parametrize("local", ["svm_sgd", "exact"])
 def test_a_person_is_planned_like_a_row(unit: str, local: str) -> None:
-    spec = FederatedSpec.dp_helmet(
-        n_users=5,
-        n_features=4,
-        classes=[0, 1],
-        epsilon=1.0,
-        delta=1e-6,
-        max_records=20,
-        local=local,
-        unit=unit,
-    )
+    spec = helmet(n_users=5, n_features=4, local=local, unit=unit)
     noise, training = spec.rounds[0].noise, spec.training
     assert noise.rounding == pytest.approx(noise.step * math.sqrt(training.size), rel=1e-5)
     assert noise.distance == pytest.approx(training.by_record + 2 * training.solver_radius)

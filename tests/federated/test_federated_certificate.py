@@ -30,23 +30,17 @@ from dpsvm_fast.certificates import (
 )
 from dpsvm_fast.certificates.words import summed_over_parties
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.federated import FederatedSpec, simulate
+from dpsvm_fast.federated import simulate
 from dpsvm_fast.federated.classifier import statement_of
 from dpsvm_fast.verification import verify
 from dpsvm_fast.verification.losses import zcdp_delta
-from oracles.federated_statements import FEDERATED, federated_statement
+from oracles.federated_statements import FEDERATED, document, federated_statement
+from oracles.parties import helmet
 from oracles.tampering import places, replaced
 
-Document = dict[str, Any]
 QUICK = [kind for kind in FEDERATED if not kind.startswith("dpdr objective")]
 
 every_kind = pytest.mark.parametrize("kind", FEDERATED)
-
-
-def document(kind: str) -> Document:
-    """A certificate as it is read from a file."""
-    read: Document = json.loads(federated_statement(kind).to_json())
-    return read
 
 
 @every_kind
@@ -424,12 +418,10 @@ def test_in_a_pipeline_it_counts_like_any_other() -> None:
 @pytest.mark.parametrize("unit", ["row", "person", "party"])
 def test_the_certificate_of_a_real_training_holds_and_adds_up(unit: str) -> None:
     rng = np.random.default_rng(3)
-    spec = FederatedSpec.dp_helmet(
+    spec = helmet(
         n_users=8,
         n_features=4,
         classes=[0, 1, 2],
-        epsilon=1.0,
-        delta=1e-6,
         min_records=10,
         max_records=40,
         honest_fraction=0.75,

@@ -14,18 +14,16 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dpsvm_fast import _core
-from dpsvm_fast.federated import FederatedSpec, local_update, simulate
+from dpsvm_fast.federated import local_update, simulate
 from dpsvm_fast.federated.local import Records, checked_records, contributions
 from dpsvm_fast.federated.simulate import party_sources
+from oracles.parties import helmet
 
 FALSE_ALARM = 1e-6
 USERS, FEATURES, ROWS = 5, 4000, 2
-SPEC = FederatedSpec.dp_helmet(
+SPEC = helmet(
     n_users=USERS,
     n_features=FEATURES,
-    classes=[0, 1],
-    epsilon=1.0,
-    delta=1e-6,
     max_records=ROWS,
     honest_fraction=0.8,
     max_dropout=0.2,

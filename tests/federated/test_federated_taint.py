@@ -13,11 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import PrivacyLedger
-from dpsvm_fast.federated import (
-    FederatedSpec,
-    local_update,
-    simulate,
-)
+from dpsvm_fast.federated import FederatedSpec, local_update, simulate
 from dpsvm_fast.federated.secsum import FixedPointCodec
 from dpsvm_fast.mechanisms.moments import NoisyComponents
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation

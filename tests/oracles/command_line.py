@@ -76,6 +76,11 @@ class Cli:
         return self(*(word for word in plan if word.split("=")[0] not in given), *options)
 
 
+def through_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size, rows are decoded to a temporary folder."""
+    monkeypatch.setattr("dpsvm_fast.cli.training._largest_size", lambda table: None)
+
+
 def fact(words: str, shown: str) -> float:
     """The number in a row of a plan."""
     return number(rf"\n{re.escape(words)} +(\S+)\n", shown)

@@ -15,23 +15,8 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from dpsvm_fast import validation as check
-from dpsvm_fast.data import Partitions
+from dpsvm_fast.data import Partitions, readers
 from dpsvm_fast.data.partitions import FileRows, parts_of, together
-from dpsvm_fast.data.readers import (
-    OWNERS,
-    ROOM,
-    ArrowSource,
-    CsvSource,
-    LibsvmSource,
-    NpzSource,
-    ParquetSource,
-    Source,
-    arrow_types,
-    hint,
-    npz_width,
-    parquet_types,
-    read_header,
-)
 from dpsvm_fast.data.schema import (
     CLASSES,
     HINTS,
@@ -56,19 +41,19 @@ def template(
     path = os.fspath(path)
     kind = table_format(path, format)
     if kind in ("npz", "libsvm"):
-        return _without_names(npz_width(path) if kind == "npz" else 0)
+        return _without_names(readers.npz_width(path) if kind == "npz" else 0)
     mark = ""
     if kind in ("csv", "tsv"):
-        names = read_header(path, TextFormat(), "," if kind == "csv" else "\t")
+        names = readers.read_header(path, TextFormat(), "," if kind == "csv" else "\t")
         if mark := other_delimiter(names):
-            names = read_header(path, TextFormat(), mark)
+            names = readers.read_header(path, TextFormat(), mark)
         if may_be_a_row(names):
             # Nor are they written to a file.
             raise TableError(f"{os.path.basename(path)}: it has {NO_NAMES}")
         columns = dict.fromkeys(names, "bounds = []")
     else:
-        types = parquet_types(path)[0] if kind == "parquet" else arrow_types(path)
-        columns = {name: hint(one) for name, one in types.items()}
+        types = readers.parquet_types(path)[0] if kind == "parquet" else readers.arrow_types(path)
+        columns = {name: readers.hint(one) for name, one in types.items()}
     for role, name in (("target", target), ("person", person)):
         if name is not None and name not in columns:
             raise TableError(
@@ -197,19 +182,19 @@ def _csr_parts(maps: dict[str, Any], n_features: int, cuts: list[int]) -> list[A
 LEAST_ROOM = 2**22
 
 
-class TsvSource(CsvSource):
+class TsvSource(readers.CsvSource):
     """Cells between tabs."""
 
     delimiter = "\t"
 
 
-SOURCES: dict[str, type[Source]] = {
-    "csv": CsvSource,
+SOURCES: dict[str, type[readers.Source]] = {
+    "csv": readers.CsvSource,
     "tsv": TsvSource,
-    "parquet": ParquetSource,
-    "arrow": ArrowSource,
-    "npz": NpzSource,
-    "libsvm": LibsvmSource,
+    "parquet": readers.ParquetSource,
+    "arrow": readers.ArrowSource,
+    "npz": readers.NpzSource,
+    "libsvm": readers.LibsvmSource,
 }
 FORMATS = tuple(SOURCES)
 
@@ -293,10 +278,12 @@ class Table:
         Which of "groups" and "sample_weight" are read besides rows and labels.
     """
 
-    def __init__(self, format: str, source: Source) -> None:
+    def __init__(self, format: str, source: readers.Source) -> None:
         self.path, self.format, self._source = source.path, format, source
         self.schema, self.labelled = source.schema, source.labelled
-        self.owners = tuple(OWNERS[role] for role in self.schema.owners) if source.owned else ()
+        self.owners = (
+            tuple(readers.OWNERS[role] for role in self.schema.owners) if source.owned else ()
+        )
         self.sparse, self.n_rows = source.sparse, source.n_rows
         self.n_features = self.schema.n_features
         self.n_bytes_total = os.path.getsize(self.path)
@@ -507,7 +494,7 @@ def open_table(
     format: str | None = None,
     labelled: bool = True,
     owners: bool = False,
-    max_memory: int = ROOM,
+    max_memory: int = readers.ROOM,
 ) -> Table:
     r"""Open a file and check its columns against a schema. No row is read.
 
