@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -82,6 +83,14 @@ def three_clusters(n_samples: int = 90, n_features: int = 5, seed: int = 0) -> T
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
     return Cli(capsys)
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    # None in sys.modules is how Python itself marks a module that must not be found.
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
 @pytest.fixture

@@ -31,14 +31,19 @@ def test_missing_data_are_named(
     assert "SKIPPED usps" in capsys.readouterr().out
 
 
+def save_vehicles(patch: pytest.MonkeyPatch, folder: Path, n_classes: int = 4) -> None:
+    """Rows with the shape of the vehicle data, where the benchmarks look for them."""
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, n_classes, 240)
+    X = (np.eye(n_classes, 18)[y] + 0.1 * rng.random((240, 18))) * 100.0 + 50.0
+    np.savez(folder / "vehicle.npz", X=X, y=y)
+    patch.setenv("DPSVM_DATA", str(folder))
+
+
 @pytest.mark.slow
 def test_pipelines_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
     # Two classes: their law is a closed form, so that this is quick.
-    y = rng.integers(0, 2, 240)
-    X = (np.eye(2, 18)[y] + 0.1 * rng.random((240, 18))) * 100.0 + 50.0
-    np.savez(tmp_path / "vehicle.npz", X=X, y=y)
-    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    save_vehicles(monkeypatch, tmp_path, n_classes=2)
     monkeypatch.setattr(op, "EPSILONS", (8.0,))
     monkeypatch.setitem(op.PROTOTYPE, "vehicle", (0.5,))
     monkeypatch.setitem(op.PAPER, "vehicle", (0.5,))
@@ -54,11 +59,7 @@ def test_pipelines_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_the_whole_pipeline_runs_and_is_judged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    rng = np.random.default_rng(4)
-    y = rng.integers(0, 4, 240)
-    X = (np.eye(4, 18)[y] + 0.1 * rng.random((240, 18))) * 100.0 + 50.0
-    np.savez(tmp_path / "vehicle.npz", X=X, y=y)
-    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    save_vehicles(monkeypatch, tmp_path)
     monkeypatch.setattr(auto, "EPSILONS", (8.0,))
     monkeypatch.setitem(auto.PAPER, "vehicle", (0.5,))
     assert (
@@ -102,11 +103,7 @@ def digits_like() -> tuple[Any, Any]:
 
 @pytest.mark.slow
 def test_kernels_run_and_are_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    y = rng.integers(0, 4, 240)
-    X = (np.eye(4, 18)[y] + 0.1 * rng.random((240, 18))) * 100.0 + 50.0
-    np.savez(tmp_path / "vehicle.npz", X=X, y=y)
-    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
+    save_vehicles(monkeypatch, tmp_path)
     monkeypatch.setitem(kernel.CELLS, "vehicle", kernel.Cell(2, 20, {8.0: 0.6}, 1))
     assert command.main(["kernel", "--data", "vehicle", "--out", str(tmp_path)]) == 0
     table = command.tables.read(tmp_path / "papers_kernel.csv")[0]

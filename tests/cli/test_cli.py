@@ -183,12 +183,8 @@ class TestDemo:
         assert "Privacy statement: NOT PRIVATE" in runs[0]
         assert "Plot:" not in runs[0]
 
-    def test_without_matplotlib_it_says_how_to_get_a_plot(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
-    ) -> None:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
-            monkeypatch.delitem(sys.modules, name)
-        monkeypatch.setitem(sys.modules, "matplotlib", None)
+    @pytest.mark.usefixtures("without_matplotlib")
+    def test_without_matplotlib_it_says_how_to_get_a_plot(self, tmp_path: Path, cli: Cli) -> None:
         plot = tmp_path / "plot.png"
         assert (
             'pip install "dpsvm-fast[plot]"'

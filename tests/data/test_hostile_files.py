@@ -225,11 +225,8 @@ def packed(path: Path, kind: str) -> Path:
             table, path, compression="zstd", use_dictionary=kind.endswith("words"), **how
         )
         return path
-    make = pa.ipc.new_stream if "stream" in kind else pa.ipc.new_file
-    options = pa.ipc.IpcWriteOptions(compression="lz4" if "lz4" in kind else "zstd")
-    with make(str(path), table.schema, options=options) as writer:
-        writer.write_table(table)
-    return path
+    path = path.with_stem("stream" if "stream" in kind else "t")
+    return stored(table, path, "lz4" if "lz4" in kind else "zstd")
 
 
 @linux

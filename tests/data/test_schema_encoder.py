@@ -19,6 +19,7 @@ from dpsvm_fast import PrivatePipeline, total_privacy
 from dpsvm_fast.data import SchemaEncoder, SchemaError, TableError, TableSchema
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.persist import load_model, save_model, to_onnx
+from oracles.table_files import chain
 
 RECORD: dict[str, Any] = {
     "target": "y",
@@ -174,11 +175,9 @@ def test_a_wrong_cell_is_named_by_its_column_alone(
     with pytest.raises(TableError) as caught:
         ENCODER.transform(table)
     assert str(caught.value).startswith(f"X: column {column!r}: ")
-    error: BaseException | None = caught.value
-    while error is not None:
+    for error in chain(caught.value):
         assert "s3cr3t" not in str(error)
         assert "row" not in str(error).partition(";")[0]
-        error = error.__cause__ or error.__context__
 
 
 def test_without_a_declared_value_a_missing_one_is_an_error() -> None:

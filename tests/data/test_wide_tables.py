@@ -63,17 +63,22 @@ def rows(table: Any) -> tuple[Any, Any]:
     return X, np.array(table.column("y").to_pylist())
 
 
+def in_groups(folder: Path, *groups: Any) -> Path:
+    """A file with a row group for each table."""
+    path = folder / "t.parquet"
+    with parquet.ParquetWriter(path, groups[0].schema) as writer:
+        for group in groups:
+            writer.write_table(group)
+    return path
+
+
 @pytest.mark.parametrize("max_memory", [2**22, 2**24, 2**28])
 def test_one_row_group_of_many_columns_is_read_whatever_the_memory(
     tmp_path: Path, max_memory: int
 ) -> None:
     table = wide(20_000, 60)
-    path = tmp_path / "t.parquet"
     # The second row group fits at once.
-    with parquet.ParquetWriter(path, table.schema) as writer:
-        writer.write_table(table)
-        writer.write_table(table.slice(0, 100))
-        writer.write_table(table.slice(0, 20_000))
+    path = in_groups(tmp_path, table, table.slice(0, 100), table.slice(0, 20_000))
     found = list(open_table(path, SCHEMA, max_memory=max_memory).batches())
     X, y = rows(pa.concat_tables([table, table.slice(0, 100), table]))
     assert (np.concatenate([one for one, _ in found]) == X).all()
@@ -87,10 +92,7 @@ def test_persons_are_the_same_whatever_the_memory(tmp_path: Path, max_memory: in
     table = wide(n_rows, 60).append_column(
         "who", pa.array(np.char.add("patient ", who.astype(str)))
     )
-    path = tmp_path / "t.parquet"
-    with parquet.ParquetWriter(path, table.schema) as writer:
-        writer.write_table(table)
-        writer.write_table(table)
+    path = in_groups(tmp_path, table, table)
     of_persons = TableSchema.from_dict(RECORD | {"person": "who"})
     groups = open_table(path, of_persons, owners=True, max_memory=max_memory).read()[2]["groups"]
     _, codes = np.unique(groups, return_inverse=True)

@@ -19,7 +19,7 @@ from dpsvm_fast.mechanisms import noise as noisy_moments
 from dpsvm_fast.mechanisms.moments import NoisyComponents
 from dpsvm_fast.mechanisms.noise import NoisySum, SecondMoments, gaussian_parameter
 from oracles.audit import epsilon_of_separation
-from oracles.coupled import Coupling, Source, coupled, estimator_run
+from oracles.coupled import COARSE, Coupling, Source, coupled, estimator_run, far_products, split
 from oracles.faults import BOTH, EXCHANGE, Fault, around, in_each, is_seen, put
 
 pytestmark = pytest.mark.proof("private_pca")
@@ -91,27 +91,12 @@ def draws_are_fresh(adjacency: str) -> bool:
     return np.unique(np.round(numbers, 7)).size == numbers.size
 
 
-# Of so small a parameter the noise is so large that its grid is coarser than the rows'.
-COARSE = 1e-10
-
-
 def rounding_is_covered(adjacency: str) -> bool:
-    """Whether sums that a coarse grid moves further apart stay within what is claimed.
-
-    Every entry of one sum lies a little above the middle between two multiples of the grid, that of
-    the other a little below: rounding moves each by nearly a whole step.
-    """
+    """Whether sums that a coarse grid moves further apart stay within what is claimed."""
     d = 60
     moments = NoisyComponents(n_features=d, adjacency=adjacency, noise_grid="exact", mu=COARSE)
-    sign = np.where(np.arange(d) < d // 2, 1.0, -1.0)
-    change = np.full((d, d), 1.0 / d)
-    if adjacency == "replace_one":
-        change -= np.outer(sign, sign) / d
-    grid, over = moments.sum.grid, 2.0**-6
-    assert grid is not None
-    low = np.sign(change) * (0.5 - over / 2) * grid
-    far = low + np.sign(change) * (np.floor(np.abs(change) / grid - over) + over) * grid
-    found = coupled(lambda total, source: moments.noisy(total, source, 1), far, low).sizes
+    pair = split(far_products(d, adjacency), moments.sum.grid)
+    found = coupled(lambda total, source: moments.noisy(total, source, 1), *pair).sizes
     return bool(np.linalg.norm(found) <= COARSE * (1 + 1e-12))
 
 

@@ -30,7 +30,16 @@ from dpsvm_fast.mechanisms.pipeline import (
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.rounding import div_up, sqrt_down
 from oracles.audit import epsilon_of_separation
-from oracles.coupled import Coupling, Source, coupled, opposed, use_slow_core
+from oracles.coupled import (
+    COARSE,
+    Coupling,
+    Source,
+    coupled,
+    far_products,
+    opposed,
+    split,
+    use_slow_core,
+)
 from oracles.faults import BOTH, EXCHANGE, MORE, ONCE, Fault, around, in_each, is_seen, put
 from oracles.plans import PlainRows
 from twins.noisy_descent import Records
@@ -174,16 +183,8 @@ def sums_are_on_their_grid(recipe: Recipe, adjacency: str) -> bool:
     return all(np.array_equal(one, np.rint(one)) for one in steps)
 
 
-# Of so small a parameter the noise is so large that its grid is coarser than the rows'.
-COARSE = 1e-10
-
-
 def rounding_is_covered(recipe: Recipe, adjacency: str) -> bool:
-    """Whether sums that a coarse grid moves further apart stay within what is claimed.
-
-    Every entry of one sum lies a little above the middle between two multiples of the grid, that of
-    the other a little below: rounding moves each by nearly a whole step.
-    """
+    """Whether sums that a coarse grid moves further apart stay within what is claimed."""
     d = 60
     settings: dict[str, Any] = {"n_features": d, "adjacency": adjacency, "noise_grid": "exact"}
     mean, matrix = NoisyMean(mu=COARSE, **settings), NoisyMoments(mu=COARSE, **settings)
@@ -195,26 +196,12 @@ def rounding_is_covered(recipe: Recipe, adjacency: str) -> bool:
         return mean.release(total, 4 + rows * int(total is here), source, 1)
 
     within = coupled(mean_run, here, there).spent <= COARSE * (1 + 1e-12)
-    # Outer products of (1, ..., 1) and of (1, ..., 1, -1, ..., -1), both over sqrt(d), or of one.
-    sign = np.where(np.arange(d) < d // 2, 1.0, -1.0)
-    change = np.full((d, d), 1.0 / d)
-    if adjacency == "replace_one":
-        change -= np.outer(sign, sign) / d
-    pair = split(change, matrix.sum.grid)
+    pair = split(far_products(d, adjacency), matrix.sum.grid)
     found = coupled(lambda total, source: matrix.release(total, source, 1), *pair)
     within &= found.spent <= COARSE * (1 + 1e-12)
     rule = dataclasses.replace(recipe.plan(adjacency, whiten=True).training(1e3).rule, mu=1e-6)
     moved = _core.clipped_sum_distance(rule.clip, rule.sum.size, rule.sum.grid)
     return bool(within and rule.sum.contribution >= moved)
-
-
-def split(change: Array, grid: float | None) -> tuple[Array, Array]:
-    """Two sums no further apart than ``change``, on either side of a middle of the grid."""
-    assert grid is not None
-    over = 2.0**-6
-    whole = np.floor(np.abs(change) / grid - over)
-    low = np.sign(change) * (0.5 - over / 2) * grid
-    return low + np.sign(change) * (whole + over) * grid, low
 
 
 def left_to_training(*parts: str) -> Fault:

@@ -195,3 +195,26 @@ def opposed(rows: Array, y: Array, adjacency: str) -> list[tuple[Any, Any]]:
         return [(ending(u, 1), (rows, y))]
     across = np.where(np.arange(u.size) < u.size // 2, 1.0, -1.0)
     return [(ending(u, 1), ending(*other)) for other in ((-u, 1), (across, 1), (u, 0))]
+
+
+# Of so small a parameter the noise is so large that its grid is coarser than the rows'.
+COARSE = 1e-10
+
+
+def far_products(d: int, adjacency: str) -> Array:
+    """The largest change of second moments: of a row along all axes, or to one across it."""
+    sign = np.where(np.arange(d) < d // 2, 1.0, -1.0)
+    change = np.full((d, d), 1.0 / d)
+    return change - np.outer(sign, sign) / d if adjacency == "replace_one" else change
+
+
+def split(change: Array, grid: float) -> tuple[Array, Array]:
+    """Two sums no further apart than ``change``, on either side of a middle of the coarse grid.
+
+    Every entry of one lies a little above the middle between two multiples, that of the other a
+    little below: rounding moves each by nearly a whole step.
+    """
+    over = 2.0**-6
+    whole = np.floor(np.abs(change) / grid - over)
+    low = np.sign(change) * (0.5 - over / 2) * grid
+    return low + np.sign(change) * (whole + over) * grid, low

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,5 +65,12 @@ def error_of(path: Path, of: TableSchema | None = None, **options: Any) -> str:
     """The sentence with which a file is refused."""
     with pytest.raises((TableError, SchemaError)) as caught:
         open_table(path, schema() if of is None else of, **options).read()
-    assert "s3cr3t" not in repr(caught.value.__context__)
+    assert all("s3cr3t" not in repr(error) for error in chain(caught.value))
     return str(caught.value)
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that it was raised for."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

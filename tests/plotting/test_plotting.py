@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -183,14 +182,6 @@ class TestProfileDisplay:
             # Between the points of the curve its logarithm is almost straight.
             at_claim = np.exp(np.interp(claim.epsilon, x, np.log(drawn)))
             assert at_claim == pytest.approx(claim.delta, rel=0.02)
-
-
-@pytest.fixture
-def without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, name)
-    # None in sys.modules is how Python itself marks a module that must not be found.
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
 
 @pytest.mark.usefixtures("without_matplotlib")
