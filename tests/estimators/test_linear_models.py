@@ -7,10 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
 
-from dpsvm_fast import GradientPerturbationSVC, ObjectivePerturbationSVC, OutputPerturbationSVC
+from dpsvm_fast import (
+    GradientPerturbationSVC,
+    ObjectivePerturbationSVC,
+    OutputPerturbationSVC,
+    verify,
+)
 from dpsvm_fast.losses import SMOOTH_LOSSES
 
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -46,6 +53,58 @@ def test_two_classes_give_one_row(kind: str, loss: str, clusters: TrainingSet) -
     # Losses over pairs of classes have a score for each of two.
     pairs = loss in ("m3", "huber_ww", "crammer_singer")
     assert shape_of_noise(model) == (2 if pairs else 1, 6)
+
+
+RECIPES: list[tuple[str, dict[str, Any]]] = [
+    *(("objective", {"noise": noise}) for noise in ("gaussian", "gamma")),
+    *(("gradient", {"optimizer": optimizer}) for optimizer in ("gd", "sgd", "adam")),
+]
+
+
+@pytest.mark.sampled(times=2)
+@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
+@pytest.mark.parametrize(("kind", "settings"), RECIPES)
+@pytest.mark.parametrize("form", [np.asarray, np.float32, sparse.csr_matrix])
+def test_every_loss_learns_and_its_certificate_holds(
+    loss: str, kind: str, settings: dict[str, Any], form: Any, clusters: TrainingSet
+) -> None:
+    X, y = clusters
+    model = MODELS[kind](100.0, classes=range(3), loss=loss, **settings).fit(form(X), y)
+    assert model.score(form(X), y) > 0.9
+    assert (model.coef_.shape, model.intercept_.shape) == ((3, 5), (3,))
+    statement = model.privacy_
+    assert verify(statement).ok
+    delta = 0.0 if settings.get("noise") == "gamma" else 1e-6
+    assert (statement.epsilon, statement.delta, statement.loss) == (100.0, delta, loss)
+    assert sum(e.epsilon for e in statement.events if hasattr(e, "epsilon")) <= 100.0
+
+
+PLAIN: list[tuple[str, dict[str, Any]]] = [
+    ("objective", {"data_norm": 2.0, "extra_regularization": 0.0}),
+    # C is scikit-learn's, also where rows are divided by another norm.
+    ("gradient", {"data_norm": 2.0, "learning_rate": 0.05}),
+    ("gradient", {"data_norm": 4.0, "learning_rate": 0.2, "momentum": 0.5}),
+]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("kind", "settings"), PLAIN)
+def test_with_a_huge_budget_it_is_logistic_regression(
+    kind: str, settings: dict[str, Any], n_classes: int, clusters: TrainingSet
+) -> None:
+    X, y = clusters[0], np.minimum(clusters[1], n_classes - 1)
+    plain = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=1000).fit(X, y)
+    settings = settings | {"loss": "softmax_margin", "smoothing": 1.0, "margin": 0.0, "C": 0.5}
+    if kind == "gradient":
+        settings |= {"n_steps": 2000, "max_grad_norm": 1.5}
+    model = MODELS[kind](1e4, classes=range(n_classes), fit_intercept=False, **settings).fit(X, y)
+    allowed = 0.1 * np.abs(plain.coef_).max()
+    if kind == "objective":
+        noise = model.privacy_.objective.sigma / model.privacy_.objective.regularization
+        # Negative control: the noise is small beside the weights.
+        assert 6.0 * noise < 2.0 * allowed
+        allowed = 6.0 * noise + 1e-4
+    assert np.abs(model.coef_ - plain.coef_).max() <= allowed
 
 
 @pytest.mark.parametrize("kind", MODELS)

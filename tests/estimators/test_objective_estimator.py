@@ -7,14 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.linear_model import LogisticRegression
 
 from dpsvm_fast import (
     CertificationError,
     ObjectivePerturbationSVC,
     _core,
-    verify,
 )
 from dpsvm_fast.losses import SMOOTH_LOSSES
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
@@ -27,25 +24,6 @@ seeded = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 
 def model(**changes: Any) -> ObjectivePerturbationSVC:
     return ObjectivePerturbationSVC(**({"classes": [0, 1, 2], "n_threads": 1} | changes))
-
-
-@pytest.mark.sampled(times=2)
-@pytest.mark.parametrize("loss", SMOOTH_LOSSES)
-@pytest.mark.parametrize("noise", ["gaussian", "gamma"])
-@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
-def test_every_loss_learns_and_its_certificate_holds(
-    loss: str, noise: str, form: Any, clusters: TrainingSet
-) -> None:
-    X, y = clusters
-    estimator = model(loss=loss, noise=noise, epsilon=100.0).fit(form(X), y)
-    assert estimator.score(form(X), y) > 0.9
-    assert estimator.coef_.shape == (3, 5)
-    assert estimator.intercept_.shape == (3,)
-    statement = estimator.privacy_
-    assert verify(statement).ok
-    assert (statement.epsilon, statement.loss) == (100.0, loss)
-    assert statement.delta == (1e-6 if noise == "gaussian" else 0.0)
-    assert sum(e.epsilon for e in statement.events if hasattr(e, "epsilon")) <= 100.0
 
 
 @pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
@@ -86,23 +64,6 @@ def test_the_released_weights_are_stationary_but_for_the_noise_on_them(
         Problem(rows, y, plan.loss.n_scores, plan.loss.kernel, 1.01 * plan.regularization, linear),
     ):
         assert np.linalg.norm(wrong.gradient(weights)) > 10.0 * allowed
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_with_a_huge_budget_it_is_logistic_regression(
-    n_classes: int, clusters: TrainingSet
-) -> None:
-    X, y = clusters
-    y = np.minimum(y, n_classes - 1)
-    estimator = model(
-        loss="softmax_margin", smoothing=1.0, margin=0.0, classes=range(n_classes), epsilon=1e4,
-        C=0.5, data_norm=2.0, fit_intercept=False, extra_regularization=0.0,
-    ).fit(X, y)  # fmt: skip
-    plain = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=1000).fit(X, y)
-    noise = estimator.privacy_.objective.sigma / estimator.privacy_.objective.regularization
-    assert np.abs(estimator.coef_ - plain.coef_).max() <= 6.0 * noise + 1e-4
-    # Negative control: the noise is small beside the weights.
-    assert 6.0 * noise < 0.2 * np.abs(plain.coef_).max()
 
 
 def test_probabilities_exist_only_for_likelihoods(clusters: TrainingSet) -> None:
