@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -618,12 +619,12 @@ class PrivateLinear(LinearPlan):
     def sums(self) -> tuple[NoisySum, ...]:
         """The noisy sums before the training: on every path, then of all whitenings."""
         releases = (self.count, self.classes, self.centre, *self.whitenings)
-        return tuple([each.sum for each in releases if each is not None])
+        return tuple(map(attrgetter("sum"), filter(None, releases)))
 
     @cached_property
     def before(self) -> tuple[PrivacyEvent, ...]:
         """Events that a ledger is charged before the training."""
-        return tuple([part.event for part in self.sums])
+        return tuple(map(attrgetter("event"), self.sums))
 
     @cached_property
     def _rest(self) -> GaussianEvent:
