@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,10 +27,8 @@ from sklearn.base import clone
 from dpsvm_fast import PrivacyLedger, _core
 from dpsvm_fast.exceptions import CertificationError
 from oracles.odd_inputs import ESTIMATORS, EVENTS, every_estimator
+from oracles.signals import FORKS, POSIX, in_child
 from oracles.watching import fitted_names
-
-POSIX = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX signals")
-FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -161,29 +158,6 @@ def test_a_ledger_shared_by_fits_at_once_is_never_overdrawn(estimator: str) -> N
 def _fit_elsewhere(seed: int | None = None) -> NDArray[np.float64]:
     X, y = small()
     return np.asarray(model(random_state=seed).fit(X, y).coef_)
-
-
-def in_child(work: Callable[[], bytes]) -> bytes:
-    """What ``work`` returns in a forked child, which is killed if it hangs."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(write, work())
-        except BaseException:
-            os.write(write, traceback.format_exc().encode()[-4000:])
-        os._exit(0)
-    os.close(write)
-    deadline = time.monotonic() + 30.0
-    while os.waitpid(child, os.WNOHANG) == (0, 0):
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            pytest.fail("the child hangs")
-        time.sleep(0.01)
-    answer = os.read(read, 65_536)
-    os.close(read)
-    return answer
 
 
 @FORKS

@@ -22,9 +22,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from estimators.test_faults import FORKS, POSIX, in_child
 from estimators.test_faults import LONG as OF_SOLVERS
 from oracles.odd_inputs import X, Y
+from oracles.signals import FORKS, POSIX, in_child
 from oracles.subjects import PRIVATE, every_private, every_subject, made, outputs, released, spent
 from oracles.watching import fitted_names
 

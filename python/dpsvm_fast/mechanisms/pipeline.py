@@ -602,8 +602,10 @@ class PrivateLinear(LinearPlan):
         shares = whitening_shares(n_features, self.loss.n_classes)
         # Noise in the objective would lose every share where rows are not whitened.
         shares = shares[-1:] if self.trainer == "objective" else shares
-        budgets = (share_of(self.mu, share) for share in shares)
-        return tuple(filled(NoisyMoments, self, mu=mu, epsilon=None) for mu in budgets)
+        return tuple(
+            filled(NoisyMoments, self, mu=share_of(self.mu, share), epsilon=None)
+            for share in shares
+        )
 
     @property
     def whitening(self) -> NoisyMoments | None:
@@ -668,7 +670,7 @@ class PrivateLinear(LinearPlan):
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
         """Whether to whiten, all noisy sums before the training, and what is left for it."""
         wanted = self.whiten is True or self.worth_whitening(count or 0.0)
-        whitened = self.whitening is not None and wanted
+        whitened = bool(self.whitenings) and wanted
         mu = 0.0 if self.pure else self._rest.mu
         if whitened or not self.whitenings:
             return whitened, self.sums, mu
@@ -831,8 +833,8 @@ class PrivateLinear(LinearPlan):
             "mechanism": self.kind,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "parts": tuple(part.part for part in training.sums),
-            "reserved": tuple(part.part for part in training.reserved),
+            "parts": tuple(map(attrgetter("part"), training.sums)),
+            "reserved": tuple(map(attrgetter("part"), training.reserved)),
         }
         if training.solver is None:
             facts = {"loss": self.loss.name, "adjacency": self.adjacency} | whole | occasion
