@@ -27,8 +27,8 @@ python="${PYTHON:-python3}"
 # minutes at most.
 tests="
     test_cli_frame test_cli_verify test_core_accounting test_events test_gaussian
-    test_gradient_estimator test_imports_are_lean test_input_forms test_ledger_files test_noise
-    test_objective_estimator test_output_estimator test_parties_core test_federated_simulate
+    test_linear_models test_imports_are_lean test_input_forms test_ledger_files test_noise
+    test_parties_core test_federated_simulate
     test_partitions test_saved_models_golden test_table_files
 "
 

@@ -653,12 +653,9 @@ def _solver(
         largest_norm=None if n_samples is None else _norm_of_solver(mechanism, n_samples),
     )
     if not isinstance(mechanism, ObjectivePerturbation):
-        noise = filled(
-            OutputNoise,
-            mechanism,
-            deviation=mechanism.weight_noise.deviation,
-        )
-        return {"output": noise, "decision": decision}
+        noise = mechanism.output
+        output = OutputNoise(C=mechanism.C, sensitivity=noise.total, deviation=noise.deviation)
+        return {"output": output, "decision": decision}
     objective = filled(
         ObjectiveNoise,
         mechanism,
@@ -676,9 +673,9 @@ def _weight_deviation(mechanism: Solver) -> float:
     coordinate of it is a function of Gaussians with that Lipschitz constant, of which neither the
     standard deviation nor the tails beyond the median are larger than those of a linear one.
     """
-    if not isinstance(mechanism, ObjectivePerturbation):
-        return mechanism.weight_noise.deviation
-    inside = mechanism.inside.deviation / mechanism.regularization
+    inside = 0.0
+    if isinstance(mechanism, ObjectivePerturbation):
+        inside = mechanism.inside.deviation / mechanism.regularization
     return math.hypot(inside, mechanism.output.deviation)
 
 

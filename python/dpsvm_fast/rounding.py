@@ -9,6 +9,7 @@ this is for budgets and noise scales, not for arrays.
 from __future__ import annotations
 
 import math
+import operator
 from fractions import Fraction
 
 
@@ -30,7 +31,7 @@ def fraction_up(x: Fraction) -> float:
         nearest = float(x)
     except OverflowError:
         return math.inf if x > 0 else -math.nextafter(math.inf, 0.0)
-    return nearest if Fraction(nearest) >= x else round_up(nearest)
+    return nearest if Fraction(nearest) >= x else math.nextafter(nearest, math.inf)
 
 
 def fraction_down(x: Fraction) -> float:
@@ -47,7 +48,7 @@ def add_up(*terms: float) -> float:
 
 def add_down(*terms: float) -> float:
     """Sum of all terms, rounded down once."""
-    return -add_up(*(-term for term in terms))
+    return -add_up(*map(operator.neg, terms))
 
 
 def mul_up(a: float, b: float) -> float:
@@ -77,13 +78,15 @@ def div_down(a: float, b: float) -> float:
 def sqrt_up(x: float) -> float:
     """Square root of ``x >= 0``, rounded up."""
     root = math.sqrt(x)
-    return root if math.isinf(root) or Fraction(root) ** 2 >= Fraction(x) else round_up(root)
+    enough = math.isinf(root) or Fraction(root) ** 2 >= Fraction(x)
+    return root if enough else math.nextafter(root, math.inf)
 
 
 def sqrt_down(x: float) -> float:
     """Square root of ``x >= 0``, rounded down."""
     root = math.sqrt(x)
-    return root if math.isinf(root) or Fraction(root) ** 2 <= Fraction(x) else round_down(root)
+    enough = math.isinf(root) or Fraction(root) ** 2 <= Fraction(x)
+    return root if enough else math.nextafter(root, -math.inf)
 
 
 def hypot_up(a: float, b: float) -> float:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,13 +26,9 @@ from dpsvm_fast.accounting.objective import HEADROOM, ObjectiveWithGaussian
 from dpsvm_fast.accounting.totals import gaussian_mu
 from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
+from oracles.stored import stored
 
-SECTIONS = {
-    section["section"]: section["points"]
-    for section in json.loads(
-        (Path(__file__).parents[1] / "stored" / "composition.json").read_text(encoding="utf-8")
-    )["points"]
-}
+SECTIONS = {section["section"]: section["points"] for section in stored("composition")["points"]}
 # The bound is computed in double precision and widened by a few hundred units in the last place.
 TIGHT = 1e-11
 

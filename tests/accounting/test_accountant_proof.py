@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import ndtr, roots_legendre
+from scipy.special import roots_legendre
+
+from twins.gaussian import gaussian_delta
 
 pytestmark = pytest.mark.proof("accountant", "The statements as numbers")
 
@@ -80,11 +82,6 @@ def zcdp(rho: float, epsilon: Array) -> Array:
     a = np.exp(np.linspace(-9.0, 9.0, 4001))[:, None]
     log = -a * np.log1p(1 / a) - np.log1p(a) + a * ((a + 1) * rho - epsilon)
     return np.asarray(np.minimum(np.exp(log.min(axis=0)), 1.0))
-
-
-def gaussian_delta(epsilon: Array, mu: float) -> Array:
-    gain = ndtr(mu / 2 - epsilon / mu)
-    return np.asarray(gain - np.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])

@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri
 from dpsvm_fast.accounting.adaptive import AdaptiveComposition, boundary, pure_of_mu
 from dpsvm_fast.accounting.adaptive import pure_mu as library_pure_mu
 from dpsvm_fast.certificates import ApproximateEvent, GaussianEvent, PrivacyEvent, PureEvent
+from twins.gaussian import gaussian_delta
 
 pytestmark = pytest.mark.proof("adaptive_composition", "Statements as numbers")
 
@@ -35,15 +36,6 @@ UNITS = 8
 LOSSES = np.linspace(-6.0, 6.0, 2401)
 NODES = np.linspace(-8.0, 8.0, 401)
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
-
-
-def gaussian_delta(epsilon: Array | float, mu: float) -> Array:
-    """Profile of the Gaussian mechanism."""
-    epsilon = np.asarray(epsilon, dtype=float)
-    if mu == 0.0:
-        return np.asarray(np.maximum(-np.expm1(epsilon), 0.0))
-    gain = ndtr(mu / 2 - epsilon / mu)
-    return np.asarray(gain - np.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu))
 
 
 def largest_mu(epsilon: float, delta: float) -> float:

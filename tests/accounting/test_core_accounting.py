@@ -6,25 +6,22 @@ Wang (2018), Theorem 8; each says so in its field ``about``.
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from mpmath import mp, mpf
 
 from dpsvm_fast import _core
+from oracles.stored import stored
 
-DATA = Path(__file__).parents[1] / "stored"
 SIGMA_ERROR = mpf("1e-14")
 CURVE_ERROR = mpf("1e-13")
 
 
 def reference(name: str) -> list[Any]:
     """Points of one reference file as pytest parameters."""
-    text = (DATA / f"analytic_gaussian_{name}.json").read_text(encoding="utf-8")
-    content = json.loads(text)
+    content = stored(f"analytic_gaussian_{name}")
     assert len(content["points"]) == content["count"]
     keys = ("epsilon", "delta", "sigma_over_delta")
     return [

@@ -7,17 +7,14 @@ of bounds from a law rounded down and up.
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from mpmath import mp, mpf
 
 from dpsvm_fast import _core
-
-DATA = Path(__file__).parents[1] / "stored"
+from oracles.stored import stored
 
 # Relative, upwards; downwards only the rounding of the references' own decimals is allowed.
 CLOSED_ERROR = 1e-10
@@ -32,8 +29,7 @@ SUM_REFERENCE_ERROR = 2e-12
 
 def points(name: str, section: str) -> list[Any]:
     """Points of one section of a reference file as pytest parameters."""
-    text = (DATA / f"objective_perturbation_{name}.json").read_text(encoding="utf-8")
-    rows = json.loads(text)[section]
+    rows = stored(f"objective_perturbation_{name}")[section]
     assert rows
     return [pytest.param(row, id="-".join(str(v) for v in list(row.values())[:4])) for row in rows]
 

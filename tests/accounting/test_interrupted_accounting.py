@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import time
 from collections.abc import Callable
 
 import pytest
@@ -12,42 +10,13 @@ from dpsvm_fast import _core
 from dpsvm_fast.certificates import ObjectiveEvent
 from dpsvm_fast.exceptions import BudgetExceededError
 from dpsvm_fast.ledger import PrivacyLedger
+from oracles.signals import POSIX, interrupted
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(signal, "setitimer"), reason="the system has no such timer"
-)
+pytestmark = POSIX
 
 # Promised are 0.2 s; a machine under load may take more.
 SOON = 2.0
 LATER = 0.05
-
-
-class Interrupted(Exception):
-    """What the signal's handler raises."""
-
-
-def forever(work: Callable[[], object]) -> None:
-    """Work, and again."""
-    while True:
-        work()
-
-
-def interrupted_after(work: Callable[[], object]) -> float:
-    """Seconds from the signal to the end of ``work``, which must be its exception."""
-
-    def handler(*_: object) -> None:
-        raise Interrupted
-
-    old = signal.signal(signal.SIGALRM, handler)
-    start = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, LATER)
-    try:
-        with pytest.raises(Interrupted):
-            forever(work)
-        return time.monotonic() - start - LATER
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, old)
 
 
 def mixture() -> _core.LossDistribution:
@@ -70,7 +39,7 @@ def mixture() -> _core.LossDistribution:
     ],
 )
 def test_one_call_is_interrupted(work: Callable[[], object]) -> None:
-    assert interrupted_after(work) < SOON
+    assert interrupted(work, LATER) < SOON
 
 
 def test_an_interrupted_spend_is_not_recorded() -> None:
@@ -86,7 +55,7 @@ def test_an_interrupted_spend_is_not_recorded() -> None:
             ledger.total()
 
     before = len(ledger.history)
-    interrupted_after(spend)
+    interrupted(spend, LATER)
     after = ledger.history
     assert len(after) >= before
     # The ledger goes on, and knows what it has granted.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from functools import partial
@@ -38,15 +37,14 @@ from dpsvm_fast.verification.sampled import Losses
 from dpsvm_fast.verification.sampled import composed_delta as checked_delta
 from oracles.composed_losses import composed_epsilon as checked_epsilon
 from oracles.ledgers import spend_all
+from oracles.stored import stored
 
 RELATIONS = ("add_remove", "replace_one")
 # The check rounds to nearest, the accountant up; how far it may be above.
 BELOW, ABOVE = 1e-4, 2e-2
 ZCDP = [
     point
-    for section in json.loads(
-        (Path(__file__).parents[1] / "stored" / "composition.json").read_text(encoding="utf-8")
-    )["points"]
+    for section in stored("composition")["points"]
     if section["section"] == "zcdp"
     for point in section["points"]
 ]

@@ -5,10 +5,8 @@ Objective events compose in any order, never below a part, never above basic com
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,21 +28,15 @@ from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent,
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.verification.objective import event_delta
+from oracles.stored import stored
 from twins.objective_constants import (
     PureConstants,
     single_factor_constants,
     threshold_constants,
 )
 
-DATA = Path(__file__).parents[1] / "stored"
-POINTS = {
-    rule: json.loads((DATA / f"objective_perturbation_{rule}.json").read_text("utf-8"))["points"]
-    for rule in ("cms", "tight")
-}
-GAUSSIAN, JOINT = (
-    json.loads((DATA / f"objective_perturbation_{name}.json").read_text("utf-8"))
-    for name in ("gaussian", "joint")
-)
+POINTS = {rule: stored(f"objective_perturbation_{rule}")["points"] for rule in ("cms", "tight")}
+GAUSSIAN, JOINT = (stored(f"objective_perturbation_{name}") for name in ("gaussian", "joint"))
 RULES = {"cms": threshold_constants, "tight": single_factor_constants}
 # A few roundings of numbers of the size of epsilon and of Lambda + Delta.
 TWIN_TOL = 1e-13

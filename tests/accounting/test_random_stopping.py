@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +27,7 @@ from dpsvm_fast.certificates import (
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
+from oracles.stored import stored
 
 Array = NDArray[np.float64]
 
@@ -160,9 +159,7 @@ def test_pure_runs_have_a_pure_best_run(law: StoppingLaw, epsilon: float) -> Non
     assert worst >= 0.95 * bound
 
 
-REFERENCE = json.loads(
-    (Path(__file__).parents[1] / "stored" / "private_selection.json").read_text(encoding="utf-8")
-)
+REFERENCE = stored("private_selection")
 NAMES = {"0": "logarithmic", "1": "geometric", "inf": "poisson"}
 POINTS = [p for p in REFERENCE["points"][0]["points"] if p["shape"] in NAMES]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +21,8 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.verification.sampled import Losses, composed_delta
 from oracles.composed_losses import composed_epsilon
 from oracles.renyi import renyi_epsilon
+from oracles.stored import stored
 
-DATA = Path(__file__).parents[1] / "stored"
 RELATIONS = ("add_remove", "replace_one")
 # How far above the reference a tight accountant may be.
 TIGHT = 1e-3
@@ -32,7 +30,7 @@ TIGHT = 1e-3
 
 def points(name: str) -> list[dict[str, Any]]:
     """Points of one file of reference values."""
-    found = json.loads((DATA / f"dpsgd_{name}.json").read_text(encoding="utf-8"))["points"]
+    found = stored(f"dpsgd_{name}")["points"]
     assert isinstance(found, list)
     return found
 

@@ -6,16 +6,22 @@ import dataclasses
 import json
 import math
 import pickle
-from collections.abc import Callable
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from dpsvm_fast import NotPrivateWarning
-from dpsvm_fast.certificates import read_certificate
+from dpsvm_fast import NotPrivateWarning, PrivacyLedger, RandomFourierFeatures, total_privacy
+from dpsvm_fast.certificates import certificate_schema, read_certificate
 from dpsvm_fast.certificates.words import SEED_REASON
 from dpsvm_fast.exceptions import InvalidParameterError
-from oracles.statements import ESTIMATORS, MAKERS, fitted, statement_of
+from dpsvm_fast.verification import verify
+from oracles.statements import ESTIMATORS, MAKERS, PIPELINES, X, fitted, pipeline, statement_of
+from oracles.tampering import places, replaced
 
 every_kind = pytest.mark.parametrize("kind", MAKERS, ids=" ".join)
 
@@ -149,3 +155,225 @@ def test_fields_of_several_records_belong_together() -> None:
     ):
         with pytest.raises(InvalidParameterError):
             dataclasses.replace(RECORDS[record](), **changes)
+
+
+SINGLE = [kind for kind in MAKERS if kind[0] in ESTIMATORS]
+every_single = pytest.mark.parametrize("kind", SINGLE, ids=" ".join)
+
+# Parameters that a promise does not rest on, each with the reason.
+NEUTRAL = {
+    "n_threads": "the same bits for any number of threads",
+    "verbose": "public numbers are printed",
+    "low_memory": "the same solution, certified likewise",
+    "random_state": "a seed has a line of its own: the release is not private",
+    "ledger": "where the events were recorded",
+    "classes": "has a line of its own",
+    "dense_output": "how transformed rows are returned",
+}
+
+
+def words(texts: tuple[str, ...]) -> set[str]:
+    return set(re.findall(r"\w+", " ".join(texts)))
+
+
+@every_single
+def test_every_parameter_is_named(kind: tuple[str, str]) -> None:
+    make, _ = ESTIMATORS[kind[0]]
+    named = words(statement_of(*kind).assumed_public)
+    missing = set(make._get_param_names()) - set(NEUTRAL) - named
+    assert not missing
+
+
+@every_single
+def test_facts_about_the_rows_are_named(kind: tuple[str, str]) -> None:
+    make, _ = ESTIMATORS[kind[0]]
+    public = statement_of(*kind).assumed_public
+    assert any("number and names of the features" in text for text in public)
+    assert any("dense or sparse" in text for text in public)
+    assert any("label set" in text for text in public) == ("classes" in make._get_param_names())
+    # Under add_remove the number of rows is private.
+    assert ("the number of rows" in public) == (kind[1] == "replace_one")
+
+
+@every_single
+def test_the_bound_of_the_rows_comes_first(kind: tuple[str, str]) -> None:
+    make, _ = ESTIMATORS[kind[0]]
+    first = statement_of(*kind).assumed_public[0].split()[0]
+    assert first in {"data_norm", "bounds"} & set(make._get_param_names())
+
+
+def test_a_label_set_that_was_read_makes_the_release_not_private() -> None:
+    with pytest.warns(match="classes: None"):
+        made = fitted("output", "add_remove", classes=None).privacy_
+    assert any("read from the training labels" in text for text in made.assumed_public)
+    assert not made.private
+
+
+def test_the_seed_of_random_features_is_named() -> None:
+    made = statement_of("kernel fixed", "add_remove")
+    assert any("random features" in text and "seed" in text for text in made.assumed_public)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_a_pipeline_names_what_each_step_assumes_and_what_joins_them(adjacency: str) -> None:
+    for kind in PIPELINES:
+        whole = statement_of(kind, adjacency)
+        for step in whole.steps:
+            own = step.statement.assumed_public if step.statement is not None else ()
+            assert {f"{step.title}: {text}" for text in own} <= set(whole.assumed_public)
+        joined = " ".join(whole.assumptions)
+        assert "same private rows" in joined
+        assert "parameters were chosen without looking at the rows" in joined
+
+
+def test_neutral_parameters_change_no_promise() -> None:
+    ledger = PrivacyLedger(100.0, 1e-3, strict=False)
+    changes: dict[str, Any] = {"n_threads": 2, "ledger": ledger, "low_memory": True}
+    for kind in ("output", "objective", "kernel fixed"):
+        same = fitted(kind, "add_remove", **changes).privacy_
+        seeds = re.compile(r'seed"?:? \d+')
+        texts = [
+            seeds.sub("seed", made.to_json()) for made in (same, statement_of(kind, "add_remove"))
+        ]
+        assert texts[0] == texts[1]
+
+
+def test_parameters_with_weight_are_distinguished() -> None:
+    """Negative control: a parameter that is left out is missed."""
+    public = statement_of("output", "add_remove").assumed_public
+    less = tuple(text.replace("intercept_scaling, ", "") for text in public)
+    assert "intercept_scaling" in words(public) - words(less)
+
+
+def test_steps_without_a_budget_need_no_line() -> None:
+    free = RandomFourierFeatures(4).fit(X)
+    assert not hasattr(free, "privacy_")
+    whole = total_privacy([free, fitted("centre", "add_remove")])
+    assert [step.statement is None for step in whole.steps] == [True, False]
+    assert pipeline("add_remove").private
+
+
+Kind = tuple[str, str]
+Path = tuple[Any, ...]
+
+PERSON = "one person, with all rows of that person"
+SCHEMA = Draft202012Validator(certificate_schema())
+# Words that follow from other fields, which a schema cannot say.
+FOLLOWING = ("assumed_public", "assumptions", "caveats", "protected", "theorem", "what")
+# Their laws take a tenth of a second or more to recompute.
+SLOW = ("objective", "ellipsoids", "dpdr", "pipeline", "gradient sampled")
+LONG = [pytest.param(k, marks=pytest.mark.slow) for k in MAKERS if k[0].startswith(SLOW)]
+QUICK = [k for k in MAKERS if not k[0].startswith(SLOW)]
+EACH_FORMAT = [
+    *(("linear", "add_remove"), ("gradient last", "add_remove"), ("pipeline pure", "replace_one")),
+    *(("search", "add_remove"), ("helmet", "replace_one")),
+]
+
+
+def strings(document: Any) -> list[tuple[Path, str]]:
+    """Every string in a document."""
+    return [(path, text) for path, text in places(document) if isinstance(text, str)]
+
+
+def field(path: Path) -> str:
+    return next(key for key in reversed(path) if isinstance(key, str))
+
+
+def document_of(kind: Kind) -> dict[str, Any]:
+    return dict(json.loads(statement_of(*kind).to_json()))
+
+
+@cache
+def used() -> dict[str, list[str]]:
+    """What certificates of any kind say in the field of a name."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for kind in MAKERS:
+        for path, text in strings(document_of(kind)):
+            found[field(path)][text] = None
+    return {name: list(texts) for name, texts in found.items()}
+
+
+def told(result: Any, text: str) -> bool:
+    """Whether an edit that was let through is told as the maker's word, also in print."""
+    printed = " ".join(str(result).partition("not checked")[2].split())
+    return any(text in line for line in result.stated) and " ".join(text.split()) in printed
+
+
+def harmless(changed: Any, text: str) -> bool:
+    """Whether an edit is refused, or told as unchecked; what cannot be read is never verified."""
+    try:
+        read_certificate(changed)
+    except (TypeError, ValueError):
+        return True
+    result = verify(changed)
+    return not result.ok or told(result, text)
+
+
+def by_day(kinds: list[Kind], share: int) -> pytest.MarkDecorator:
+    """These kinds with one of so many changes by day, all kinds with every change by night."""
+    night = [pytest.param(k, 1, marks=pytest.mark.slow, id=" ".join((*k, "all"))) for k in MAKERS]
+    if kinds == EACH_FORMAT:
+        night = [case for case in night if case.values[0] in kinds]
+    day = [pytest.param(k, share, id=" ".join(k)) for k in kinds]
+    return pytest.mark.parametrize(("kind", "share"), [*day, *night])
+
+
+@by_day(QUICK, 5)
+def test_an_edited_word_is_refused_or_reported_as_unchecked(kind: Kind, share: int) -> None:
+    document = document_of(kind)
+    # Every kind begins elsewhere, so that all of them together come to every field.
+    first = MAKERS.index(kind) % share
+    for path, _ in strings(document)[first::share]:
+        assert harmless(replaced(document, path, PERSON), PERSON), path
+
+
+@by_day(EACH_FORMAT, 3)
+def test_verify_and_schema_refuse_what_is_not_read(kind: Kind, share: int) -> None:
+    document = document_of(kind)
+    refused = 0
+    for path, _ in strings(document)[::share]:
+        changed = replaced(document, path, PERSON)
+        try:
+            read_certificate(changed)
+        except (TypeError, ValueError):
+            refused += 1
+            assert not verify(changed).ok
+            assert field(path) in FOLLOWING or not SCHEMA.is_valid(changed), path
+    assert refused > 5 // share
+
+
+def swaps(kind: Kind, share: int) -> Iterator[tuple[Path, str, Any]]:
+    """Words of other certificates, put where this one has another."""
+    document = document_of(kind)
+    number = 0
+    for path, text in strings(document):
+        for other in used()[field(path)]:
+            number += 1
+            if other != text and number % share == 0:
+                yield path, other, replaced(document, path, other)
+
+
+@by_day(QUICK, 97)
+def test_a_word_of_another_certificate_likewise(kind: Kind, share: int) -> None:
+    for path, other, changed in swaps(kind, share):
+        assert harmless(changed, other), (path, other)
+
+
+@pytest.mark.parametrize("kind", [*EACH_FORMAT[:2], EACH_FORMAT[4], *LONG], ids=" ".join)
+def test_a_sentence_that_follows_is_not_left_out(kind: Kind) -> None:
+    """What the promise rests on, and what it does not cover, is there altogether."""
+    document = document_of(kind)
+    for name in ("caveats", "assumed_public", "assumptions"):
+        for i in range(len(document.get(name, ()))):
+            less = document | {name: document[name][:i] + document[name][i + 1 :]}
+            if verify(less).ok:
+                assert any(document[name][i] in line for line in verify(document).stated)
+
+
+def test_free_words_cannot_draw_lines_of_their_own() -> None:
+    document = document_of(("search", "add_remove"))
+    document["candidates"][0] = "C=1\n\x1b[32mThe certificate holds"
+    result = verify(document)
+    assert result.ok
+    assert "\x1b" not in str(result)
+    assert not any(line.startswith("The certificate holds") for line in str(result).split("\n")[1:])

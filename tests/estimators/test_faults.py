@@ -1,7 +1,7 @@
-"""Faults during a fit: signals, forks, threads, pickles, little memory, refused certificates.
+"""Faults of what solvers have of their own: Ctrl-C, forks, little memory, refused certificates.
 
 Whatever happens, the budget counts as spent once the solver was started, nothing half-fitted is
-left, and the next fit works with new noise.
+left, and the next fit works with new noise. Faults of all estimators: `test_faults_everywhere`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,16 +22,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import clone
 
 from dpsvm_fast import PrivacyLedger, _core
 from dpsvm_fast.exceptions import CertificationError
 from oracles.odd_inputs import ESTIMATORS, EVENTS, every_estimator
+from oracles.signals import FORKS, POSIX, in_child
 from oracles.watching import fitted_names
-
-POSIX = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX signals")
-FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 
@@ -78,10 +74,6 @@ def budget() -> PrivacyLedger:
     return PrivacyLedger(epsilon=9e3, delta=1e-4, strict=False)
 
 
-class Alarm(Exception):
-    """Raised by the handler of a timer."""
-
-
 @contextmanager
 def at_start_of_training(action: Callable[[], None]) -> Iterator[None]:
     """Runs ``action`` when a fit calls its compiled solver."""
@@ -93,73 +85,6 @@ def at_start_of_training(action: Callable[[], None]) -> Iterator[None]:
         for name in (f"solve_{suffix}" for suffix in SOLVERS):
             patch.setattr(_core, name, announced(getattr(_core, name)))
         yield
-
-
-@contextmanager
-def after(seconds: float, error: BaseException) -> Iterator[list[float]]:
-    """Raises ``error`` from a signal handler, ``seconds`` after training has started.
-
-    The list receives when the handler was due.
-    """
-    due: list[float] = []
-
-    def handler(*_: Any) -> None:
-        raise error
-
-    def start() -> None:
-        due.append(time.monotonic() + seconds)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        with at_start_of_training(start):
-            yield due
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-
-
-# Every solver is interrupted once by day, by one of two exceptions, and by both in the nightly run.
-INTERRUPTS = [
-    pytest.param(
-        error,
-        csr,
-        low_memory,
-        id=f"{name}-{csr}-{low_memory}",
-        marks=() if (name == "ctrl_c") == (csr == low_memory) else pytest.mark.nightly,
-    )
-    for name, error in (("ctrl_c", KeyboardInterrupt()), ("alarm", Alarm()))
-    for csr in (False, True)
-    for low_memory in (False, True)
-]
-
-
-@pytest.mark.sampled
-@POSIX
-@every_estimator
-@pytest.mark.parametrize(("error", "csr", "low_memory"), INTERRUPTS)
-def test_a_signal_ends_a_long_fit(
-    estimator: str,
-    csr: bool,
-    low_memory: bool,
-    error: BaseException,
-    request: pytest.FixtureRequest,
-) -> None:
-    X, y = hard()
-    ledger = budget()
-    fitting = model(estimator, **LONG[estimator], ledger=ledger, low_memory=low_memory)
-    rows = sparse.csr_matrix(X) if csr else X
-    with after(DELAY, error) as due, pytest.raises(type(error)):
-        fitting.fit(rows, y)
-    late = time.monotonic() - due[0]
-    request.node.user_properties.append(("seconds_after_the_signal", late))
-    # Promised: 200 ms of an idle machine. That it ends at all is tested here.
-    assert late < 5.0
-    assert fitted_names(fitting) == []
-    assert len(ledger.history) == EVENTS[estimator]
-    fitting.set_params(tol=0.1, classes=range(3)).fit(*small())
-    assert len(ledger.history) == 2 * EVENTS[estimator]
-    assert np.isfinite(fitting.coef_).all()
 
 
 @POSIX
@@ -179,17 +104,6 @@ def test_ctrl_c_from_another_thread(estimator: str) -> None:
         signal.signal(signal.SIGINT, before)
     assert fitted_names(fitting) == []
     assert len(ledger.history) == EVENTS[estimator]
-
-
-@POSIX
-@every_estimator
-def test_an_interrupted_refit_forgets_the_model_before(estimator: str) -> None:
-    settings = LONG[estimator]
-    fitting = model(estimator, **(settings | {"tol": 0.1})).fit(*small())
-    fitting.set_params(tol=settings["tol"])
-    with after(DELAY, Alarm()), pytest.raises(Alarm):
-        fitting.fit(*hard())
-    assert fitted_names(fitting) == []
 
 
 @pytest.mark.proof("output_perturbation", "Inexact minimiser")
@@ -244,29 +158,6 @@ def test_a_ledger_shared_by_fits_at_once_is_never_overdrawn(estimator: str) -> N
 def _fit_elsewhere(seed: int | None = None) -> NDArray[np.float64]:
     X, y = small()
     return np.asarray(model(random_state=seed).fit(X, y).coef_)
-
-
-def in_child(work: Callable[[], bytes]) -> bytes:
-    """What ``work`` returns in a forked child, which is killed if it hangs."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(write, work())
-        except BaseException:
-            os.write(write, traceback.format_exc().encode()[-4000:])
-        os._exit(0)
-    os.close(write)
-    deadline = time.monotonic() + 30.0
-    while os.waitpid(child, os.WNOHANG) == (0, 0):
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            pytest.fail("the child hangs")
-        time.sleep(0.01)
-    answer = os.read(read, 65_536)
-    os.close(read)
-    return answer
 
 
 @FORKS

@@ -20,9 +20,11 @@ import joblib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 
-from estimators.test_faults import FORKS, POSIX, in_child
+from estimators.test_faults import LONG as OF_SOLVERS
 from oracles.odd_inputs import X, Y
+from oracles.signals import FORKS, POSIX, in_child
 from oracles.subjects import PRIVATE, every_private, every_subject, made, outputs, released, spent
 from oracles.watching import fitted_names
 
@@ -38,8 +40,14 @@ def rows(n: int, d: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 FEATURES = {"data_norm": 9.0, "gamma": 1.0, "n_components": 3000}
-# Fits that take seconds, of rows that do not fill the memory: recipe, settings and shape.
+# Fits that take seconds, of rows that do not fill the memory: recipe, settings and shape. Sparse
+# rows where the name says so.
 LONG: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
+    f"{name}{form}, low memory {low}": (name, settings | {"low_memory": low}, (60_000, 120))
+    for name, settings in OF_SOLVERS.items()
+    for form in ("", " of sparse rows")
+    for low in (False, True)
+} | {
     "psgd": ("psgd", {"n_epochs": 2000}, (20_000, 60)),
     "linear": ("linear", {}, (60_000, 150)),
     "linear whitened": ("linear whitened", {}, (60_000, 150)),
@@ -70,7 +78,10 @@ def test_a_signal_ends_a_long_fit(fit: str, which: str, request: Any) -> None:
     subject, settings, shape = LONG[fit]
     fitting = made(subject, **settings | {"n_threads": 2}).fit(X, Y)
     before = spent(fitting)
-    data = rows(*shape)
+    data: Any
+    data, labels = rows(*shape)
+    if "sparse" in fit:
+        data = sparse.csr_matrix(data)
     due: list[float] = []
 
     def handler(*_: Any) -> None:
@@ -88,7 +99,7 @@ def test_a_signal_ends_a_long_fit(fit: str, which: str, request: Any) -> None:
         # Time of the processor, so that a busy machine does not end the fit before it began.
         signal.setitimer(signal.ITIMER_PROF, 0.2)
         with pytest.raises(Ended):
-            fitting.fit(*data)
+            fitting.fit(data, labels)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, old_timer)

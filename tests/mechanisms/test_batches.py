@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
+from oracles.signals import POSIX, interrupted
 
 SCORES = {1: ("huber", "softplus"), 2: ("huber_ww", "softmax_margin"), 3: ("m3", "softmax_margin")}
 
@@ -236,7 +236,7 @@ def descents_for_ever(n_threads: int) -> None:
 
 
 @pytest.mark.sampled
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
+@POSIX
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals reach it only"
 )
@@ -244,15 +244,4 @@ def descents_for_ever(n_threads: int) -> None:
 @pytest.mark.parametrize("work", [smooth_for_ever, ellipsoids_for_ever, descents_for_ever])
 def test_a_signal_ends_a_batch(work: Callable[[int], None], n_threads: int) -> None:
     """Each of these would take the better part of a minute."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(KeyboardInterrupt):
-            work(n_threads)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    interrupted(lambda: work(n_threads), 0.3)

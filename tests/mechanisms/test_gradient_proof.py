@@ -17,16 +17,11 @@ from scipy.special import ndtr
 
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.gradient import LastIterateSums
+from twins.gaussian import gaussian_delta
 
 pytestmark = pytest.mark.proof("gradient_perturbation", "The statements as numbers")
 
 Array = NDArray[np.float64]
-
-
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Profile of the Gaussian mechanism."""
-    gain = ndtr(mu / 2 - epsilon / mu)
-    return float(gain - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu))
 
 
 def effective_steps(c: float, n_steps: int) -> float:

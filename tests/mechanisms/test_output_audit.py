@@ -96,7 +96,7 @@ def test_whole_fits_prove_much_of_the_claim_and_never_more(adjacency: str) -> No
 def test_low_bits_are_the_same_in_both_worlds(noise: str) -> None:
     """A release is a multiple of the public grid, whatever the weights were."""
     worlds = worlds_of("replace_one", noise=noise)
-    grid = worlds.plan.grid
+    grid = worlds.plan.output.grid
     assert grid is not None
     offsets = [np.abs(w / grid - np.rint(w / grid)).max() for w in worlds.releases(500)]
     assert offsets == [0.0, 0.0]

@@ -69,16 +69,16 @@ def test_scale_from_first_principles(
     plan = mechanism(adjacency=adjacency, intercept_scaling=intercept_scaling, tol=tol)
     moved = factor * math.sqrt(2.0) * 0.05 * math.sqrt(2.0**2 + intercept_scaling**2)
     n_weights = 4 * (50 + (intercept_scaling > 0))
-    total = moved * (1.0 + 2.0 * tol) + plan.grid * math.sqrt(n_weights)
+    total = moved * (1.0 + 2.0 * tol) + plan.output.grid * math.sqrt(n_weights)
     assert plan.n_weights == n_weights
     assert plan.exact_sensitivity == pytest.approx(moved, rel=1e-14)
     assert plan.radius == pytest.approx(tol * moved, rel=1e-14)
-    assert plan.sensitivity == pytest.approx(total, rel=1e-14)
-    assert plan.scale == pytest.approx(gaussian_twin.sigma(1.0, 1e-6) * total, rel=1e-8)
+    assert plan.output.total == pytest.approx(total, rel=1e-14)
+    assert plan.output.scale == pytest.approx(gaussian_twin.sigma(1.0, 1e-6) * total, rel=1e-8)
     pure = mechanism(
         adjacency=adjacency, intercept_scaling=intercept_scaling, tol=tol, noise="gamma"
     )
-    assert pure.scale == pytest.approx(1.0 / (moved * (1.0 + 2.0 * tol)), rel=1e-14)
+    assert pure.output.scale == pytest.approx(1.0 / (moved * (1.0 + 2.0 * tol)), rel=1e-14)
 
 
 @pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
@@ -90,11 +90,11 @@ def test_every_bound_is_rounded_towards_more_noise() -> None:
         norm, exact = Fraction(plan.row_norm), Fraction(plan.exact_sensitivity)
         assert norm**2 >= Fraction(kappa) ** 2 + Fraction(s) ** 2
         assert exact**2 >= 2 * Fraction(C) ** 2 * norm**2
-        total = Fraction(plan.sensitivity) - exact - 2 * Fraction(plan.radius)
+        total = Fraction(plan.output.total) - exact - 2 * Fraction(plan.radius)
         assert total >= 0
-        assert total**2 >= Fraction(plan.grid) ** 2 * plan.n_weights
+        assert total**2 >= Fraction(plan.output.grid) ** 2 * plan.n_weights
         pure = mechanism(C=C, data_norm=kappa, intercept_scaling=s, noise="gamma")
-        assert Fraction(pure.scale) * Fraction(pure.sensitivity) <= 1
+        assert Fraction(pure.output.scale) * Fraction(pure.output.total) <= 1
 
 
 @pytest.mark.proof("output_perturbation", "Noise and grid")
@@ -102,11 +102,11 @@ def test_every_bound_is_rounded_towards_more_noise() -> None:
 @pytest.mark.parametrize("n_features", [1, 100_000])
 def test_grid_is_a_small_power_of_two(epsilon: float, n_features: int) -> None:
     plan = mechanism(epsilon=epsilon, n_features=n_features)
-    assert math.frexp(plan.grid)[0] == 0.5
-    assert 2.0**-20 <= plan.scale / plan.grid <= 2.0**44
-    assert plan.rounding <= 0.01 * plan.exact_sensitivity
+    assert math.frexp(plan.output.grid)[0] == 0.5
+    assert 2.0**-20 <= plan.output.scale / plan.output.grid <= 2.0**44
+    assert plan.output.rounding <= 0.01 * plan.exact_sensitivity
     if epsilon >= 1.0:
-        assert plan.rounding <= 1.001e-6 * plan.exact_sensitivity
+        assert plan.output.rounding <= 1.001e-6 * plan.exact_sensitivity
 
 
 @pytest.mark.proof("output_perturbation", "Noise and grid")
@@ -114,12 +114,12 @@ def test_grid_is_a_small_power_of_two(epsilon: float, n_features: int) -> None:
 def test_releases_lie_on_the_grid(noise: str) -> None:
     plan = mechanism(noise=noise)
     weights = np.random.default_rng(0).normal(size=(4, 51))
-    steps = plan.release(weights, _core.NoiseSource(3), n_threads=1) / plan.grid
+    steps = plan.release(weights, _core.NoiseSource(3), n_threads=1) / plan.output.grid
     np.testing.assert_array_equal(steps, np.rint(steps))
     loose = mechanism(noise=noise, noise_grid="float")
     values = loose.release(weights, _core.NoiseSource(3), n_threads=1)
-    assert loose.grid is None
-    assert (values / plan.grid != np.rint(values / plan.grid)).any()
+    assert loose.output.grid is None
+    assert (values / plan.output.grid != np.rint(values / plan.output.grid)).any()
 
 
 @pytest.mark.proof("output_perturbation", "Noise and grid")
@@ -127,9 +127,15 @@ def test_release_is_the_rounded_weights_plus_integer_noise() -> None:
     plan = mechanism()
     weights = np.random.default_rng(0).normal(size=(4, 51))
     released = plan.release(weights, _core.NoiseSource(3), n_threads=1)
-    steps = _core.NoiseSource(3).gaussian_on_grid(204, plan.scale, plan.grid, 1).reshape(4, 51)
+    steps = (
+        _core.NoiseSource(3)
+        .gaussian_on_grid(204, plan.output.scale, plan.output.grid, 1)
+        .reshape(4, 51)
+    )
     for value, weight, step in zip(released.ravel(), weights.ravel(), steps.ravel(), strict=True):
-        exact = (round(Fraction(weight) / Fraction(plan.grid)) + int(step)) * Fraction(plan.grid)
+        exact = (round(Fraction(weight) / Fraction(plan.output.grid)) + int(step)) * Fraction(
+            plan.output.grid
+        )
         assert Fraction(value) == exact
 
 
@@ -138,7 +144,10 @@ def test_huge_weights_are_clamped_to_a_public_range() -> None:
     plan = mechanism()
     weights = np.full((4, 51), 1e300)
     released = plan.release(weights, _core.NoiseSource(3), n_threads=1)
-    assert np.abs(released / plan.grid - 2.0**51).max() <= 10.0 * plan.scale / plan.grid
+    assert (
+        np.abs(released / plan.output.grid - 2.0**51).max()
+        <= 10.0 * plan.output.scale / plan.output.grid
+    )
 
 
 @pytest.mark.proof("output_perturbation", "Noise and grid")
@@ -157,14 +166,14 @@ def test_weights_that_are_no_numbers_are_not_released(bad: float) -> None:
 def test_gaussian_noise_has_the_stated_deviation(noise_grid: str, adjacency: str) -> None:
     plan = mechanism(noise_grid=noise_grid, adjacency=adjacency, n_features=5000)
     noise = released_noise(plan)
-    assert plausible_deviation(noise, plan.scale)
+    assert plausible_deviation(noise, plan.output.scale)
     for wrong in (math.sqrt(2.0), 0.5, 1.06):
-        assert not plausible_deviation(noise, wrong * plan.scale)
-        assert not plausible_deviation(noise, plan.scale / wrong)
+        assert not plausible_deviation(noise, wrong * plan.output.scale)
+        assert not plausible_deviation(noise, plan.output.scale / wrong)
     # Kolmogorov-Smirnov: P(distance > t) <= 2 exp(-2 n t^2).
     bound = math.sqrt(math.log(2.0 / ALPHA) / (2.0 * noise.size))
-    assert stats.kstest(noise / plan.scale, "norm").statistic < bound
-    assert stats.kstest(noise / (1.2 * plan.scale), "norm").statistic > bound
+    assert stats.kstest(noise / plan.output.scale, "norm").statistic < bound
+    assert stats.kstest(noise / (1.2 * plan.output.scale), "norm").statistic > bound
 
 
 @pytest.mark.proof("output_perturbation", "Noise and grid")
@@ -172,7 +181,7 @@ def test_gaussian_noise_has_the_stated_deviation(noise_grid: str, adjacency: str
 def test_gamma_noise_has_the_stated_radius_and_no_direction() -> None:
     plan = mechanism(noise="gamma", n_classes=2, n_features=2, intercept_scaling=0.0)
     draws = np.stack([released_noise(plan, seed) for seed in range(4000)])
-    radii = np.linalg.norm(draws, axis=1) * plan.scale
+    radii = np.linalg.norm(draws, axis=1) * plan.output.scale
     bound = math.sqrt(math.log(2.0 / ALPHA) / (2.0 * radii.size))
     assert stats.kstest(radii, "gamma", args=(4,)).statistic < bound
     # Negative controls: a scale wrong by sqrt(2), and the radius law of another dimension.
@@ -180,7 +189,7 @@ def test_gamma_noise_has_the_stated_radius_and_no_direction() -> None:
     assert stats.kstest(radii, "gamma", args=(3,)).statistic > bound
     # A uniform direction in dimension 4 has squared entries of law Beta(1/2, 3/2); independent
     # Laplace entries, a frequent error, do not.
-    squares = (draws[:, 0] * plan.scale / radii) ** 2
+    squares = (draws[:, 0] * plan.output.scale / radii) ** 2
     assert stats.kstest(squares, "beta", args=(0.5, 1.5)).statistic < bound
     laplace = np.random.default_rng(0).laplace(size=draws.shape)
     wrong = laplace[:, 0] ** 2 / (laplace**2).sum(axis=1)
@@ -202,7 +211,7 @@ def test_fresh_sources_give_fresh_noise() -> None:
 def test_events() -> None:
     plan = mechanism()
     assert plan.events[0] == GaussianEvent(
-        sigma=plan.scale, sensitivity=plan.sensitivity, adjacency="add_remove"
+        sigma=plan.output.scale, sensitivity=plan.output.total, adjacency="add_remove"
     )
     pure = mechanism(noise="gamma", adjacency="replace_one", delta=0.0)
     assert pure.events[0] == PureEvent(epsilon=1.0, adjacency="replace_one")
@@ -300,5 +309,7 @@ def test_automatic_C_fixes_the_noise_in_a_score(noise: str, adjacency: str) -> N
         plan = mechanism(
             C=C, noise=noise, adjacency=adjacency, data_norm=row_norm, intercept_scaling=0.0, **size
         )
-        noise_per_weight = plan.scale if noise == "gaussian" else math.sqrt(201.0) / plan.scale
+        noise_per_weight = (
+            plan.output.scale if noise == "gaussian" else math.sqrt(201.0) / plan.output.scale
+        )
         assert noise_per_weight * row_norm == pytest.approx(0.2, rel=0.01)

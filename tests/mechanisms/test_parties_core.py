@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
+from oracles.signals import POSIX, interrupted
 
 Array = NDArray[Any]
 LOSSES = (("huber", 1), ("huber", 4), ("softmax_margin", 4), ("huber_ww", 4), ("softplus", 3))
@@ -206,7 +205,7 @@ def many_parties() -> tuple[Array, Array, Array]:
 
 
 @pytest.mark.sampled
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
+@POSIX
 @pytest.mark.skipif(
     threading.current_thread() is not threading.main_thread(), reason="signals reach it only"
 )
@@ -216,20 +215,4 @@ def test_a_signal_ends_a_call(entry: int, n_threads: int) -> None:
     X, y, offsets = many_parties()
     call = calls(X, y, offsets, 12_000, n_threads)[entry]
 
-    def for_ever() -> None:
-        while True:
-            call()
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        began = time.perf_counter()
-        with pytest.raises(KeyboardInterrupt):
-            for_ever()
-        assert time.perf_counter() - began < 20.0
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    assert interrupted(call, 0.2) < 20.0

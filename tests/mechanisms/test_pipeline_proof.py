@@ -12,6 +12,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_rows
+from twins.gaussian import gaussian_delta
 
 pytestmark = pytest.mark.proof("auto_pipeline", "The statements as numbers")
 
@@ -19,15 +20,6 @@ Array = NDArray[np.float64]
 
 # Chance of a false alarm of one statistical test.
 ALPHA = 1e-6
-
-
-def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
-    """Profile of the Gaussian mechanism; ``(1 - e^epsilon)_+`` where mu is 0."""
-    epsilon, mu = np.broadcast_arrays(np.asarray(epsilon, float), np.asarray(mu, float))
-    size = np.where(mu > 0, mu, 1.0)
-    gain = ndtr(size / 2 - epsilon / size)
-    delta = gain - np.exp(epsilon) * ndtr(-size / 2 - epsilon / size)
-    return np.asarray(np.where(mu > 0, delta, np.maximum(1.0 - np.exp(epsilon), 0.0)))
 
 
 def two_steps(epsilon: float, first: float, second: Callable[[Array], Array]) -> float:

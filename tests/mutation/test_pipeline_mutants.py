@@ -363,7 +363,10 @@ MUTANTS: dict[str, tuple[Fault, Callable[[Recipe, str], bool], Recipe, tuple[str
         all_is_noisy, KERNEL, MORE,
     ),
     "kernel: count for nothing": (
-        put(PrivateKernel, "_first", PrivateLinear._first), budget_is_kept, KERNEL, MORE,
+        around(PrivateKernel, "sums", lambda right, self: tuple(
+            part for part in right(self) if part.name != "count"
+        )),
+        budget_is_kept, KERNEL, MORE,
     ),
     "kernel: count with half the noise": (
         around(NoisyCount, "release", noisier(2.0)), parts_are_covered, KERNEL, MORE,

@@ -7,9 +7,7 @@ law.
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +17,10 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from oracles.counted_draws import fits
+from oracles.stored import stored
 
 pytestmark = [pytest.mark.statistical, pytest.mark.proof("discrete_gaussian")]
 
-DATA = Path(__file__).parents[1] / "stored" / "discrete_gaussian.json"
 N_DRAWS = 1_000_000
 
 Array = NDArray[Any]
@@ -30,7 +28,7 @@ Array = NDArray[Any]
 
 def points() -> list[dict[str, Any]]:
     """Reference points with a whole parameter."""
-    found = json.loads(DATA.read_text(encoding="utf-8"))["points"]
+    found = stored("discrete_gaussian")["points"]
     whole = [point for point in found if float(point["sigma"]).is_integer()]
     assert len(whole) >= 5
     return whole

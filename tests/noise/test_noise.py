@@ -2,11 +2,8 @@
 
 import copy
 import decimal
-import os
 import pickle
-import signal
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -19,6 +16,7 @@ from dpsvm_fast.noise import (
     gaussian_on_grid,
     symmetric_gaussian,
 )
+from oracles.signals import FORKS, POSIX, in_child, interrupted
 
 GRID = 2.0**-20
 BY_SHAPE = {
@@ -190,57 +188,32 @@ def test_threads_sharing_a_source_never_share_noise():
     assert len(np.unique(values)) == len(values)
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
+@POSIX
 @pytest.mark.parametrize(
     "method", [("gaussian_on_grid", 1.0, GRID), ("gaussian", 1.0), ("gamma_ball", 1.0)]
 )
 def test_a_signal_ends_a_long_draw(method):
     name, *scales = method
 
-    def stop(*_):
-        raise KeyboardInterrupt
-
     source = _core.NoiseSource()
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(KeyboardInterrupt):
-            # 8 GB if it went on to the end; the interrupt comes after a few percent of it.
-            getattr(source, name)(1_000_000_000, *scales, 2)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    # 8 GB if it went on to the end; the interrupt comes after a few percent of it.
+    interrupted(lambda: getattr(source, name)(1_000_000_000, *scales, 2), 0.1)
     assert getattr(source, name)(10, *scales, 2).shape == (10,)
 
 
 @pytest.mark.proof("grid_gaussian")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@FORKS
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_refuses_the_source_of_its_parent():
     source = _core.NoiseSource()
     source.gaussian(100_000, 1.0, 2)  # the thread pool exists before the fork
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
+
+    def draws() -> bytes:
+        with pytest.raises(RuntimeError):
             source.gaussian(10, 1.0, 1)
-            answer = b"drew"
-        except RuntimeError:
-            fresh = _core.NoiseSource().gaussian(100_000, 1.0, 2)
-            answer = b"refused" if fresh.shape == (100_000,) else b"broken"
-        except BaseException as error:
-            answer = repr(error).encode()
-        os.write(write, answer)
-        os._exit(0)
-    os.close(write)
-    deadline = time.monotonic() + 60
-    while os.waitpid(child, os.WNOHANG) == (0, 0):
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            pytest.fail("the child hangs")
-        time.sleep(0.01)
-    assert os.read(read, 1000) == b"refused"
-    os.close(read)
+        return repr(_core.NoiseSource().gaussian(100_000, 1.0, 2).shape).encode()
+
+    assert in_child(draws) == b"(100000,)"
     assert source.gaussian(10, 1.0, 1).shape == (10,)
 
 

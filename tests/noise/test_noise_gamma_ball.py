@@ -7,15 +7,14 @@ percent; counts by their binomial law. Negative controls: a rate 1 percent off, 
 Laplace coordinates, the classical mistake.
 """
 
-import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import special, stats
 
 from dpsvm_fast import _core
+from oracles.stored import stored
 
 pytestmark = pytest.mark.statistical
 
@@ -26,9 +25,7 @@ BETA = 7.25
 # its deviations, which is 7 or more where the limit is 5.4.
 N = {1: 500_000, 2: 300_000, 3: 200_000, 10: 100_000, 100: 50_000, 1000: 20_000, 10_000: 5000}
 CHUNK = 1_000_000  # coordinates held at a time
-QUANTILES = json.loads(
-    (Path(__file__).parents[1] / "stored" / "gamma_radius_quantiles.json").read_text()
-)["points"]
+QUANTILES = stored("gamma_radius_quantiles")["points"]
 
 
 class Summary:

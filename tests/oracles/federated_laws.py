@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+
+from twins.gaussian import gaussian_delta
 
 Array = NDArray[np.float64]
 
@@ -49,13 +50,6 @@ def hockey_stick(p: Array, q: Array, epsilon: float) -> float:
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    if mu == 0:
-        return max(0.0, 1 - math.exp(epsilon))
-    gain = ndtr(mu / 2 - epsilon / mu)
-    return float(gain - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu))
-
-
 def shifted(law: Array, shift: int, room: int) -> Array:
     padded = np.zeros(law.size + 2 * room)
     padded[room + shift : room + shift + law.size] = law
@@ -71,7 +65,7 @@ def claimed(epsilon: float, shift: float, sigma: float, h: int, r: float, p: int
     """Bound of the page for a whole shift and p coordinates."""
     deviation = math.sqrt(h * sigma**2 - r**2)
     distance = p * (merge_exponent(sigma, h) + smoothing_exponent(r))
-    return gaussian_delta(epsilon, shift / deviation) + (1 + math.exp(epsilon)) * distance
+    return float(gaussian_delta(epsilon, shift / deviation)) + (1 + math.exp(epsilon)) * distance
 
 
 def kinks(shift: float, variance: float, spread: int = 12) -> Iterator[float]:

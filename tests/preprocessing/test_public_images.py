@@ -22,8 +22,8 @@ import dpsvm_fast as dp
 from dpsvm_fast.exceptions import ModelFormatError
 from dpsvm_fast.mechanisms import rows
 from dpsvm_fast.persist import load_model, save_model, to_onnx
-from estimators.test_faults import POSIX
 from oracles.saved import rewritten
+from oracles.signals import POSIX
 from twins.images import features, features_of_order_two
 
 rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""Slow scipy twin of the calibration of the Gaussian mechanism (sensitivity 1).
+"""Slow scipy twin of the Gaussian mechanism (sensitivity 1): its calibration and its profile.
 
 References
 ----------
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
-__all__ = ["delta", "sigma"]
+__all__ = ["delta", "gaussian_delta", "sigma"]
 
 
 def delta(epsilon: float, sigma: float) -> float:
@@ -33,3 +35,12 @@ def sigma(epsilon: float, delta_: float) -> float:
 
     low, high = math.log(1e-6), math.log(1e6)
     return math.exp(float(brentq(excess, low, high, xtol=1e-13)))
+
+
+def gaussian_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
+    """Delta at any real epsilons of mechanisms with parameter mu; of nothing where that is 0."""
+    epsilon, mu = np.broadcast_arrays(np.asarray(epsilon, float), np.asarray(mu, float))
+    size = np.where(mu > 0, mu, 1.0)
+    gain = ndtr(size / 2 - epsilon / size)
+    delta = gain - np.exp(epsilon) * ndtr(-size / 2 - epsilon / size)
+    return np.asarray(np.where(mu > 0, delta, np.maximum(-np.expm1(epsilon), 0.0)))

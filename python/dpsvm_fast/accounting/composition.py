@@ -1082,6 +1082,10 @@ def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
 
 def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved for one choice, by the cheapest bound that decides it."""
+    gaussian = Totals(choice.adjacency, choice.mu_squared)
+    # Gaussian mechanisms alone are one, with a formula.
+    if choice == gaussian and Gaussian(choice.mu).delta(epsilon) <= delta:
+        return True
     larger = [choice.changed(partial(few_digits, digits=digits)) for digits in FEW_DIGITS]
     if _is_shown(larger[0], epsilon, delta, _shows_simply):
         return True

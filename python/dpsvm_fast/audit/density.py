@@ -103,7 +103,7 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
     first, second = worlds
     if isinstance(first, OutputWorld):
         solutions = [world.solution(_core.NoiseSource(0)) for world in worlds]
-        noise = first.plan.weight_noise
+        noise = first.plan.output
         distance = float(np.linalg.norm(solutions[0] - solutions[1]))
         return _of_distance(distance, noise.scale, delta, gamma=noise.noise == "gamma")
     if isinstance(first, TransformerWorld):

@@ -620,7 +620,7 @@ class OutputWorld(TrainedWorld):
         """Published coefficients and intercepts."""
         solution = self.solution(source)
         many = np.broadcast_to(solution, (n, *solution.shape))
-        return self.published(self.plan.weight_noise.release_many(many, source, self.n_threads))
+        return self.published(self.plan.output.release_many(many, source, self.n_threads))
 
     def solution(self, source: _core.NoiseSource) -> Array:
         """Weights without noise, shape (n_scores, n_columns)."""

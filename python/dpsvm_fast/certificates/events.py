@@ -22,7 +22,6 @@ from dpsvm_fast.certificates.record import (
     Record,
     Share,
     Unit,
-    store,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up
@@ -381,7 +380,7 @@ class ParallelEvent(PrivacyEvent):
         """Refuse events of another relation; keep equal branches once."""
         for branch in self.branches:
             check_relation("branches", branch, self.adjacency)
-        store(self, "branches", tuple(dict.fromkeys(self.branches)))
+        object.__setattr__(self, "branches", tuple(dict.fromkeys(self.branches)))
 
     @property
     def has_distance(self) -> bool:

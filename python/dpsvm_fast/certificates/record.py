@@ -24,9 +24,9 @@ import sys
 import types
 import typing
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -231,10 +231,8 @@ class _Kind:
 
     # Whether an absent value is left out instead of written as null.
     left_out = False
-
-    def check(self, name: str, value: object) -> Any:
-        """Return the value that is kept; refuses one of another type or outside its range."""
-        raise NotImplementedError
+    # Returns the value that is kept under a name; refuses one of another type or outside its range.
+    check: Callable[[str, Any], Any]
 
     def read(self, name: str, value: Any) -> Any:
         """Return what is checked then, from JSON."""
@@ -252,17 +250,14 @@ class _Number(_Kind):
         self.whole = kind is int
         self.range = _fact(facts, Range, Range(-LARGEST))
         self.unit = _fact(facts, Unit, Unit("none")).name
-        self.own = _fact(facts, types.FunctionType, None)
-
-    def check(self, name: str, value: object) -> Any:
         r = self.range
         if self.whole:
             high = None if math.isinf(r.high) else int(r.high)
-            return check_integer(name, value, int(r.low), high)
-        if self.own is not None:
-            return self.own(value, name)
-        sides = {"open_low": r.open_low, "open_high": r.open_high}
-        return check_real(name, value, low=r.low, high=r.high, **sides)
+            self.check = partial(check_integer, low=int(r.low), high=high)
+        elif (own := _fact(facts, types.FunctionType, None)) is not None:
+            self.check = lambda name, value: own(value, name)
+        else:
+            self.check = partial(check_real, **vars(r))
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
         r = self.range
@@ -276,8 +271,8 @@ class _Number(_Kind):
 class _Flag(_Kind):
     """True or false."""
 
-    def check(self, name: str, value: object) -> Any:
-        return check_bool(name, value)
+    def __init__(self) -> None:
+        self.check = check_bool
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
         return {"type": "boolean"}
@@ -289,10 +284,11 @@ class _Text(_Kind):
     def __init__(self, facts: tuple[Any, ...]) -> None:
         self.options = _fact(facts, Options, Options()).options
         self.pattern = _fact(facts, Pattern, Pattern("")).pattern
-
-    def check(self, name: str, value: object) -> Any:
+        self.check = self._matched
         if self.options:
-            return check_option(name, value, self.options)
+            self.check = partial(check_option, options=self.options)
+
+    def _matched(self, name: str, value: object) -> Any:
         if not re.search(self.pattern, check_type(name, value, str, "a string")):
             raise InvalidParameterError(f"{name}: expected a string that matches {self.pattern}")
         return value
@@ -417,11 +413,6 @@ def _kind_with(hint: Any, facts: tuple[Any, ...]) -> _Kind:
     raise TypeError(f"a record cannot have a field of type {hint!r}")
 
 
-def store(record: object, name: str, value: object) -> None:
-    """Store a checked value in a frozen record."""
-    object.__setattr__(record, name, value)
-
-
 Kind = TypeVar("Kind", bound="Record")
 
 
@@ -439,7 +430,6 @@ class Record:
     # Properties that are written too, for people, and compared when they are read.
     DERIVED: ClassVar[tuple[str, ...]] = ()
     _members: ClassVar[dict[str, Any]]
-    _kinds: ClassVar[dict[str, _Kind]]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -451,19 +441,18 @@ class Record:
     def __post_init__(self) -> None:
         """Check every field by itself, and then all together."""
         for name, kind in self.kinds().items():
-            store(self, name, kind.check(name, getattr(self, name)))
+            object.__setattr__(self, name, kind.check(name, getattr(self, name)))
         self.check()
 
     def check(self) -> None:
         """Refuse inconsistent fields."""
 
     @classmethod
+    @cache
     def kinds(cls) -> dict[str, _Kind]:
         """Return the type of every field, from the annotations."""
-        if "_kinds" not in cls.__dict__:
-            hints = typing.get_type_hints(cls, include_extras=True)
-            cls._kinds = {f.name: kind_of(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
-        return cls._kinds
+        hints = typing.get_type_hints(cls, include_extras=True)
+        return {f.name: kind_of(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
     def of(cls: type[Kind], *owners: object, **more: Any) -> Kind:

@@ -106,7 +106,8 @@ def private_fit(
         "library_version": _core.build_info()["version"],
         "random_source": "operating_system" if estimator.random_state is None else "seed",
     }
-    private = is_private(estimator)
+    read, learned = getattr(estimator, "classes", ()), getattr(estimator, "learned", None)
+    private = not (read is None or estimator.random_state is not None or learned)
     source = _core.NoiseSource(estimator.random_state)
     name = type(estimator).__name__
     LOG.info("%s: %s", name, plan.summary())
@@ -484,12 +485,6 @@ def _is_limited(estimator: Any) -> bool:
         return getattr(estimator, "max_iter", None) is not None
     named = [(name, value) for one in candidates for name, value in one.get_params().items()]
     return any(name.split("__")[-1] == "max_iter" and value is not None for name, value in named)
-
-
-def is_private(estimator: Any) -> bool:
-    """Return whether a fit with these parameters is private; reads no data."""
-    read, learned = getattr(estimator, "classes", ()), getattr(estimator, "learned", None)
-    return not (read is None or estimator.random_state is not None or learned)
 
 
 def occasion_of(estimator: Any, names: Iterable[str], **facts: Any) -> Occasion:

@@ -25,7 +25,6 @@ from dpsvm_fast.estimators.frames import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.moments import SQUARE_OFFSET
-from dpsvm_fast.mechanisms.noise import LARGEST
 from dpsvm_fast.mechanisms.plan import Facts, OnStep, checked_on_step
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, compiled_rows, row_blocks
 
@@ -1037,13 +1036,3 @@ def public_map(
             "pass such bounds or dense rows"
         )
     return public
-
-
-def check_extent(public: PublicMap) -> None:
-    """Refuse bounds that the compiled records would refuse once the budget is spent."""
-    for numbers in (public.offset, public.scale):
-        if numbers is not None and not (np.abs(numbers) <= LARGEST).all():
-            raise InvalidParameterError(
-                f"bounds: expected low from {-LARGEST:g} to {LARGEST:g}, and high at least "
-                f"{1.0 / LARGEST:g} above it"
-            )

@@ -17,7 +17,6 @@ from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.inputs import (
     Bounds,
     broadcast_bounds,
-    check_extent,
     checked_rows,
     public_map,
 )
@@ -25,7 +24,7 @@ from dpsvm_fast.estimators.parameters import chosen_loss, one_of, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.noise import joined_parameter
+from dpsvm_fast.mechanisms.noise import LARGEST, joined_parameter
 from dpsvm_fast.mechanisms.pipeline import (
     TRAINERS,
     PrivateLinear,
@@ -102,10 +101,18 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         }
 
     def _public_map(self, facts: Facts) -> PublicMap:
-        """The map of raw rows by public numbers."""
+        """The map of raw rows by public numbers.
+
+        Bounds that the compiled records would refuse are refused before the budget is spent.
+        """
         bounds = broadcast_bounds(self.bounds, facts.n_features, facts.feature_names)
         public = public_map(bounds, sparse_rows=facts.sparse, of_bounds=PublicMap.lifted)
-        check_extent(public)
+        for numbers in (public.offset, public.scale):
+            if numbers is not None and not (np.abs(numbers) <= LARGEST).all():
+                raise InvalidParameterError(
+                    f"bounds: expected low from {-LARGEST:g} to {LARGEST:g}, and high at least "
+                    f"{1.0 / LARGEST:g} above it"
+                )
         return public
 
     def _used_loss(self) -> Loss:

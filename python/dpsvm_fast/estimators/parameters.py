@@ -129,7 +129,7 @@ def class_weights(name: str, value: Any) -> dict[Any, float]:
 ClassWeight = Annotated[Any, or_word(None, or_word("balanced", class_weights))]
 Epsilon = Annotated[float, plain(check.check_epsilon)]
 Delta = Annotated[float, plain(check.check_delta)]
-Adjacency = Annotated[str, plain(check.check_adjacency)]
+Adjacency = Annotated[str, one_of(*check.ADJACENCIES)]
 Noise = Annotated[str, one_of(*NOISES)]
 NoiseGrid = Annotated[str, one_of(*NOISE_GRIDS)]
 Classes = Annotated[Any, or_word(None, plain(public_classes))]

@@ -534,11 +534,6 @@ class NoisyMoments(SecondMoments):
         moments = rows.records(public).gram(rows.n_threads)
         return self.release(moments, source, rows.n_threads)
 
-    @property
-    def ridge(self) -> float:
-        """Ridge on every eigenvalue: a part of the typical spectral norm of the noise."""
-        return RIDGE * self.spectral_noise
-
     def precise(self, count: float) -> bool:
         """Return whether the noise would be small compared with the moments of this many rows."""
         enough = count >= ROWS_A_SQUARE * self.n_features**2
@@ -564,7 +559,7 @@ class NoisyMoments(SecondMoments):
         """
         noisy = self.noisy(moments, source, n_threads)
         values, vectors = _core.symmetric_eigen(noisy, self.n_features)
-        roots = np.sqrt(np.maximum(values, 0.0) + self.ridge)
+        roots = np.sqrt(np.maximum(values, 0.0) + RIDGE * self.spectral_noise)
         scaled = np.ascontiguousarray(vectors.T * (roots.min() / roots))
         # Not by BLAS, whose sums depend on its threads.
         whitening = _core.row_products(scaled, vectors, n_threads)

@@ -670,7 +670,7 @@ class ObjectivePerturbation(WeightsPlan):
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
         # Building the parts refuses what they cannot do. Gamma noise is never rounded before.
         check_solvable(self.regularization, self.row_norm)
-        self.check_noise(self.output)
+        self.check_noise()
 
     @property
     def _outside(self) -> tuple[float, float]:
@@ -788,9 +788,7 @@ class ObjectivePerturbation(WeightsPlan):
             mechanism="objective_perturbation",
             loss=self.loss.name,
             # The exact minimisers coincide.
-            sensitivity=self.derivation(
-                1.0 / self.regularization, 0.0, self.inside.radius, self.output
-            ),
+            sensitivity=self.derivation(1.0 / self.regularization, 0.0, self.inside.radius),
             noise=self.output.record,
             objective=self.inside.record,
         )
@@ -805,28 +803,3 @@ class ObjectivePerturbation(WeightsPlan):
             Does not change the result.
         """
         return self.inside.draw(source, n_threads)
-
-    def release(
-        self, weights: NDArray[np.float64], source: _core.NoiseSource, *, n_threads: int
-    ) -> NDArray[np.float64]:
-        """Noisy copy of ``weights``: the only value derived from them that may leave the host.
-
-        Parameters
-        ----------
-        weights : ndarray of shape (n_scores, n_features [+ 1])
-            The objective with the B drawn before has a gradient of norm at most ``gradient_tol``
-            there (the caller ensures this: the solver certifies it).
-        source : NoiseSource
-        n_threads : int
-            Does not change the result.
-
-        Returns
-        -------
-        ndarray of the shape of ``weights``
-
-        Raises
-        ------
-        CertificationError
-            ``weights`` are not finite numbers, so they cannot have been certified.
-        """
-        return self.output.release(weights, source, n_threads)

@@ -327,6 +327,12 @@ class WeightsPlan(LinearPlan):
     tol: float
     max_iter: int | None = None
 
+    if TYPE_CHECKING:
+
+        @property
+        def output(self) -> WeightNoise:
+            """The noise on the weights."""
+
     @property
     def shape(self) -> tuple[int, int]:
         """Number of scores, and of features with the constant one."""
@@ -347,15 +353,39 @@ class WeightsPlan(LinearPlan):
         """Numbers kept for each row while training."""
         return self.score_loss.n_classes
 
-    def check_noise(self, noise: WeightNoise) -> None:
+    def release(
+        self, weights: NDArray[np.float64], source: NoiseSource, *, n_threads: int
+    ) -> NDArray[np.float64]:
+        """Noisy copy of ``weights``: the only value derived from them that may leave the host.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_classes, n_features [+ 1])
+            As near to the minimiser as the plan counts on: the solver certifies it.
+        source : NoiseSource
+        n_threads : int
+            Does not change the result.
+
+        Returns
+        -------
+        ndarray of the shape of ``weights``
+
+        Raises
+        ------
+        CertificationError
+            ``weights`` are not finite numbers, so they cannot have been certified.
+        """
+        return self.output.release(weights, source, n_threads)
+
+    def check_noise(self) -> None:
         """Refuse noise that is not much larger than the rounding to its grid."""
-        if noise.total > 1.01 * noise.distance:
+        if self.output.total > 1.01 * self.output.distance:
             raise InvalidParameterError(
                 f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, too small for the exact "
                 "sampler; use larger values or noise_grid='float'"
             )
 
-    def derivation(self, C: float, exact: float, radius: float, noise: WeightNoise) -> Sensitivity:
+    def derivation(self, C: float, exact: float, radius: float) -> Sensitivity:
         """Derivation of the sensitivity that the noise on the weights covers, factor by factor."""
         return Sensitivity.of(
             self,
@@ -364,8 +394,8 @@ class WeightsPlan(LinearPlan):
             relation_factor=RELATION_FACTOR[self.adjacency],
             exact=exact,
             solver_radius=radius,
-            rounding=noise.rounding,
-            total=noise.total,
+            rounding=self.output.rounding,
+            total=self.output.total,
         )
 
     def stated(self, occasion: dict[str, Any], **fields: Any) -> PrivacyStatement:
@@ -447,7 +477,7 @@ class OutputPerturbation(WeightsPlan):
         if self.sgd is None and self.loss.name != "crammer_singer":
             check_solvable(self.regularization, self.row_norm)
         check_range("C", self.exact_sensitivity, "the sensitivity")
-        self.check_noise(self.weight_noise)
+        self.check_noise()
 
     @cached_property
     def exact_sensitivity(self) -> float:
@@ -482,7 +512,7 @@ class OutputPerturbation(WeightsPlan):
         return mul_down(self.radius, self.regularization)
 
     @cached_property
-    def weight_noise(self) -> WeightNoise:
+    def output(self) -> WeightNoise:
         """The noise on the weights; it covers the distance of inexact minimisers, Delta + 2 r."""
         return filled(
             WeightNoise,
@@ -493,29 +523,9 @@ class OutputPerturbation(WeightsPlan):
         )
 
     @property
-    def grid(self) -> float | None:
-        """Spacing of the released weights, a power of two; None when they are not rounded."""
-        return self.weight_noise.grid
-
-    @property
-    def rounding(self) -> float:
-        """Distance that rounding to the grid adds between two weight matrices."""
-        return self.weight_noise.rounding
-
-    @property
-    def sensitivity(self) -> float:
-        """Bound on the distance between the noise inputs of two neighbours."""
-        return self.weight_noise.total
-
-    @property
-    def scale(self) -> float:
-        """Standard deviation sigma of Gaussian noise, or the rate beta of Gamma noise."""
-        return self.weight_noise.scale
-
-    @property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """The one event of this release."""
-        return (self.weight_noise.event,)
+        return (self.output.event,)
 
     def run(self, rows: Rows, source: NoiseSource) -> NDArray[np.float64]:
         """Noisy weights of rows with labels."""
@@ -587,8 +597,8 @@ class OutputPerturbation(WeightsPlan):
         """Public facts in one line."""
         kind = "sigma" if self.noise == "gaussian" else "beta"
         return (
-            f"{self.n_weights} weights, C = {self.C:.4g}, sensitivity {self.sensitivity:.4g}, "
-            f"{self.noise} noise with {kind} = {self.scale:.4g}"
+            f"{self.n_weights} weights, C = {self.C:.4g}, sensitivity {self.output.total:.4g}, "
+            f"{self.noise} noise with {kind} = {self.output.scale:.4g}"
         )
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
@@ -597,39 +607,14 @@ class OutputPerturbation(WeightsPlan):
         ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
         among them.
         """
-        noise, sgd = self.weight_noise, self.sgd
+        sgd = self.sgd
         radius = sgd and sgd.ball_radius(self.loss, self.C, self.row_norm)
         descent = sgd and Descent.of(sgd, batch_size=sgd.batch, radius=radius)
         return self.stated(
             occasion,
             mechanism="output_perturbation",
             loss=self.loss.name,
-            sensitivity=self.derivation(self.C, self.exact_sensitivity, self.radius, noise),
-            noise=noise.record,
+            sensitivity=self.derivation(self.C, self.exact_sensitivity, self.radius),
+            noise=self.output.record,
             descent=descent,
         )
-
-    def release(
-        self, weights: NDArray[np.float64], source: NoiseSource, *, n_threads: int
-    ) -> NDArray[np.float64]:
-        """Noisy copy of ``weights``: the only value derived from them that may leave the host.
-
-        Parameters
-        ----------
-        weights : ndarray of shape (n_classes, n_features [+ 1])
-            Within ``radius`` of the exact minimiser (the caller ensures this: the solver certifies
-            it).
-        source : NoiseSource
-        n_threads : int
-            Does not change the result.
-
-        Returns
-        -------
-        ndarray of the shape of ``weights``
-
-        Raises
-        ------
-        CertificationError
-            ``weights`` are not finite numbers, so they cannot have been certified.
-        """
-        return self.weight_noise.release(weights, source, n_threads)

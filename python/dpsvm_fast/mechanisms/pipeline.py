@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -601,8 +602,10 @@ class PrivateLinear(LinearPlan):
         shares = whitening_shares(n_features, self.loss.n_classes)
         # Noise in the objective would lose every share where rows are not whitened.
         shares = shares[-1:] if self.trainer == "objective" else shares
-        budgets = (share_of(self.mu, share) for share in shares)
-        return tuple(filled(NoisyMoments, self, mu=mu, epsilon=None) for mu in budgets)
+        return tuple(
+            filled(NoisyMoments, self, mu=share_of(self.mu, share), epsilon=None)
+            for share in shares
+        )
 
     @property
     def whitening(self) -> NoisyMoments | None:
@@ -610,20 +613,20 @@ class PrivateLinear(LinearPlan):
         return self.whitenings[-1] if self.whitenings else None
 
     @property
-    def _first(self) -> tuple[NoisySum, ...]:
-        """The noisy sums that come first on every path."""
-        classes = () if self.classes is None else (self.classes.sum,)
-        return classes if self.centre is None else (*classes, self.centre.sum)
+    def count(self) -> NoisyCount | None:
+        """Release of the number of rows where a kernel needs it and no centre brings it."""
+        return None
 
     @cached_property
-    def _sums(self) -> tuple[NoisySum, ...]:
-        """The noisy sums before the training, on the path that has all of them."""
-        return (*self._first, *[each.sum for each in self.whitenings])
+    def sums(self) -> tuple[NoisySum, ...]:
+        """The noisy sums before the training: on every path, then of all whitenings."""
+        releases = (self.count, self.classes, self.centre, *self.whitenings)
+        return tuple(map(attrgetter("sum"), filter(None, releases)))
 
     @cached_property
     def before(self) -> tuple[PrivacyEvent, ...]:
         """Events that a ledger is charged before the training."""
-        return tuple([part.event for part in self._sums])
+        return tuple(map(attrgetter("event"), self.sums))
 
     @cached_property
     def _rest(self) -> GaussianEvent:
@@ -651,8 +654,8 @@ class PrivateLinear(LinearPlan):
             # What it refuses is refused before anything is spent.
             self._solver(self._rest.mu)
         # A plan does not know the number of features: earlier whitenings count as training.
-        last = () if self.whitening is None else (self.whitening.sum,)
-        recorded = tuple([part.event for part in (*self._first, *last)])
+        n_first = len(self.before) - len(self.whitenings)
+        recorded = (*self.before[:n_first], *self.before[n_first:][-1:])
         return (*recorded, self._left_by(recorded))
 
     def known_count(self, rows: Rows, source: _core.NoiseSource) -> float | None:
@@ -666,15 +669,14 @@ class PrivateLinear(LinearPlan):
 
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
         """Whether to whiten, all noisy sums before the training, and what is left for it."""
-        moments, sums = self.whitening, self._first
         wanted = self.whiten is True or self.worth_whitening(count or 0.0)
-        whitened = moments is not None and wanted
+        whitened = bool(self.whitenings) and wanted
         mu = 0.0 if self.pure else self._rest.mu
-        if whitened:
-            return whitened, self._sums, mu
-        events = [each.event for each in self.whitenings]
-        unspent = [event.mu for event in events if isinstance(event, GaussianEvent)]
-        return whitened, sums, joined_parameter(mu, *unspent) if unspent else mu
+        if whitened or not self.whitenings:
+            return whitened, self.sums, mu
+        n_first = len(self.sums) - len(self.whitenings)
+        unspent = [event.mu for event in self.before[n_first:] if isinstance(event, GaussianEvent)]
+        return whitened, self.sums[:n_first], joined_parameter(mu, *unspent)
 
     def worth_whitening(self, count: float) -> bool:
         """Return whether this many rows, released or public, gain by whitening."""
@@ -831,8 +833,8 @@ class PrivateLinear(LinearPlan):
             "mechanism": self.kind,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "parts": tuple(part.part for part in training.sums),
-            "reserved": tuple(part.part for part in training.reserved),
+            "parts": tuple(map(attrgetter("part"), training.sums)),
+            "reserved": tuple(map(attrgetter("part"), training.reserved)),
         }
         if training.solver is None:
             facts = {"loss": self.loss.name, "adjacency": self.adjacency} | whole | occasion
@@ -987,12 +989,6 @@ class PrivateKernel(PrivateLinear):
             mu=None if self.pure else share_of(self.mu, COUNT_SHARE),
             epsilon=COUNT_SHARE * self.epsilon if self.pure else None,
         )
-
-    @property
-    def _first(self) -> tuple[NoisySum, ...]:
-        """The noisy sums that come first on every path."""
-        own = () if self.count is None else (self.count.sum,)
-        return own + super()._first
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:

@@ -1,0 +1,59 @@
+"""Signals during a call, and children of a fork."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+
+import pytest
+
+POSIX = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX signals")
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+def interrupted(work: Callable[[], object], after: float) -> float:
+    """Seconds from a signal, whose handler raises, to the end of ``work``, which is repeated."""
+
+    def handler(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def repeated() -> None:
+        while True:
+            work()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    start = time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, after)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            repeated()
+        return time.monotonic() - start - after
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def in_child(work: Callable[[], bytes]) -> bytes:
+    """What ``work`` returns in a forked child, which is killed if it hangs."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(write, work())
+        except BaseException:
+            os.write(write, traceback.format_exc().encode()[-4000:])
+        os._exit(0)
+    os.close(write)
+    deadline = time.monotonic() + 30.0
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the child hangs")
+        time.sleep(0.01)
+    answer = os.read(read, 65_536)
+    os.close(read)
+    return answer
