@@ -69,6 +69,7 @@ def test_no_gradient_is_longer_than_declared(loss: str, K: int, M: int) -> None:
 
 
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
+@pytest.mark.proof("losses", "Log-determinant")
 @pytest.mark.parametrize(("loss", "K", "M"), SETTINGS)
 def test_no_curvature_is_larger_than_declared(loss: str, K: int, M: int) -> None:
     """log det(1 + H/lambda) of one record by differences of its gradient in the scores."""
