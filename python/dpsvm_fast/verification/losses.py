@@ -236,7 +236,7 @@ def least_delta(
 # that
 # matters where a transform is accurate; what the transform and everything beyond the grid may
 # come to
-# is added. docs/proofs/objective_perturbation.md, "Recomputed".
+# is added. docs/proofs/objective_perturbation.md, "Independent recomputation".
 
 
 Array = NDArray[np.float64]

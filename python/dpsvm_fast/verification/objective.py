@@ -1,7 +1,7 @@
 r"""Delta of noise in the objective, recomputed with NumPy and SciPy for verification.
 
-Follows docs/proofs/objective_perturbation.md, "Recomputed", and shares no numerical code with the
-compiled laws: what is returned is an upper bound, on grids of its own. With
+Follows docs/proofs/objective_perturbation.md, "Independent recomputation", and shares no numerical
+code with the compiled laws. The results are upper bounds, on separate grids. With
 :math:`t = 1/\sigma` and the privacy loss at most :math:`U = c_0 + V`, V >= 0,
 
 .. math:: \delta(\epsilon) = E (1 - e^{\epsilon - U})_+
@@ -44,7 +44,7 @@ from dpsvm_fast.verification.losses import (
 #     h(x) = E_\zeta (1 - e^{r (e - \psi(2 \omega + t (x + \zeta)))})_+, \quad e = \epsilon - c.
 #
 # Every step is an upper bound, and none is a copy of the compiled one (the same page,
-# "Recomputed"):
+# "Independent recomputation"):
 # h is a mixture of shifted normal distribution functions by chords; the law of Xi is moved to a
 # grid
 # by keeping means; the integral over w is a trapezoidal rule whose error is below any rounding.
