@@ -62,7 +62,7 @@ class Draft:
         self.draft.replace(self.path)
 
     def _linked(self) -> bool:
-        """Whether the file has its name without replacing any; False where there are no links."""
+        """Link the draft to its name, replacing no file; return False where links are missing."""
         try:
             os.link(self.draft, self.path)
         except (OSError, NotImplementedError):
@@ -172,7 +172,7 @@ def checked_plot(option: str, path: Path | None, *, needs_matplotlib: bool = Tru
 
 
 def draw(draft: Draft, plot: Callable[[Any], Any]) -> None:
-    """Draw one figure and give the file its name.
+    """Draw one figure and publish the file.
 
     Parameters
     ----------

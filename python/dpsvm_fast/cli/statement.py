@@ -290,7 +290,7 @@ def _advice(record: Any, *, unread: bool) -> str:
 
 
 def _subject(record: dict[str, Any]) -> str:
-    """What a certificate is about."""
+    """Describe the subject of a certificate."""
     if "steps" in record:
         return f"a pipeline of {len(record['steps'])} steps"
     if "candidates" in record:

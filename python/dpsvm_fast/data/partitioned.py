@@ -311,7 +311,7 @@ class ShardedRecords:
         return _core.Records.gram_from_parts(parts)
 
     def centre(self, point: Array, n_threads: int) -> None:
-        """Moves the rows by a released point."""
+        """Subtract a released point from the rows."""
         self.change(Change("centre", point))
 
     def transform(self, matrix: Array, n_threads: int) -> None:

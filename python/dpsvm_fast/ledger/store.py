@@ -279,7 +279,7 @@ class SpendStore:
                 raise self._useless(error) from error
 
     def mark(self, count: int) -> str:
-        """The number of spends and the digest of so many of them."""
+        """Return the number of spends and their digest."""
         return f"{count}-{self._chain[count].hex()}"
 
     def continues(self, mark: str) -> bool:
@@ -511,7 +511,7 @@ def _digest(before: bytes, text: bytes) -> bytes:
 
 
 def _steps(thousands: int) -> Callable[[], int]:
-    """A handler that ends a statement of SQLite after so many thousand steps."""
+    """Return a handler that ends an SQLite statement after this many thousand steps."""
     left = iter(range(thousands))
     return lambda: int(next(left, None) is None)
 

@@ -736,7 +736,7 @@ class PrivateLinear(LinearPlan):
         return WEIGHT_RELEASES if several else 1
 
     def with_budget(self, own: float, delta: float) -> Solver:
-        """The solver's mechanism with an epsilon and a delta of its own."""
+        """Return the solver's mechanism with the given epsilon and delta."""
         noise = "gamma" if self.pure else "gaussian"
         shared: dict[str, Any] = {
             "epsilon": own,

@@ -690,7 +690,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     def _statement(
         self, plan: SearchPlan, released: Chosen, occasion: dict[str, Any]
     ) -> SelectionStatement:
-        """What the search promises; the released model carries it in place of its own promise.
+        """Return the statement of the search, which replaces that of the released model.
 
         Its own would cover one fit and not the search. The state for a continuation is dropped too:
         a continuation would account for that fit only.

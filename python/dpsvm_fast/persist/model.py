@@ -167,7 +167,7 @@ def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
 
 
 def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] | None:
-    """Fitted attributes; None where nothing was fitted and nothing has to be."""
+    """Return fitted attributes; None if none are fitted or needed."""
     found, name = vars(model), type(model).__name__
     if saved.private:
         is_fitted = "privacy_" in found

@@ -83,7 +83,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 @dataclass(frozen=True)
 class _Setting:
-    r"""What the bound depends on; ``quadratic`` is omega, the factor of :math:`|p - e_y|^2`.
+    r"""The arguments of the bound; ``quadratic`` is omega, the factor of :math:`|p - e_y|^2`.
 
     With ``rate`` r the bound is of :math:`E (1 - e^{r (level - U)})_+`.
     """
@@ -204,7 +204,7 @@ class _Bound:
         return np.asarray(masses @ normal_excess(w[:, None] + 2.0 * t - levels / t, rate * t))
 
     def split(self, epsilon: float) -> tuple[float, float]:
-        """The best level of the first of two losses, and about what both come to there."""
+        """Return the best threshold for the first of two losses, and the total there."""
         e = epsilon - self._price
         levels = e * np.linspace(LEAST_SHARE, 1.0 - LEAST_SHARE, 801)
         sums = np.logaddexp(self._logs[0](levels), self._logs[1](e - levels))
