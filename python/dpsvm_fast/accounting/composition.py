@@ -200,7 +200,7 @@ def totals_epsilon(totals: Totals, delta: float) -> float:
 
 
 def _choice_delta(choice: Totals, epsilon: float) -> float:
-    """Return delta of one choice: the least of delta at a smaller epsilon plus cost of distances."""
+    """Return delta of one choice: the least delta of a smaller epsilon plus cost of distances."""
     best = _exact_delta(choice, epsilon)
     if not choice.distance:
         return best

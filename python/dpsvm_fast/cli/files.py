@@ -95,7 +95,7 @@ def reserved(
     """
     wanted = [path for path in paths if path is not None]
     if len({path.absolute() for path in wanted}) < len(wanted):
-        raise CommandError(f"{wanted[0]}: is the name of two outputs; give each its own name")
+        raise CommandError(f"{wanted[0]}: names two outputs; give them different names")
     for path in wanted:
         if any(_same(path, read) for read in inputs if read is not None):
             raise CommandError(f"{path}: is an input of this command; give the output another name")

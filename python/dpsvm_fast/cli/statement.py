@@ -46,7 +46,7 @@ NAME, DATE = 34, 14
 )
 @click.argument("file", type=FILE, metavar="MODEL|CERTIFICATE")
 @option("--certificate", FILE, "Certificate to write, for verify.")
-@option("--force", "Replace a file that exists.", is_flag=True)
+@option("--force", "Replace an existing file.", is_flag=True)
 @option("--key", FILE, "File with the key that a model was signed with.")
 @pass_screen
 def statement_command(

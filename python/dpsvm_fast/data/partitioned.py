@@ -159,7 +159,7 @@ class ShardedRows:
             if (digests[1:] == digests[:-1]).any():
                 raise InvalidParameterError(
                     "groups: got a person in several partitions, expected one; use "
-                    "Partitions.from_arrays, or sort rows by person before cutting. Nothing was "
+                    "Partitions.from_arrays, or sort rows by person before splitting. Nothing was "
                     "spent"
                 )
 

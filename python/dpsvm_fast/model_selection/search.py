@@ -628,7 +628,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         if runs and self.refit_fraction == 0.0 and not self.labelled:
             raise InvalidParameterError(
                 "stopping: expected 'geometric' or 'logarithmic', or refit_fraction > 0, for "
-                "candidates without a public label set, as 'poisson' may make no run"
+                "candidates without a public label set, because 'poisson' may run no fit"
             )
 
     def owned(self, facts: Facts) -> Facts:

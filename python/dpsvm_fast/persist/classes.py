@@ -524,7 +524,7 @@ class SavedClass:
         model.fit_transform(self.rows(model, facts))
         width = getattr(model, "n_features_in_", None)
         if facts.get("n_features_in_", width) != width:
-            raise ModelFormatError("the parameters have another number of features")
+            raise ModelFormatError("the parameters are for another number of features")
         if "categories_" in facts:
             facts["categories_"] = [
                 np.array(values, dtype=kind)
