@@ -372,7 +372,7 @@ def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) 
         expected = vars(step).get("n_features_in_") if _does(step) else width
         if None not in (width, expected) and width != expected:
             raise ModelFormatError(
-                f"{where}[{shown(name)}]: expects {expected} features, the step before gives {width}"
+                f"{where}[{shown(name)}]: takes {expected} features, the step before gives {width}"
             )
         width = _width(step, width if expected is None else expected)
     return steps
