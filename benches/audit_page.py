@@ -1,4 +1,4 @@
-"""The table of audits of docs/guarantees.md, from the summary of ``audit_table``."""
+"""The table of audits of docs/auditing.md, from the summary of ``audit_table``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benches.tables import Row
 # The build that is released, in the audits' summary, and the claims that it is audited at.
 RIGHT = "right"
 AUDITED = ("1", "4")
-# How an audit came to its bound: a letter, and what it stands for.
+# How an audit came to its bound: a letter and its meaning.
 METHODS = {
     "gaussian": ("g", "counts read by a Gaussian trade-off curve"),
     "profile": ("p", "counts read by the claimed law with less noise"),

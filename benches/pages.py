@@ -69,9 +69,11 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         "persons-table": Table(readme_tables.persons, "persons"),
         "class-weights-table": Table(readme_tables.class_weights, "class_weights"),
     },
-    "docs/auditing.md": {"one-run-table": Table(one_run_audits.page, one_run_audits.NAME)},
+    "docs/auditing.md": {
+        "one-run-table": Table(one_run_audits.page, one_run_audits.NAME),
+        "audit-table": Table(audit_page.audits, "audit"),
+    },
     weeks.PAGE: {"weeks-table": Table(weeks.page, weeks.NAME)},
-    "docs/guarantees.md": {"audit-table": Table(audit_page.audits, "audit")},
 }
 # The page of the tables of ``report``.
 SPEED = "docs/performance.md"

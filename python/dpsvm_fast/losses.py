@@ -1,8 +1,8 @@
 """The losses: the one table of the numbers that every guarantee takes from them.
 
 With scores s = W x, one row of W a score, a loss is a convex function of s; its gradient in W is
-the gradient a in s times the row. What is tabulated here is proved in docs/notation.md, section
-"Losses": the largest norm L of a, the largest eigenvalue beta of the Hessian in s, and the largest
+the gradient a in s times the row. What is tabulated here is proved in docs/proofs/losses.md:
+the largest norm L of a, the largest eigenvalue beta of the Hessian in s, and the largest
 log-determinant c0 of ``1 + rho * Hessian``, which is the price of the change of variables in
 objective perturbation.
 

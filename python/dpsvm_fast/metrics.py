@@ -476,7 +476,7 @@ class EvaluationPlan(Plan):
 
     @cached_property
     def coarse(self) -> NoisySum | None:
-        """Scores of all rows by sign and size; None where there are none."""
+        """Counts of scores by sign and size; None without scores."""
         if "scores" not in self.tables:
             return None
         size = 2 * (MOST_POWER - LEAST_POWER) + 1

@@ -47,7 +47,7 @@ MAX_SIDE = 2**63 - 1
 
 
 def make_source(random_state: int | None) -> _core.NoiseSource:
-    """Make a source of noise; whoever draws from it has to run in the usual arithmetic."""
+    """Create a source of noise; drawing from it requires the default floating-point mode."""
     return _core.NoiseSource(check_random_state(random_state))
 
 
@@ -547,7 +547,7 @@ def _selection_rate(epsilon: float, sensitivity: int, *, monotonic: bool) -> flo
 
 
 def _check_scores(scores: ArrayLike) -> NDArray[np.int64]:
-    """Return scores as an array of int64; private, so that nothing is said about them."""
+    """Return scores as an array of int64; errors do not quote them, as they are private."""
     array = np.asarray(scores)
     if array.ndim != 1 or not array.size or not np.can_cast(array.dtype, np.int64):
         raise TypeError("scores: expected whole numbers, one for each of one or more candidates")

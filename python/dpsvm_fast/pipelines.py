@@ -252,7 +252,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
 
 
 def _leaves(pipeline: Any) -> list[Step]:
-    """All estimators inside that are not made of others."""
+    """Return all estimators inside that contain no others."""
     if isinstance(pipeline, (list, tuple)):
         return [leaf for i, part in enumerate(pipeline) for leaf in leaf_steps(part, str(i))]
     if not hasattr(pipeline, "fit"):
@@ -404,7 +404,7 @@ def _looks(part: tuple[str, Any, Any]) -> bool:
 
 
 def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
-    """Names and estimators that one is made of, fitted ones where there are; None for a leaf."""
+    """Return names and estimators inside, fitted if possible; None for a leaf."""
     if isinstance(estimator, Pipeline):
         return list(estimator.steps)
     if isinstance(estimator, FeatureUnion):
@@ -510,7 +510,7 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
 
 
 def takes(step: Any) -> tuple[str, ...]:
-    """What a fit takes besides rows and labels: "groups", "sample_weight"."""
+    """Return which of "groups" and "sample_weight" a fit accepts."""
     found: tuple[str, ...] = getattr(step, "_takes", ())
     return found
 

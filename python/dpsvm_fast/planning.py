@@ -394,7 +394,7 @@ def described(*plans: NoisePlan) -> tuple[str, list[list[str]], list[str]]:
 
 
 def _cell(plan: NoisePlan, path: str) -> str:
-    """What a plan has in a row; empty where it has no such part."""
+    """Return the cell of a plan; empty if it has no such part."""
     value: Any = plan
     for name in path.split("."):
         value = getattr(value, name, None)
@@ -589,7 +589,7 @@ def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening
 
 
 def _kernel(mechanism: PrivateKernel, n_samples: int) -> tuple[KernelFeatures, int]:
-    """What the rule chooses for this many rows, and the number of columns; fits use noisy ones."""
+    """Return the kernel chosen for this number of rows, and the number of columns."""
     choice = mechanism.choice(float(n_samples))
     assert choice.signal is not None
     lifted = choice.gamma is not None

@@ -1365,7 +1365,7 @@ class ImageGrid(NamedTuple):
         return self.shape[2] * math.prod(self.cells) * self.n_orientations
 
     def halved(self) -> tuple[ImageGrid, ImageGrid]:
-        """Return the grid of the image of edges, of half the size, and the grid of its own edges.
+        """Return the grid of the edge image at half the size, and the grid of its edges.
 
         Its channels are the orientations. Halves are rounded up.
 

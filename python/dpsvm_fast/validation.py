@@ -80,7 +80,7 @@ def check_epsilon(value: object, name: str = "epsilon") -> float:
 
 
 def check_delta(value: object, name: str = "delta") -> float:
-    """Accept a privacy parameter delta: 0 <= delta < 1; 0 stands for pure differential privacy.
+    """Accept a privacy parameter delta: 0 <= delta < 1; 0 means pure differential privacy.
 
     Subnormal numbers are refused: no calibration is exact there.
     """
@@ -164,7 +164,7 @@ def check_adjacency(value: object, name: str = "adjacency") -> str:
 
 
 def check_n_threads(value: object, name: str = "n_threads") -> int:
-    """Accept a number of threads; None stands for all cores that this process may use."""
+    """Accept a number of threads; None means all cores that this process may use."""
     if value is None:
         usable = (
             len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

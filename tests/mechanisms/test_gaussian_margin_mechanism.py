@@ -267,6 +267,7 @@ def test_no_gradient_is_longer_than_declared(loss: str, K: int, M: int) -> None:
     assert 0.9 * bound < largest <= bound * (1.0 + 1e-12)
 
 
+@pytest.mark.proof("losses", "Log-determinant")
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize(("loss", "K", "M"), SETTINGS)
 def test_no_curvature_is_larger_than_declared(loss: str, K: int, M: int) -> None:

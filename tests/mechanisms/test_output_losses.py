@@ -77,6 +77,7 @@ def test_weights_are_within_the_radius_of_the_twin(loss: str, n_classes: int, C:
         assert np.linalg.norm(other - expected) > plan.radius
 
 
+@pytest.mark.proof("losses", "Lipschitz constant")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 def test_the_sensitivity_is_that_of_the_loss(loss: str, n_classes: int, adjacency: str) -> None:
@@ -99,6 +100,7 @@ def moved(
     return float(np.linalg.norm(trained(plan, *first) - trained(plan, *other)))
 
 
+@pytest.mark.proof("losses", "Lipschitz constant")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("loss", STEEP_AT_ZERO)
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
@@ -169,6 +171,7 @@ def neighbours(draw: st.DrawFn) -> tuple[OutputPerturbation, tuple[Array, Array]
     return plan, (X, rng.integers(0, n_classes, n)), x, int(rng.integers(0, n_classes))
 
 
+@pytest.mark.proof("losses", "Lipschitz constant")
 @given(drawn=neighbours())
 def test_random_neighbours_never_exceed_the_sensitivity(
     drawn: tuple[OutputPerturbation, tuple[Array, Array], Array, int],

@@ -377,7 +377,7 @@ def test_sampled_steps_at_tiny_epsilon_are_confirmed(
     assert delta > 0.99e-6
 
 
-@pytest.mark.proof("joint_bound", "Recomputed")
+@pytest.mark.proof("joint_bound", "Independent recomputation")
 def test_the_cut_of_a_sum_at_its_cap_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three terms that end at the cap exactly: moved to the ends of their cells they lose."""
     n, ratio, t, level = 4, 0.6, 0.3, 1.0
@@ -425,7 +425,7 @@ def three_classes(setting: joint._Setting, theta1: float, logarithmic: bool, e: 
     return float(2.0 * normal_density(w[:, 0]) @ (near + far) * 0.04)
 
 
-@pytest.mark.proof("joint_bound", "Recomputed")
+@pytest.mark.proof("joint_bound", "Independent recomputation")
 @pytest.mark.parametrize("logarithmic", [True, False])
 @pytest.mark.parametrize(
     ("t", "kappa", "share", "rate", "epsilon"),

@@ -200,7 +200,7 @@ def totals_epsilon(totals: Totals, delta: float) -> float:
 
 
 def _choice_delta(choice: Totals, epsilon: float) -> float:
-    """Delta of one choice: the least of delta at a smaller epsilon plus what distances cost."""
+    """Return delta of one choice: the least delta of a smaller epsilon plus cost of distances."""
     best = _exact_delta(choice, epsilon)
     if not choice.distance:
         return best
@@ -218,7 +218,7 @@ def _choice_delta(choice: Totals, epsilon: float) -> float:
 
 
 def _choice_epsilon(choice: Totals, delta: float) -> float:
-    """Epsilon of one choice: the least that also pays for the distances."""
+    """Return epsilon of one choice: the smallest that also covers the distances."""
     found = _epsilon_of_rest(choice, 0.0, delta)
     margin = NEGLIGIBLE_DISTANCE
     for _ in range(MOST_ROUNDS if choice.distance else 0):
@@ -705,7 +705,7 @@ class BasicComposition:
     mixture: Mixture
 
     def delta(self, epsilon: float) -> float:
-        """Return the least of a few deltas at which this is at most ``epsilon``."""
+        """Return the smallest of a few deltas at which this is at most ``epsilon``."""
         found = 1.0
         for delta in LAST_RESORTS:
             if self.epsilon(delta) > epsilon:
@@ -789,7 +789,7 @@ def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
 def few_objectives(
     objective: tuple[tuple[ObjectiveEvent, int], ...],
 ) -> list[tuple[ObjectiveEvent, int]]:
-    """Merge objectives of one law into few kinds, each with the least noise and most curvature.
+    """Merge objectives of one law into few kinds, by the smallest noise and largest curvature.
 
     Bounds there hold for each: docs/proofs/objective_perturbation.md, "Less noise, more curvature".
     """

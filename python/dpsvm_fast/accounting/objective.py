@@ -321,7 +321,7 @@ def is_quick(event: ObjectiveEvent) -> bool:
 
 
 def most_kinds(event: ObjectiveEvent) -> int:
-    """Return how many kinds of events of one law a composition keeps: fewer if they are costly."""
+    """Return how many kinds of events of one law are kept apart: fewer if they are costly."""
     if event.n_scores == 1:
         return MOST_CHEAP_KINDS
     if is_quick(event):

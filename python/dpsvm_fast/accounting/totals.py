@@ -286,13 +286,13 @@ def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | Non
 
 
 def few_digits(number: Fraction, digits: int) -> Fraction:
-    """Return a number that is no smaller, of about so many binary digits."""
+    """Round a number up to about ``digits`` binary digits."""
     exponent = number.numerator.bit_length() - number.denominator.bit_length() - digits
     return math.ceil(number / Fraction(2) ** exponent) * Fraction(2) ** exponent
 
 
 def at_most(one: Counter[float], other: Counter[float]) -> bool:
-    """Return whether each size of ``one`` has a partner in ``other`` that is no smaller."""
+    """Return whether each size of ``one`` can be paired with one at least as large in ``other``."""
     if one <= other:
         return True
     # From the largest size on, there must never be more of one than of the other.

@@ -312,7 +312,7 @@ def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
     profiles = [np.array([claim.profile(f)(e) for e in epsilons]) for f in factors]
 
     def least_noise(low: Array, high: Array) -> Array:
-        """Minus the least noise that is refuted, the steps between linear."""
+        """Return minus the smallest noise that is refuted, interpolated linearly."""
         grown = np.exp(epsilons)[:, None]
         over = np.maximum(low - grown * high, (1.0 - high) - grown * (1.0 - low))
         excess = np.array([(over - profile[:, None]).max(axis=0) for profile in profiles])
@@ -329,5 +329,5 @@ def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
 
 
 def _finite(scores: Array) -> Array:
-    """Scores with minus infinity where there is no number."""
+    """Replace scores that are not numbers by minus infinity."""
     return np.asarray(np.nan_to_num(scores, nan=-np.inf, posinf=-np.inf, neginf=-np.inf))

@@ -1,4 +1,4 @@
-"""One fit, many canaries: each is in the data or not by a coin of its own, and the model is asked.
+"""Audits in one run: guess from the release which canaries a coin put into the data.
 
 Of m canaries r are guessed, each to be in or out, and C guesses are right. A program with trade-off
 function f cannot make C large: docs/proofs/one_run_audit.md bounds P[C >= c] from f alone, however
@@ -60,7 +60,7 @@ Inverse = Callable[[float], float]
 def tail_refuted(
     inverse: Inverse, n_canaries: int, n_guesses: int, right: int, alpha: float
 ) -> bool:
-    r"""Whether a trade-off curve makes so many right guesses rarer than ``alpha``.
+    r"""Return whether a trade-off curve makes this many right guesses rarer than ``alpha``.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def profile_inverse(epsilons: Array, deltas: Array) -> Inverse:
 
 
 def log_p_value(n_canaries: int, n_guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Log of the probability that an (epsilon, delta)-private program lets so many be right.
+    """Bound the log-probability of this many right guesses under (epsilon, delta).
 
     Parameters
     ----------

@@ -180,7 +180,7 @@ def alpha_of(confidence: float) -> float:
 
 
 def histogram_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Counts in bins that both worlds share; two in a thousand runs lie beyond them."""
+    """Count runs in bins shared by both worlds; 0.2 % of the runs fall outside."""
     low, high = np.quantile(np.concatenate([first, second]), [0.001, 0.999])
     if not low < high:
         low, high = low - 0.5, high + 0.5
@@ -535,7 +535,7 @@ def _joined(parts: list[Any]) -> Array:
 
 
 class CalledWorld(World):
-    """Calls of a function of (X, y) that returns numbers or a fitted object, with noise of its own.
+    """A function of (X, y) that returns numbers or a fitted object and draws its noise itself.
 
     For anything else with ``fit``: fits of clones.
     """
@@ -760,7 +760,7 @@ class TrainingWorld(PlannedWorld):
         self.rows.weigh(self.records)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Weights by the path that the pipeline takes for so many rows."""
+        """Return weights by the path that the pipeline takes for this number of rows."""
         count = float(self.rows.n_rows)
         training = self.plan.training(count)
         if training.rule is not None:
@@ -773,7 +773,7 @@ class TrainingWorld(PlannedWorld):
 
 
 class TransformerWorld(PlannedWorld):
-    """A release of sums: they are taken once, and what is looked at are the noisy sums.
+    """A release of sums, which are computed once; the audit observes the noisy sums.
 
     Everything that a transformer publishes is computed from them and from public numbers. They are
     those of the plan of this name.
@@ -795,7 +795,7 @@ class TransformerWorld(PlannedWorld):
             self.exact = self.total.exact(sums, rows.n_rows)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Noisy sums; of a matrix the triangle that has noise of its own, all with the same."""
+        """Return noisy sums; of a symmetric matrix its triangle, scaled to equal noise."""
         if not isinstance(self.total, SecondMoments):
             return np.asarray(self.total.sum.release_many(self.exact, n, source, self.n_threads))
         noisy = self.total.noisy_many(self.exact, n, source, self.n_threads)
@@ -938,7 +938,7 @@ def _share(values: Array, cuts: Array, *, above: bool, smooth: bool) -> Array:
 
 
 def _cautious(share: Array, sign: int, pilot: int, n: int) -> Array:
-    """Share that the bound of ``n`` runs might come to: the pilot's error and the bound's width."""
+    """Return the share that the bound of ``n`` runs may reach: pilot error plus its width."""
     error = np.sqrt(np.maximum(share * (1.0 - share), 1.0 / pilot) * (1.0 / pilot + 5.0 / n))
     return np.clip(share + sign * (CAUTION * error + 5.0 / n), 0.0, 1.0)
 

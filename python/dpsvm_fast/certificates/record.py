@@ -395,7 +395,7 @@ def kind_of(hint: Any) -> _Kind:
 
 
 def _kind_with(hint: Any, facts: tuple[Any, ...]) -> _Kind:
-    """Return the kind of a type with what is said besides it."""
+    """Return the kind of a type and its annotations."""
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         (inner,) = (one for one in arguments if one is not type(None))
@@ -473,7 +473,7 @@ class Record:
 
     @classmethod
     def head(cls) -> dict[str, Any]:
-        """Return what every record of this class begins with."""
+        """Return the fields with which every record of this class begins."""
         head: dict[str, Any] = {cls.tag_field: cls.tag} if cls.tag else {}
         return head | ({"version": cls.VERSION} if cls.VERSION else {})
 
@@ -658,7 +658,7 @@ SHARED = {
 
 
 def _meanings(kind: type[Record]) -> dict[str, str]:
-    """What the docstring of a class says of each parameter."""
+    """Return the description of each parameter in the docstring of a class."""
     _, _, text = (inspect.getdoc(kind) or "").partition("Parameters\n----------\n")
     found: dict[str, str] = {}
     names: list[str] = []

@@ -342,7 +342,7 @@ def _samplers(parts: tuple[ReleasePart, ...], random_source: str) -> tuple[str, 
 
 
 def _sums(part: ReleasePart, unit: str) -> str:
-    """What was summed, how often, over which records."""
+    """Describe the sums: of what, how often, over which records."""
     total = part.what
     if not total.removeprefix("the ").startswith("sum"):
         total = f"the sum of {total}"
@@ -491,7 +491,7 @@ def _parties(n: int) -> str:
 
 
 def _without_sum(statement: FederatedStatement) -> str:
-    """The guarantee against somebody who sees single contributions."""
+    """Describe the guarantee against an observer of single contributions."""
     if statement.local_epsilon is None:
         return (
             "if the secure sum fails, a party has almost no protection: its own noise gives "

@@ -163,7 +163,7 @@ class Statement(Record):
 
         @property
         def protected(self) -> str:
-            """What the data sets that are compared differ in."""
+            """How the compared data sets differ."""
 
         @property
         def not_private_reasons(self) -> tuple[str, ...]:
@@ -184,7 +184,7 @@ class Statement(Record):
 
     @property
     def private(self) -> bool:
-        """Whether the guarantee holds: there is no reason against it."""
+        """Whether the guarantee holds: nothing voids it."""
         return not self.not_private_reasons
 
     def _repr_html_(self) -> str:

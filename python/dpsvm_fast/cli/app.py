@@ -26,7 +26,7 @@ PROGRAM = "dpsvm-fast"
 COMMANDS = {
     "Try it": {"demo": "train on real digits at five values of epsilon"},
     "Before any data are read": {
-        "plan": "show the noise that a budget costs",
+        "plan": "show the noise to expect for a budget",
         "schema": "check a schema, and that a file fits it",
         "budget": "create a budget file, or show what is spent",
     },

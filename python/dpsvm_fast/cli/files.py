@@ -62,7 +62,7 @@ class Draft:
         self.draft.replace(self.path)
 
     def _linked(self) -> bool:
-        """Whether the file has its name without replacing any; False where there are no links."""
+        """Link the draft to its name, replacing no file; return False where links are missing."""
         try:
             os.link(self.draft, self.path)
         except (OSError, NotImplementedError):
@@ -95,7 +95,7 @@ def reserved(
     """
     wanted = [path for path in paths if path is not None]
     if len({path.absolute() for path in wanted}) < len(wanted):
-        raise CommandError(f"{wanted[0]}: is the name of two outputs; give each its own name")
+        raise CommandError(f"{wanted[0]}: names two outputs; give them different names")
     for path in wanted:
         if any(_same(path, read) for read in inputs if read is not None):
             raise CommandError(f"{path}: is an input of this command; give the output another name")
@@ -172,7 +172,7 @@ def checked_plot(option: str, path: Path | None, *, needs_matplotlib: bool = Tru
 
 
 def draw(draft: Draft, plot: Callable[[Any], Any]) -> None:
-    """Draw one figure and give the file its name.
+    """Draw one figure and publish the file.
 
     Parameters
     ----------

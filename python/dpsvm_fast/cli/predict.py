@@ -249,7 +249,7 @@ def _names(model: Any, schema: TableSchema, options: dict[str, Any]) -> list[str
 
 
 def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
-    """What is written about some rows."""
+    """Return the output columns of some rows."""
     columns = [model.predict(X)]
     if options["scores"]:
         columns += list(np.atleast_2d(model.decision_function(X).T))
@@ -386,7 +386,7 @@ def schema_check(
 
 
 def _declared(schema: TableSchema) -> list[list[object]]:
-    """What is said of each column, short."""
+    """Describe each column briefly."""
     found: list[list[object]] = []
     for column in schema.columns:
         facts = [f"{key} = {value}" for key, value in column.to_dict().items()]

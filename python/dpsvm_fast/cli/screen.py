@@ -207,7 +207,7 @@ def judged(error: BaseException) -> tuple[str, int]:
 
 
 def _about_a_file(error: OSError) -> str:
-    """What is wrong with a file, and what to do."""
+    """Describe a file error and its remedy."""
     if error.errno is None:
         return str(error)
     reason = FILE_TROUBLE.get(error.errno, error.strerror or "cannot be used")
@@ -215,7 +215,7 @@ def _about_a_file(error: OSError) -> str:
 
 
 def _usage(error: click.ClickException) -> str:
-    """What is wrong with the words of the command line."""
+    """Describe a usage error."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     path = ctx.command_path if ctx is not None else "dpsvm-fast"
     return f"{_complaint(error)} (see {path} --help)"
@@ -331,7 +331,7 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
     """A choice among words."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Find the word."""
+        """Return the choice that a word names."""
         if value in self.choices:
             return str(value)
         near = difflib.get_close_matches(str(value), self.choices, n=1)
@@ -507,7 +507,7 @@ def option(*words: Any, **how: Any) -> Callable[[Callable[..., Any]], Callable[.
 
 
 def together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return one decorator that gives a command all of these options, in their order."""
+    """Combine options into one decorator, in order."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):

@@ -35,7 +35,7 @@ NAME, DATE = 34, 14
 )
 @click.argument("file", type=ui.FILE, metavar="MODEL|CERTIFICATE")
 @ui.option("--certificate", ui.FILE, "Certificate to write, for verify.")
-@ui.option("--force", "Replace a file that exists.", is_flag=True)
+@ui.option("--force", "Replace an existing file.", is_flag=True)
 @ui.option("--key", ui.FILE, "File with the key that a model was signed with.")
 @ui.pass_screen
 def statement_command(
@@ -281,7 +281,7 @@ def _advice(record: Any, *, unread: bool) -> str:
 
 
 def _subject(record: dict[str, Any]) -> str:
-    """What a certificate is about."""
+    """Describe the subject of a certificate."""
     if "steps" in record:
         return f"a pipeline of {len(record['steps'])} steps"
     if "candidates" in record:

@@ -944,7 +944,7 @@ ROOM_FOR_FEATURES = 1024 * MIB
 
 
 def growth_of(estimator: Any, n_features: int) -> int:
-    """Return how many times the memory of rows their public map takes, at least 1."""
+    """Return the memory of mapped rows relative to that of the rows, at least 1."""
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else None
     if isinstance(first, PublicImageFeatures):
         names = first.fit(np.zeros((1, n_features))).get_feature_names_out()

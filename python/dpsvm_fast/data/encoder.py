@@ -194,7 +194,7 @@ def leading_encoder(model: Any) -> SchemaEncoder | None:
 
 
 def checked_schema(value: Any) -> TableSchema:
-    """Return the schema, made of its plain values where these were given."""
+    """Return the schema, built from plain values if those were given."""
     if isinstance(value, TableSchema):
         return value
     if not isinstance(value, Mapping):

@@ -140,7 +140,7 @@ class Persons(Operation):
         return ()
 
     def digests(self, ids: NDArray[Any] | None) -> NDArray[Any]:
-        """Digests of the different ids among these that belong to the part."""
+        """Return the digests of the distinct ids that belong to the part."""
         if ids is None or self.n_parts == 0:
             return np.empty(0, dtype=DIGEST)
         found = [self._digest(one) for one in np.unique(ids).tolist()]
@@ -953,13 +953,13 @@ class ClusterExecutor:
         return self._recipe[1]
 
     def _submit(self, function: Any, *given: Any, name: str, **how: Any) -> Any:
-        """A task under a name of its own: run again, it is the same task."""
+        """Submit a task under a unique name, so that a repetition is the same task."""
         key = f"dpsvm-{self._token}-{self._n_runs}-{name}"
         return self._client.submit(function, *given, key=key, pure=False, **how)
 
 
 def _release(futures: list[Any]) -> None:
-    """Tell the cluster that results are no longer needed: tasks that have not begun never will.
+    """Release results on the cluster, which cancels tasks that have not begun.
 
     Exceptions keep references to futures while they are inspected, so they are released here.
     """

@@ -159,7 +159,7 @@ class ShardedRows:
             if (digests[1:] == digests[:-1]).any():
                 raise InvalidParameterError(
                     "groups: got a person in several partitions, expected one; use "
-                    "Partitions.from_arrays, or sort rows by person before cutting. Nothing was "
+                    "Partitions.from_arrays, or sort rows by person before splitting. Nothing was "
                     "spent"
                 )
 
@@ -311,7 +311,7 @@ class ShardedRecords:
         return _core.Records.gram_from_parts(parts)
 
     def centre(self, point: Array, n_threads: int) -> None:
-        """Moves the rows by a released point."""
+        """Subtract a released point from the rows."""
         self.change(Change("centre", point))
 
     def transform(self, matrix: Array, n_threads: int) -> None:

@@ -166,7 +166,7 @@ class Columns:
 
     @staticmethod
     def _values(column: Any) -> NDArray[Any]:
-        """Cells of one column; a copy, as the file may be gone before they are."""
+        """Return a copy of the cells of one column; they may outlive the file."""
         if hasattr(column, "combine_chunks"):
             column = column.combine_chunks()
         if hasattr(column, "dictionary_decode"):

@@ -114,7 +114,7 @@ class Source(ABC):
 
     @abstractmethod
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Rows, labels and owners, in order; ``progress`` is told how many bytes are behind."""
+        """Yield rows, labels and owners, in order; ``progress`` receives the bytes read so far."""
 
     def _made_decoder(self, **how: Any) -> Any:
         """Converts cells to rows in every pass."""
@@ -192,7 +192,7 @@ def cell_error(file: str, row: int | None, column: str, reason: str) -> TableErr
 
 
 def numbers(values: Any) -> NDArray[np.float32]:
-    """Cells of an Arrow or numpy array of numbers; NaN where there is none, inf beyond float32."""
+    """Return the numbers of an Arrow or numpy array: NaN if missing, inf beyond float32."""
     if isinstance(values, np.ndarray):
         with np.errstate(over="ignore"):
             return values.astype(np.float32, copy=False)
@@ -338,7 +338,7 @@ class Dates(Lookup):
         self._first, self._missing = first, math.nan  # type: ignore[assignment]
 
     def codes(self, values: Any) -> NDArray[Any]:
-        """Return the days to each cell; dates that are not text are taken as a whole."""
+        """Return the day number of each cell; non-text dates are converted as one column."""
         kind = getattr(values, "type", None)
         if kind is not None and str(kind).startswith(("date", "timestamp")):
             # With a time zone: the time in UTC.
@@ -460,7 +460,7 @@ class LabelDecoder(Lookup):
         self._classes = np.array(schema.classes)
 
     def decode(self, codes: NDArray[Any], before: int) -> NDArray[Any]:
-        """Labels with these codes, behind so many rows."""
+        """Return the labels of these codes; ``before`` rows precede them."""
         missing = (codes == MISSING)[codes < 0][:1].any()
         reason = "no label" if missing else "a label that is not one of the declared classes"
         reason = f"{reason}; correct the file, or classes in the schema"
@@ -490,7 +490,7 @@ class PersonDecoder(Numbered):
         self._key = secrets.token_bytes(32)
 
     def decode(self, codes: NDArray[np.int32], before: int) -> NDArray[np.bytes_]:
-        """Digests with these codes, behind so many rows."""
+        """Return the digests of these codes; ``before`` rows precede them."""
         reason = "no person id; every row needs one"
         _check_cells(codes >= 0, self._file, before, self._name, reason)
         return np.array(self._kept, dtype="S16")[codes]
@@ -519,7 +519,7 @@ class WeightDecoder:
         self._file, self._name = file, str(schema.weight)
 
     def decode(self, cells: NDArray[np.int32], before: int) -> NDArray[np.float64]:
-        """Weights in these cells, behind so many rows."""
+        """Return the weights in these cells; ``before`` rows precede them."""
         found = cells.view(np.float32).astype(np.float64)
         right = np.isfinite(found) & (found >= 0.0)
         reason = "not a weight, that is a finite, non-negative number"
@@ -1004,7 +1004,7 @@ class CsvSource(Source):
 
 
 def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM) -> list[str]:
-    """Return the cells of the first record: names of the columns, unless there is no header.
+    """Return the cells of the first record: the column names, if there is a header.
 
     Raises
     ------
@@ -1312,7 +1312,7 @@ class ParquetSource(_Columnar):
 
 
 class ArrowSource(_Columnar):
-    """Rows of an Arrow IPC file, which Feather 2 is, or of a stored stream."""
+    """Rows of an Arrow IPC file (Feather 2) or of a stored stream."""
 
     def _types(self) -> dict[str, Any]:
         return arrow_types(self.path)
@@ -1425,7 +1425,7 @@ def arrow_types(path: str) -> dict[str, Any]:
 
 
 def mapped_bytes(path: str) -> mmap.mmap:
-    """The bytes of a file, which take no memory, until the last array made of them is gone."""
+    """Map the bytes of a file, which take no memory, until the last array on them is freed."""
     with open(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -1604,7 +1604,7 @@ def _number(data: Any, kind: str, table: int, number: int) -> int:
 
 
 def _child(data: Any, at: int) -> int:
-    """What a field points at."""
+    """Return the target of a field's offset."""
     if not at:
         raise ValueError("a field is missing")
     return int(at + struct.unpack_from("<I", data, at)[0])
@@ -1980,7 +1980,7 @@ class LibsvmSource(Source):
         return TableError(f"{self.file}: not a LIBSVM file")
 
     def _reason(self, tokens: list[bytes]) -> str | None:
-        """What is wrong with a row."""
+        """Return the error in a row, if any."""
         if b":" in tokens[0] and self.labelled:
             return "no label; each row starts with one"
         seen = set()

@@ -70,7 +70,7 @@ def template_lines(
     classes: Sequence[Any] = (),
     person: str | None = None,
 ) -> str:
-    """Return a schema file with what is known of each column, to be filled in."""
+    """Return the lines of a schema to fill in, with the known facts of each column."""
     owner = [f"person = {toml_string(person)}   # whose rows they are"] if person else []
     lines = [
         f"target = {toml_string(target or '')}   # the column of labels",
@@ -362,7 +362,7 @@ def _are_dates(value: Any) -> bool:
 
 
 def _are_lengths(value: Any) -> bool:
-    """Whether it is the least and the largest number of words."""
+    """Return whether it is a minimum and a maximum number of words."""
     two = _is_list(value, is_whole) and len(value) == 2
     return two and bool(1 <= value[0] <= value[1] <= MOST_WORDS)
 
@@ -1146,7 +1146,7 @@ class TableSchema:
         return found
 
     def _check_places(self) -> None:
-        """Refuse names that are no places in a file that does not name its columns."""
+        """Refuse names that are not positions in a file without column names."""
         width = self.declared_width or 0
         for column in self.columns:
             place = column.name[1:]

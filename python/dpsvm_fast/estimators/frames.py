@@ -48,7 +48,7 @@ def tabular(X: Any) -> Any:
 
 
 def public_shape(X: Any) -> tuple[int, int] | None:
-    """Number of rows and of columns by the metadata of ``X``; None where there are none such."""
+    """Return the numbers of rows and columns from the metadata of ``X``; None if it has none."""
     if isinstance(X, (list, tuple)) and X and hasattr(X[0], "__len__"):
         shape: Any = (len(X), len(X[0]))
     else:
@@ -137,7 +137,7 @@ def rows_at(X: Any, positions: NDArray[np.int64]) -> Any:
 
 
 def column_names(X: Any) -> list[Any]:
-    """Names of the columns, public like the schema of the data; empty where there are none."""
+    """Return the column names, which are public like the schema; empty if there are none."""
     if _is(X, "pyarrow", "Table") or _is(X, "pyarrow", "RecordBatch"):
         return list(X.schema.names)
     return list(getattr(X, "columns", ()))

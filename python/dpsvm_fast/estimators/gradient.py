@@ -536,7 +536,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         return chosen_loss(name, n_classes, smoothing, margin)
 
     def _attributes(self, plan: GradientPerturbation, released: ReleasedIterate) -> dict[str, Any]:
-        """Coefficients, intercepts, and what ``partial_fit`` goes on from."""
+        """Return coefficients, intercepts and the state from which ``partial_fit`` continues."""
         found = super()._attributes(plan, released.weights)
         if released.state is not None:
             before = before_of(self)

@@ -522,7 +522,7 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
 
 
 def _ids(groups: Any) -> NDArray[Any] | None:
-    """An array of ids, equal where the given ones are; None if they are no ids.
+    """Return an array of ids that are equal if the given ones are; None if they are not ids.
 
     Whether two are equal never depends on a third: NumPy converts a list of numbers to strings if
     it contains one string, and to floats that lose digits if it contains one float or the range is
@@ -581,7 +581,7 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
 
 
 def class_factors(weights: dict[Any, float], classes: NDArray[Any]) -> NDArray[np.float64]:
-    """Weights of the classes over the largest; 1 for those that are not named.
+    """Return class weights relative to the largest; 1 for classes without a weight.
 
     Raises
     ------
@@ -611,7 +611,7 @@ def feature_facts(probe: Any) -> dict[str, Any]:
 
 
 class ArrayRows:
-    """Training rows in this process: an array, a matrix or a table. Private but for their facts.
+    """Training rows in this process: an array, a matrix or a table. Private, except their facts.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         return self.mechanism
 
     def _shared(self, facts: Facts) -> dict[str, Any]:
-        """What the plans of both pipelines have in common."""
+        """Return the fields common to the plans of both pipelines."""
         trainer = self._trainer()
         if trainer == "gradient" and self.delta == 0.0:
             raise InvalidParameterError.of(

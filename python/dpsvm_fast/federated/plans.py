@@ -436,7 +436,7 @@ def _root(h: int, sigma_steps: int) -> float:
 
 
 def _step(size: int, distance: float, h: int, multiplier: float, sigma_steps: int) -> float | None:
-    """Return the least step for which the noise suffices; None if rounding dominates."""
+    """Return the smallest step for which the noise suffices; None if rounding dominates."""
     rounded = mul_up(multiplier, mul_up(ROUNDED_STEPS, sqrt_up(float(size))))
     left = add_down(_root(h, sigma_steps), -rounded)
     if not left > 0.0:

@@ -170,7 +170,7 @@ def read(data: bytes) -> dict[str, Any]:
 
 
 def as_bytes(text: object, size: int | None = None) -> bytes:
-    """Return the bytes that a text of a message stands for.
+    """Decode the bytes in the text of a message.
 
     Raises
     ------

@@ -529,7 +529,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @cached_property
     def components(self) -> NoisyComponents | None:  # type: ignore[override]
-        """A party's own noisy matrix, where there is one."""
+        """The noisy matrix of a single party, if any."""
         if self._sums_gram:
             return None
         return NoisyComponents(

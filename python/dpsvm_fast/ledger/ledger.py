@@ -446,7 +446,7 @@ class PrivacyLedger:
             whole._admitted(self._charges(event, by_age))
 
     def _check_unit(self, unit: str | None) -> None:
-        """Refuse events of another unit; ``None`` stands for that of the ledger."""
+        """Refuse events of another unit; ``None`` means that of the ledger."""
         if unit not in (None, self.unit):
             raise InvalidParameterError(
                 f"ledger: got unit={self.unit!r}, expected unit={unit!r}, as in this release"

@@ -279,7 +279,7 @@ class SpendStore:
                 raise self._useless(error) from error
 
     def mark(self, count: int) -> str:
-        """The number of spends and the digest of so many of them."""
+        """Return the number of spends and their digest."""
         return f"{count}-{self._chain[count].hex()}"
 
     def continues(self, mark: str) -> bool:
@@ -302,7 +302,7 @@ class SpendStore:
         found = _looked_at(self.path)
         if found is None:
             raise LedgerError(
-                f"the ledger file {self.path} is gone, so nothing more can be spent. A temporary "
+                f"the ledger file {self.path} is missing; nothing more can be spent. A temporary "
                 "ledger ends with its process: give path= to keep it"
             )
         if found.st_nlink == 2 and _drop_draft(self.path, found):
@@ -365,7 +365,7 @@ class SpendStore:
             self.identity, self.budget = identity, budget
             self._chain = [_digest(identity.encode(), b"")]
         elif (identity, budget) != (self.identity, self.budget):
-            raise LedgerError(f"{self.path}: is another ledger now; nothing can be spent here")
+            raise LedgerError(f"{self.path}: now holds another ledger; nothing can be spent")
         self.anchor = None if anchor is None else Path(anchor)
         self._header = text
 
@@ -433,7 +433,7 @@ class Session:
             "SELECT number, spend FROM spends WHERE number >= ? ORDER BY number", (number,)
         )
         if found.fetchall() != rows:
-            raise LedgerError(f"{self._store.path}: the file does not keep what is written to it")
+            raise LedgerError(f"{self._store.path}: the file did not retain a write")
         chain = self._store._chain
         for text in texts:
             chain.append(_digest(chain[-1], text.encode()))
@@ -473,7 +473,7 @@ class Session:
         self._connection.execute("UPDATE ledger SET header = ?", (json.dumps(header),))
         store._read_header(self._connection)
         if store.anchor != anchor:
-            raise LedgerError(f"{store.path}: the file does not keep what is written to it")
+            raise LedgerError(f"{store.path}: the file did not retain a write")
 
     def _read(self, known: int) -> None:
         """Read new spends; the last known spend must be unchanged."""
@@ -511,7 +511,7 @@ def _digest(before: bytes, text: bytes) -> bytes:
 
 
 def _steps(thousands: int) -> Callable[[], int]:
-    """A handler that ends a statement of SQLite after so many thousand steps."""
+    """Return a handler that ends an SQLite statement after this many thousand steps."""
     left = iter(range(thousands))
     return lambda: int(next(left, None) is None)
 

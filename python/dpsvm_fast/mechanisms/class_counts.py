@@ -82,7 +82,7 @@ class BalancedPlan(Plan):
 
     @classmethod
     def of(cls, whole: Any, facts: Facts, plan_of: Callable[..., Plan]) -> BalancedPlan:
-        """Return the plan within a budget; ``plan_of`` trains with an epsilon of its own."""
+        """Return the plan within a budget; ``plan_of`` plans training for a given epsilon."""
         counts = ClassCounts.before(whole, facts.n_classes)
         spent, one = (counts.event,), replace(facts, n_features=None)
         like = (spent, partial(plan_of, facts=one))
@@ -95,7 +95,7 @@ class BalancedPlan(Plan):
         return (self.counts.event, *self.training.events)
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
-        """Release the counts, then train; returns what the training releases."""
+        """Release the class counts, then train and return the training's release."""
         self.counts.balance(rows, source)
         return self.training.run(rows, source)
 

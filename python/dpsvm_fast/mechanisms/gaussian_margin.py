@@ -168,7 +168,7 @@ class NoisyAnchors(SumRelease):
         return total.astype(np.float64) * ROW_GRID
 
     def _means(self, noisy: Array, points: Array) -> Array:
-        """Post-processing: new centres where there are enough records, old ones elsewhere."""
+        """Return new centres where there are enough records, else the old ones; post-processing."""
         half_counts = noisy[:, -1:]
         known = half_counts > LEAST_COUNT * self.sum.deviation
         means = noisy[:, :-1] / np.where(known, half_counts / COUNT_SCALE, 1.0)
@@ -177,7 +177,7 @@ class NoisyAnchors(SumRelease):
         return np.where(known & np.isfinite(means).all(axis=1, keepdims=True), means, points)
 
     def _directions(self, public: np.random.Generator) -> Array:
-        """Unit vectors, one an ellipsoid; orthogonal where there is room, from public numbers."""
+        """Return public unit vectors, one per ellipsoid; orthogonal if the dimension permits."""
         drawn = public.standard_normal((self.n_ellipsoids, self.n_features))
         if self.n_ellipsoids <= self.n_features:
             return np.linalg.qr(drawn.T)[0].T
@@ -185,7 +185,7 @@ class NoisyAnchors(SumRelease):
 
 
 def nearest_ellipsoids(rows: Array, codes: Labels, points: Array, n_ellipsoids: int) -> Labels:
-    """Ellipsoid of each record: the nearest centre of its own class, by the record alone.
+    """Return the ellipsoid of each record: that of the nearest centre of its class, row by row.
 
     Parameters
     ----------
@@ -376,7 +376,7 @@ class GaussianMargin(Plan):
 
     @property
     def before(self) -> tuple[PrivacyEvent, ...]:
-        """What a ledger is charged before the noise in the objective."""
+        """Events that are charged before the noise in the objective."""
         return tuple(part.event for part in self._sums)
 
     @cached_property
@@ -390,7 +390,7 @@ class GaussianMargin(Plan):
         return composed_solver(self)  # type: ignore[no-any-return]
 
     def with_budget(self, own: float, delta: float) -> MatrixPerturbation:
-        """The noisy objective with an epsilon and a delta of its own."""
+        """Return the noisy objective with the given epsilon and delta."""
         settings: dict[str, Any] = {
             "epsilon": own,
             "delta": delta,

@@ -290,7 +290,7 @@ ROUNDING_SHARE = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class LastIterateSums(DescentSums):
-    """Less noise, for sums of all gradients, where only the last iterate is released.
+    """Sums of all gradients with less noise, if only the last iterate is released.
 
     Parameters
     ----------
@@ -837,7 +837,7 @@ class GradientPerturbation(LinearPlan):
             )
 
     def descent(self) -> _core.Descent:
-        """The compiled run before its first step, or in the state that earlier calls left."""
+        """Return the compiled run before its first step, or in the state after earlier calls."""
         state = None if self.state is None else resumed(self.state)
         return _core.Descent(**self.descent_options(), state=state)
 

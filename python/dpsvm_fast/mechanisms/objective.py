@@ -182,7 +182,7 @@ class LinearNoise(CalibratedNoise):
 
     @cached_property
     def multiplier(self) -> float:
-        """Sigma over row norm, or beta times row norm; infinity or 0 where there is none."""
+        """Sigma over row norm, or beta times row norm; infinity or 0 without noise."""
         if self.noise == "gamma":
             return largest_rate(self.loss, self.epsilon, self.curvature_ratio, self.factor)
         found = noise_multiplier(*self._target, self.curvature_ratio)

@@ -738,7 +738,7 @@ class PrivateLinear(LinearPlan):
         return WEIGHT_RELEASES if several else 1
 
     def with_budget(self, own: float, delta: float) -> Solver:
-        """The solver's mechanism with an epsilon and a delta of its own."""
+        """Return the solver's mechanism with the given epsilon and delta."""
         noise = "gamma" if self.pure else "gaussian"
         shared: dict[str, Any] = {
             "epsilon": own,
@@ -861,7 +861,7 @@ class PrivateLinear(LinearPlan):
 # where there are fewer than 10 unwhitened rows per feature: a kernel would fit noise there.
 # Otherwise :math:`\gamma = \sqrt{q / 1000}` between 1/4 and 1; for gamma near 0 the kernel
 # without its constant part is the linear one. Every choice is a function of public numbers and of
-# released ones (docs/proofs/random_features.md, sections "Choice of the kernel" and "Count").
+# released ones (docs/proofs/random_features.md, "Choice of the kernel" and "Number of rows").
 #
 # Gamma noise of rate :math:`\epsilon'` on p weights has the root mean square :math:`\sqrt{p + 1}
 # / \epsilon'` in each, so without Gaussian noise :math:`\epsilon' / \sqrt{p + 1}` takes the place

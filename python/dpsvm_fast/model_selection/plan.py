@@ -134,7 +134,7 @@ class Budgets:
         return self.events_of(tuple(branch.events for branch in self.branches))
 
     def events_of(self, branches: tuple[Events, ...]) -> Events:
-        """What it costs to search with branches that spend these."""
+        """Return the events of a search whose branches spend these."""
         adjacency = self.branches[0].budget.adjacency
         return selection_events(branches, self.selection, self.stopping, self.refit, adjacency)
 

@@ -628,7 +628,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         if runs and self.refit_fraction == 0.0 and not self.labelled:
             raise InvalidParameterError(
                 "stopping: expected 'geometric' or 'logarithmic', or refit_fraction > 0, for "
-                "candidates without a public label set, as 'poisson' may make no run"
+                "candidates without a public label set, because 'poisson' may run no fit"
             )
 
     def owned(self, facts: Facts) -> Facts:
@@ -690,7 +690,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     def _statement(
         self, plan: SearchPlan, released: Chosen, occasion: dict[str, Any]
     ) -> SelectionStatement:
-        """What the search promises; the released model carries it in place of its own promise.
+        """Return the statement of the search, which replaces that of the released model.
 
         Its own would cover one fit and not the search. The state for a continuation is dropped too:
         a continuation would account for that fit only.

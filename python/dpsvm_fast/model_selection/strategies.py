@@ -55,14 +55,14 @@ class Part(NamedTuple):
 
     @property
     def owners(self) -> dict[str, Any]:
-        """What a fit gets besides rows and labels."""
+        """The arguments of a fit other than rows and labels."""
         found = {"groups": self.groups, "sample_weight": self.weights}
         return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a search releases.
+    """The release of a search.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def assigned_parts(
 def chosen_index(
     scores: NDArray[np.int64], selection: SelectionNoise, source: _core.NoiseSource
 ) -> int:
-    """The noisy choice: low scores are good."""
+    """Return the noisy choice; low scores are good."""
     assert selection.rate is not None
     if selection.mechanism == "exponential":
         return int(source.exponential_choice(scores, selection.rate))
@@ -305,7 +305,7 @@ class StoppingPlan(SearchPlan):
 
 
 class ConstantClassifier(ClassifierMixin, BaseEstimator):
-    """Predict the first of the public classes for every row: released if there is no run.
+    """Classifier that always predicts the first public class: released if no fit was run.
 
     Parameters
     ----------

@@ -398,7 +398,7 @@ def _checked_float_type(name: str, value: Any) -> Any:
 
 
 def _checked_degree(name: str, value: Any) -> Any:
-    """Accept a degree, or the least and the largest one."""
+    """Accept a degree, or a smallest and a largest one."""
     for one in value if isinstance(value, tuple) else (value,):
         check.check_integer(name, one, 0, MOST_DEGREES)
     return value
@@ -462,7 +462,7 @@ SCIKIT: dict[str, dict[str, Any]] = {
 
 
 def _table_schema(record: Any) -> TableSchema:
-    """What is public of a table."""
+    """Return the public facts of a table."""
     found: TableSchema = refused(partial(TableSchema.from_dict, origin=OF_MODEL), record)
     return found
 
@@ -491,7 +491,7 @@ SPECIFICATION = parameter(
 
 @dataclass(frozen=True)
 class SavedClass:
-    """What is saved of a class's objects.
+    """The fields saved for objects of a class.
 
     Parameters
     ----------
@@ -524,7 +524,7 @@ class SavedClass:
         model.fit_transform(self.rows(model, facts))
         width = getattr(model, "n_features_in_", None)
         if facts.get("n_features_in_", width) != width:
-            raise ModelFormatError("the parameters have another number of features")
+            raise ModelFormatError("the parameters are for another number of features")
         if "categories_" in facts:
             facts["categories_"] = [
                 np.array(values, dtype=kind)
@@ -643,7 +643,7 @@ SCALES: Entries = {
 
 
 def _saved(kind: type, attributes: Entries, **how: Any) -> SavedClass:
-    """An estimator or transformer of ours, which declares its parameters."""
+    """Describe an estimator or transformer of this library, which declares its parameters."""
     return SavedClass(kind, declared_parameters(kind), attributes, **({"private": True} | how))
 
 
@@ -812,7 +812,7 @@ def _declared_steps() -> list[SavedClass]:
 
 
 def _compositions() -> list[SavedClass]:
-    """What is made of others; their estimators are saved apart from this table."""
+    """Describe classes composed of estimators, which are saved separately."""
     # Others are checked where they are used.
     searched = {name: parameter(name, _any) for name in ("param_grid", "scoring", "class_weight")}
     labelled = FEATURES | {"classes_": LABELS}
@@ -847,7 +847,7 @@ REMEMBERED = 64
 
 
 def statement_from(where: str, record: object) -> Any:
-    """The statement of a certificate; of which kind it has to be depends on the model."""
+    """Read the statement of a certificate, of the kind that the model requires."""
     if not isinstance(record, Mapping):
         raise ModelFormatError(f"{where}: got {shown(record)}, expected a certificate")
     try:
@@ -950,7 +950,7 @@ def same_labels(given: Any, classes: NDArray[Any]) -> bool:
 
 
 def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
-    """What was chosen in a fit goes with what was released by it."""
+    """Check that choices of a fit agree with its releases."""
     if "whitened_" in facts and facts["whitened_"] is not (facts["whitening_"] is not None):
         raise ModelFormatError(f"{where}: whitened_ does not match whitening_")
     if "lift_" in facts:

@@ -167,7 +167,7 @@ def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
 
 
 def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] | None:
-    """Fitted attributes; None where nothing was fitted and nothing has to be."""
+    """Return fitted attributes; None if none are fitted or needed."""
     found, name = vars(model), type(model).__name__
     if saved.private:
         is_fitted = "privacy_" in found
@@ -261,7 +261,7 @@ def _join_columns(model: Any, facts: Mapping[str, Any], where: str) -> None:
         if width is None:
             return step
         if width > MOST_REPEATED:
-            raise ModelFormatError(f"{where}: a part makes more columns than a model may have")
+            raise ModelFormatError(f"{where}: a part has more columns than a model may have")
         return FunctionTransformer(_blank, kw_args={"width": width})
 
     blank = clone(model).set_params(
@@ -315,7 +315,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
         _set_fitted(model, saved, record, where, reading)
     if "output" in record:
         if not hasattr(model, "set_output"):
-            raise ModelFormatError(f"{where}.output: this class has no output to be set")
+            raise ModelFormatError(f"{where}.output: set_output does not apply to this class")
         kind = refused(check_option, f"{where}.output", record["output"], OUTPUTS)
         model.set_output(transform=kind)
     return model
@@ -372,7 +372,7 @@ def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) 
         expected = vars(step).get("n_features_in_") if _does(step) else width
         if None not in (width, expected) and width != expected:
             raise ModelFormatError(
-                f"{where}[{shown(name)}]: takes {expected} features, the step before makes {width}"
+                f"{where}[{shown(name)}]: takes {expected} features, the step before gives {width}"
             )
         width = _width(step, width if expected is None else expected)
     return steps

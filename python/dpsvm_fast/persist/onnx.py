@@ -596,7 +596,7 @@ def _through(graph: Graph, step: Any, columns: list[str]) -> str:
 
 
 def _indicated(graph: Graph, step: Any, columns: list[str], fill: Any = None) -> str:
-    """Apply an encoder of declared categories; text is looked up first."""
+    """Apply an encoder of declared categories, after a look-up for text."""
     parts, places = [], getattr(step, "drop_idx_", None)
     for number, (value, known) in enumerate(zip(columns, step.categories_, strict=True)):
         categories = known.tolist()

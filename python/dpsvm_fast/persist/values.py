@@ -232,8 +232,8 @@ def parsed(data: bytes) -> dict[str, Any]:
     """
     if len(data) > LARGEST_TEXT and not data.isascii():
         raise ModelFormatError(
-            f"has {len(data)} bytes that are not all ASCII, as save_model writes them; expected at "
-            f"most {LARGEST_TEXT} in other alphabets"
+            f"has {len(data)} bytes with non-ASCII text, which save_model escapes; expected at "
+            f"most {LARGEST_TEXT}"
         )
     try:
         text = data.decode("utf-8-sig")

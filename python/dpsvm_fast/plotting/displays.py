@@ -244,7 +244,7 @@ def _named(estimator: Any, plane: Array) -> Any:
 
 
 def _public_bounds(estimator: Any) -> Any:
-    """What the rows' place was declared to be."""
+    """Return the declared bounds of the rows."""
     estimator = getattr(estimator, "best_estimator_", estimator)
     if isinstance(estimator, Pipeline):
         return _public_bounds(estimator.steps[0][1])
@@ -924,7 +924,7 @@ class PrivacyUtilityDisplay(Display):
 
     @staticmethod
     def _reference(ax: Axes, score: float | None, name: str, style: str) -> Any:
-        """A horizontal line with its name and score above it, or None where there is no score."""
+        """Draw a horizontal line with its name and score above; None without a score."""
         if score is None:
             return None
         above: dict[str, Any] = {"textcoords": "offset points", "xytext": (6, 4)}

@@ -104,7 +104,7 @@ def draw_regions(
     names: list[str],
     obstacles: Array | None = None,
 ) -> list[Any]:
-    """Fill the part of the plane of each class and write its name where there is most room.
+    """Fill the region of each class and write its name in the widest part.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ Plane = TypeVar("Plane", bound="PlaneDisplay")
 
 
 class Display:
-    """A display, as scikit-learn's are: made of numbers, and drawn on axes."""
+    """A display in scikit-learn's manner: it holds numbers and draws them on axes."""
 
     ax_: Axes
     figure_: FigureBase
@@ -260,7 +260,7 @@ class Display:
         return self._drawn(ax)
 
     def _drawn(self: Drawn, ax: Axes | None, *what: Any) -> Drawn:
-        """Everything on the axes, which are new ones where there are none."""
+        """Draw everything on the axes, or on new ones."""
         if ax is None:
             ax = matplotlib_module("pyplot").subplots(layout="compressed")[1]
         self.ax_, self.figure_ = ax, ax.figure
@@ -314,7 +314,7 @@ class PlaneDisplay(Display):
 def _public_rows(
     X: ArrayLike | None, y: ArrayLike | None, classes: NDArray[Any]
 ) -> tuple[Array | None, NDArray[np.int64] | None]:
-    """Rows to be drawn, and the numbers of their classes; None where there are none.
+    """Return the rows to draw and the numbers of their classes; None without rows.
 
     Raises
     ------

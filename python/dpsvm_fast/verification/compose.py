@@ -487,7 +487,7 @@ def _refuted(choices: list[Choice], delta: float, low: float) -> float:
 
 
 def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
-    """Epsilon at ``delta``, to four digits; of distances it is the least one that is looked for."""
+    """Return epsilon at ``delta``, to four digits; with distances, the smallest one."""
     if delta == 0.0:
         pure = all(choice.is_pure for choice in choices)
         return max(math.fsum(choice.pure) for choice in choices) if pure else math.inf

@@ -236,7 +236,7 @@ def least_delta(
 # that
 # matters where a transform is accurate; what the transform and everything beyond the grid may
 # come to
-# is added. docs/proofs/objective_perturbation.md, "Recomputed".
+# is added. docs/proofs/objective_perturbation.md, "Independent recomputation".
 
 
 Array = NDArray[np.float64]
@@ -287,7 +287,7 @@ def one_score_delta(epsilon: float, t: float, kappa: float, *, quickly: bool = F
 
 @lru_cache(maxsize=16)
 def _thresholds(t: float, kappa: float, count: int) -> tuple[Array, Array]:
-    """Losses up to where there is no curvature, and their thresholds."""
+    """Return the losses below the point without curvature, and their thresholds."""
     v = _dense(0.0, max(kappa - 0.5 * t * t, 0.0), t, kappa, count)
     return v, one_score_threshold(v, t, kappa)
 
@@ -398,7 +398,7 @@ class SumOfLosses:
         self._known: dict[int, tuple[Array, Array, float, float, float, float]] = {}
 
     def delta(self, epsilon: float) -> float:
-        """Return the bound, by the tilt at which an exponential moment says most."""
+        """Return the bound by the exponential moment with the best tilt."""
         bounds = (self._whole - self._lams * epsilon)[:-1]
         place = int(np.argmin(bounds))
         lam = float(self._lams[place])
@@ -570,7 +570,7 @@ class Curve:
         depth: float = DEPTH,
         largest: float = LARGEST,
     ) -> Curve:
-        """Table of a function, whose logarithm falls by about ``fall`` from point to point."""
+        """Tabulate a function at points between which its logarithm falls by about ``fall``."""
         x, g = [0.0], [min(1.0, delta(0.0))]
         if g[0] <= 0.0:
             return cls(np.array([0.0, 1.0]), np.array([1e-300, 1e-300]))

@@ -1,7 +1,7 @@
 r"""Delta of noise in the objective, recomputed with NumPy and SciPy for verification.
 
-Follows docs/proofs/objective_perturbation.md, "Recomputed", and shares no numerical code with the
-compiled laws: what is returned is an upper bound, on grids of its own. With
+Follows docs/proofs/objective_perturbation.md, "Independent recomputation", and shares no numerical
+code with the compiled laws. The results are upper bounds, on separate grids. With
 :math:`t = 1/\sigma` and the privacy loss at most :math:`U = c_0 + V`, V >= 0,
 
 .. math:: \delta(\epsilon) = E (1 - e^{\epsilon - U})_+
@@ -44,7 +44,7 @@ from dpsvm_fast.verification.losses import (
 #     h(x) = E_\zeta (1 - e^{r (e - \psi(2 \omega + t (x + \zeta)))})_+, \quad e = \epsilon - c.
 #
 # Every step is an upper bound, and none is a copy of the compiled one (the same page,
-# "Recomputed"):
+# "Independent recomputation"):
 # h is a mixture of shifted normal distribution functions by chords; the law of Xi is moved to a
 # grid
 # by keeping means; the integral over w is a trapezoidal rule whose error is below any rounding.
@@ -83,7 +83,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 @dataclass(frozen=True)
 class _Setting:
-    r"""What the bound depends on; ``quadratic`` is omega, the factor of :math:`|p - e_y|^2`.
+    r"""The arguments of the bound; ``quadratic`` is omega, the factor of :math:`|p - e_y|^2`.
 
     With ``rate`` r the bound is of :math:`E (1 - e^{r (level - U)})_+`.
     """
@@ -204,7 +204,7 @@ class _Bound:
         return np.asarray(masses @ normal_excess(w[:, None] + 2.0 * t - levels / t, rate * t))
 
     def split(self, epsilon: float) -> tuple[float, float]:
-        """The best level of the first of two losses, and about what both come to there."""
+        """Return the best threshold for the first of two losses, and the total there."""
         e = epsilon - self._price
         levels = e * np.linspace(LEAST_SHARE, 1.0 - LEAST_SHARE, 801)
         sums = np.logaddexp(self._logs[0](levels), self._logs[1](e - levels))

@@ -74,7 +74,7 @@ def off_grid(grid: float | None) -> bool:
 
 
 class _Row(NamedTuple):
-    """What the proofs use of a loss; tau is its temperature."""
+    """Constants of a loss that the proofs use; tau is its temperature."""
 
     law: str
     lipschitz: float
@@ -264,7 +264,7 @@ def scores_of(statement: PrivacyStatement, n_rows: int) -> int:
 
 
 def _ellipsoid_problems(statement: PrivacyStatement, o: ObjectiveNoise) -> list[str]:
-    """Whether so many scores of a record and so many matrices belong together."""
+    """Check that the number of scores of a record agrees with the number of matrices."""
     if statement.mechanism != "gaussian_margin" or o.n_classes == o.shape[0]:
         return []
     ellipsoids = o.shape[0] - o.n_classes + 1
@@ -340,7 +340,7 @@ FACTOR_GRID = 2.0**-6
 
 
 class _Sum(NamedTuple):
-    """What is known of a sum by its name."""
+    """The facts about a sum that follow from its name."""
 
     # By how many contributions sums can differ when a record is replaced.
     exchanged: float
@@ -403,7 +403,7 @@ def _needed(statement: PrivacyStatement) -> set[str]:
 
 
 def _reserved_problems(statement: PrivacyStatement) -> list[str]:
-    """Whether sums were paid for and not taken that are taken nowhere: one whitening at most."""
+    """Check the sums that were paid for but not computed: at most one whitening."""
     names = [part.name for part in statement.reserved]
     whitened = any(part.name == "whitening" for part in statement.parts)
     skips = statement.mechanism in WHITENINGS and statement.objective is not None
@@ -413,7 +413,7 @@ def _reserved_problems(statement: PrivacyStatement) -> list[str]:
 
 
 def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
-    """Numbers of one part by themselves."""
+    """Check the numbers of a single part."""
     known = SUMS[part.name]
     exact = Fraction(part.clip_norm) + Fraction(part.rounding)
     below = math.nextafter(part.contribution, 0.0)
@@ -460,7 +460,7 @@ def _has_form(part: ReleasePart, form: str) -> bool:
 
 
 def _check_columns(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
-    """Whether a record's part of sums of columns is that of so many features."""
+    """Check that a record's contribution to sums of columns fits the number of features."""
     counts = statement.adjacency == "add_remove"
     square, numbers = COLUMN_SQUARES[part.name]
     features, odd = divmod(part.n_numbers - counts, numbers)
@@ -476,7 +476,7 @@ def _check_columns(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
 def _check_last_iterate(
     statement: PrivacyStatement, part: ReleasePart, last: LastIterate
 ) -> list[str]:
-    """Whether the run was within the reach of its theorem, and counts as so many steps."""
+    """Check that the theorem covers the run, and the number of steps that it counts as."""
     n_scores = part.shape[0]
     lipschitz = lipschitz_of(statement.loss, n_scores)
     curvature = curvature_of(statement.loss, n_scores, last.smoothing)
@@ -936,7 +936,7 @@ def _arrangement_problems(statement: FederatedStatement) -> list[str]:
 
 
 def _local_problems(statement: FederatedStatement) -> list[str]:
-    """Whether a single party's noise protects as much as is said."""
+    """Check that a single party's noise gives the stated protection."""
     stated = statement.local_epsilon
     if stated is None:
         return []

@@ -386,7 +386,7 @@ class Comparison:
             self._search(statement, leaf)
 
     def _given(self, stated: Mapping[str, object], given: Mapping[str, Any]) -> None:
-        """Compare facts with the parameters of these names, where there are any."""
+        """Compare facts with the parameters of the same names, if any."""
         for name in stated:
             if name in given:
                 self._compare(name, stated[name], given[name])
@@ -508,7 +508,7 @@ class Comparison:
 
 
 def _leaves(record: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every estimator of a model that is not made of others, with the names down to it."""
+    """Yield every estimator of a model that contains no others, with the path of names to it."""
     if record["class"] not in ("Pipeline", "PrivatePipeline"):
         yield name or record["class"].lower(), record
         return

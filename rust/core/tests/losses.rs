@@ -92,6 +92,7 @@ fn pairwise_huber_follows_its_formula() -> Result<()> {
     Ok(())
 }
 
+// Proof: losses, "Curvature"
 #[test]
 fn pairwise_huber_reaches_its_bounds() -> Result<()> {
     for classes in [2, 3, 7] {
@@ -152,6 +153,7 @@ fn distance_loss(label: usize, scores: &[f64]) -> f64 {
     }
 }
 
+// Proof: losses, "The distance to the margin"
 #[test]
 fn margin_distance_follows_its_formula() -> Result<()> {
     let step = 1e-4;
@@ -183,6 +185,7 @@ fn margin_distance_follows_its_formula() -> Result<()> {
     Ok(())
 }
 
+// Proof: losses, "The distance to the margin"
 #[test]
 fn margin_distance_reaches_its_bounds() -> Result<()> {
     let length = |a: &[f64]| a.iter().map(|a| a * a).sum::<f64>().sqrt();

@@ -4,7 +4,7 @@
 //! `P_y = {t : t_y >= t_k + m for all k != y}`. The loss is the Huber function of the distance `d` of
 //! `s` to it, `d^2/(2 h)` for `d <= h` and `d - h/2` beyond. Its gradient is `q/max(d, h)` with the
 //! residual `q = s - P(s)`, which has norm 1 wherever `d >= h`, whatever the number of classes
-//! (`docs/notation.md`, section "Losses").
+//! (`docs/proofs/losses.md`, "The distance to the margin").
 //!
 //! The projection raises the own score by some `u >= 0` and lowers the classes that come nearer than
 //! `m` to it: with `z_k = s_k - s_y + m`,
