@@ -4,7 +4,7 @@
 
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
 
-.PHONY: demo test check core-tests docs bench wheel wheels test-oldest nightly tools clean
+.PHONY: demo test check core-tests docs bench wheel wheels reproducible test-oldest nightly tools clean
 
 demo: .venv/module-built         # train a private classifier on real data, print and plot the result
 	.venv/bin/dpsvm-fast demo
@@ -25,11 +25,14 @@ docs: .venv/module-built tools   # the documentation site, in target/docs/html
 bench: .venv/module-built tools  # benchmarks; results go to benches/results as CSV
 	.venv/bin/python benches/run.py
 
-wheel: tools                     # one stable-ABI wheel in dist/ for this machine, audited
+wheel: .venv/wheel-tools         # one stable-ABI wheel in dist/ for this machine, audited
 	tools/wheel.sh
 
-wheels: tools                    # the same for Linux on x86-64 and aarch64, with glibc and musl
+wheels: .venv/wheel-tools        # the same for Linux on x86-64 and aarch64, with glibc and musl
 	tools/wheel.sh all
+
+reproducible: .venv/wheel-tools  # the wheel of the last commit, built in two folders, has the same bytes
+	tools/test_reproducible.sh
 
 test-oldest: wheel               # the wheel against the oldest supported dependencies
 	tools/test_oldest.sh
@@ -56,5 +59,10 @@ endif
 .venv/module-built: .venv/made $(RUST_SOURCES)
 	tools/build_module.sh
 
-.venv/tools-installed: .venv/made tools/install_tools.sh
+# The module is needed first, and not again when it changes.
+.venv/tools-installed: .venv/made tools/install_tools.sh | .venv/module-built
 	tools/install_tools.sh
+
+.venv/wheel-tools: .venv/made
+	.venv/bin/python -m pip install --quiet --group wheel
+	touch .venv/wheel-tools

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes .venv with the package and what its demo needs. Usage: bootstrap.sh [python]
+# Makes .venv with what builds the package. Usage: bootstrap.sh [python]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# Says at once that Rust is missing.
 . tools/find_cargo.sh
 
 # Prints one word: why this interpreter cannot be used, or "ok".
@@ -46,12 +47,6 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null ||
     { [ -n "${1:-}" ] && [ "$("$python" -c "$version")" != "$(.venv/bin/python -c "$version")" ]; }; then
     "$python" -m venv --clear .venv
 fi
-PYO3_PYTHON="$PWD/.venv/bin/python"
-export PYO3_PYTHON
-
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 .venv/bin/python -m pip install "pip>=25.1" "maturin>=1.10,<2"
-# Builds the module, links the package into the environment, and installs what it needs.
-.venv/bin/maturin develop --quiet --release --locked --extras plot,cli
 touch .venv/made
-touch .venv/module-built
