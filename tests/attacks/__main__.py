@@ -1,8 +1,8 @@
-"""The command: ``python tests/attacks [--minutes 60] [--seed N] [--only WORD]``.
+"""The command: ``python tests/attacks [--minutes 60 | --claims N] [--seed N] [--only WORD]``.
 
-Every target has the same time. Printed are the closest calls, each with the point that reproduces
-it (``--replay TARGET POINT``). Exit code 1: something is below the truth, or a function failed in
-an unexpected way.
+Every target has the same time, or looks at so many claims. Printed are the closest calls, each with
+the point that reproduces it (``--replay TARGET POINT``). Exit code 1: something is below the truth,
+or a function failed in an unexpected way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def searched(minutes: float, seed: int, only: str) -> list[Climb]:
+def searched(minutes: float, claims: int | None, seed: int, only: str) -> list[Climb]:
     """A search on the target of that name, or on all whose names contain ``only``."""
     named = [target for target in TARGETS if target.name == only]
     targets = named or [target for target in TARGETS if only in target.name]
@@ -42,6 +42,10 @@ def searched(minutes: float, seed: int, only: str) -> list[Climb]:
         Climb(target, np.random.default_rng([seed, number]))
         for number, target in enumerate(targets)
     ]
+    if claims is not None:
+        for climb in climbs:
+            climb.run_claims(claims)
+        return climbs
     for _ in range(TURNS):
         for climb in climbs:
             climb.run(60.0 * minutes / TURNS / len(climbs))
@@ -75,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Search, print, and say by the exit code whether anything was found."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--claims", type=int, help="in place of minutes, for each target")
     parser.add_argument("--seed", type=int, help="left out: entropy of the operating system")
     parser.add_argument("--only", default="", help="a target, or a part of the names of some")
     parser.add_argument("--replay", nargs=2, metavar=("TARGET", "POINT"))
@@ -86,7 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(look.ratio > target.allowed)
     seed = secrets.randbits(64) if options.seed is None else options.seed
     say(f"seed {seed}")
-    found = [told(climb) for climb in searched(options.minutes, seed, options.only)]
+    climbs = searched(options.minutes, options.claims, seed, options.only)
+    found = [told(climb) for climb in climbs]
     return int(any(found))
 
 

@@ -232,7 +232,8 @@ LAWS_OF_SCORES: dict[str, dict[str, tuple[int, ...]]] = {
     "logistic": {"logistic": (1, 2, 4)},
     "huber": {"huber": (1, 4)},
     "Weston-Watkins": {"weston_watkins": (2,)},
-    "Weston-Watkins in pairs": {"weston_watkins": (3, 4)},
+    "Weston-Watkins of 3": {"weston_watkins": (3,)},
+    "Weston-Watkins of 4": {"weston_watkins": (4,)},
 }
 
 
