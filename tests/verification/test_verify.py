@@ -36,8 +36,8 @@ from dpsvm_fast.certificates import (
 )
 from dpsvm_fast.certificates.words import REPEATED, SEED_REASON
 from dpsvm_fast.cli import main
-from dpsvm_fast.rounding import div_down, mul_up, sqrt_up
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.rounding import div_down, mul_up, sqrt_up
 from dpsvm_fast.verification import compose as choice_check
 from dpsvm_fast.verification import losses as work_check
 from dpsvm_fast.verification import verify
