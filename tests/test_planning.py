@@ -55,6 +55,15 @@ def test_the_record_has_the_noise_that_a_fit_then_adds(adjacency: str, n_samples
     assert sum(share for share in shares if share is not None) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("estimator", [PrivateLinearSVC, OutputPerturbationSVC])
+def test_the_record_has_the_noise_of_class_counts(estimator: Any) -> None:
+    balanced = estimator(1.0, 1e-5, classes=CLASSES, class_weight="balanced")
+    deviation = plan_noise(balanced, 5, n_samples=300).class_count_deviation
+    model = balanced.fit(np.random.default_rng(0).normal(size=(300, 5)) / 9.0, np.arange(300) % 3)
+    assert deviation == pytest.approx(release_of(model, "classes").sigma)
+    assert plan_noise(linear(), 5, n_samples=300).class_count_deviation is None
+
+
 def root_mean_square(noise: Any, n_weights: int) -> float:
     """Of the noise in one weight; the radius of Gamma noise has the law Gamma(n_weights, beta)."""
     return noise.sigma if noise.beta is None else np.sqrt(n_weights + 1.0) / noise.beta

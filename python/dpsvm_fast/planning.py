@@ -253,6 +253,9 @@ class NoisePlan:
         Columns that are trained on, without the constant one; None where the number of rows
         decides.
     n_weights : int or None
+    class_count_deviation : float or None
+        Standard deviation of the noise in the number of rows of each class; None if no weights of
+        classes follow from those.
     centre : CentreNoise or None
     whitening : Whitening or None
     kernel : KernelFeatures or None
@@ -279,6 +282,7 @@ class NoisePlan:
     n_scores: int
     n_columns: int | None
     n_weights: int | None
+    class_count_deviation: float | None = None
     centre: CentreNoise | None = None
     whitening: Whitening | None = None
     kernel: KernelFeatures | None = None
@@ -327,6 +331,7 @@ class NoisePlan:
 FACTS = (
     ("epsilon of a person with N rows", "epsilon_of_person"),
     ("weights", "n_weights"),
+    ("noise of the rows of a class", "class_count_deviation"),
     ("share of mu^2 for the centre", "centre.mu_share"),
     ("epsilon of the centre", "centre.epsilon"),
     ("noise of a sum over the rows", "centre.sum_deviation"),
@@ -477,7 +482,7 @@ def plan_noise(
     n_classes = estimator.classes.size
     facts = Facts(n_features=n_features, n_classes=n_classes, unit=unit)
     mechanism: Any = estimator.plan(facts)
-    shared = {
+    shared: dict[str, Any] = {
         "estimator": type(estimator).__name__,
         "epsilon": mechanism.epsilon,
         "delta": mechanism.delta,
@@ -491,6 +496,8 @@ def plan_noise(
         rows = check.check_integer("rows_per_person", rows_per_person, 1, LARGEST_GROUP)
         epsilon = composed_epsilon(mechanism.events, mechanism.delta, group_size=rows)
         shared |= {"rows_per_person": rows, "epsilon_of_person": epsilon}
+    counts = getattr(mechanism, "class_counts", None)
+    shared["class_count_deviation"] = counts and counts.sum.deviation
     mechanism = training_of(mechanism)
     if isinstance(mechanism, PrivateLinear):
         return _pipeline(mechanism, n_samples, shared)

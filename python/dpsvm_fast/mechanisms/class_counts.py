@@ -70,14 +70,14 @@ class BalancedPlan(Plan):
     ----------
     epsilon, delta : float
         Of both together.
-    counts : ClassCounts
+    class_counts : ClassCounts
     training : Plan
         With a ``statement``, and a budget that exact composition leaves it.
     """
 
     epsilon: float
     delta: float
-    counts: ClassCounts
+    class_counts: ClassCounts
     training: Any
 
     @classmethod
@@ -87,16 +87,16 @@ class BalancedPlan(Plan):
         spent, one = (counts.event,), replace(facts, n_features=None)
         like = (spent, partial(plan_of, facts=one))
         training = within_budget(whole, spent, partial(plan_of, facts=facts), like=like)
-        return filled(cls, whole, counts=counts, training=training)
+        return filled(cls, whole, class_counts=counts, training=training)
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """That of the counts, and those of the training."""
-        return (self.counts.event, *self.training.events)
+        return (self.class_counts.event, *self.training.events)
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
         """Release the class counts, then train and return the training's release."""
-        self.counts.balance(rows, source)
+        self.class_counts.balance(rows, source)
         return self.training.run(rows, source)
 
     def summary(self) -> str:
@@ -106,7 +106,7 @@ class BalancedPlan(Plan):
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """Return the statement about both together."""
         own: PrivacyStatement = self.training.statement(**occasion)
-        parts = (self.counts.sum.part, *own.parts)
+        parts = (self.class_counts.sum.part, *own.parts)
         return replace(own, epsilon=self.epsilon, delta=self.delta, parts=parts)
 
 

@@ -588,7 +588,7 @@ class PrivateLinear(LinearPlan):
         )
 
     @cached_property
-    def classes(self) -> ClassCounts | None:
+    def class_counts(self) -> ClassCounts | None:
         """Release of the number of rows of each class, if class weights follow from it."""
         return ClassCounts.before(self, self.loss.n_classes) if self.balanced else None
 
@@ -620,7 +620,7 @@ class PrivateLinear(LinearPlan):
     @cached_property
     def sums(self) -> tuple[NoisySum, ...]:
         """The noisy sums before the training: on every path, then of all whitenings."""
-        releases = (self.count, self.classes, self.centre, *self.whitenings)
+        releases = (self.count, self.class_counts, self.centre, *self.whitenings)
         return tuple(map(attrgetter("sum"), filter(None, releases)))
 
     @cached_property
@@ -776,8 +776,8 @@ class PrivateLinear(LinearPlan):
         count: float | None
         centre = whitening = None
         records: Any = None
-        if self.classes is not None:
-            self.classes.balance(rows, source)
+        if self.class_counts is not None:
+            self.class_counts.balance(rows, source)
         if self.centre is not None or self.trainer == "gradient":
             records = rows.records(self.public)
         if self.centre is not None:
