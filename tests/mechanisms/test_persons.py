@@ -369,13 +369,13 @@ def test_balanced_weights_are_those_of_noisy_counts() -> None:
         shares.append(float((model.fit(X[rare], Y[rare]).predict(X) == 2).mean()))
     assert shares[0] >= shares[1]
     plan = estimator.checked().plan(Facts(n_features=5, n_classes=3))
-    assert plan.classes is not None
+    assert plan.class_counts is not None
     given: list[Any] = []
     rows = SimpleNamespace(
         class_counts=lambda: np.array([1000.0, 100.0, 0.0]), n_threads=1, balance=given.append
     )
-    plan.classes.balance(rows, _core.NoiseSource(1))
-    least = max(1.0, 3.0 * plan.classes.sum.scale)
+    plan.class_counts.balance(rows, _core.NoiseSource(1))
+    least = max(1.0, 3.0 * plan.class_counts.sum.scale)
     assert given[0].tolist() == pytest.approx([least / 1000.0, least / 100.0, 1.0], rel=0.1)
 
 
