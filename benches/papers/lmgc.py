@@ -43,7 +43,7 @@ from dpsvm_fast import (
     PublicScaler,
 )
 
-TITLE = "LMGC (2010): ellipsoids beside planes"
+TITLE = "LMGC (2010): ellipsoids compared with planes"
 PROTOCOL = (
     "The paper has no experiments: these are ours, of its classifier with the "
     "corrections that its guarantee needs.",

@@ -13,7 +13,7 @@ from benches.tables import Row
 
 HEAD = """# Results
 
-Tables and figures of the papers that this library builds on, measured again beside the printed
+Tables and figures of the papers that this library builds on, compared with the printed
 numbers; each section lists the differences from the paper's protocol. `python -m benches.papers
 page` writes this page from [stored summaries](../benches/results), which have a standard error for
 every mean ([how to run the scripts](../benches/README.md#accuracy-papers)).

@@ -32,7 +32,7 @@ from dpsvm_fast import (
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.model_selection import PrivateGridSearch
 
-TITLE = "Private searches beside the defaults"
+TITLE = "Private searches compared with the defaults"
 PROTOCOL: tuple[str, ...] = (
     "Random 80/20 splits, delta = 1e-6, one row more or fewer, public bounds. Every "
     "model of a column spends the same epsilon, including its search.",

@@ -61,14 +61,14 @@ TRIAL_CELLS, TRIAL_SHARE = 64, 0.05
 # Share of the ranks in the squared weight of scores, and how far back a sum of cells reaches: 0.5
 # is best for curves and 0 for single cells.
 RANK_SHARE, MEMORY = 0.4, 0.3
-# A coarse cell counts from so many standard deviations of its noise on.
+# A coarse cell counts if it exceeds this many standard deviations of its noise.
 SIGNIFICANT = 3.0
 # Log-odds beyond this are equal.
 LARGEST_LOGIT = 40.0
-# Intervals have so many standard deviations on either side, for a coverage of at least 95 % also
+# Intervals have this many standard deviations on either side, for a coverage of at least 95 % also
 # where the normal law holds approximately only.
 DEVIATIONS = 2.17
-# Counts of less than so many standard deviations of their noise are divided by in no estimate.
+# No estimate divides by counts below this many standard deviations of their noise.
 USABLE = 4.0
 
 

@@ -356,7 +356,7 @@ class Step:
             return "public"
         if not own and not _requires_fit(self.estimator):
             return "public"
-        # One of ours that has not been fitted, or that is being fitted, has no statement yet.
+        # An estimator of this library has no statement before its fit has ended.
         if kind.__module__.startswith(OURS) and hasattr(self.estimator, "epsilon"):
             return "private"
         return "learned"

@@ -899,7 +899,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     data_norm_: float = field(init=False)
     bounds_: tuple[Array, Array] = field(init=False)
 
-    # Of the copy that a call of fit_periods fits with: where it goes on from.
+    # Of the copy that a call of fit_periods fits with: the state from which it continues.
     _next: ClassVar[Running | None] = None
 
     _rests_on = "bounds"
@@ -1030,7 +1030,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         return np.asarray((rows if self.scale_ is None else rows * self.scale_) + self.mean_)
 
 
-# What ``fit_periods`` goes on from: releases and public facts only.
+# State from which ``fit_periods`` continues: releases and public facts only.
 FREE = ("ledger", "n_threads")
 MOST_PERIODS = 1000
 Scaler = TypeVar("Scaler", bound=PrivateStandardScaler)
@@ -1415,7 +1415,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Shape of one image. A row of X is an image of this shape, flattened in C order: rows of
         pixels one after the other, the channels of a pixel side by side. Each at most 4096.
     cells : int or tuple (vertical, horizontal), default=4
-        Number of cells along height and width, at most as many as pixels; one number stands for
+        Number of cells along height and width, at most as many as pixels; one number means
         both, and for as many as there are pixels along a shorter side.
     n_orientations : int, default=8
         Number K of directions, at most 4096.

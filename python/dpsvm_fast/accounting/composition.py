@@ -830,7 +830,7 @@ def _few(kinds: Any, joined: Any, cost: Any, limits: tuple[int, float, float]) -
     most, many, width = limits
     groups = sorted(kinds)
     while len(groups) > many:
-        # Equal but for a little in every number: ever more, until few enough are left.
+        # Equal up to a tolerance, which grows until few enough are left.
         near: dict[tuple[int, ...], Any] = {}
         for group in groups:
             key = tuple(math.floor(math.log(number) / width) for number in group[:-1])

@@ -60,7 +60,7 @@ NODES_PER_DEVIATION, LEAST_NODES = 100.0, 16.0
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU_SHARE = 1e-9
 # What is promised of noise in an objective among other events leaves this much of delta to those
-# who check it with tables of their own.
+# who check it with separate tables.
 HEADROOM = 1.0005
 
 

@@ -384,7 +384,7 @@ def _branches(event: ParallelEvent | Grouped) -> tuple[Totals, ...]:
 def _group_totals(branch: Iterable[PrivacyEvent], size: int) -> Totals:
     """Totals of several records that meet a branch, or others with the same events.
 
-    These are distances of their own, and for all else a path through one of them is the worst.
+    These are separate distances, and for all else a path through one of them is the worst.
     """
     totals = of_events(branch, size)
     totals.distance *= size

@@ -402,7 +402,7 @@ def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:
     """Best number of guesses against an ideal Gaussian mechanism at the claim.
 
     Its scores are normal with means mu apart. Of the share r with the highest scores and as many
-    with the lowest, the right ones are those of their own side.
+    with the lowest, the right ones are those of their side.
     """
     mu = claim.gaussian_mu or min(claim.epsilon, 4.0) / 2.0
     by = "gaussian" if method == "gaussian" else "clopper_pearson"

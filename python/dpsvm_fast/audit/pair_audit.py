@@ -716,9 +716,9 @@ def world_of(
     Parameters
     ----------
     estimator : object with ``fit``
-        Without a ledger and a seed of its own.
+        Without a ledger and without a seed.
     X, y, groups : array-like
-        A training set; without groups each row is a person of its own.
+        A training set; without groups each row is a separate person.
     names : tuple of str
         The fitted attributes that are looked at.
     part : str or None
@@ -739,7 +739,7 @@ def world_of(
     for kind, world in kinds:
         # A subclass of a user's may do anything: it is fitted as a whole.
         if isinstance(estimator, kind) and type(estimator).__module__.startswith("dpsvm_fast."):
-            # Noisy counts make every fit a problem of its own.
+            # With noisy counts every fit is a different problem.
             counted = getattr(estimator, "class_weight", None) == "balanced"
             return (PlannedWorld if counted else world)(estimator, X, y, groups, names)
     return CalledWorld(estimator, X, y, groups, names)
@@ -1058,7 +1058,7 @@ def audit(
         Anything of this library is run by the hundred thousand through its own mechanism. Anything
         else with ``fit`` is cloned and fitted as a whole, and a callable of (X, y) that returns
         numbers is called: both are slower, and need ``pair``. It is not changed; a ledger and a
-        seed of its own are left out.
+        seed are left out.
     n_trials : int >= 100 or None, default=None
         Counted runs of each world. None: as many as ``seconds`` allow, 1,000,000 at most.
     seconds : float > 0 or None, default=None

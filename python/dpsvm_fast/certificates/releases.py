@@ -347,7 +347,7 @@ class ReleasePart(Record):
     last_iterate : LastIterate or None
         Where only the last of many iterates was released, and the promise is about it alone.
     factor : tuple of float in [0, 1]
-        If each sum is one period's: weights of a record in the sum of its own period, in the next
+        If each sum is one period's: weights of a record in the sum of its period, in the next
         one, and so on. Empty if a record has the same weight in all sums.
     """
 

@@ -61,7 +61,7 @@ def page(
     promise : str
         The guarantee in a few sentences.
     middle : tuple of (str, tuple of str)
-        Titles and items of its own sections.
+        Titles and items of its sections.
     proof : tuple of str
         What is said of the proof, and how to check the numbers.
 

@@ -22,7 +22,7 @@ from dpsvm_fast.cli.screen import CommandError, Interrupted, ReaderLeft, guarded
 PROGRAM = "dpsvm-fast"
 
 
-# What each command does, by the path of whoever answers for the data.
+# What each command does, in the order in which the data owner works.
 COMMANDS = {
     "Try it": {"demo": "train on real digits at five values of epsilon"},
     "Before any data are read": {
@@ -66,7 +66,7 @@ class Context(click.Context):
             self.default_map = defaults(command, self.command_path.split()[1:])
 
 
-# Defaults of options, in the folder where the program is called: a file of its own, or a table of
+# Defaults of options, in the folder where the program is called: a separate file, or a table of
 # the one that projects in Python have.
 PROJECT, OTHER_PROJECT, TABLE = Path("dpsvm.toml"), Path("pyproject.toml"), "dpsvm-fast"
 

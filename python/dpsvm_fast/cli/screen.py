@@ -1,7 +1,7 @@
 """The output of a command: text and tables for people, one JSON object for machines.
 
 On a terminal long lines are broken; elsewhere they are of any width, for grep and for files.
-Colours carry no meaning of their own, and ``NO_COLOR`` turns them off. With ``--json`` nothing but
+Colours carry no information, and ``NO_COLOR`` turns them off. With ``--json`` nothing but
 the object is on standard output. Progress and notes go to standard error.
 """
 
@@ -347,7 +347,7 @@ class FileName(click.Path):
     Parameters
     ----------
     dash : bool, default=False
-        Whether - stands for standard output, or input.
+        Whether - means standard output or input.
     """
 
     def __init__(self, *, dash: bool = False) -> None:

@@ -76,7 +76,7 @@ def build(schema: TableSchema, spending: Spending, options: dict[str, Any], **se
     options : dict
         Options of fit or tune.
     **settings
-        More parameters of the estimator; None stands for its default.
+        More parameters of the estimator; None means its default.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def trainer_of(estimator: Any) -> Any:
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
-# Options of commands that read data, and what they stand for.
+# Options of commands that read data, and their meaning.
 
 
 # Options that name files to be read, of fit and of tune.
@@ -303,7 +303,7 @@ def declared_schema(options: dict[str, Any]) -> TableSchema:
 # Training rows of a command: whole in memory where they fit, else decoded to a private folder.
 #
 # Every cell is checked here, before anything is spent. Sizes are judged by public facts and by the
-# size of the file, which whoever runs the command can see.
+# size of the file, which the user of the command can see.
 
 
 MIB = 1 << 20

@@ -48,7 +48,7 @@ class Loaded(NamedTuple):
 
     X: Any
     codes: NDArray[np.int64]
-    # None where every row is a person of its own.
+    # None if every row is a separate person.
     owners: Owners | None
     # Ids of persons, as they came.
     ids: NDArray[Any] | None

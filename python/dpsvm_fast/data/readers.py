@@ -216,7 +216,7 @@ class Lookup:
     declared : sequence of str and int
         Code 0, 1, ...
     missing_texts : sequence of str
-        Texts that stand for no value, unless they are declared.
+        Texts that mean a missing value, unless they are declared.
     missing, undeclared : int
         Codes of no value, and of one that is not declared.
     """
@@ -1359,7 +1359,7 @@ class ArrowSource(_Columnar):
     def _is_packed(self, data: mmap.mmap) -> bool:
         """Refuse packed batches and dictionaries that do not fit once unpacked.
 
-        What is not packed takes no memory of its own.
+        Unpacked data take no additional memory.
         """
         with reading(self.file):
             schema = _opened(memoryview(data), data, None).schema
@@ -1619,7 +1619,7 @@ def _unpacked(data: Any, batch: int, body: Any, wanted: set[int] | None) -> int:
     for place in range(struct.unpack_from("<I", data, buffers)[0]):
         start, length = struct.unpack_from("<qq", data, buffers + 4 + 16 * place)
         if length > 0 and (wanted is None or place in wanted):
-            # -1 stands for bytes that are not packed.
+            # -1 means bytes that are not packed.
             total += max(0, struct.unpack_from("<q", body, start)[0])
     return total
 

@@ -474,7 +474,7 @@ class TextFormat:
     Parameters
     ----------
     delimiter : str or None
-        Between cells; None stands for a comma, or a tab in ``.tsv`` files.
+        Between cells; None means a comma, or a tab in ``.tsv`` files.
     decimal : {".", ","}
         The decimal mark.
     quote : str
@@ -483,7 +483,7 @@ class TextFormat:
     header : bool or tuple of str
         Whether the first row names the columns; or their names, where the file has no header.
     missing_values : tuple of str
-        Cells that stand for a missing value.
+        Cells that mean a missing value.
     """
 
     delimiter: str | None = None

@@ -191,7 +191,7 @@ class PrivateEstimator(Released):
         """Set parameters, as in every estimator of scikit-learn.
 
         A strict ledger refuses a clone with other settings, as GridSearchCV makes them; with a
-        ledger among the parameters the clone counts as an estimator of its own.
+        ledger among the parameters the clone counts as a separate estimator.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Tables of pandas, polars and pyarrow: which columns are numbers, and one array from them.
 
-None of the libraries is imported: a table can only be one of theirs if somebody has.
+None of the libraries is imported: a table can be one of theirs only if the caller imported it.
 
 A pandas frame of one of numpy's float types, or with a sparse column, is left to scikit-learn: it
 copies the frame unless that is in C order, and makes CSR of one whose columns are all sparse. Every

@@ -60,7 +60,7 @@ def checked_betas(name: str, value: Any) -> tuple[float, float]:
     return (decay(name, value[0]), decay(name, value[1]))
 
 
-# What a call of ``partial_fit`` goes on from, and whether it may.
+# The state from which ``partial_fit`` continues, and whether it may.
 #
 # Noisy sums and public facts only: nothing that is kept between calls leaks more than was paid for.
 

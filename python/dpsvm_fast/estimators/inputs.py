@@ -840,7 +840,7 @@ def column_moments(
     if not single.all():
         alone = np.flatnonzero(single)
         several = np.concatenate([np.flatnonzero(~single), np.arange(persons[0], n)])
-    # Rows below full weight come first, each a person of its own.
+    # Rows below full weight come first, each a separate person.
     n_less = persons[0] - np.count_nonzero(single)
     starts = np.concatenate([np.arange(n_less), persons - persons[0] + n_less])
     how_many = shares[several], starts, whole

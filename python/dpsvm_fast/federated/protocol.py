@@ -175,7 +175,7 @@ def as_bytes(text: object, size: int | None = None) -> bytes:
     Raises
     ------
     ValueError
-        It stands for none, or for another number of them.
+        It encodes none, or another number of them.
     """
     if not isinstance(text, str):
         raise ValueError("expected a text")

@@ -51,7 +51,7 @@ LEAST = 5e-4
 # regularisation, cut to about half of their usual norm; the constants are of 100 and 1,000 parties
 # and epsilon from 0.5 to 8, where anything from a third to three times of them does nearly as well.
 USER_REGULARIZATION, USER_RADIUS = 0.01, 0.12
-# Loss, smoothing and margin of the two trainings with names of their own.
+# Loss, smoothing and margin of the two named trainings.
 NAMED = {"svm_sgd": ("huber", 0.5, 1.0), "softmax_slp_sgd": ("softmax_margin", 1.0, 0.0)}
 
 
@@ -80,7 +80,7 @@ def _labels(name: str, value: object) -> tuple[Any, ...]:
 
 count = param.integer(1, MOST_RECORDS)
 Count = Annotated[int, count]
-# What "auto" stands for is settled in the constructor; None is for objectives of the parties' own.
+# The constructor resolves "auto"; None is for objectives of the parties' own.
 AutoOrPositive = Annotated[Any, param.or_word(None, param.auto_or(check.check_positive))]
 
 

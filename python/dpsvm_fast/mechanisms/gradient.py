@@ -516,7 +516,7 @@ class GradientPerturbation(LinearPlan):
         Multiplies the sum of the losses; None for no penalty on the weights.
     optimizer : {"gd", "sgd", "adam"}
     n_steps : int >= 1 or None
-        Here and below None stands for the public rule.
+        Here and below None means the public rule.
     sampling_rate : float in (0, 1] or None
     expected_batch_size : float > 0 or None
         v, by which noisy sums are divided.

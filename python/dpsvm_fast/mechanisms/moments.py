@@ -36,7 +36,7 @@ from dpsvm_fast.rounding import div_up, fraction_up, mul_up, sqrt_up
 # Proved in docs/proofs/auto_pipeline.md, sections "Exact sums" and "Centre". With rows of norm at
 # most 1, one record moves :math:`(\sum_i u_i, n/2)` by at most :math:`\sqrt{1 + 1/4}`: the number
 # of
-# rows costs an eighth more noise instead of a budget of its own. Where it is public
+# rows costs an eighth more noise instead of a separate budget. Where it is public
 # (``replace_one``), the sum alone is released, and a replacement moves it by at most 2.
 #
 # Sums come from rows whose entries are multiples of 2**-20 and are exact; the noise is drawn
@@ -75,7 +75,7 @@ class NoisyMean(SumRelease):
     ----------
     n_features : int
     lifted : bool
-        Whether entries share one scale but for the last, a constant before rows were scaled.
+        Whether all entries but the last share one scale, a constant before rows were scaled.
 
     Notes
     -----

@@ -707,7 +707,7 @@ def within_budget(
     spent : tuple of PrivacyEvent
         What comes before.
     plan_of : callable
-        The plan, with ``events``, from an epsilon of its own.
+        Plan with ``events`` for a given epsilon.
     like : tuple, optional
         Both for rows of one feature, to search with. Their number changes events by rounding alone,
         but so would it the path of a search; who pays beforehand does not know it.

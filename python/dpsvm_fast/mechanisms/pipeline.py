@@ -134,7 +134,7 @@ CHECKS_A_STEP, CHECK_CONSTANT = 0.01, 8.0
 USUAL_TEMPERATURE, TEMPERATURE_SPREAD, ODDS_EXPONENT = 1.25, 0.4, 1.7
 
 LARGEST_FACTOR = 5.0
-# What a sum of velocities keeps of those before: all but for the last digits.
+# What a sum of velocities keeps of those before: all but the last digits.
 ALL_KEPT = 1.0 - 1e-12
 # Rounding should not make the clip act.
 WITHIN_THE_CLIP = 1.0 - 2.0**-20
@@ -436,7 +436,7 @@ class Training:
 TRAINERS = ("gradient", "objective", "output")
 # Shares of the squared Gaussian parameter, and of epsilon without Gaussian noise.
 CENTRE_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10
-# Whitening needs so many rows times mu for each class and feature. It makes directions that tell
+# Rows times mu that whitening needs for each class and feature. It makes directions that tell
 # little as large as others, and with less signal most of what they bring is the noise of training.
 WHITENED_SIGNAL = 2.0
 # Tolerances of the solvers, as in their own estimators.
@@ -882,7 +882,7 @@ COMPONENTS_A_FEATURE = 20.0
 SIGNAL_OF_UNIT_GAMMA = 1000.0
 
 SMALLEST_GAMMA, LARGEST_GAMMA = 0.25, 1.0
-# low_memory="auto": features are kept where all of them take at most so many bytes, and are
+# low_memory="auto": features are kept if all of them take at most this many bytes, and are
 # computed anew in every pass beyond.
 LARGEST_STORE = 1 << 28
 BYTES_A_NUMBER = 4

@@ -518,7 +518,7 @@ class Scoring:
     classes : ndarray or None
         The classes that have weights.
     weights : ndarray of int
-        In their order; None stands for 1 for every class.
+        In their order; None means 1 for every class.
     sensitivity : int
         By how much one record changes a score: it adds nothing to those of candidates that are
         right about it, and its class's weight to the others.

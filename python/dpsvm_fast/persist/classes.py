@@ -99,7 +99,7 @@ class Entry:
     none : bool
         Whether it may be None.
     default : object
-        What an optional one stands for where it is missing; not written.
+        The value of an optional one that is missing; not written.
     """
 
     write: Callable[[Any], Any]
@@ -181,7 +181,7 @@ class LossRecord(Record):
     smoothing, margin : float
         Its parameters.
     per_class : bool
-        Whether each class has a score of its own.
+        Whether each class has a score.
     """
 
     name: Annotated[str, Options(*WEIGHT_LOSSES)]
@@ -295,7 +295,7 @@ def parameter(
     ----------
     name : str
     test : callable
-        Refuses, by its name, a value that the class would refuse; returns what it stands for.
+        Refuses, by its name, a value that the class would refuse; returns its meaning.
     write, read : callable
         From the name and what ``test`` returned to JSON; from the name and JSON to the value.
     default : object

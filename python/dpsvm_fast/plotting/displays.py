@@ -658,7 +658,7 @@ def private_scores(
     estimator : private classifier, or Pipeline with one at its end
         Cloned for every fit, with its ``epsilon`` replaced; several private steps divide it in
         the proportion of theirs. Ledgers, if any, are charged. From a ``random_state``, if any,
-        every fit gets a seed of its own.
+        every fit gets a different seed.
     X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
     X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
@@ -680,7 +680,7 @@ def private_scores(
 
     Notes
     -----
-    Guarantees: none of its own. Every fit is a release that costs its epsilon and delta, so
+    Guarantees: none. Every fit is a release that costs its epsilon and delta, so
     that scores on private data cost the budgets of all fits together; scores on private test
     rows are protected by nothing. Meant for public or demonstration data.
 

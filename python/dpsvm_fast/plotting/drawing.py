@@ -132,7 +132,7 @@ def draw_regions(
     regions = []
     for c, name in enumerate(names):
         style, path = class_style(c), _outline(x, y, codes == c)
-        # The colour of the edge is also that of the hatching; the outline is a line of its own.
+        # The colour of the edge is also that of the hatching; the outline is a separate line.
         look = {"facecolor": style.ground, "edgecolor": style.colour, "hatch": style.hatch}
         region = patch(path, linewidth=0.0, label=f"class {name}", zorder=0.5, **look)
         regions.append(ax.add_patch(region))

@@ -94,7 +94,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     if x > 0.0 and mu >= 1.0:
         # Both terms are of the order of delta here.
         first, second = float(log_ndtr(x)), float(epsilon + log_ndtr(-y))
-        # Never larger than the first, but for the rounding of absurd numbers: then no less than
+        # Never larger than the first, except for the rounding of absurd numbers: then at least
         # delta is returned.
         return math.exp(first) - (math.exp(second) if second < first else 0.0)
     density = math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
@@ -778,7 +778,7 @@ def _weights_of_runs(kind: str, gamma: float, mean: float, base: Curve) -> tuple
 
     reach = reached(u)
     for _ in range(2):
-        # Corners of B are points of their own: where the lines of two cells meet.
+        # Corners of B are separate points: where the lines of two cells meet.
         slope = np.diff(reach) / np.diff(u)
         bend = (slope[:-2] - slope[2:]) * np.diff(u)[1:-1] > CORNER * reach[1:-2]
         at = np.flatnonzero(bend)
