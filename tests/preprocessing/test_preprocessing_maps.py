@@ -166,6 +166,22 @@ def test_scores_are_those_of_mapped_rows(centred: bool, whitened: bool, as_spars
     assert np.allclose(mapped_scores(public, released, given, folded, intercept), expected)
 
 
+def test_scores_of_sparse_rows_do_not_cost_all_columns_for_each_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n_columns, mapped = 2**21, []
+    apply = PublicMap.apply
+    monkeypatch.setattr(PublicMap, "apply", lambda self, X: mapped.append(X) or apply(self, X))
+    places = (np.arange(500), np.arange(0, n_columns, n_columns // 500)[:500])
+    given = sparse.csr_matrix((np.ones(500), places), shape=(500, n_columns))
+    centre, weights = np.full(n_columns, 2.0**-20), RNG.normal(size=(1, n_columns))
+    scores = mapped_scores(PublicMap(), ReleasedMap(centre, None), given, weights, np.zeros(1))
+    length = np.linalg.norm(np.append(1.0 - 2.0**-20, centre[1:]))
+    expected = (weights[0, places[1]] - weights[0] @ centre) / length
+    assert np.allclose(scores[:, 0], expected)
+    assert len(mapped) == 1
+
+
 @each_map
 def test_sparse_rows_stay_sparse_and_mean_the_same(name: str) -> None:
     public = MAPS[name]

@@ -327,7 +327,11 @@ def mapped_scores(
         Does not change the result.
     """
     scores = np.empty((X.shape[0], coef.shape[0]))
-    for block in row_blocks(X, max(X.shape[1], coef.shape[1])):
+    width = max(X.shape[1], coef.shape[1])
+    if sparse.issparse(X) and features is None and released.matrix is None:
+        # Rows stay sparse, and each block costs a pass over all columns.
+        width = max(X.nnz // max(1, X.shape[0]), coef.shape[0])
+    for block in row_blocks(X, width):
         if features is None:
             scores[block] = released.scores(public.apply(X[block]), coef, intercept)
             continue
