@@ -195,6 +195,19 @@ def test_whitening_equalises_what_is_above_the_noise() -> None:
     assert np.linalg.cond(moments) > 100.0
 
 
+@pytest.mark.parametrize(("d", "mu", "share"), [(20, 1e4, 0.0), (21, 1e4, 0.3), (21, 0.02, 0.0)])
+def test_small_directions_of_many_columns_stay_small(d: int, mu: float, share: float) -> None:
+    released = moments_release(n_features=d, mu=mu)
+    moments = np.diag(np.geomspace(1.0, 1e4, d))
+    matrix = released.release(moments, _core.NoiseSource(4), 1)
+    values, vectors = np.linalg.eigh(released.noisy(moments, _core.NoiseSource(4), 1))
+    values = np.maximum(values, 0.0)
+    # With much noise, or few columns, the ridge is that of the noise alone.
+    roots = np.sqrt(values + 0.35 * released.spectral_noise + share * values.mean())
+    expected = vectors * (roots.min() / roots) @ vectors.T
+    assert np.allclose(matrix, expected, atol=2e-3)
+
+
 def test_whitening_needs_rows_and_budget() -> None:
     assert moments_release(n_features=20, mu=0.3).precise(1000.0)
     assert not moments_release(n_features=50, mu=0.3).precise(1000.0)

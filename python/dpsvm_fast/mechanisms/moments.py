@@ -507,8 +507,10 @@ MOST_FEW_FEATURES, FEATURES_A_CLASS = 20, 2
 # Whitening needs this many rows a squared dimension, and noise at most this share of the rows.
 ROWS_A_SQUARE, LARGEST_NOISE = 0.5, 0.15
 # The ridge below the noisy eigenvalues, in units of the norm of the noise. From a quarter to a half
-# most data sets do alike; small ones do better with less.
-RIDGE = 0.35
+# most data sets do alike; small ones do better with less. Where columns are many it grows, as noise
+# vanishes, to a part of the mean eigenvalue: of a row with a rare category little else would be
+# left once it is scaled to norm 1. Of few columns the small directions tell too much.
+RIDGE, RIDGE_WITHOUT_NOISE, RIDGE_SLOPE = 0.35, 0.3, 5.0
 
 
 def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
@@ -544,6 +546,9 @@ class NoisyMoments(SecondMoments):
     ) -> NDArray[np.float64]:
         r"""Whitening matrix :math:`(A + r I)^{-1/2}`, scaled to spectral norm 1.
 
+        The ridge r is a part of the typical spectral norm of the noise; where that is small and
+        columns, with the constant, are more than 20, a part of the mean eigenvalue.
+
         Parameters
         ----------
         moments : ndarray of shape (n_features, n_features)
@@ -559,7 +564,11 @@ class NoisyMoments(SecondMoments):
         """
         noisy = self.noisy(moments, source, n_threads)
         values, vectors = _core.symmetric_eigen(noisy, self.n_features)
-        roots = np.sqrt(np.maximum(values, 0.0) + RIDGE * self.spectral_noise)
+        values, ridge = np.maximum(values, 0.0), RIDGE * self.spectral_noise
+        if self.n_features > MOST_FEW_FEATURES:
+            without_noise = RIDGE_WITHOUT_NOISE * float(values.mean())
+            ridge = max(ridge, without_noise - RIDGE_SLOPE * ridge)
+        roots = np.sqrt(values + ridge)
         scaled = np.ascontiguousarray(vectors.T * (roots.min() / roots))
         # Not by BLAS, whose sums depend on its threads.
         whitening = _core.row_products(scaled, vectors, n_threads)
