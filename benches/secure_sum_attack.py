@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from dpsvm_fast.federated import masks, party, protocol, server  # noqa: E402
+from dpsvm_fast.federated import masks, protocol, server  # noqa: E402
 from dpsvm_fast.federated.protocol import MASK, SHARE, UNMASK, RoundTerms  # noqa: E402
 from oracles.secure_sums import FIRST, Room, room_of  # noqa: E402
 
@@ -71,14 +72,8 @@ def stock_masks() -> Iterator[None]:
         text = base64.urlsafe_b64encode(key)
         return stock_mask(folded(text).to_bytes(4, "little"), size).astype(np.uint64)
 
-    users: tuple[Any, ...] = (party, protocol, server)
-    for module in users:
-        module.expand_mask = expand
-    try:
+    with patch.object(masks, "expand_mask", expand):
         yield
-    finally:
-        for module in users:
-            module.expand_mask = masks.expand_mask
 
 
 class Watched(Room):
@@ -131,7 +126,7 @@ def residue(room: Watched) -> Residue:
     }
     numbers = protocol.unpack(masked, terms.length)
     # Through the module: the generator that is in place.
-    numbers -= protocol.expand_mask(masks.combine_shares(shares, 2), terms.length)
+    numbers -= masks.expand_mask(masks.combine_shares(shares, 2), terms.length)
     numbers += terms.pair_mask(
         request["session"],
         room.keys[COLLUDER][1],

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast.certificates.record import loads
-from dpsvm_fast.federated.masks import SHARE_BYTES, Words, expand_mask, shared_key
+from dpsvm_fast.federated import masks
+from dpsvm_fast.federated.masks import Words
 from dpsvm_fast.federated.secsum import MOST_PARTIES
 from dpsvm_fast.federated.spec import PROTOCOL, FederatedSpec
 from dpsvm_fast.validation import check_integer
@@ -37,7 +38,7 @@ ADVERTISE, SHARE, MASK, UNMASK = STAGES = ("advertise_keys", "share_keys", "mask
 FOLLOWED_BY = dict(pairwise(STAGES))
 
 # A packet is two shares and a tag.
-SEALED_BYTES = 2 * SHARE_BYTES + 16
+SEALED_BYTES = 2 * masks.SHARE_BYTES + 16
 
 # The only reasons that a party gives the server for stopping. Why it does not contribute stays
 # secret, as that may depend on its records.
@@ -139,7 +140,7 @@ class RoundTerms:
     def pair_mask(self, session: str, private: bytes, public: bytes, own: int, other: int) -> Words:
         """Return the mask that a party adds to its vector for another party, which subtracts it."""
         purpose = self.purpose(session, "mask", min(own, other), max(own, other))
-        mask = expand_mask(shared_key(private, public, purpose), self.length)
+        mask = masks.expand_mask(masks.shared_key(private, public, purpose), self.length)
         return mask if own < other else np.negative(mask)
 
 
