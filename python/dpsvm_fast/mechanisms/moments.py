@@ -566,8 +566,7 @@ class NoisyMoments(SecondMoments):
         values, vectors = _core.symmetric_eigen(noisy, self.n_features)
         values, ridge = np.maximum(values, 0.0), RIDGE * self.spectral_noise
         if self.n_features > MOST_FEW_FEATURES:
-            without_noise = RIDGE_WITHOUT_NOISE * float(values.mean())
-            ridge = max(ridge, without_noise - RIDGE_SLOPE * ridge)
+            ridge = max(ridge, RIDGE_WITHOUT_NOISE * float(values.mean()) - RIDGE_SLOPE * ridge)
         roots = np.sqrt(values + ridge)
         scaled = np.ascontiguousarray(vectors.T * (roots.min() / roots))
         # Not by BLAS, whose sums depend on its threads.
