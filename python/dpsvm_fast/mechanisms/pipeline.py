@@ -602,7 +602,7 @@ class PrivateLinear(LinearPlan):
         # Noise in the objective would lose every share where rows are not whitened.
         shares = shares[-1:] if self.trainer == "objective" else shares
         budgets = (share_of(self.mu, share) for share in shares)
-        return tuple(filled(NoisyMoments, self, mu=mu, epsilon=None) for mu in budgets)
+        return tuple(filled(NoisyMoments, self, mu=mu, epsilon=None, scaled=True) for mu in budgets)
 
     @property
     def whitening(self) -> NoisyMoments | None:
@@ -666,15 +666,14 @@ class PrivateLinear(LinearPlan):
 
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
         """Whether to whiten, all noisy sums before the training, and what is left for it."""
-        moments, sums = self.whitening, self._first
         wanted = self.whiten is True or self.worth_whitening(count or 0.0)
-        whitened = moments is not None and wanted
+        whitened = wanted and self.whitening is not None
         mu = 0.0 if self.pure else self._rest.mu
         if whitened:
             return whitened, self._sums, mu
         events = [each.event for each in self.whitenings]
         unspent = [event.mu for event in events if isinstance(event, GaussianEvent)]
-        return whitened, sums, joined_parameter(mu, *unspent) if unspent else mu
+        return whitened, self._first, joined_parameter(mu, *unspent) if unspent else mu
 
     def worth_whitening(self, count: float) -> bool:
         """Return whether this many rows, released or public, gain by whitening."""
