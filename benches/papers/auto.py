@@ -24,7 +24,7 @@ TITLE = "PrivateLinearSVC at its defaults"
 PROTOCOL: tuple[str, ...] = (
     "Random 80/20 splits with fresh noise, several draws of it for small sets: 20 "
     "splits, 8 of usps and wisdm, 4 of cornell and isolet; Adult has its official split "
-    "and 4 draws.",
+    "and 5 draws.",
     "Delta is 1e-5, one row more or fewer; bounds are public, rows are raw, and nothing is tuned.",
     "Adult's amounts of money enter as values or as logarithms.",
     "Balanced accuracy is the mean over classes, AUROC that of one class against the rest; "

@@ -197,7 +197,7 @@ def test_whitening_equalises_what_is_above_the_noise() -> None:
 
 @pytest.mark.parametrize(("d", "mu", "share"), [(20, 1e4, 0.0), (21, 1e4, 0.3), (21, 0.02, 0.0)])
 def test_small_directions_of_many_columns_stay_small(d: int, mu: float, share: float) -> None:
-    released = moments_release(n_features=d, mu=mu)
+    released = moments_release(n_features=d, mu=mu, scaled=True)
     moments = np.diag(np.geomspace(1.0, 1e4, d))
     matrix = released.release(moments, _core.NoiseSource(4), 1)
     values, vectors = np.linalg.eigh(released.noisy(moments, _core.NoiseSource(4), 1))
@@ -206,6 +206,10 @@ def test_small_directions_of_many_columns_stay_small(d: int, mu: float, share: f
     roots = np.sqrt(values + 0.35 * released.spectral_noise + share * values.mean())
     expected = vectors * (roots.min() / roots) @ vectors.T
     assert np.allclose(matrix, expected, atol=2e-3)
+    as_long_as_they_are = moments_release(n_features=d, mu=mu)
+    same = as_long_as_they_are.release(moments, _core.NoiseSource(4), 1)
+    assert np.array_equal(same, matrix) == (share == 0.0)
+    assert pipeline(n_features=30).whitenings[-1].scaled
 
 
 def test_whitening_needs_rows_and_budget() -> None:

@@ -523,6 +523,11 @@ def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
 class NoisyMoments(SecondMoments):
     """Second moments of rows of norm at most 1, released for whitening.
 
+    Parameters
+    ----------
+    scaled : bool, default=False
+        Whether whitened rows are scaled to norm 1.
+
     Notes
     -----
     Guarantees: ``release`` is a Gaussian mechanism with parameter ``mu`` for exact sums over rows
@@ -530,6 +535,7 @@ class NoisyMoments(SecondMoments):
     """
 
     part_name = "whitening"
+    scaled: bool = False
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> NDArray[np.float64]:
         """The whitening matrix of mapped rows."""
@@ -546,8 +552,9 @@ class NoisyMoments(SecondMoments):
     ) -> NDArray[np.float64]:
         r"""Whitening matrix :math:`(A + r I)^{-1/2}`, scaled to spectral norm 1.
 
-        The ridge r is a part of the typical spectral norm of the noise; where that is small and
-        columns, with the constant, are more than 20, a part of the mean eigenvalue.
+        The ridge r is a part of the typical spectral norm of the noise. Where that is small, rows
+        are ``scaled`` and columns, with the constant, are more than 20, it is a part of the mean
+        eigenvalue.
 
         Parameters
         ----------
@@ -565,9 +572,8 @@ class NoisyMoments(SecondMoments):
         noisy = self.noisy(moments, source, n_threads)
         values, vectors = _core.symmetric_eigen(noisy, self.n_features)
         values, ridge = np.maximum(values, 0.0), RIDGE * self.spectral_noise
-        if self.n_features > MOST_FEW_FEATURES:
-            without_noise = RIDGE_WITHOUT_NOISE * float(values.mean())
-            ridge = max(ridge, without_noise - RIDGE_SLOPE * ridge)
+        if self.scaled and self.n_features > MOST_FEW_FEATURES:
+            ridge = max(ridge, RIDGE_WITHOUT_NOISE * float(values.mean()) - RIDGE_SLOPE * ridge)
         roots = np.sqrt(values + ridge)
         scaled = np.ascontiguousarray(vectors.T * (roots.min() / roots))
         # Not by BLAS, whose sums depend on its threads.

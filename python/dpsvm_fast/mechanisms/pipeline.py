@@ -603,7 +603,7 @@ class PrivateLinear(LinearPlan):
         # Noise in the objective would lose every share where rows are not whitened.
         shares = shares[-1:] if self.trainer == "objective" else shares
         return tuple(
-            filled(NoisyMoments, self, mu=share_of(self.mu, share), epsilon=None)
+            filled(NoisyMoments, self, mu=share_of(self.mu, share), epsilon=None, scaled=True)
             for share in shares
         )
 
