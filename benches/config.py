@@ -74,7 +74,7 @@ DESCENT_GOALS = {"numpy": 4.0, "jax": 2.0, "opacus": 20.0}
 # A peer whose step takes longer than this is measured in so many rounds only.
 LONG_STEP_SECONDS, ROUNDS_OF_LONG_STEPS = 0.3, 2
 # Forms that hold a gradient for every record are left out where these have more entries than this.
-MOST_GRADIENT_ENTRIES = 200_000_000
+MAX_GRADIENT_ENTRIES = 200_000_000
 # Weights of all libraries after some noise-free steps on the first rows agree to this share.
 DESCENT_CHECK_ROWS, DESCENT_CHECK_STEPS, DESCENT_AGREEMENT = 500, 5, 1e-3
 # Steps whose peak memory is taken, and bytes by which it may grow from the smallest batch to all

@@ -37,7 +37,7 @@ from dpsvm_fast.accounting import gaussian_epsilon, gaussian_sigma
 
 EPSILON, DELTA = 1.0, 1e-5
 SIZES: dict[str, int] = {"5 rows": 5, "20 rows": 20, "50 rows": 50, "1 to 50 rows": 0}
-MOST, TEST_SHARE = 50, 0.25
+MAX, TEST_SHARE = 50, 0.25
 KNOWN = "groups="
 # Other ways to protect persons by the same budget.
 WITHOUT = ("groups of rows", "one row each")
@@ -57,8 +57,8 @@ def owners(n: int, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """The person of each row: of one size, or of sizes as frequent as their inverse squares."""
     sizes = np.full(n, max(size, 1))
     if not size:
-        law = 1.0 / np.arange(1, MOST + 1) ** 2.0
-        sizes = rng.choice(np.arange(1, MOST + 1), size=n, p=law / law.sum())
+        law = 1.0 / np.arange(1, MAX + 1) ** 2.0
+        sizes = rng.choice(np.arange(1, MAX + 1), size=n, p=law / law.sum())
     return rng.permutation(np.repeat(np.arange(n), sizes)[:n])
 
 

@@ -17,7 +17,7 @@ from dpsvm_fast import (
     PrivateKernelSVC,
     PrivateLinearSVC,
 )
-from dpsvm_fast.mechanisms.noise import MOST_FEATURES
+from dpsvm_fast.mechanisms.noise import MAX_FEATURES
 from dpsvm_fast.planning import plan_noise
 
 CLASSES = range(3)
@@ -180,7 +180,7 @@ def test_prose_and_json_are_the_same_record(
     [
         (PrivateLinearSVC(1.0, 0.0, classes=[0, 1]), 5, "it needs delta > 0"),
         (linear(whiten=False), 5, "switched off"),
-        (linear(), MOST_FEATURES + 1, "features"),
+        (linear(), MAX_FEATURES + 1, "features"),
     ],
 )
 def test_the_reason_not_to_whiten_is_reported(estimator: Any, n_features: int, why: str) -> None:

@@ -49,7 +49,7 @@ from benches.logistic_problem import LogisticProblem
 Weights = NDArray[np.float64]
 
 # newton-cholesky factors a matrix of this side squared.
-MOST_WEIGHTS_FOR_CHOLESKY = 3000
+MAX_WEIGHTS_FOR_CHOLESKY = 3000
 # Rungs of a ladder of tolerances go down by this factor each.
 STEP, RUNGS = math.sqrt(10.0), 8
 # The first rung, over what would do if one entry were the whole gradient.
@@ -57,7 +57,7 @@ FIRST_RUNG = 10.0
 # Never the reason to stop.
 MAX_ITER = 100_000
 # Of Vowpal Wabbit, where each pass reads the rows.
-MOST_PASSES = 1_000
+MAX_PASSES = 1_000
 # No intercept, and a table of 2^22 weights: the cache is refused where they differ.
 WABBIT = "--noconstant --quiet -b 22"
 
@@ -169,7 +169,7 @@ def _vowpal_wabbit(problem: LogisticProblem, X: Any, tol: float) -> Any:
     folder = _once("Vowpal Wabbit", X, lambda: _cache_file(problem, X)).name
     importlib.import_module("vowpalwabbit").Workspace(
         f"--bfgs --loss_function logistic --l2 {problem.regularization!r} --termination {tol!r} "
-        f"--passes {MOST_PASSES} --holdout_off --cache_file {folder}/cache {WABBIT} "
+        f"--passes {MAX_PASSES} --holdout_off --cache_file {folder}/cache {WABBIT} "
         f"--predict_only_model --readable_model {folder}/weights"
     ).finish()
     weights = np.zeros(X.shape[1])
@@ -189,7 +189,7 @@ SOLVERS = {
     "lbfgs": Solver(_sklearn("lbfgs")),
     "newton-cg": Solver(_sklearn("newton-cg")),
     "newton-cholesky": Solver(
-        _sklearn("newton-cholesky"), lambda one: one.n_weights <= MOST_WEIGHTS_FOR_CHOLESKY
+        _sklearn("newton-cholesky"), lambda one: one.n_weights <= MAX_WEIGHTS_FOR_CHOLESKY
     ),
     "oneDAL": Solver(_onedal, lambda one: not sparse.issparse(one.X), "sklearnex"),
     "Snap ML": Solver(_snap_ml, _has_two_classes, "snapml", loosest=1e-6),

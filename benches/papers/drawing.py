@@ -28,7 +28,7 @@ REFERENCES = (
 REFERENCE_LINES = ("--", ":")
 WIDTH, HEIGHT, DOTS = 3.2, 2.8, 110
 COLOURS_KEPT = 64
-MOST_TICKS = 8
+MAX_TICKS = 8
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def tidy(own: Any) -> None:
 
 def _tick(own: Any, places: set[float]) -> None:
     """Name the places themselves where they are few."""
-    if 0 < len(places) <= MOST_TICKS:
+    if 0 < len(places) <= MAX_TICKS:
         named = sorted(places)
         own.set_xticks(named, [f"{x:g}" for x in named], fontsize="small")
         own.minorticks_off()

@@ -21,7 +21,7 @@ __all__ = ["KERNEL", "LINEAR", "MAJORITY", "scored"]
 
 LINEAR, KERNEL, MAJORITY = "linear ceiling", "kernel ceiling", "majority class"
 FOLDS = 5
-MOST_STEPS = 300
+MAX_STEPS = 300
 # LIBLINEAR's own is 1e-4, for ten times the time and the same accuracy on these sets.
 HINGE_TOL = 1e-2
 # The values of C among which is chosen.
@@ -57,7 +57,7 @@ def scored(data: DataSet, splits: list[tuple[Any, Any]]) -> Iterator[dict[str, o
 
 def _models(X: Any, y: Any) -> dict[str, Any]:
     """The chosen model of each kind."""
-    logistic = LogisticRegression(max_iter=MOST_STEPS)
+    logistic = LogisticRegression(max_iter=MAX_STEPS)
     linear = [
         {"svm": [logistic], "svm__C": LOGISTIC_C},
         {

@@ -32,7 +32,7 @@ from benches.config import (
     DESCENT_STORAGES,
     DESCENT_SYNTHETIC,
     LONG_STEP_SECONDS,
-    MOST_GRADIENT_ENTRIES,
+    MAX_GRADIENT_ENTRIES,
     ROUNDS_OF_LONG_STEPS,
     Plan,
 )
@@ -174,7 +174,7 @@ def _peers(problem: DescentProblem, peers: Sequence[Peer], folder: str) -> Itera
     for peer in peers:
         peer.ask(folder=folder, n_classes=problem.n_classes, batch=problem.batch)
         for form in peer.formulations:
-            if form in PER_EXAMPLE and entries > MOST_GRADIENT_ENTRIES:
+            if form in PER_EXAMPLE and entries > MAX_GRADIENT_ENTRIES:
                 print(f"SKIPPED {peer.name} {form}: {4e-9 * entries:.1f} GB of gradients")
                 continue
             yield Candidate((peer.name, form, "dense", peer.n_threads), partial(_asked, peer, form))

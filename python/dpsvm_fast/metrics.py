@@ -55,7 +55,7 @@ WEIGHT_UNITS, LOSS_UNITS, UNIT = 2**10, 2**14, 2.0**-24
 # Cells of scores for each of two outcomes, and how many of them make one point of a calibration.
 CELLS, POINT_CELLS = 40, 5
 # The first count of scores: by sign and power of two, and its share of the squared mu.
-LEAST_POWER, MOST_POWER, COARSE_SHARE = -32, 32, 0.03
+MIN_POWER, MAX_POWER, COARSE_SHARE = -32, 32, 0.03
 # The second: by outcome and cell, in cells that follow from the first.
 TRIAL_CELLS, TRIAL_SHARE = 64, 0.05
 # Share of the ranks in the squared weight of scores, and how far back a sum of cells reaches: 0.5
@@ -479,7 +479,7 @@ class EvaluationPlan(Plan):
         """Counts of scores by sign and size; None without scores."""
         if "scores" not in self.tables:
             return None
-        size = 2 * (MOST_POWER - LEAST_POWER) + 1
+        size = 2 * (MAX_POWER - MIN_POWER) + 1
         return self._sum("cells", size, COARSE_SHARE)
 
     @cached_property
@@ -551,7 +551,7 @@ class EvaluationPlan(Plan):
             return None, None
         counts = rows.counts(coarse_cells(rows.scores), self.coarse.size)
         noisy = self.coarse.release(counts, source, rows.n_threads)
-        outer = np.ldexp(1.0, np.arange(LEAST_POWER, MOST_POWER + 1))
+        outer = np.ldexp(1.0, np.arange(MIN_POWER, MAX_POWER + 1))
         believed = np.where(noisy > SIGNIFICANT * self.coarse.scale, noisy, 0.0)
         bounds = cell_edges(believed, np.concatenate([-outer[::-1], outer]), TRIAL_CELLS)
         counts = rows.score_counts(bounds[1:-1]).ravel()
@@ -593,9 +593,9 @@ class EvaluationPlan(Plan):
 
 def coarse_cells(scores: Array) -> NDArray[np.int64]:
     """Cells of scores by sign and power of two; tiny and huge ones share a cell."""
-    powers = np.clip(np.frexp(scores)[1] - 1, LEAST_POWER - 1, MOST_POWER - 1)
-    size = np.where(scores == 0.0, LEAST_POWER - 1, powers) - (LEAST_POWER - 1)
-    return np.asarray(MOST_POWER - LEAST_POWER + np.sign(scores) * size, dtype=np.int64)
+    powers = np.clip(np.frexp(scores)[1] - 1, MIN_POWER - 1, MAX_POWER - 1)
+    size = np.where(scores == 0.0, MIN_POWER - 1, powers) - (MIN_POWER - 1)
+    return np.asarray(MAX_POWER - MIN_POWER + np.sign(scores) * size, dtype=np.int64)
 
 
 def cell_edges(counts: Array, bounds: Array, cells: int) -> Array:

@@ -22,7 +22,7 @@ from dpsvm_fast.estimators import (
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.class_counts import training_of
-from dpsvm_fast.mechanisms.noise import MOST_FEATURES, joined_parameter
+from dpsvm_fast.mechanisms.noise import MAX_FEATURES, joined_parameter
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.pipeline import (
     DescentRule,
@@ -323,8 +323,8 @@ class NoisePlan:
             return None
         if self.delta == 0.0:
             return "no: it needs delta > 0"
-        many = self.n_features > MOST_FEATURES
-        return f"no: only up to {MOST_FEATURES} features" if many else "no: switched off"
+        many = self.n_features > MAX_FEATURES
+        return f"no: only up to {MAX_FEATURES} features" if many else "no: switched off"
 
 
 # What is said of a plan, one line a fact: the words, and where the number is.

@@ -64,7 +64,7 @@ from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import (
     KERNELS,
     LARGEST_GAMMA,
-    MOST_COMPONENTS,
+    MAX_COMPONENTS,
     SMALLEST_GAMMA,
     FourierFeatures,
     PublicMap,
@@ -1032,7 +1032,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
 
 # State from which ``fit_periods`` continues: releases and public facts only.
 FREE = ("ledger", "n_threads")
-MOST_PERIODS = 1000
+MAX_PERIODS = 1000
 Scaler = TypeVar("Scaler", bound=PrivateStandardScaler)
 
 
@@ -1060,7 +1060,7 @@ def running_before(
                 "n_periods: this scaler was fitted by fit, or loaded, and cannot be continued; "
                 "use one fitted by fit_periods, or a new one"
             )
-        n_periods = check.check_integer("n_periods", n_periods, 1, MOST_PERIODS)
+        n_periods = check.check_integer("n_periods", n_periods, 1, MAX_PERIODS)
         return Running(n_periods, asked, np.empty((0, 0)))
     if n_periods not in (None, before.n_periods):
         raise InvalidParameterError.of("n_periods", got=n_periods, accepted=f"{before.n_periods}")
@@ -1107,27 +1107,27 @@ def _farthest(distances: Array, scale: Array | None) -> float:
 
 
 # More would not fit in memory with a column's rows, and could hardly be distinguished.
-MOST_KNOTS = 1 << 16
+MAX_KNOTS = 1 << 16
 
 
 def checked_knots(value: Any) -> Any:
     """Check knots: a number, or for each column a number or increasing positions."""
     if not isinstance(value, (list, tuple, np.ndarray)):
-        return check.check_integer("knots", value, 1, MOST_KNOTS)
+        return check.check_integer("knots", value, 1, MAX_KNOTS)
     return [_knots_of_column(entry) for entry in value]
 
 
 def _knots_of_column(entry: Any) -> Any:
     """Check the knots of one column: a number or increasing positions."""
     if not isinstance(entry, (list, tuple, np.ndarray)):
-        return check.check_integer("knots", entry, 1, MOST_KNOTS)
+        return check.check_integer("knots", entry, 1, MAX_KNOTS)
     try:
         knots = np.array(entry, dtype=np.float64)
     except (OverflowError, TypeError, ValueError):
         raise TypeError("knots: expected numbers as the positions of a column") from None
-    if knots.ndim != 1 or not 2 <= knots.size <= MOST_KNOTS or not _increasing(knots):
+    if knots.ndim != 1 or not 2 <= knots.size <= MAX_KNOTS or not _increasing(knots):
         raise InvalidParameterError(
-            f"knots: expected 2 to {MOST_KNOTS} finite increasing positions for a column"
+            f"knots: expected 2 to {MAX_KNOTS} finite increasing positions for a column"
         )
     return knots
 
@@ -1319,7 +1319,7 @@ def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
 
 
 # Sides of images, cells along them and directions, as the core takes them.
-MOST_PIXELS = 1 << 12
+MAX_PIXELS = 1 << 12
 # Share of the squared norm that edges of edges have.
 SECOND_SHARE = 1.0 / 3.0
 
@@ -1327,7 +1327,7 @@ SECOND_SHARE = 1.0 / 3.0
 def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
     """Check two or three side lengths of an image."""
     check.check_type(name, value, (list, tuple, np.ndarray), "two or three whole numbers")
-    lengths = tuple(check.check_integer(name, length, 1, MOST_PIXELS) for length in value)
+    lengths = tuple(check.check_integer(name, length, 1, MAX_PIXELS) for length in value)
     if len(lengths) not in (2, 3):
         raise InvalidParameterError(f"{name}: got {len(lengths)} numbers, expected two or three")
     return lengths
@@ -1336,7 +1336,7 @@ def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
 def checked_cells(value: Any) -> int | tuple[int, int]:
     """Check numbers of cells: one for both sides, or one for height and one for width."""
     if not isinstance(value, (list, tuple, np.ndarray)):
-        return check.check_integer("cells", value, 1, MOST_PIXELS)
+        return check.check_integer("cells", value, 1, MAX_PIXELS)
     lengths = checked_lengths("cells", value)
     if len(lengths) != 2:
         raise InvalidParameterError("cells: got three numbers, expected one or two")
@@ -1375,9 +1375,9 @@ class ImageGrid(NamedTuple):
             It has too many channels.
         """
         n_channels = self.shape[2] * self.n_orientations
-        if n_channels > MOST_PIXELS:
+        if n_channels > MAX_PIXELS:
             raise InvalidParameterError(
-                f"n_orientations: got {self.n_orientations}, expected at most {MOST_PIXELS} for "
+                f"n_orientations: got {self.n_orientations}, expected at most {MAX_PIXELS} for "
                 "all channels together with order=2"
             )
         height, width = (-(-side // 2) for side in self.shape[:2])
@@ -1463,7 +1463,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
 
     shape: Annotated[Any, checked_lengths]
     cells: Annotated[Any, param.plain(checked_cells)] = 4
-    n_orientations: Annotated[int, integer(1, MOST_PIXELS)] = 8
+    n_orientations: Annotated[int, integer(1, MAX_PIXELS)] = 8
     _: KW_ONLY
     order: Annotated[int, integer(1, 2)] = 1
     n_threads: param.Threads = None
@@ -1616,7 +1616,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     True
     """
 
-    n_components: Annotated[int, integer(1, MOST_COMPONENTS)] = 1000
+    n_components: Annotated[int, integer(1, MAX_COMPONENTS)] = 1000
     gamma: Annotated[float, real(SMALLEST_GAMMA, LARGEST_GAMMA)] = 1.0
     _: KW_ONLY
     kernel: Annotated[str, one_of(*KERNELS)] = "rbf"

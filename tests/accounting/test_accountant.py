@@ -151,8 +151,8 @@ def test_many_distinct_sizes_stay_an_upper_bound_and_close(
     """Moving atoms to a grid may only enlarge delta, and by little."""
     sizes = [0.05 + 0.013 * i for i in range(12)]
     exact = brute_force_delta(sizes, 0.6)
-    monkeypatch.setattr(composition, "MOST_OUTCOMES", 300)
-    assert 2 ** len(sizes) > composition.MOST_OUTCOMES
+    monkeypatch.setattr(composition, "MAX_OUTCOMES", 300)
+    assert 2 ** len(sizes) > composition.MAX_OUTCOMES
     got = composed_delta(pure(*sizes), 0.6)
     assert exact <= got <= exact * 1.01
     # Rounding losses up to the same grid instead would cost far more than this.

@@ -152,7 +152,7 @@ def test_too_many_combinations_only_loosen_the_bound(
         )
     ]
     exact = composed_delta(events, 1.5)
-    monkeypatch.setattr(choices, "MOST_CHOICES", limit)
+    monkeypatch.setattr(choices, "MAX_CHOICES", limit)
     loose = composed_delta(events, 1.5)
     everything = [e for event in events for branch in event.branches for e in branch]
     assert exact * (1.0 - 1e-6) <= loose <= composed_delta(everything, 1.5) * (1.0 + 1e-6)

@@ -270,7 +270,7 @@ def test_partial_fit_goes_on_from_a_fit_over_partitions() -> None:
 
 def test_steps_of_partial_runs_are_cut_like_local_ones(monkeypatch: Patch) -> None:
     """A run of so many steps that one call cannot draw their noise is made in several."""
-    monkeypatch.setattr(descent_run, "MOST_NUMBERS", 5 * 21)
+    monkeypatch.setattr(descent_run, "MAX_NUMBERS", 5 * 21)
     local = seeded(DESCENT).fit(SPARSE, Y)
     check_same(local, fit(seeded(DESCENT), partitions(SPARSE), resident=True))
 

@@ -136,7 +136,7 @@ def test_statements_name_persons_and_hold() -> None:
 def test_a_person_in_two_partitions_is_refused_and_nothing_is_spent(
     monkeypatch: Patch, client: Any, most: int, known: int | None
 ) -> None:
-    monkeypatch.setattr(partitioned, "MOST_DIGESTS", most)
+    monkeypatch.setattr(partitioned, "MAX_DIGESTS", most)
     ledger = PrivacyLedger(100.0, 1e-3, unit="person")
     model = clone(LINEAR).set_params(ledger=ledger)
     own = tuple(np.array([f"patient {one}" for one in GROUPS])[:, None].T)

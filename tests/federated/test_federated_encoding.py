@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import FixedPointCodec, InconsistentSumError, PartyRefusedError
-from dpsvm_fast.federated.secsum import LIMIT, MODULUS, MOST_PARTIES, centred
+from dpsvm_fast.federated.secsum import LIMIT, MAX_PARTIES, MODULUS, centred
 
 STEPS = st.floats(1e-12, 1e12)
 UNITS = arrays(np.float64, st.integers(1, 30), elements=st.floats(-1.0, 1.0))
@@ -105,7 +105,7 @@ def test_codecs_that_could_not_sum_are_refused(step: float) -> None:
 
 def test_more_numbers_than_can_be_summed_are_refused() -> None:
     # With so many, the largest sum is still below half of the modulus.
-    assert MOST_PARTIES * (LIMIT - 1) < MODULUS // 2
+    assert MAX_PARTIES * (LIMIT - 1) < MODULUS // 2
     with pytest.raises(InvalidParameterError) as caught:
-        FixedPointCodec(step=1.0).decode_sum(np.array([1]), MOST_PARTIES + 1)
+        FixedPointCodec(step=1.0).decode_sum(np.array([1]), MAX_PARTIES + 1)
     assert caught.value.parameter == "survivors"

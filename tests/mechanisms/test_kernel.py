@@ -24,7 +24,7 @@ from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.pipeline import NoisyCount, PrivateKernel, PrivateLinear
-from dpsvm_fast.mechanisms.rows import MOST_ROTATED, FourierFeatures, PublicMap, structure_of
+from dpsvm_fast.mechanisms.rows import MAX_ROTATED, FourierFeatures, PublicMap, structure_of
 from oracles.plans import plan_of
 from twins.fourier import FourierMap as Twin
 from twins.fourier import features_of
@@ -354,8 +354,8 @@ ALPHA = 1e-6
 SHAPES = [
     ("rbf", False, 5),
     ("rbf", True, 5),
-    ("rbf", True, MOST_ROTATED + 1),
-    ("rbf", True, 2 * MOST_ROTATED),
+    ("rbf", True, MAX_ROTATED + 1),
+    ("rbf", True, 2 * MAX_ROTATED),
     ("laplacian", True, 5),
     ("rbf", True, 1),
 ]
@@ -427,7 +427,7 @@ def test_compiled_features_are_those_of_the_twin(
     squares = (weights**2).sum(axis=1)
     dimension = {"none": math.inf, "sphere": d, "ball": d + 2}[centre]
     wanted = 0.0 if centre == "none" else np.exp(-squares / (2.0 * dimension))
-    if settings["structure"] == "fast" and d < 2 * MOST_ROTATED:
+    if settings["structure"] == "fast" and d < 2 * MAX_ROTATED:
         # By the length that a row of the block of the next power of two has here on average.
         assert np.allclose(constants, wanted, atol=0.2)
     else:
@@ -460,7 +460,7 @@ def test_inner_products_estimate_the_kernel(
     build = Twin if make == "twin" else _core.FourierMap
     drawn = build(
         n_features=d,
-        n_components=blocks * block if d < MOST_ROTATED else 40 * block,
+        n_components=blocks * block if d < MAX_ROTATED else 40 * block,
         gamma=gamma,
         kernel=kernel,
         structure=structure,
@@ -480,8 +480,8 @@ def test_inner_products_estimate_the_kernel(
 
 
 def test_structure_follows_from_public_facts() -> None:
-    assert structure_of("rbf", MOST_ROTATED, orthogonal=True) == "orthogonal"
-    assert structure_of("rbf", MOST_ROTATED + 1, orthogonal=True) == "fast"
+    assert structure_of("rbf", MAX_ROTATED, orthogonal=True) == "orthogonal"
+    assert structure_of("rbf", MAX_ROTATED + 1, orthogonal=True) == "fast"
     assert structure_of("rbf", 3, orthogonal=False) == "independent"
     assert structure_of("laplacian", 300, orthogonal=True) == "independent"
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.statistical
 
 DATA = Path(__file__).parents[1] / "stored"
 N_CHOICES, N_DRAWS = 30_000, 2_000_000
-MOST_DIFFERENCE = 2**32 - 1
+MAX_DIFFERENCE = 2**32 - 1
 
 
 def points(name: str) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def as_integers(point: dict[str, Any]) -> tuple[NDArray[np.int64], float]:
     rate = Fraction(point["epsilon"]) / sensitivity
     differences = [max(utilities) - u for u in utilities]
     unit = Fraction(1, 2)
-    scores = [min(round(d / unit), MOST_DIFFERENCE) for d in differences]
+    scores = [min(round(d / unit), MAX_DIFFERENCE) for d in differences]
     return np.array(scores, dtype=np.int64), few_bits(rate * unit)
 
 

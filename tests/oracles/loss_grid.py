@@ -27,9 +27,9 @@ Grid = tuple[float, int, Array]
 # What the roundings of one probability come to at most.
 MARGIN = 1e-9
 # Steps of one event beyond these are left out: fewer steps tell less.
-MOST_STEPS = 64
+MAX_STEPS = 64
 # Whole numbers that are told apart at most: beyond them every two become one.
-MOST_CELLS = 4000
+MAX_CELLS = 4000
 
 
 def gaussian_deltas(epsilons: Array, mu: float) -> Array:
@@ -62,7 +62,7 @@ def sampled(z: float, q: float, *, replace_one: bool, turned: bool) -> Grid:
 
     loss = tilt(1.0) - tilt(-1.0) if replace_one else tilt(1.0)
     worlds = [masses(1.0), masses(-1.0) if replace_one else _cells(x / z)]
-    step = 2.0 ** math.ceil(math.log2((loss[-1] - loss[0]) / MOST_CELLS))
+    step = 2.0 ** math.ceil(math.log2((loss[-1] - loss[0]) / MAX_CELLS))
     cells = np.floor(0.5 * (loss[:-1] + loss[1:]) / step).astype(np.int64)
     start = int(cells.min())
     both = np.array([np.bincount(cells - start, mass) for mass in worlds])
@@ -125,7 +125,7 @@ def _lower(events: list[Any], epsilon: float, *, turned: bool) -> float:
         if event.tag == "subsampled_gaussian" and event.sampling_rate < 1.0:
             z, q = event.noise_multiplier, event.sampling_rate
             one = sampled(z, q, replace_one=exchanged, turned=turned)
-            grids.append(_power(one, min(event.n_steps, MOST_STEPS)))
+            grids.append(_power(one, min(event.n_steps, MAX_STEPS)))
     losses, masses = _composed(laws, grids)
     mu = math.sqrt(square) * (1.0 - MARGIN)
     rest = float(masses @ gaussian_deltas(epsilon * (1.0 + 1e-12) - losses, mu))
@@ -156,7 +156,7 @@ def _sum(first: Grid, second: Grid) -> Grid:
         first = _coarser(first)
     while second[0] < first[0]:
         second = _coarser(second)
-    while first[2].shape[1] + second[2].shape[1] > MOST_CELLS:
+    while first[2].shape[1] + second[2].shape[1] > MAX_CELLS:
         first, second = _coarser(first), _coarser(second)
     total = np.array([np.convolve(a, b) for a, b in zip(first[2], second[2], strict=True)])
     start = first[1] + second[1]

@@ -39,7 +39,7 @@ from dpsvm_fast.persist import load_model, save_model
 from oracles.saved import fitted, sealed
 
 TYPED = (InvalidParameterError, LedgerError, ModelFormatError, SchemaError, TableError)
-MOST_MEMORY, MOST_SECONDS, LONGEST_MESSAGE = 256 * 2**20, 10.0, 6000
+MAX_MEMORY, MAX_SECONDS, LONGEST_MESSAGE = 256 * 2**20, 10.0, 6000
 # Where a process ends: seconds of one file, and bytes of addresses beyond those at the start.
 LAST_SECONDS, LAST_MEMORY = 30, 4 * 2**30
 SECRET = "s3cr3t"
@@ -324,7 +324,7 @@ def fault_of(seed: Seed, path: Path) -> str | None:
     except BaseException as error:
         fault = f"{type(error).__name__}: {str(error)[:200]}"
     seconds, n_bytes = time.process_time() - started, resident("VmHWM") - before
-    if seconds > MOST_SECONDS or n_bytes > MOST_MEMORY:
+    if seconds > MAX_SECONDS or n_bytes > MAX_MEMORY:
         fault = f"{seconds:.1f} s, {n_bytes >> 20} MiB ({fault})"
     return fault
 

@@ -214,6 +214,6 @@ def test_other_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
         to_onnx(dp.OutputPerturbationSVC())
     with pytest.raises(InvalidParameterError, match="dtype: got 'float16'"):
         to_onnx(fitted("output"), dtype="float16")
-    monkeypatch.setattr("dpsvm_fast.persist.onnx.MOST_BYTES", 100)
+    monkeypatch.setattr("dpsvm_fast.persist.onnx.MAX_BYTES", 100)
     with pytest.raises(InvalidParameterError, match="more than 100 bytes of weights"):
         to_onnx(fitted("kernel"))

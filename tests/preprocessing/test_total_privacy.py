@@ -156,7 +156,7 @@ def test_three_noisy_objectives_are_confirmed_and_of_too_many_nothing_is_said(
     assert total.private
     assert 3.0 < total.epsilon <= 6.0 + 1e-6
     assert dp.verify(total)
-    monkeypatch.setattr(choice_check, "MOST_CURVES", 2)
+    monkeypatch.setattr(choice_check, "MAX_CURVES", 2)
     found = dp.verify(total)
     assert (found.ok, found.undecided, found.epsilon, found.delta) == (False, True, None, None)
     assert str(found).startswith("The certificate cannot be confirmed.\n  - ")

@@ -44,7 +44,7 @@ from dpsvm_fast.verification import verify
 from dpsvm_fast.verification.compose import recomputed_events
 from dpsvm_fast.verification.losses import Curve
 from dpsvm_fast.verification.losses import gaussian_delta as delta_of
-from dpsvm_fast.verification.sampled import MOST_POINTS, Losses
+from dpsvm_fast.verification.sampled import MAX_POINTS, Losses
 from dpsvm_fast.verification.sampled import composed_delta as recomputed_delta
 from oracles.statements import ESTIMATORS, MAKERS, fitted, statement_of
 from oracles.tampering import places, replaced, with_events
@@ -383,7 +383,7 @@ def test_rare_samples_are_recomputed_closely_on_a_finer_grid(
         [SubsampledGaussianEvent(noise, rate, n_steps, "add_remove")], epsilon
     )
     losses = Losses(sampled=((noise, rate, n_steps),))
-    assert recomputed_delta(epsilon, losses, 4 * MOST_POINTS) <= promised * (1.0 + 3e-4)
+    assert recomputed_delta(epsilon, losses, 4 * MAX_POINTS) <= promised * (1.0 + 3e-4)
 
 
 def test_delta_falls_with_epsilon_where_samples_are_rare() -> None:
@@ -403,7 +403,7 @@ def certificate(kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["gradient_sgd", "objective", "ellipsoids", "centre", "search"])
 def test_no_number_makes_it_fail(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Divisions by what underflowed, and tables without entries, left ``verify`` as errors."""
-    monkeypatch.setattr(work_check, "MOST_WORK", 1e6)
+    monkeypatch.setattr(work_check, "MAX_WORK", 1e6)
     record = certificate(kind)
     for path, number in places(record):
         # Of lists the first two entries.
@@ -418,7 +418,7 @@ def test_whoever_made_a_certificate_does_not_decide_how_long_it_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Many kinds of steps, each of which is a transform."""
-    monkeypatch.setattr(work_check, "MOST_WORK", 1e7)
+    monkeypatch.setattr(work_check, "MAX_WORK", 1e7)
     record = certificate("gradient_sgd")
     event, part = record["events"][0], record["parts"][0]
     rates = [0.1 * (1.0 - 1e-6 * k) for k in range(200)]
@@ -431,13 +431,13 @@ def test_whoever_made_a_certificate_does_not_decide_how_long_it_takes(
 
 
 def test_the_limit_is_above_what_a_fit_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    most = work_check.MOST_WORK
-    monkeypatch.setattr(work_check, "MOST_WORK", most / 50.0)
+    most = work_check.MAX_WORK
+    monkeypatch.setattr(work_check, "MAX_WORK", most / 50.0)
     assert all(verify(certificate(kind)).ok for kind in ("objective", "ellipsoids", "search"))
     # Sampled steps are looked for on grids: they take a tenth of what is allowed.
-    monkeypatch.setattr(work_check, "MOST_WORK", most / 10.0)
+    monkeypatch.setattr(work_check, "MAX_WORK", most / 10.0)
     assert verify(certificate("gradient_sgd")).ok
-    monkeypatch.setattr(work_check, "MOST_WORK", 1e4)
+    monkeypatch.setattr(work_check, "MAX_WORK", 1e4)
     assert verify(certificate("gradient_sgd") | {"epsilon": 1.5}).undecided
 
 
@@ -558,15 +558,15 @@ def test_an_impure_list_has_no_promise_with_delta_zero() -> None:
 def test_what_is_too_much_is_neither_confirmed_nor_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = (OBJECTIVE, RHO, best("geometric", 10.0, gaussian(7.0)))
     assert recomputed_events(curves, 50.0, DELTA)[2]
-    monkeypatch.setattr(choice_check, "MOST_CURVES", 1)
+    monkeypatch.setattr(choice_check, "MAX_CURVES", 1)
     assert recomputed_events(curves, 50.0, DELTA) == (math.inf, 1.0, None)
     monkeypatch.undo()
     within = best("geometric", 10.0, PARTS)
     assert recomputed_events((within,), 50.0, DELTA)[2]
-    monkeypatch.setattr(choice_check, "MOST_CHOICES", 3)
+    monkeypatch.setattr(choice_check, "MAX_CHOICES", 3)
     assert recomputed_events((PARTS,), 50.0, DELTA)[2]
     assert recomputed_events((PARTS, PARTS), 50.0, DELTA)[2] is None
-    monkeypatch.setattr(choice_check, "MOST_CHOICES", 1)
+    monkeypatch.setattr(choice_check, "MAX_CHOICES", 1)
     assert recomputed_events((within,), 50.0, DELTA)[2] is None
 
 

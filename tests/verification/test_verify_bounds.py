@@ -271,7 +271,7 @@ def test_tight_claims_of_several_scores_with_others_take_little(
 ) -> None:
     epsilon = composed_epsilon(events, 1e-5)
     # A fifth of what any certificate may take.
-    monkeypatch.setattr(losses, "MOST_WORK", 1e9)
+    monkeypatch.setattr(losses, "MAX_WORK", 1e9)
     with losses.limited_work():
         assert recomputed_events(tuple(events), epsilon * 1.0001, 1e-5)[2]
 

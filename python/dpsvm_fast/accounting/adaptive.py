@@ -41,7 +41,7 @@ from dpsvm_fast.validation import MAX_EPSILON
 # profile takes. Both belong to the meaning of a ledger's file.
 LEAK_SHARE, PAIR_SHARE = 0.1, 1.0 / 16.0
 # Where calibrations of Gaussian noise end, and the largest float below 1.
-LEAST_DELTA = 2.3e-308
+MIN_DELTA = 2.3e-308
 
 LARGEST_DELTA = math.nextafter(1.0, 0.0)
 # More than the relative error of one function of scipy.special.
@@ -174,7 +174,7 @@ class AdaptiveComposition:
         if math.isfinite(basic) and size.leak_near_pure(basic) > leak:
             basic = math.inf
         mu = sqrt_up(fraction_up(size.square))
-        if _gaussian_delta(delta) < LEAST_DELTA or size.leak_near_gaussian(mu) > leak:
+        if _gaussian_delta(delta) < MIN_DELTA or size.leak_near_gaussian(mu) > leak:
             return basic
         if not size.square:
             return basic
@@ -198,7 +198,7 @@ class AdaptiveComposition:
         if size.epsilon is not None:
             basic = fraction_up(size.epsilon)
             leak = min(1.0, fraction_up(size.leak_near_pure(basic)))
-        if delta < LEAST_DELTA:
+        if delta < MIN_DELTA:
             return basic, leak if math.isfinite(basic) else fraction_up(size.leak)
         if size.square >= UNKNOWN.square:
             return basic, add_up(fraction_up(size.leak), delta)
@@ -215,7 +215,7 @@ class AdaptiveComposition:
 def _limits(epsilon: float, delta: float) -> Limits:
     """Limits of a filter for that budget."""
     kept = _gaussian_delta(delta)
-    mu = div_down(1.0, _core.gaussian_sigma(epsilon, kept)) if kept >= LEAST_DELTA else 0.0
+    mu = div_down(1.0, _core.gaussian_sigma(epsilon, kept)) if kept >= MIN_DELTA else 0.0
     return Limits(Fraction(mu) ** 2, Fraction(mul_down(delta, LEAK_SHARE)), Fraction(epsilon))
 
 

@@ -90,7 +90,7 @@ Group = tuple[float, float, int]
 Function = Callable[[float], float]
 
 # The smallest positive float, and where grids of losses end.
-SMALLEST_DELTA, LEAST_DELTA = math.ulp(0.0), 2.3e-308
+SMALLEST_DELTA, MIN_DELTA = math.ulp(0.0), 2.3e-308
 # Bound of the relative error of one function of scipy.special or numpy, generously; more than all
 # masses lost to underflow in one product.
 ERROR, UNDERFLOW = 4e-15, 1e-310
@@ -109,7 +109,7 @@ DISTANCE_ERROR, QUANTILE_ERROR = 1e-11, 1e-12
 # What a distance adds is not worth a search for a smaller epsilon below this share of delta.
 NEGLIGIBLE_DISTANCE = 1e-9
 # Rounds in which an epsilon grows by what a distance costs at the last one, each less exactly.
-MOST_ROUNDS, COARSER = 150, 1.15
+MAX_ROUNDS, COARSER = 150, 1.15
 
 
 def distance_delta(distance: Fraction, epsilon: float) -> float:
@@ -221,7 +221,7 @@ def _choice_epsilon(choice: Totals, delta: float) -> float:
     """Return epsilon of one choice: the smallest that also covers the distances."""
     found = _epsilon_of_rest(choice, 0.0, delta)
     margin = NEGLIGIBLE_DISTANCE
-    for _ in range(MOST_ROUNDS if choice.distance else 0):
+    for _ in range(MAX_ROUNDS if choice.distance else 0):
         if not math.isfinite(found):
             break
         asked = found * (1.0 + margin)
@@ -271,7 +271,7 @@ def _shows_simply(mixture: Mixture, epsilon: float, delta: float) -> bool:
 @lru_cache(maxsize=256)
 def _shows_quickly(mixture: Mixture, epsilon: float, delta: float) -> bool:
     """Whether one law of a mixture shows (epsilon, delta) at little cost."""
-    return delta >= LEAST_DELTA and any(
+    return delta >= MIN_DELTA and any(
         law.quick_epsilon(delta) <= epsilon
         if isinstance(law, Grid)
         else law.delta(epsilon) <= delta
@@ -413,7 +413,7 @@ def _delta(mixture: Mixture, epsilon: float) -> float:
 @lru_cache(maxsize=256)
 def _epsilon(mixture: Mixture, delta: float) -> float:
     """Epsilon of a mixture: the smallest bound of its laws."""
-    if delta < LEAST_DELTA:
+    if delta < MIN_DELTA:
         return math.inf
     found = min(law.epsilon(delta) for law in _laws(mixture))
     return found if found < math.inf else BasicComposition(mixture).epsilon(delta)
@@ -428,7 +428,7 @@ def _laws(mixture: Mixture) -> list[Law]:
     if not (sampled or rho or objective or curved):
         if not pure:
             return [Gaussian(mu)]
-        few = _outcomes(pure, OUTCOMES_WITH_GAUSSIAN if mu else MOST_OUTCOMES)
+        few = _outcomes(pure, OUTCOMES_WITH_GAUSSIAN if mu else MAX_OUTCOMES)
         return [Grid(mixture) if few is None else Responses(mu, *few)]
     if not (pure or sampled or objective or curved):
         # A Gaussian mechanism is zCDP, too.
@@ -504,19 +504,19 @@ class Gaussian:
         if math.isinf(self.mu) or epsilon == -math.inf:
             return 1.0
         # Never 0, also where the value underflows.
-        sigma = div_down(1.0, max(self.mu, LEAST_MU))
+        sigma = div_down(1.0, max(self.mu, MIN_MU))
         return min(1.0, max(SMALLEST_DELTA, _core.gaussian_delta(epsilon, sigma)))
 
     def epsilon(self, delta: float) -> float:
         """Epsilon at a delta."""
         if self.mu == 0.0 or math.isinf(self.mu):
             return self.mu
-        return _core.gaussian_epsilon(delta, div_down(1.0, max(self.mu, LEAST_MU)))
+        return _core.gaussian_epsilon(delta, div_down(1.0, max(self.mu, MIN_MU)))
 
 
 # Outcomes of randomised responses that are gone through, fewer where each costs a Gaussian delta
 # or meets every node of a profile; milliseconds for all, where each costs one value of a profile.
-MOST_OUTCOMES, OUTCOMES_WITH_GAUSSIAN, OUTCOMES_WITH_PROFILE = 20_000, 2_000, 500
+MAX_OUTCOMES, OUTCOMES_WITH_GAUSSIAN, OUTCOMES_WITH_PROFILE = 20_000, 2_000, 500
 LONGEST_SUM = 10.0
 
 
@@ -645,7 +645,7 @@ class Grid:
         far = FAR_ABOVE if quick else 8.0 * sum(count for _, count in self.mixture.objective)
         floor = next((floor for floor in FLOORS if delta > far * floor), FLOORS[-1])
         laws = _distributions(self.mixture, floor if self.mixture.has_points else FLOORS[0])
-        delta = max(delta / self._headroom, LEAST_DELTA)
+        delta = max(delta / self._headroom, MIN_DELTA)
         return max((ask(law, delta) for law in laws), default=math.inf)
 
     @property
@@ -695,7 +695,7 @@ def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistributi
 LAST_RESORTS = (1e-2, 1e-4, 1e-6, 1e-9, 1e-12, 1e-16)
 # A Gaussian part smaller than the first counts as one of that size; beyond the second no chords are
 # drawn beside it.
-LEAST_MU, LARGEST_MU_FOR_CHORDS = 1e-300, 1e3
+MIN_MU, LARGEST_MU_FOR_CHORDS = 1e-300, 1e3
 
 
 @dataclass(frozen=True)
@@ -717,7 +717,7 @@ class BasicComposition:
         """Epsilon at a delta."""
         parts = _parts(self.mixture)
         share = div_down(delta, float(max(1, sum(count for _, count in parts))))
-        if share < LEAST_DELTA:
+        if share < MIN_DELTA:
             return math.inf
         found = self._pure
         for law, count in parts:
@@ -735,7 +735,7 @@ class BasicComposition:
         parts = _parts(self.mixture._replace(objective=()))
         n = max(1, sum(count for _, count in (*parts, *objective)))
         share, needed, cost = 2.0 ** (math.frexp(delta / n)[1] - 1), self._pure, 0.0
-        if share < LEAST_DELTA or any(_is_step(event) for event, _ in self.mixture.curved):
+        if share < MIN_DELTA or any(_is_step(event) for event, _ in self.mixture.curved):
             return False
         points = itertools.chain(
             ((_needed(law, share), share, count) for law, count in parts),
@@ -762,27 +762,27 @@ def _needed(law: Law, delta: float) -> float:
 
 # Sizes of pure events that a grid distinguishes, kinds of sampled steps, and the number up to which
 # the best pairs to merge are searched.
-MOST_SIZES, MANY_SIZES = 64, 256
-MOST_GROUPS, MANY_GROUPS = 24, 128
+MAX_SIZES, MANY_SIZES = 64, 256
+MAX_GROUPS, MANY_GROUPS = 24, 128
 
 
 def few_sizes(pure: tuple[tuple[float, int], ...]) -> list[tuple[float, int]]:
-    """Pure events of at most ``MOST_SIZES`` sizes, each at least as large as what it replaces."""
+    """Pure events of at most ``MAX_SIZES`` sizes, each at least as large as what it replaces."""
     return _few(
         pure,
         lambda one, other: (max(one[0], other[0]), one[1] + other[1]),
         lambda _, one, other: one[1] * (other[0] - one[0]),
-        (MOST_SIZES, MANY_SIZES, 1e-4),
+        (MAX_SIZES, MANY_SIZES, 1e-4),
     )
 
 
 def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
-    """Sampled steps of at most ``MOST_GROUPS`` kinds, merged to less noise and larger rates."""
+    """Sampled steps of at most ``MAX_GROUPS`` kinds, merged to less noise and larger rates."""
     return _few(
         sampled,
         lambda one, other: (min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]),
         lambda both, one, other: _size(both) - _size(one) - _size(other),
-        (MOST_GROUPS, MANY_GROUPS, 1e-3),
+        (MAX_GROUPS, MANY_GROUPS, 1e-3),
     )
 
 
@@ -853,7 +853,7 @@ def _size(group: Group) -> float:
 # Profiles of events that are known by that of one run or of alternatives.
 
 # Most points of the profile of one run, and the least first step from one to the next.
-MOST_POINTS, SMALLEST_STEP = 2000, 1e-9
+MAX_POINTS, SMALLEST_STEP = 2000, 1e-9
 # By how much its logarithm may fall between two points: more where questions take longer.
 CHEAP_FALL, FALL, COSTLY_FALL = 0.1, 0.3, 0.8
 # Points of a profile that is composed with other events.
@@ -920,7 +920,7 @@ def base_curve(found: list[Totals]) -> BaseCurve:
     limit = max(delta(LARGEST_EPSILON) * CLOSE, NEGLIGIBLE_DELTA)
     x, g = [0.0], [delta(0.0)]
     step = fall * min(max(g[0], SMALLEST_STEP), 1.0)
-    while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MOST_POINTS:
+    while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MAX_POINTS:
         value = delta(x[-1] + step)
         fell = math.log(g[-1] / max(value, 0.5 * limit))
         if fell > 2.0 * fall and value > limit and step > SMALLEST_STEP * (1.0 + x[-1]):

@@ -25,13 +25,13 @@ Points = tuple[Array, Array]
 
 UNIT = 2.0**-53
 # Distance of the places in the noise at which a sampled step is looked at, and the most of them.
-SPACING, MOST_PLACES = 0.01, 8000
+SPACING, MAX_PLACES = 0.01, 8000
 # So many records in one step count as telling everything: their number, over the noise, and beyond
 # the mean in deviations and besides.
-MOST_JOINS, LARGEST_MEAN, DEVIATIONS, EXTRA_JOINS = 500, 100.0, 14.0, 60.0
+MAX_JOINS, LARGEST_MEAN, DEVIATIONS, EXTRA_JOINS = 500, 100.0, 14.0, 60.0
 # Where chains of lines begin: the least probability, and how many on either side of 1/2, fewer for
 # chains of more than so many lines.
-LEAST_START, STARTS, FEWER_STARTS, LONG, LEAST_EPSILON = 1e-280, 4000, 1000, 100, 1e-12
+MIN_START, STARTS, FEWER_STARTS, LONG, MIN_EPSILON = 1e-280, 4000, 1000, 100, 1e-12
 # A path on which every probability ends here reveals everything.
 CERTAIN = 1.0 - 1e-13
 
@@ -56,12 +56,12 @@ def step_points(z: float, q: float, size: int, direction: str, cut: float) -> Po
     epsilons, deltas : ndarray
         Increasing, and upper bounds of delta there.
     """
-    logs, rest, doubt = _joins(size, q, min(MOST_JOINS, int(LARGEST_MEAN * min(z, MOST_JOINS))))
+    logs, rest, doubt = _joins(size, q, min(MAX_JOINS, int(LARGEST_MEAN * min(z, MAX_JOINS))))
     centres = np.arange(logs.size) / z
     tails = np.exp(np.minimum(math.log(cut) - logs, 0.0))
     high = float((centres - ndtri(np.maximum(tails, 1e-300)))[tails < 0.5].max())
     low = 0.0 if direction == "replace" else float(ndtri(max(cut, 1e-300)))
-    count = int(min(MOST_PLACES, (high - low) / SPACING + 2.0))
+    count = int(min(MAX_PLACES, (high - low) / SPACING + 2.0))
     u = np.linspace(low, high, count)
     ratio, off = _log_ratio(u, centres, logs)
     if direction == "add":
@@ -154,7 +154,7 @@ def path_points(epsilons: Array, deltas: Array, size: int) -> Points:
         How many records the group has.
     """
     # What is known at one epsilon is known at larger ones, which lines tell apart.
-    positive, deltas = increasing(np.maximum(epsilons, LEAST_EPSILON), deltas)
+    positive, deltas = increasing(np.maximum(epsilons, MIN_EPSILON), deltas)
     mirrored = -np.expm1(-positive) + np.exp(-positive) * deltas
     x = np.concatenate([-positive[::-1], positive])
     g = np.concatenate([np.minimum(mirrored * (1.0 + 8.0 * UNIT), 1.0)[::-1], deltas])
@@ -164,7 +164,7 @@ def path_points(epsilons: Array, deltas: Array, size: int) -> Points:
     hull, turns = lower_hull(slopes, g)
     x, g, slopes = x[hull], g[hull], slopes[hull]
     places = -np.array(turns)
-    half = np.geomspace(LEAST_START, 0.5, STARTS if size <= LONG else FEWER_STARTS)
+    half = np.geomspace(MIN_START, 0.5, STARTS if size <= LONG else FEWER_STARTS)
     alpha = np.concatenate([half, 1.0 - half[::-1]])
     total, delta = np.zeros(alpha.size), np.zeros(alpha.size)
     for _ in range(size):

@@ -43,10 +43,10 @@ ERROR = 4e-15
 # Points of a profile that costs little. Where each costs a convolution: least and most of them, and
 # about the milliseconds for all.
 POINTS = 512
-LEAST_COSTLY, MOST_COSTLY, COSTLY_TOTAL = 12, 96, 700.0
+MIN_COSTLY, MAX_COSTLY, COSTLY_TOTAL = 12, 96, 700.0
 # Number of events of one law that are distinguished: those with a cheap curve, with one of a tenth
 # of a second, and at most of those whose every point costs.
-MOST_CHEAP_KINDS, MOST_KINDS, MOST_COSTLY_KINDS = 64, 12, 4
+MAX_CHEAP_KINDS, MAX_KINDS, MAX_COSTLY_KINDS = 64, 12, 4
 # Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
 # is nearly all there is, and a point would cost 50 ms.
 MOSTLY_JACOBIAN = 300.0
@@ -55,8 +55,8 @@ LARGEST_LOSS = 256.0
 
 # Beside a Gaussian loss: nodes between which chords are drawn, fewer where each meets many atoms or
 # the profile is nearly straight.
-MOST_NODES, FEW_NODES, MOST_PAIRS = 800, 128, 60_000
-NODES_PER_DEVIATION, LEAST_NODES = 100.0, 16.0
+MAX_NODES, FEW_NODES, MAX_PAIRS = 800, 128, 60_000
+NODES_PER_DEVIATION, MIN_NODES = 100.0, 16.0
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU_SHARE = 1e-9
 # What is promised of noise in an objective among other events leaves this much of delta to those
@@ -323,10 +323,10 @@ def is_quick(event: ObjectiveEvent) -> bool:
 def most_kinds(event: ObjectiveEvent) -> int:
     """Return how many kinds of events of one law are kept apart: fewer if they are costly."""
     if event.n_scores == 1:
-        return MOST_CHEAP_KINDS
+        return MAX_CHEAP_KINDS
     if is_quick(event):
-        return MOST_KINDS
-    return int(min(max(COSTLY_TOTAL / (LEAST_COSTLY * point_cost(event)), 1.0), MOST_COSTLY_KINDS))
+        return MAX_KINDS
+    return int(min(max(COSTLY_TOTAL / (MIN_COSTLY * point_cost(event)), 1.0), MAX_COSTLY_KINDS))
 
 
 def point_cost(event: ObjectiveEvent) -> float:
@@ -363,7 +363,7 @@ def _costly_points(
         at.append(min(2.0 * at[-1], MAX_EPSILON))
         values.append(profile(event, at[-1]))
     enough = share * COSTLY_TOTAL / point_cost(event)
-    for _ in range(int(min(max(enough, LEAST_COSTLY), MOST_COSTLY))):
+    for _ in range(int(min(max(enough, MIN_COSTLY), MAX_COSTLY))):
         i = int(np.argmax(_missed(np.array(at), np.maximum(values, floor))))
         at.insert(i + 1, 0.5 * (at[i] + at[i + 1]))
         values.insert(i + 1, profile(event, at[i + 1]))
@@ -397,7 +397,7 @@ def _jacobian_share(event: ObjectiveEvent) -> float:
 
 
 # Steps to where a curve crosses delta; about ten are usual.
-MOST_CROSSINGS = 200
+MAX_CROSSINGS = 200
 
 
 def crossing(curve: Callable[[float], float], delta: float, low: float, high: float) -> float:
@@ -412,7 +412,7 @@ def crossing(curve: Callable[[float], float], delta: float, low: float, high: fl
     weight_high = math.log(max(curve(high), least)) - wanted
     if weight_low <= 0.0:
         return low
-    for step in range(MOST_CROSSINGS):
+    for step in range(MAX_CROSSINGS):
         if weight_high >= 0.0 or high - low <= 1e-12 * high:
             break
         share = weight_low / (weight_low - weight_high) if step % 4 < 3 else 0.5
@@ -489,10 +489,10 @@ class ObjectiveWithGaussian:
         reach = min(math.sqrt(25.0 - 2.0 * math.log(at_least)), 37.0)
         widest = reach * larger.mu + 0.5 * larger.mu * larger.mu
         least, most = float(self.losses.min()) - widest, float(self.losses.max()) + widest
-        count = min(MOST_NODES, max(FEW_NODES, MOST_PAIRS // self.losses.size))
+        count = min(MAX_NODES, max(FEW_NODES, MAX_PAIRS // self.losses.size))
         # Over a short range the profile is nearly straight, and each node adds its rounding.
         enough = NODES_PER_DEVIATION * self.event.sigma * (high + most - low - least)
-        count = int(min(max(enough, LEAST_NODES), count))
+        count = int(min(max(enough, MIN_NODES), count))
         nodes, g = _profile_between(self.event, low - most - beyond, high - least + beyond, count)
         return lambda epsilon: min(1.0, mul_up(larger._chords(epsilon - slack, nodes, g), HEADROOM))
 

@@ -52,11 +52,11 @@ ERROR = 1e-13
 # Of chords of several hundred nodes: proportional to their number, not to their distances.
 SUM_ERROR = 1e-11
 # Cells of u, and the least u but 0. Lines that bound B, and nodes of the chords of h.
-CELLS, FAR_CELLS, EVEN_CELLS, LEAST_U, MOST_LINES, NODES = 400, 100, 100, 1e-20, 400, 1500
+CELLS, FAR_CELLS, EVEN_CELLS, MIN_U, MAX_LINES, NODES = 400, 100, 100, 1e-20, 400, 1500
 # A number of runs is never so skewed that a ratio beyond this says anything.
 LARGEST_LOG_RATIO = 600.0
 # Weights that fall more slowly than this do not end for any purpose.
-LEAST_FALL = 1e-280
+MIN_FALL = 1e-280
 # A larger rho promises nothing.
 LARGEST_RHO = 1e3
 # Logarithms of alpha - 1 between which the best order of a Renyi divergence is sought.
@@ -176,7 +176,7 @@ class BaseCurve:
 
     def lines(self) -> tuple[Array, Array]:
         """Slopes and intercepts of lines in u above B(u)."""
-        step = max(1, math.ceil(2 * self.epsilons.size / MOST_LINES))
+        step = max(1, math.ceil(2 * self.epsilons.size / MAX_LINES))
         x = np.unique(np.append(self.epsilons[::step], self.epsilons[-1]))
         d = self.at(x)
         slopes = np.concatenate([np.exp(x), np.exp(-x), [0.0]])
@@ -198,7 +198,7 @@ class StoppingKernel:
         self._law, self._base = law, base
         # Ends of the cells of u: fine where the weight of the best run changes, and near 1.
         scale = 1e-3 / max(1.0, law.expected)
-        far, near = np.geomspace(LEAST_U, scale, FAR_CELLS), np.geomspace(scale, 1.0, CELLS)
+        far, near = np.geomspace(MIN_U, scale, FAR_CELLS), np.geomspace(scale, 1.0, CELLS)
         u = np.unique(np.concatenate([far, near, np.linspace(0.0, 1.0, EVEN_CELLS)]))
         # Upper bound of log(a(u) / a(B(u))) in each cell. Along one line above B the ratio is
         # monotone in u for each of the laws, so its ends suffice.
@@ -208,7 +208,7 @@ class StoppingKernel:
         tops = law.weight(u[:-1])
         # Cells where nothing is known count with all of their weight.
         hopeless = (logs > LARGEST_LOG_RATIO) | (
-            tops * np.exp(-np.minimum(logs, LARGEST_LOG_RATIO)) < LEAST_FALL
+            tops * np.exp(-np.minimum(logs, LARGEST_LOG_RATIO)) < MIN_FALL
         )
         self._lost = float(tops[hopeless].max(initial=0.0))
         self.log_ratio = float(logs[~hopeless].max(initial=0.0))

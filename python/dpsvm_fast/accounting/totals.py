@@ -52,7 +52,7 @@ COUNTS = ("pure", "leaks", *LAWS)
 # More than the rounding of one logarithm or exponential; what no exponential is taken of.
 ERROR, LARGEST_EXPONENT = 1e-15, 700.0
 # Combinations of branches that are tried.
-MOST_CHOICES = 64
+MAX_CHOICES = 64
 
 
 @dataclass
@@ -322,7 +322,7 @@ def choices(totals: Totals) -> list[Totals]:
     found = [plain]
     for event, count in sorted(totals.parallel.items(), key=repr):
         branches = _branches(event)
-        if len(found) * math.comb(count + len(branches) - 1, count) > MOST_CHOICES:
+        if len(found) * math.comb(count + len(branches) - 1, count) > MAX_CHOICES:
             branches = (join(branches),)
         # All ways to distribute this many records over branches.
         shares = map(Counter, itertools.combinations_with_replacement(range(len(branches)), count))
@@ -369,7 +369,7 @@ def _branches(event: ParallelEvent | Grouped) -> tuple[Totals, ...]:
     kept = tuple(b for b, totals in alone.items() if any_leak or any(totals is w for w in worst))
     if size == 1:
         return tuple(worst)
-    if math.comb(size + len(kept) - 1, len(kept) - 1) <= MOST_CHOICES:
+    if math.comb(size + len(kept) - 1, len(kept) - 1) <= MAX_CHOICES:
         meetings = itertools.combinations_with_replacement(kept, size)
         shares = [Counter(meeting).items() for meeting in meetings]
         return tuple(

@@ -946,9 +946,9 @@ def _cautious(share: Array, sign: int, pilot: int, n: int) -> Array:
 Mapped = Callable[[Array], Array]
 
 # Counted runs of a world at most: a million certifies within two percent of epsilon at 4.
-MOST_TRIALS = 1_000_000
+MAX_TRIALS = 1_000_000
 # The pilot: a fifth of the runs, and no more than help the choice.
-PILOT_SHARE, LEAST_PILOT, MOST_PILOT = 0.2, 100, 40_000
+PILOT_SHARE, MIN_PILOT, MAX_PILOT = 0.2, 100, 40_000
 
 
 class Runner:
@@ -972,8 +972,8 @@ class Runner:
 
     def learn(self, n: int | None, deadline: float, method: str) -> int:
         """Choose statistic and event on runs that are not counted; returns how many there were."""
-        wanted = MOST_PILOT if n is None else int(PILOT_SHARE * n)
-        wanted = min(max(wanted, LEAST_PILOT), MOST_PILOT)
+        wanted = MAX_PILOT if n is None else int(PILOT_SHARE * n)
+        wanted = min(max(wanted, MIN_PILOT), MAX_PILOT)
         started = time.monotonic()
         until = started + PILOT_SHARE * (deadline - started)
         vectors = self._draw(wanted, until, lambda vectors: vectors)
@@ -982,7 +982,7 @@ class Runner:
         if n is None:
             rate = size / max(spent, 1e-6)
             left = min(deadline - time.monotonic(), 1e9)
-            n = int(min(max(rate * left, size), MOST_TRIALS))
+            n = int(min(max(rate * left, size), MAX_TRIALS))
         self._choose(*vectors, n, method)
         return size
 
@@ -1000,7 +1000,7 @@ class Runner:
 
     def values(self, n: int | None, deadline: float) -> tuple[Array, Array]:
         """The statistic of fresh runs in both worlds: ``n`` of them, or as many as time allows."""
-        most = MOST_TRIALS if n is None else n
+        most = MAX_TRIALS if n is None else n
         return self._draw(most, deadline, self.statistic.of)
 
     def _draw(self, n: int, deadline: float, of: Mapped) -> tuple[Array, Array]:

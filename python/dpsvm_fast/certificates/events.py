@@ -84,7 +84,7 @@ MAX_STEPS = 10**9
 # Privacy laws of objective perturbation, each with the least number of scores it is about.
 OBJECTIVE_LAWS = {"softmax": 2, "logistic": 1, "huber": 1, "weston_watkins": 2}
 # The compiled laws know no more scores than these.
-MOST_SCORES = 100_000
+MAX_SCORES = 100_000
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class ObjectiveEvent(PrivacyEvent):
     tag: ClassVar[str] = "objective"
 
     law: Annotated[str, Options(*OBJECTIVE_LAWS)]
-    n_scores: Annotated[int, Range(1, MOST_SCORES), COUNT]
+    n_scores: Annotated[int, Range(1, MAX_SCORES), COUNT]
     sigma: Positive
     kappa: Positive | None
     jacobian: Annotated[NonNegative, PRIVACY_LOSS] | None
@@ -281,7 +281,7 @@ class ObjectiveEvent(PrivacyEvent):
     def check(self) -> None:
         """Refuse too few scores for the law, and anything but one of two numbers."""
         least = OBJECTIVE_LAWS[self.law]
-        check_integer("n_scores", self.n_scores, least, MOST_SCORES)
+        check_integer("n_scores", self.n_scores, least, MAX_SCORES)
         if (self.kappa is None) == (self.jacobian is None):
             raise InvalidParameterError("kappa: expected exactly one of kappa and jacobian")
 

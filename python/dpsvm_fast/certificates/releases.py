@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import digamma
 
 from dpsvm_fast.certificates.events import (
+    MAX_SCORES,
     MAX_STEPS,
-    MOST_SCORES,
     OBJECTIVE_LAWS,
     DistanceEvent,
     GaussianEvent,
@@ -215,7 +215,7 @@ class ObjectiveNoise(Record):
 
     n_classes: Annotated[int, Range(2), COUNT]
     law: Annotated[str, Options(*OBJECTIVE_LAWS)]
-    n_scores: Annotated[int, Range(1, MOST_SCORES), COUNT]
+    n_scores: Annotated[int, Range(1, MAX_SCORES), COUNT]
     smoothing: Annotated[Positive, SCORE]
     margin: Annotated[NonNegative, SCORE]
     lipschitz: Annotated[Positive, Unit("gradient norm over score")]
@@ -246,7 +246,7 @@ class ObjectiveNoise(Record):
             raise InvalidParameterError(
                 "extra_regularization: expected at most the whole regularization"
             )
-        check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MOST_SCORES)
+        check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MAX_SCORES)
 
     def event(self, adjacency: str) -> PrivacyEvent:
         """Return the event of the exact minimiser."""
@@ -495,7 +495,7 @@ ADJACENCY = "replace_one"
 # Numbers of one party, on the grid, lie below this.
 ENCODABLE = 2**29
 # More parties than sums modulo 2**48 have room for; more rows or numbers than anyone has.
-MOST_PARTIES, MOST_NUMBERS = 2**18, 2**40
+MAX_PARTIES, MAX_NUMBERS = 2**18, 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -550,14 +550,14 @@ class SecureRound(Record):
 
     name: Annotated[str, Options(*ROUNDS)]
     what: Text
-    size: Annotated[int, Range(1, MOST_NUMBERS), COUNT]
+    size: Annotated[int, Range(1, MAX_NUMBERS), COUNT]
     clip_norm: Annotated[Positive, Unit("feature squared")] | None = None
     exact: Annotated[Positive, NUMBER]
     grid: Annotated[Positive, NUMBER]
     rounding: Annotated[Positive, NUMBER]
     total: Annotated[Positive, NUMBER]
     sigma_steps: Annotated[int, Range(2**4, 2**24), GRID_STEP]
-    honest_survivors: Annotated[int, Range(1, MOST_PARTIES), COUNT]
+    honest_survivors: Annotated[int, Range(1, MAX_PARTIES), COUNT]
     smoothing: Annotated[float, Range(1.0), GRID_STEP]
     sigma: Annotated[Positive, NUMBER]
     discreteness: Probability

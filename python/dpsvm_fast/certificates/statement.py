@@ -52,8 +52,8 @@ from dpsvm_fast.certificates.record import (
 )
 from dpsvm_fast.certificates.releases import (
     ADJACENCY,
-    MOST_NUMBERS,
-    MOST_PARTIES,
+    MAX_NUMBERS,
+    MAX_PARTIES,
     SCORE,
     WEIGHT,
     Descent,
@@ -477,11 +477,11 @@ class PrivacyStatement(ReleaseStatement):
 
 
 # A larger epsilon of what single parties sent is not worth a number.
-MOST_LOCAL = 200.0
+MAX_LOCAL = 200.0
 
 PARTY, ROW = Unit("party"), Unit("row")
-Parties = Annotated[int, Range(1, MOST_PARTIES), PARTY]
-Rows = Annotated[int, Range(1, MOST_NUMBERS), ROW]
+Parties = Annotated[int, Range(1, MAX_PARTIES), PARTY]
+Rows = Annotated[int, Range(1, MAX_NUMBERS), ROW]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -564,7 +564,7 @@ class FederatedStatement(Statement):
     threshold: Parties | None
     trust: Annotated[str, Options("secure_sum", "trusted_curator")]
     sensitivity: Sensitivity | None
-    n_scores: Annotated[int, Range(1, MOST_NUMBERS), COUNT] | None
+    n_scores: Annotated[int, Range(1, MAX_NUMBERS), COUNT] | None
     weighting: Annotated[str, Options("records", "users")]
     regularization: Annotated[Positive, Unit("1 / weight^2")] | None
     radius: Annotated[Positive, WEIGHT] | None
@@ -573,7 +573,7 @@ class FederatedStatement(Statement):
     rounds: tuple[SecureRound, ...]
     local_events: Events
     delta: OpenProbability
-    local_epsilon: Annotated[float, Range(0.0, MOST_LOCAL, open_low=True), PRIVACY_LOSS] | None
+    local_epsilon: Annotated[float, Range(0.0, MAX_LOCAL, open_low=True), PRIVACY_LOSS] | None
     random_source: Source = "operating_system"
     adjacency: Annotated[str, Options(ADJACENCY)] = ADJACENCY
 

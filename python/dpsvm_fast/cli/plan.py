@@ -49,7 +49,7 @@ def model_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., An
     )
 
 
-MOST_FEATURES, MOST_CLASSES, MOST_ROWS = 10**9, 10**6, 2**20
+MAX_FEATURES, MAX_CLASSES, MAX_ROWS = 10**9, 10**6, 2**20
 
 KERNELS = ("auto", "rbf", "laplacian", "linear")
 
@@ -70,8 +70,8 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 )
 @ui.delta_option(required=True)
 @ui.option("--schema", ui.FILE, "TOML or JSON; gives the number of features and classes.")
-@ui.option("--features", ui.Integer(1, MOST_FEATURES), "Number of features.")
-@ui.option("--classes", ui.Integer(2, MOST_CLASSES), "Number of classes.")
+@ui.option("--features", ui.Integer(1, MAX_FEATURES), "Number of features.")
+@ui.option("--classes", ui.Integer(2, MAX_CLASSES), "Number of classes.")
 @ui.option("--samples", ui.Integer(1), "Number of training rows, or of persons, if it is public.")
 @ui.option(
     "--unit",
@@ -80,7 +80,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 )
 @ui.option(
     "--rows-per-person",
-    ui.Integer(1, MOST_ROWS),
+    ui.Integer(1, MAX_ROWS),
     "Also show what noise for rows guarantees to a person with N rows.",
 )
 @model_option(*PLANNED)

@@ -310,7 +310,7 @@ MIB = 1 << 20
 # Of the whole program before it has read anything, where the system does not tell.
 PROGRAM = 200 * MIB
 # Below this, cutting rows into parts is useless.
-LEAST_ROOM = 16 * MIB
+MIN_MEMORY = 16 * MIB
 # Blocks of rows in double precision, and what allocators keep.
 TEMPORARIES = 72 * MIB
 # Of a number of a dense row: as it is decoded, and as records are packed.
@@ -320,7 +320,7 @@ ENTRY = 12
 # Copies of a part of the rows while its sums are made, and more than anyone gains by.
 PART_COPIES = 6
 
-MOST_ROWS_OF_PART = 131_072
+MAX_ROWS_OF_PART = 131_072
 # A compressed file says nothing of its size; this is for the estimate of the disk alone.
 USUAL_COMPRESSION = 5
 
@@ -341,8 +341,8 @@ class Room:
 
     def __init__(self, max_memory: int) -> None:
         self._max_memory = max_memory
-        if self.left < LEAST_ROOM:
-            least = -(-(max_memory - self.left + LEAST_ROOM) // MIB)
+        if self.left < MIN_MEMORY:
+            least = -(-(max_memory - self.left + MIN_MEMORY) // MIB)
             raise ui.CommandError(
                 f"--max-memory: got {max_memory // MIB} MiB, expected at least {least} MiB, most "
                 "of it for the program itself"
@@ -356,7 +356,7 @@ class Room:
     @property
     def reading(self) -> int:
         """Return the bytes for reading files."""
-        return max(LEAST_ROOM // 4, self.left // 2)
+        return max(MIN_MEMORY // 4, self.left // 2)
 
     def holds(self, n_bytes: float, copies: int) -> bool:
         """Return whether that many copies of that many bytes fit."""
@@ -365,7 +365,7 @@ class Room:
     def part(self, n_features: int) -> int:
         """Return the rows per part that leave half of the memory for kept rows."""
         fitting = self.left // (2 * PART_COPIES * NUMBER * n_features)
-        return int(min(MOST_ROWS_OF_PART, max(1, fitting)))
+        return int(min(MAX_ROWS_OF_PART, max(1, fitting)))
 
     def kept_parts(self, n_bytes: int, n_parts: int) -> int:
         """Return how many equal parts fit in memory besides the one being worked on."""

@@ -200,9 +200,9 @@ NO_MEMORY = "there is not enough memory"
 BAD_LABELS = "expected one label for each row, each of them in `classes`"
 BAD_OWNERS = "expected a person id and a finite, non-negative weight for each row, if declared"
 # Number of fits whose records one process keeps; beyond it, a fit that was not ended is dropped.
-MOST_FITS = 4
+MAX_FITS = 4
 # Numbers of ended fits that are remembered, so that a late task keeps nothing for them.
-MOST_ENDED = 256
+MAX_ENDED = 256
 
 
 class RefusedError(Exception):
@@ -421,7 +421,7 @@ def forget(token: str) -> None:
     with _LOCK:
         _KEPT.pop(token, None)
         _ENDED[token] = None
-        while len(_ENDED) > MOST_ENDED:
+        while len(_ENDED) > MAX_ENDED:
             _ENDED.popitem(last=False)
 
 
@@ -432,7 +432,7 @@ def _kept(token: str, partition: int) -> _Kept:
             return _Kept()
         of_fit = _KEPT.setdefault(token, {})
         _KEPT.move_to_end(token)
-        while len(_KEPT) > MOST_FITS:
+        while len(_KEPT) > MAX_FITS:
             _KEPT.popitem(last=False)
         return of_fit.setdefault(partition, _Kept())
 

@@ -50,9 +50,9 @@ from dpsvm_fast.preprocessing import (
 Array = NDArray[np.float64]
 
 # Beyond, doubles do not add rows exactly any more.
-MOST_ROWS = 2**32 - 1
+MAX_ROWS = 2**32 - 1
 # Persons that are compared at a time: their digests take 64 MiB.
-MOST_DIGESTS = 2**22
+MAX_DIGESTS = 2**22
 
 
 class ShardedRows:
@@ -151,9 +151,9 @@ class ShardedRows:
         if self._counted or not self._owned:
             return
         grouped, key = "groups" in self._recipe.owners, secrets.token_bytes(32)
-        n_parts = 0 if self._n_declared is None else -(-self._n_declared // MOST_DIGESTS)
+        n_parts = 0 if self._n_declared is None else -(-self._n_declared // MAX_DIGESTS)
         if n_parts == 0 or not grouped:
-            n_parts = -(-self._looked_at(Persons(key, 0, 0)).n_persons // MOST_DIGESTS)
+            n_parts = -(-self._looked_at(Persons(key, 0, 0)).n_persons // MAX_DIGESTS)
         for part in range(n_parts if grouped else 0):
             digests = np.sort(np.concatenate(self._looked_at(Persons(key, part, n_parts)).digests))
             if (digests[1:] == digests[:-1]).any():
@@ -275,8 +275,8 @@ class ShardedRows:
 
     def _check_count(self, share: Share, *, spent: str = "The budget is spent") -> None:
         """Refuse partitions that changed, and data sets that no fit accepts."""
-        if share.n_rows == 0 or share.n_persons > MOST_ROWS:
-            raise ValueError(f"partitions: expected 1 to {MOST_ROWS} rows in all. {spent}")
+        if share.n_rows == 0 or share.n_persons > MAX_ROWS:
+            raise ValueError(f"partitions: expected 1 to {MAX_ROWS} rows in all. {spent}")
         if self._n_rows is not None and share.n_rows != self._n_rows:
             known = "before" if self._counted else "declared"
             raise ValueError(

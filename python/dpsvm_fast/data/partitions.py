@@ -359,7 +359,7 @@ def named_owners(groups: object, sample_weight: object) -> tuple[str, ...]:
 
 
 # The streams of batches could not distinguish more.
-MOST_PARTITIONS = 2**31 - 1
+MAX_PARTITIONS = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -727,8 +727,8 @@ class Partitions:
     @classmethod
     def _of(cls, loaders: tuple[Any, ...], n_features: int, **facts: Any) -> Partitions:
         """Partitions, at least one."""
-        if not 1 <= len(loaders) <= MOST_PARTITIONS:
+        if not 1 <= len(loaders) <= MAX_PARTITIONS:
             raise InvalidParameterError.of(
-                "partitions", got=len(loaders), accepted=f"1 to {MOST_PARTITIONS} of them"
+                "partitions", got=len(loaders), accepted=f"1 to {MAX_PARTITIONS} of them"
             )
         return cls(loaders, int(n_features), **facts)

@@ -182,7 +182,7 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?", re.ASCII)
 
 TRUTH: tuple[Category, ...] = ("false", "true")
 # Texts and persons that are kept from block to block.
-MOST_TEXTS = 2**12
+MAX_TEXTS = 2**12
 
 
 def cell_error(file: str, row: int | None, column: str, reason: str) -> TableError:
@@ -373,7 +373,7 @@ class Numbered(Lookup):
 
     def forget(self) -> None:
         """Let the values go, if they are many."""
-        if len(self._kept) > MOST_TEXTS:
+        if len(self._kept) > MAX_TEXTS:
             self._known = None
             del self._kept[self._n_lasting :]
 

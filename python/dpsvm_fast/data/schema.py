@@ -99,7 +99,7 @@ MAX_COLUMNS = 2**18
 # Rows are stored as float32; beyond this a bound would be infinite there.
 LARGEST = 3.4e38
 # Features of a column of text, and words of an n-gram.
-MOST_HASHES, MOST_WORDS = 2**20, 10
+MAX_HASHES, MAX_WORDS = 2**20, 10
 
 Category = str | int
 
@@ -364,7 +364,7 @@ def _are_dates(value: Any) -> bool:
 def _are_lengths(value: Any) -> bool:
     """Return whether it is a minimum and a maximum number of words."""
     two = _is_list(value, is_whole) and len(value) == 2
-    return two and bool(1 <= value[0] <= value[1] <= MOST_WORDS)
+    return two and bool(1 <= value[0] <= value[1] <= MAX_WORDS)
 
 
 def _date(value: Any) -> str | None:
@@ -407,12 +407,12 @@ COLUMN = {
         lambda value: tuple(map(_date, value)),
     ),
     "text": Key(
-        f"a number of features from 1 to {MOST_HASHES}, such as 256",
-        lambda value: is_whole(value) and 1 <= value <= MOST_HASHES,
+        f"a number of features from 1 to {MAX_HASHES}, such as 256",
+        lambda value: is_whole(value) and 1 <= value <= MAX_HASHES,
     ),
     "ignore": TRUE,
     "ordered": TRUE,
-    "ngrams": Key(f"[least, most] words, 1 to {MOST_WORDS}", _are_lengths, tuple),
+    "ngrams": Key(f"[least, most] words, 1 to {MAX_WORDS}", _are_lengths, tuple),
     "log": TRUE,
     "unknown": Key(
         "'refuse' or, for categories, 'none' (all of its features are 0)",
@@ -632,7 +632,7 @@ def _toml(text: str) -> Mapping[str, Any]:
 
 
 # Every label takes as much memory as the longest one.
-LONGEST_CLASS, MOST_CHARACTERS = 1000, 1 << 24
+LONGEST_CLASS, MAX_CHARACTERS = 1000, 1 << 24
 
 # Columns that are not features, and their roles.
 ROLES = {"target": "labels", "person": "persons", "weight": "weights of rows"}
@@ -649,7 +649,7 @@ def _are_classes(value: Any) -> bool:
     if not same or len(value) < 2 or not _differ(value):
         return False
     longest = max(map(len, map(str, value)))
-    return longest <= LONGEST_CLASS and longest * len(value) <= MOST_CHARACTERS
+    return longest <= LONGEST_CLASS and longest * len(value) <= MAX_CHARACTERS
 
 
 # Keys of a table other than its columns: the key in a file, and the name here.

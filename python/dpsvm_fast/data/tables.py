@@ -84,7 +84,7 @@ HEADER_BYTES = 128
 
 CSR_FILES = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
 
-MOST_ROWS, MOST_BYTES, MOST_SPARSE_ROWS = 65536, 2**26, 16384
+MAX_ROWS, MAX_BYTES, MAX_SPARSE_ROWS = 65536, 2**26, 16384
 
 
 class NpyWriter:
@@ -179,7 +179,7 @@ def _csr_parts(maps: dict[str, Any], n_features: int, cuts: list[int]) -> list[A
     ]
 
 
-LEAST_ROOM = 2**22
+MIN_MEMORY = 2**22
 
 
 class TsvSource(readers.CsvSource):
@@ -212,7 +212,7 @@ SUFFIXES = {
 
 OnBytes = Callable[[int], None]
 # Numbers for which memory is asked before they are read.
-MOST_EXPECTED = 2**24
+MAX_EXPECTED = 2**24
 
 
 def _by_persons(paths: dict[str, str], step: int) -> list[int]:
@@ -397,9 +397,9 @@ class Table:
         FileExistsError
             The folder holds such files already.
         """
-        step = MOST_SPARSE_ROWS
+        step = MAX_SPARSE_ROWS
         if not self.sparse:
-            step = max(1, min(MOST_ROWS, MOST_BYTES // (4 * self.n_features)))
+            step = max(1, min(MAX_ROWS, MAX_BYTES // (4 * self.n_features)))
         if rows_per_partition is not None:
             step = check.check_integer("rows_per_partition", rows_per_partition, 1)
         folder = os.path.abspath(os.fspath(folder))
@@ -471,7 +471,7 @@ class _GrowingArray:
         stop = self._n_rows + len(X)
         if self._array is None:
             # The length that a file declares is believed only up to a limit.
-            expected = min(self._expected, len(X) + MOST_EXPECTED // X.shape[1])
+            expected = min(self._expected, len(X) + MAX_EXPECTED // X.shape[1])
             self._array = np.empty((max(expected, len(X)), X.shape[1]), dtype=np.float32)
         if stop > len(self._array):
             # Nobody else has seen this array.
@@ -563,7 +563,7 @@ def open_table(
     check.check_type("schema", schema, TableSchema, "a TableSchema")
     labelled = check.check_bool("labelled", labelled)
     owned = check.check_bool("owners", owners)
-    room = check.check_integer("max_memory", max_memory, LEAST_ROOM)
+    room = check.check_integer("max_memory", max_memory, MIN_MEMORY)
     path = os.fspath(path)
     _check_file(path)
     kind = table_format(path, format)

@@ -223,9 +223,9 @@ def refused_sparse() -> TypeError:
 
 LOSSES = ("softmax_margin", "huber_ww")
 
-MOST_ELLIPSOIDS = 1000
+MAX_ELLIPSOIDS = 1000
 # Numbers in all matrices together that the solver takes.
-MOST_ENTRIES = 1 << 24
+MAX_ENTRIES = 1 << 24
 # smoothing="auto", and margin="auto" in units of it. The scores of lifted rows differ less than
 # those of a linear model: a smaller margin than there.
 SMOOTHING = {"softmax_margin": 0.4, "huber_ww": 0.5}
@@ -405,7 +405,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     loss: Annotated[str, one_of(*LOSSES)] = "softmax_margin"
     noise: param.Noise = "gaussian"
     psd: Annotated[str, one_of("constraint", "project")] = "project"
-    n_ellipsoids: Annotated[int, integer(1, MOST_ELLIPSOIDS)] = 1
+    n_ellipsoids: Annotated[int, integer(1, MAX_ELLIPSOIDS)] = 1
     trace_weight: param.NonNegative = 0.0
     C: param.AutoPositive = "auto"
     extra_regularization: param.AutoNonNegative = "auto"
@@ -435,10 +435,10 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
             raise refused_sparse()
         n_matrices = facts.n_classes * self.n_ellipsoids
         entries = n_matrices * n_coordinates(facts.n_columns)
-        if entries > MOST_ENTRIES:
+        if entries > MAX_ENTRIES:
             raise ValueError(
                 f"X: got {facts.n_columns} features, expected fewer, as {n_matrices} symmetric "
-                f"matrices would have {entries} numbers, at most {MOST_ENTRIES} are supported; "
+                f"matrices would have {entries} numbers, at most {MAX_ENTRIES} are supported; "
                 "reduce the features first, by PrivatePCA"
             )
         return filled(

@@ -40,7 +40,7 @@ DTYPES = [np.float64, np.float32]
 FORM: dict[str, Any] = {"accept_sparse": "csr", "dtype": DTYPES, "order": "C"}
 
 # Columns are numbered by 32 bits in the core.
-MOST_FEATURES = 2**32 - 2
+MAX_FEATURES = 2**32 - 2
 # Copies of what a fit learns that its solver may need at a time.
 COPIES = 8
 
@@ -300,8 +300,8 @@ def _canonical(X: Any) -> Any:
     ValueError
         It has more columns than can be numbered.
     """
-    if X.shape[1] > MOST_FEATURES:
-        raise ValueError(f"X: got {X.shape[1]} features, expected at most {MOST_FEATURES}")
+    if X.shape[1] > MAX_FEATURES:
+        raise ValueError(f"X: got {X.shape[1]} features, expected at most {MAX_FEATURES}")
     if not sparse.issparse(X):
         return np.require(X, requirements=["C_CONTIGUOUS", "ALIGNED"])
     # Indices out of range must be caught before anything walks along them.
@@ -424,13 +424,13 @@ class Owners(NamedTuple):
 
 
 # Factors of losses below this are none: the solvers bound what is lost below the range of doubles.
-LEAST_WEIGHT = 2.0**-60
+MIN_WEIGHT = 2.0**-60
 # Persons count in a class by multiples of this.
 COUNT_UNIT = 2.0**-20
 # Weights of persons count in multiples of this, which half of is on the grid of sums of rows.
 WEIGHT_GRID = 2.0**-19
 # From this number of weighted rows on, the sums of one person may overflow 64-bit integers.
-MOST_OF_PERSON = 2**30
+MAX_ROWS_PER_PERSON = 2**30
 
 
 def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
@@ -459,9 +459,9 @@ def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
     order, persons, sizes, places = None, NO_ROWS, np.ones(n, np.int64), NO_ROWS
     if ids is not None:
         order, persons, sizes, places = _sorted(ids)
-    if share.size and int(sizes.max(initial=0)) >= MOST_OF_PERSON:
+    if share.size and int(sizes.max(initial=0)) >= MAX_ROWS_PER_PERSON:
         raise InvalidParameterError(
-            f"groups: expected fewer than {MOST_OF_PERSON} rows with weights of one person"
+            f"groups: expected fewer than {MAX_ROWS_PER_PERSON} rows with weights of one person"
         )
     if order is not None and share.size:
         share = share[order]
@@ -753,7 +753,7 @@ class ArrayRows:
         found = self.owners.shares(self.n_here)
         if self._factors is not None:
             found *= self._factors[self.codes]
-        found[found < LEAST_WEIGHT] = 0.0
+        found[found < MIN_WEIGHT] = 0.0
         return found if (found != 1.0).any() else None
 
     def class_counts(self) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import (
     KERNELS,
     LARGEST_GAMMA,
-    MOST_COMPONENTS,
+    MAX_COMPONENTS,
     SMALLEST_GAMMA,
     FourierFeatures,
     PublicMap,
@@ -187,7 +187,7 @@ class PrivateKernelSVC(PipelineClassifier):
     bounds: param.OptionalBounds = None
     kernel: Annotated[str, one_of("auto", *KERNELS, "linear")] = "auto"
     gamma: Annotated[float | str, auto_or(real(SMALLEST_GAMMA, LARGEST_GAMMA))] = "auto"
-    n_components: Annotated[int | str, auto_or(integer(1, MOST_COMPONENTS))] = "auto"
+    n_components: Annotated[int | str, auto_or(integer(1, MAX_COMPONENTS))] = "auto"
     orthogonal: param.Flag = True
     mechanism: Trainer = "auto"
     normalize: param.Flag = True

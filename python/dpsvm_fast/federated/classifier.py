@@ -106,7 +106,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
 
 
 # Beyond this the statement does not speak of one party's messages.
-MOST_EPSILON = 200.0
+MAX_EPSILON = 200.0
 
 
 def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> FederatedStatement:
@@ -150,7 +150,7 @@ def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> Federat
     if not statement.rounds:
         return statement
     own = composed_epsilon(statement.sent_events, spec.delta)
-    return dataclasses.replace(statement, local_epsilon=own if own <= MOST_EPSILON else None)
+    return dataclasses.replace(statement, local_epsilon=own if own <= MAX_EPSILON else None)
 
 
 # From sums to a classifier: arithmetic on released numbers, without randomness.

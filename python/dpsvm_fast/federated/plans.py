@@ -251,13 +251,13 @@ SMOOTHING = 3.0
 # Noise of this many standard deviations still fits in with every contribution.
 DEVIATIONS = 14
 # Powers of two that the noise may have for its parameter, in steps.
-LEAST_BITS, MOST_BITS = 4, 24
+MIN_BITS, MAX_BITS = 4, 24
 # Assumed advantage of any feasible observer of the protocol over one who sees the sum alone.
 COMPUTATIONAL = 2.0**-80
 # What a round is allowed for all its distances together; that of a round is below.
 DISTANCE_ALLOWED = 2.0**-79
 # A share of zero is stated as this: the formulas are positive, however small.
-LEAST_DISTANCE = 1e-300
+MIN_DISTANCE = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,7 +334,7 @@ class SumNoise:
         # For one noise alone; more of them are closer.
         smooth = SMOOTHING**2 * (1.0 - SMOOTHING**2 / (sigma * sigma))
         bound = self.size * (merges + _log_ratio(smooth))
-        return max(bound * (1.0 + 1e-9), LEAST_DISTANCE)
+        return max(bound * (1.0 + 1e-9), MIN_DISTANCE)
 
     @cached_property
     def overflow(self) -> float:
@@ -368,7 +368,7 @@ def plan_noise(
     InvalidParameterError
         No grid is coarse enough for the contributions and fine enough for the noise.
     """
-    for bits in range(MOST_BITS, LEAST_BITS - 1, -1):
+    for bits in range(MAX_BITS, MIN_BITS - 1, -1):
         step = _step(size, distance, counts.honest_survivors, multiplier, 2**bits)
         if step is None:
             break

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dpsvm_fast.certificates.record import loads
 from dpsvm_fast.federated import masks
 from dpsvm_fast.federated.masks import Words
-from dpsvm_fast.federated.secsum import MOST_PARTIES
+from dpsvm_fast.federated.secsum import MAX_PARTIES
 from dpsvm_fast.federated.spec import PROTOCOL, FederatedSpec
 from dpsvm_fast.validation import check_integer
 
@@ -102,7 +102,7 @@ class RoundTerms:
         """Refuse terms under which a sum would be wrong or reveal its parts."""
         check_integer("length", self.length, 2, MAX_LENGTH)
         # A secure sum of one is its own vector.
-        check_integer("n_users", self.n_users, 2, MOST_PARTIES)
+        check_integer("n_users", self.n_users, 2, MAX_PARTIES)
         check_integer("min_survivors", self.min_survivors, 2, self.n_users)
         check_integer("threshold", self.threshold, self.n_users // 2 + 1, self.min_survivors)
 

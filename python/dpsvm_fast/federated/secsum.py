@@ -38,7 +38,7 @@ from dpsvm_fast.validation import check_fraction, check_integer, check_positive,
 # 30 bits; sums are known modulo this; and sums of so many are smaller than half of that.
 LIMIT = 2**29
 MODULUS = 2**48
-MOST_PARTIES = 2**18
+MAX_PARTIES = 2**18
 
 
 def centred(total: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -91,7 +91,7 @@ class PartyCounts:
 
     def __post_init__(self) -> None:
         """Refuse counts without a guarantee."""
-        check_integer("n_users", self.n_users, 1, MOST_PARTIES)
+        check_integer("n_users", self.n_users, 1, MAX_PARTIES)
         check_fraction("honest_fraction", self.honest_fraction)
         check_real("max_dropout", self.max_dropout, low=0.0, high=1.0, open_high=True)
         if self.min_survivors is not None:
@@ -231,7 +231,7 @@ class FixedPointCodec:
         InconsistentSumError
             Not a sum of this many numbers within the range.
         """
-        check_integer("survivors", survivors, 1, MOST_PARTIES)
+        check_integer("survivors", survivors, 1, MAX_PARTIES)
         whole = centred(whole_numbers(total))
         if not (np.abs(whole) < survivors * LIMIT).all():
             raise InconsistentSumError("sum: larger than the parties can contribute")

@@ -36,9 +36,9 @@ PROTOCOL = "secagg-mask/v1"
 
 LONGEST_STUDY = 200
 # Tables of features wider than this would not fit into what parties send.
-MOST_FEATURES = 2**26
+MAX_FEATURES = 2**26
 # More records of one party find no room among 30 bits.
-MOST_RECORDS = 2**28
+MAX_RECORDS = 2**28
 
 # Standard deviation of the noise in one class score of a row of the largest norm, against a margin
 # of 1, that the regularisation is chosen for. On USPS and MNIST (unit rows of pixels, and 64 public
@@ -46,7 +46,7 @@ MOST_RECORDS = 2**28
 # between 0.06 and 0.35, for the softmax as for the hinge, and 0.1 is within 0.03 of it in accuracy.
 SCORE_NOISE = 0.12
 # Less regularisation, relative to the gradient of the loss, gained nothing there without noise.
-LEAST = 5e-4
+MIN = 5e-4
 # For whole parties the noise follows the radius alone. Models of 50 records do best with little
 # regularisation, cut to about half of their usual norm; the constants are of 100 and 1,000 parties
 # and epsilon from 0.5 to 8, where anything from a third to three times of them does nearly as well.
@@ -78,7 +78,7 @@ def _labels(name: str, value: object) -> tuple[Any, ...]:
     return tuple(public_classes(value).tolist())
 
 
-count = param.integer(1, MOST_RECORDS)
+count = param.integer(1, MAX_RECORDS)
 Count = Annotated[int, count]
 # The constructor resolves "auto"; None is for objectives of the parties' own.
 AutoOrPositive = Annotated[Any, param.or_word(None, param.auto_or(check.check_positive))]
@@ -162,7 +162,7 @@ class FederatedSpec(PartyCounts):
 
     algorithm: ClassVar[str]
 
-    n_features: Annotated[int, param.integer(1, MOST_FEATURES)]
+    n_features: Annotated[int, param.integer(1, MAX_FEATURES)]
     classes: Annotated[Any, _labels]
     epsilon: param.Epsilon
     delta: Annotated[float, param.plain(_gaussian_delta)]
@@ -277,7 +277,7 @@ class FederatedSpec(PartyCounts):
             extra = math.sqrt(self.n_users / self.honest_survivors)
             moved = 2.0 * loss.lipschitz * multiplier * extra
             moved /= records * self.n_users
-            least = LEAST * loss.lipschitz
+            least = MIN * loss.lipschitz
             settled["regularization"] = max(moved / SCORE_NOISE, least) * row_norm * row_norm
         if self.radius == "auto":
             by_gradient = loss.lipschitz * row_norm / self.regularization
@@ -416,7 +416,7 @@ PLAIN_STEPS = 2**28
 # Rounding of an entry of a person's matrix, where entries are at most 1.
 PERSON_ROUNDING = 2.0**-40 + 2.0**-53
 # A vector of more numbers than this is surely a mistake.
-MOST_NUMBERS = 2**26
+MAX_NUMBERS = 2**26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -487,7 +487,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
                     "aggregation='gram' protects whole parties"
                 ),
             )
-        if self._first_size > MOST_NUMBERS:
+        if self._first_size > MAX_NUMBERS:
             accepted = "fewer, as products of pairs are summed"
             raise InvalidParameterError.of("n_features", got=self.n_features, accepted=accepted)
         super()._settle()

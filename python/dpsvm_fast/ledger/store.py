@@ -58,9 +58,9 @@ LONGEST_PAUSE = 0.05
 # and JSON takes up to 24 times its size.
 LARGEST_STORE, LARGEST_SNAPSHOT, LARGEST_ANCHOR = 1 << 25, 1 << 23, 1 << 23
 
-MOST_SPENDS, LONGEST_TEXT = 100_000, 1 << 18
+MAX_SPENDS, LONGEST_TEXT = 100_000, 1 << 18
 # One header names all periods; their names look different on any screen.
-MOST_PERIODS = 4000
+MAX_PERIODS = 4000
 _PERIOD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+/-]{0,39}")
 # Steps of SQLite's machine to read two definitions, in thousands.
 STEPS_OF_TABLES = 10
@@ -98,7 +98,7 @@ class Budget(Record):
     adjacency: Adjacency
     adaptive: Annotated[bool, OmitIfEmpty()] = False
     unit: Annotated[str, Options(*UNITS), OmitIfEmpty()] = "row"
-    periods: Annotated[tuple[Text, ...], Range(0, MOST_PERIODS), OmitIfEmpty()] = ()
+    periods: Annotated[tuple[Text, ...], Range(0, MAX_PERIODS), OmitIfEmpty()] = ()
 
     def check(self) -> None:
         """Refuse a period that is declared twice, and periods of what is in more than one."""
@@ -421,9 +421,9 @@ class Session:
                 "expected a shorter label"
             )
         size = self._store.path.stat().st_size + 2 * sum(map(len, texts))
-        if number + len(texts) - 1 > MOST_SPENDS or size > LARGEST_STORE - LONGEST_TEXT:
+        if number + len(texts) - 1 > MAX_SPENDS or size > LARGEST_STORE - LONGEST_TEXT:
             raise LedgerError(
-                f"{self._store.path}: the ledger is full: it holds at most {MOST_SPENDS} spends "
+                f"{self._store.path}: the ledger is full: it holds at most {MAX_SPENDS} spends "
                 f"and {LARGEST_STORE >> 20} MB"
             )
         rows = list(enumerate(texts, number))
@@ -485,7 +485,7 @@ class Session:
             (known or -(2**63),),
         )
         for found, text in rows:
-            if found != number or type(text) is not str or found > MOST_SPENDS:
+            if found != number or type(text) is not str or found > MAX_SPENDS:
                 raise LedgerError(f"{store.path}: the spends of the ledger are damaged")
             digest = _digest(chain[number - 1], text.encode("utf-8", "surrogatepass"))
             if number > known:

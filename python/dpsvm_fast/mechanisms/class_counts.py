@@ -27,7 +27,7 @@ from dpsvm_fast.rounding import sqrt_up
 
 # Of the squared Gaussian parameter, for the counts; and what they are taken for at least, in
 # deviations of their noise.
-CLASS_SHARE, LEAST_COUNT = 0.02, 3.0
+CLASS_SHARE, MIN_COUNT = 0.02, 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class ClassCounts(SumRelease):
         """Weigh each class by the inverse of its noisy number of rows; the rarest by 1."""
         noisy = self.sum.release(rows.class_counts(), source, rows.n_threads)
         # What noise alone would be no more than counts as so much.
-        counts = np.maximum(noisy, max(1.0, LEAST_COUNT * self.sum.scale))
+        counts = np.maximum(noisy, max(1.0, MIN_COUNT * self.sum.scale))
         rows.balance(counts.min() / counts)
 
 

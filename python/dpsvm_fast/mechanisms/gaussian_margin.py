@@ -70,7 +70,7 @@ SHORTER = 1.0 - 2.0**-20
 # Weight of a cell's number of records next to the sum of its rows.
 COUNT_SCALE = 0.5
 # A cell moves where it has this many deviations of the noise in its number, and its records.
-LEAST_COUNT = 3.0
+MIN_COUNT = 3.0
 # Distance of the first centres from the mean of their class.
 SPREAD = 0.25
 
@@ -170,7 +170,7 @@ class NoisyAnchors(SumRelease):
     def _means(self, noisy: Array, points: Array) -> Array:
         """Return new centres where there are enough records, else the old ones; post-processing."""
         half_counts = noisy[:, -1:]
-        known = half_counts > LEAST_COUNT * self.sum.deviation
+        known = half_counts > MIN_COUNT * self.sum.deviation
         means = noisy[:, :-1] / np.where(known, half_counts / COUNT_SCALE, 1.0)
         lengths = np.linalg.norm(means, axis=1, keepdims=True)
         means = means / np.maximum(lengths, 1.0)
@@ -219,7 +219,7 @@ REGULARIZATION_SHARE = {"softmax_margin": 0.6, "huber_ww": 1.0}
 # Share of the squared Gaussian parameter, or of epsilon, for the centres of several ellipsoids.
 ANCHOR_SHARE = 0.15
 # Steps of the noise's grid in the weight of the traces: with noise added they stay below 2**53.
-MOST_STEPS = 2.0**52
+MAX_STEPS = 2.0**52
 
 
 def n_coordinates(n_features: int) -> int:
@@ -320,11 +320,11 @@ class GaussianMargin(Plan):
         # Building it refuses what it cannot do.
         grid = self.with_budget(self.epsilon, self.delta).inside.grid
         check_range("C", self.regularization, "the total regularisation", 1e-30, 1e30)
-        if grid is not None and self.trace_weight > MOST_STEPS * grid:
+        if grid is not None and self.trace_weight > MAX_STEPS * grid:
             raise InvalidParameterError.of(
                 "trace_weight",
                 got=self.trace_weight,
-                accepted=f"at most {MOST_STEPS * grid:.3g} with noise on a grid this fine",
+                accepted=f"at most {MAX_STEPS * grid:.3g} with noise on a grid this fine",
             )
 
     @property

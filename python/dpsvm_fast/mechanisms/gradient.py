@@ -59,7 +59,7 @@ from dpsvm_fast.mechanisms.pipeline import (
     FEATURES_A_ROW,
     FEWEST_STEPS,
     LARGEST_C,
-    MOST_STEPS,
+    MAX_STEPS,
     ROWS_A_STEP,
     SMALLEST_C,
 )
@@ -489,7 +489,7 @@ SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
 
 
 # Noise that one call of the compiled descent draws at most: it counts its streams in 32 bits.
-MOST_NUMBERS = 2**32
+MAX_NUMBERS = 2**32
 
 
 class ReleasedIterate(NamedTuple):
@@ -655,7 +655,7 @@ class GradientPerturbation(LinearPlan):
         if self.rate < 1.0:
             return max(FEWEST_STEPS, math.ceil(PASSES / self.rate))
         wanted = max((self.n_records or 0) * self._mu / ROWS_A_STEP, self._longest_steps)
-        return math.ceil(min(max(wanted, FEWEST_STEPS), MOST_STEPS))
+        return math.ceil(min(max(wanted, FEWEST_STEPS), MAX_STEPS))
 
     @cached_property
     def _mu(self) -> float:
@@ -853,7 +853,7 @@ class GradientPerturbation(LinearPlan):
         """Weights in units of the rows, after all steps."""
         descent, options = self.descent(), self.descent_options()
         records = self.records(rows)
-        most = max(1, MOST_NUMBERS // math.prod(self.shape))
+        most = max(1, MAX_NUMBERS // math.prod(self.shape))
         for before in range(0, self.steps, most):
             report = _counted(rows.on_step, before, self.steps)
             rows.descend(records, descent, options, source, min(most, self.steps - before), report)

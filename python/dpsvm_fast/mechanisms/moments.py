@@ -169,7 +169,7 @@ def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
 # b, t, and their product: the largest length of a pair.
 SQUARE_WEIGHT, SQUARE_OFFSET, PAIR_NORM = Fraction(11, 8), Fraction(49, 64), Fraction(539, 512)
 # What the weighted sums are multiples of, and how many of them a float holds exactly.
-SUM_GRID, MOST_UNITS = 2.0**-23, 2**53
+SUM_GRID, MAX_UNITS = 2.0**-23, 2**53
 # Variance of the uniform law on [-1, 1]: assumed for a feature where noise dominates.
 UNIFORM_VARIANCE = 1.0 / 3.0
 # No feature is taken to be narrower than 2**-10 of half its bounds.
@@ -323,10 +323,10 @@ class NoisyColumnMoments(SumRelease):
         if self.with_std:
             offset = int(PAIR_NORM * 2**23 * Fraction(n_rows))
             parts.append(second * int(SQUARE_WEIGHT * 8) - offset)
-        units = np.clip(np.concatenate(parts), -MOST_UNITS, MOST_UNITS)
+        units = np.clip(np.concatenate(parts), -MAX_UNITS, MAX_UNITS)
         if self.counts:
             rows = int(self.count_weight * 2**23 * Fraction(n_rows))
-            units = np.append(units, min(rows, MOST_UNITS))
+            units = np.append(units, min(rows, MAX_UNITS))
         return units
 
     def _variance(
@@ -502,7 +502,7 @@ class Projection:
 # with many classes the large ones tell most.
 LAST_SHARE, EARLIER_SHARE = 0.10, 0.05
 
-MOST_FEW_FEATURES, FEATURES_A_CLASS = 20, 2
+FEW_FEATURES, FEATURES_A_CLASS = 20, 2
 
 # Whitening needs this many rows a squared dimension, and noise at most this share of the rows.
 ROWS_A_SQUARE, LARGEST_NOISE = 0.5, 0.15
@@ -515,7 +515,7 @@ RIDGE, RIDGE_WITHOUT_NOISE, RIDGE_SLOPE = 0.35, 0.3, 5.0
 
 def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
     """Shares of the squared Gaussian parameter, one a whitening; public facts decide."""
-    few = FEATURES_A_CLASS * n_classes < n_features <= MOST_FEW_FEATURES
+    few = FEATURES_A_CLASS * n_classes < n_features <= FEW_FEATURES
     return (EARLIER_SHARE, LAST_SHARE) if few else (LAST_SHARE,)
 
 
@@ -572,7 +572,7 @@ class NoisyMoments(SecondMoments):
         noisy = self.noisy(moments, source, n_threads)
         values, vectors = _core.symmetric_eigen(noisy, self.n_features)
         values, ridge = np.maximum(values, 0.0), RIDGE * self.spectral_noise
-        if self.scaled and self.n_features > MOST_FEW_FEATURES:
+        if self.scaled and self.n_features > FEW_FEATURES:
             ridge = max(ridge, RIDGE_WITHOUT_NOISE * float(values.mean()) - RIDGE_SLOPE * ridge)
         roots = np.sqrt(values + ridge)
         scaled = np.ascontiguousarray(vectors.T * (roots.min() / roots))
@@ -652,7 +652,7 @@ class SumPlan(Plan):
 # What the entries of C are multiples of, so that weighted sums are exact.
 FACTOR_GRID = 2.0**-6
 # Weighted sums with noise stay inside 64 bits.
-MOST_STEPS = 2**61
+MAX_STEPS = 2**61
 
 
 def square_root_factor(n_periods: int) -> tuple[float, ...]:
@@ -726,7 +726,7 @@ class RunningMoments(SumPlan):
             own = self.total.units(*self.total.summed(part, self.public))
             # Whole numbers without end: nothing is rounded.
             units += int(weight / FACTOR_GRID) * own.astype(object)
-        exact = np.clip(units, -MOST_STEPS, MOST_STEPS).astype(np.int64)
+        exact = np.clip(units, -MAX_STEPS, MAX_STEPS).astype(np.int64)
         unit = SUM_GRID * FACTOR_GRID
         if noise.grid is None:
             noisy = exact * unit + source.gaussian(exact.size, noise.scale, rows.n_threads)

@@ -323,7 +323,7 @@ class WeightNoise(CalibratedNoise):
 
 
 # A standard deviation of more grid steps is refused by the exact sampler.
-MOST_NOISE_STEPS = 2.0**46
+MAX_NOISE_STEPS = 2.0**46
 
 
 def gaussian_parameter(epsilon: float, delta: float) -> float:
@@ -416,7 +416,7 @@ class NoisySum:
             check_range("epsilon", self.epsilon, "the budget of the noise")
         if self.mu is None or self.grid is None:
             return
-        if self.scale > MOST_NOISE_STEPS * self.grid:
+        if self.scale > MAX_NOISE_STEPS * self.grid:
             raise InvalidParameterError(
                 f"epsilon: the Gaussian parameter of the noise in {self.what} is {self.mu!r}, too "
                 "small for the exact sampler; use a larger epsilon and delta, or noise_grid='float'"
@@ -575,7 +575,7 @@ GRID_SHARE = 1e-6
 ROUNDED_STEPS = 2.0
 # A matrix of 8 GB, of which several are needed: beyond, memory would surely be lacking, and only
 # once the budget is spent.
-MOST_FEATURES = 2**15
+MAX_FEATURES = 2**15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -604,9 +604,9 @@ class SecondMoments(SumRelease):
 
     def __post_init__(self) -> None:
         """Refuses matrices that no machine holds several of."""
-        if self.n_features > MOST_FEATURES:
+        if self.n_features > MAX_FEATURES:
             raise ValueError(
-                f"X: got {self.n_features} features, expected at most {MOST_FEATURES} where a "
+                f"X: got {self.n_features} features, expected at most {MAX_FEATURES} where a "
                 "matrix of second moments is released"
             )
 
@@ -679,12 +679,12 @@ class SecondMoments(SumRelease):
 
 
 # Share of epsilon that has to be left for training, and of delta that may stay unused.
-LEAST_LEFT, UNUSED = 0.5, 0.01
+MIN_REMAINING, UNUSED = 0.5, 0.01
 # Steps of a search, and how steep others are over a Gaussian mechanism alone, about: near the root,
 # more for each 1 of epsilon and for each 1 of the distance from the root.
 STEPS, STEEPNESS = 20, (0.5, 0.04, 0.17)
 
-LEAST_DELTA = 5e-324
+MIN_DELTA = 5e-324
 # Least share of epsilon that a smaller parameter should leave at the same delta.
 GOOD_PART = 0.1
 
@@ -695,7 +695,7 @@ def within_budget(
     plan_of: Callable[[float], Any],
     *,
     like: tuple[tuple[PrivacyEvent, ...], Callable[[float], Any]] | None = None,
-    least: float = LEAST_LEFT,
+    least: float = MIN_REMAINING,
     unused: float = UNUSED,
 ) -> Any:
     """Return the plan with about the largest epsilon that keeps everything within a budget.
@@ -726,7 +726,7 @@ def within_budget(
 
     def log_excess(own: float) -> float:
         # A delta below the floats is none the less.
-        found = max(composed_delta((*before, *like_of(own).events), epsilon), LEAST_DELTA)
+        found = max(composed_delta((*before, *like_of(own).events), epsilon), MIN_DELTA)
         return math.log(found) - math.log(delta)
 
     mus = [event.mu for event in before if isinstance(event, GaussianEvent)]

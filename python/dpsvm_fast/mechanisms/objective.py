@@ -325,7 +325,7 @@ def of_unit(loss: Loss, unit: str) -> Loss:
 
 
 # Noise for persons is at least this share of the largest change of the gradient.
-LEAST_NOISE = 0.5
+MIN_NOISE = 0.5
 
 
 def person_price(loss: Loss, kappa: float, multiplier: float, adjacency: str) -> float:
@@ -362,7 +362,7 @@ def _for_persons(
     # What the curvature alone may cost, with any noise.
     if -math.expm1(min(epsilon - loss.jacobian(kappa(LARGEST)), 0.0)) >= delta:
         return None
-    low = math.log(LEAST_NOISE * RELATION_FACTOR[adjacency] * loss.lipschitz * (1.0 + ROUNDING))
+    low = math.log(MIN_NOISE * RELATION_FACTOR[adjacency] * loss.lipschitz * (1.0 + ROUNDING))
     high = low
     while excess(high) > 0.0:
         low, high = high, high + 1.0

@@ -33,7 +33,7 @@ from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.class_counts import ClassCounts
 from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments, whitening_shares
 from dpsvm_fast.mechanisms.noise import (
-    MOST_FEATURES,
+    MAX_FEATURES,
     RELATION_FACTOR,
     NoisySum,
     SumRelease,
@@ -80,7 +80,7 @@ from dpsvm_fast.rounding import add_down, add_up, fraction_down, sqrt_down
 # depend on it. R is far below the largest gradient: a sum of clipped gradients keeps its direction
 # while the noise shrinks with R.
 #
-# Many rows make every step slow. Beyond MOST_VISITS visits of rows, though not below FEWEST_STEPS,
+# Many rows make every step slow. Beyond MAX_VISITS visits of rows, though not below FEWEST_STEPS,
 # steps are fewer by a factor p and have momentum :math:`1 - 1 / p`: each goes p times as far where
 # gradients agree, under noise that is as large on the whole, and the same path follows. T above is
 # that of the path. Forced on smaller sets, p of 1.7 to 5 changed accuracy by -0.0002 to +0.002,
@@ -102,9 +102,9 @@ from dpsvm_fast.rounding import add_down, add_up, fraction_down, sqrt_down
 # one is for small noise.
 CLIP, LARGEST_CLIP = 0.25, 0.7
 
-FEWEST_STEPS, MOST_STEPS, ROWS_A_STEP, MOST_VISITS = 100, 500, 300.0, 5e7
+FEWEST_STEPS, MAX_STEPS, ROWS_A_STEP, MAX_VISITS = 100, 500, 300.0, 5e7
 
-MOST_CACHED, FEW_WEIGHTS = 8e6, 2500
+MAX_CACHED, FEW_WEIGHTS = 8e6, 2500
 
 SMALLEST_C, LARGEST_C = 0.35, 0.7
 
@@ -201,8 +201,8 @@ class DescentRule:
         """Follow the rule."""
         # The parameter at which one record would be protected.
         mu = self.mu / RELATION_FACTOR[self.adjacency]
-        path = math.ceil(max(FEWEST_STEPS, min(self.count * mu / ROWS_A_STEP, MOST_STEPS)))
-        n_steps = min(path, max(FEWEST_STEPS, math.ceil(MOST_VISITS / self.count)))
+        path = math.ceil(max(FEWEST_STEPS, min(self.count * mu / ROWS_A_STEP, MAX_STEPS)))
+        n_steps = min(path, max(FEWEST_STEPS, math.ceil(MAX_VISITS / self.count)))
         smallest_c, share, directions = SMALLEST_C, AVERAGED_SHARE, PLAIN_DIRECTIONS
         if self.whitened:
             smallest_c, share = SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE
@@ -349,7 +349,7 @@ class DescentRule:
         """Settings of the compiled run."""
         own = ("n_features", "intercept", "row_scale", "clip", "learning_rate", "average_from")
         options = self.loss.compiled | {name: getattr(self, name) for name in own}
-        many_rows = self.count * self.n_features > MOST_CACHED
+        many_rows = self.count * self.n_features > MAX_CACHED
         return options | {
             "exact_sums": many_rows and math.prod(self.shape) <= FEW_WEIGHTS,
             "sigma": self.sum.scale,
@@ -595,7 +595,7 @@ class PrivateLinear(LinearPlan):
     @cached_property
     def whitenings(self) -> tuple[NoisyMoments, ...]:
         """Further whitening releases that may happen, each on rows whitened before."""
-        wide = self.whiten == "auto" and self.n_features > MOST_FEATURES
+        wide = self.whiten == "auto" and self.n_features > MAX_FEATURES
         if not self.centred or self.pure or self.whiten is False or wide:
             return ()
         n_features = self.n_features - self.public.n_added

@@ -439,10 +439,10 @@ KERNELS = ("rbf", "laplacian")
 # Beyond these, frequencies times rows leave the floats, or the kernel is constant.
 SMALLEST_GAMMA, LARGEST_GAMMA = 1e-30, 1e30
 # More would fill the memory after the budget is spent. Columns are numbered by 32 bits in the core.
-MOST_COMPONENTS, MOST_COLUMNS = 2**20, 2**32 - 2
+MAX_COMPONENTS, MAX_COLUMNS = 2**20, 2**32 - 2
 # With more features than this, products of sign matrices replace orthogonal Gaussian ones: they
 # cost p log p operations a block of p frequencies instead of p d.
-MOST_ROTATED = 64
+MAX_ROTATED = 64
 # Maps that are kept ready; each holds its frequencies once or twice.
 MAPS_KEPT = 4
 
@@ -451,7 +451,7 @@ def structure_of(kernel: str, n_features: int, *, orthogonal: bool) -> str:
     """How frequencies are drawn: "independent", "orthogonal" or "fast", by public facts."""
     if kernel != "rbf" or not orthogonal:
         return "independent"
-    return "orthogonal" if n_features <= MOST_ROTATED else "fast"
+    return "orthogonal" if n_features <= MAX_ROTATED else "fast"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -477,8 +477,8 @@ class FourierFeatures(Record):
         0 <= seed < 2**64. Public, and independent of the data.
     """
 
-    n_features: Annotated[int, Range(1, MOST_COLUMNS)]
-    n_components: Annotated[int, Range(1, MOST_COMPONENTS)]
+    n_features: Annotated[int, Range(1, MAX_COLUMNS)]
+    n_components: Annotated[int, Range(1, MAX_COMPONENTS)]
     gamma: Annotated[float, Range(SMALLEST_GAMMA, LARGEST_GAMMA)]
     kernel: Annotated[str, Options(*KERNELS)]
     structure: Annotated[str, Options("independent", "orthogonal", "fast")]

@@ -65,7 +65,7 @@ from dpsvm_fast.pipelines import (
 # What the search itself decides, for every candidate alike.
 RESERVED = frozenset({"epsilon", "delta", "adjacency", "ledger", "random_state", "classes"})
 # One part of the records, or one of this many draws, for each candidate.
-MOST_CANDIDATES = 10_000
+MAX_CANDIDATES = 10_000
 
 
 def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
@@ -86,9 +86,9 @@ def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
         raise InvalidParameterError(f"param_grid: {error}") from None
     except TypeError as error:
         raise TypeError(f"param_grid: {error}") from None
-    if not 0 < n <= MOST_CANDIDATES:
+    if not 0 < n <= MAX_CANDIDATES:
         raise InvalidParameterError.of(
-            "param_grid", got=n, accepted=f"1 to {MOST_CANDIDATES} combinations"
+            "param_grid", got=n, accepted=f"1 to {MAX_CANDIDATES} combinations"
         )
     parameters = [dict(combination) for combination in grid]
     names = {name for combination in parameters for name in combination}
@@ -355,7 +355,7 @@ def _indexable(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
 
 
 # More runs on average than anyone waits for.
-MOST_RUNS = 1000.0
+MAX_RUNS = 1000.0
 
 Share = Annotated[float, param.real(0.01, 0.99)]
 
@@ -510,7 +510,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     validation_fraction: Share = 0.2
     refit_fraction: Annotated[float, param.real(0.0, 0.99)] = 0.8
     stopping: Annotated[str, param.one_of(*STOPPING_LAWS)] = "geometric"
-    mean_runs: Annotated[float | None, param.or_word(None, param.real(1.01, MOST_RUNS))] = None
+    mean_runs: Annotated[float | None, param.or_word(None, param.real(1.01, MAX_RUNS))] = None
     score_fraction: Share = 0.1
     n_jobs: Annotated[int | None, param.or_word(None, _jobs)] = None
     random_state: param.Seed = None
@@ -605,7 +605,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         checked.candidates = candidates_of(self.estimator, checked.combinations, checked.adjacency)
         checked.learned = learned_in(checked.candidates)
         if checked.mean_runs is None:
-            checked.mean_runs = min(MOST_RUNS, max(10.0, 3.0 * len(checked.candidates)))
+            checked.mean_runs = min(MAX_RUNS, max(10.0, 3.0 * len(checked.candidates)))
         checked._settle_label_set()
         return checked
 

@@ -53,7 +53,7 @@ from dpsvm_fast.federated.classifier import FederatedLinearSVC
 from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.losses import WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
-from dpsvm_fast.mechanisms.rows import KERNELS, MOST_COLUMNS, MOST_COMPONENTS, FourierFeatures
+from dpsvm_fast.mechanisms.rows import KERNELS, MAX_COLUMNS, MAX_COMPONENTS, FourierFeatures
 from dpsvm_fast.model_selection import ConstantClassifier, PrivateGridSearch
 from dpsvm_fast.persist.values import (
     LABEL_TYPES,
@@ -75,10 +75,10 @@ from dpsvm_fast.verification.verify import Comparison
 # Kinds of fitted attributes: how each is written, and what a value from a file has to be.
 
 
-MOST_CLASSES = 2**31
+MAX_CLASSES = 2**31
 # Bounds that are the same for all features are saved as one number; an array of more than this
 # would be much larger than the file that asks for it.
-MOST_REPEATED = 1 << 22
+MAX_REPEATED = 1 << 22
 
 # Attributes of the same object that have been read before.
 Facts = Mapping[str, Any]
@@ -185,7 +185,7 @@ class LossRecord(Record):
     """
 
     name: Annotated[str, Options(*WEIGHT_LOSSES)]
-    n_classes: Annotated[int, Range(2, MOST_CLASSES)]
+    n_classes: Annotated[int, Range(2, MAX_CLASSES)]
     smoothing: Positive
     margin: NonNegative
     per_class: bool
@@ -205,7 +205,7 @@ def _bounds_to(bounds: Any) -> list[Any]:
     """Lower and upper ones, each one number where that is enough."""
     return [
         float(side.flat[0])
-        if 0 < side.size <= MOST_REPEATED and (side == side.flat[0]).all()
+        if 0 < side.size <= MAX_REPEATED and (side == side.flat[0]).all()
         else numbers_to(side)
         for side in bounds
     ]
@@ -221,7 +221,7 @@ def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
             sides.append(numbers_from(where, side, (d,)))
             continue
         number = FINITE.read(where, side, facts)
-        if d > MOST_REPEATED:
+        if d > MAX_REPEATED:
             raise ModelFormatError(f"{where}: expected an array for that number of features")
         sides.append(np.full(d, number))
     return refused(checked_bounds, tuple(sides), where=f"{where}: ")
@@ -249,13 +249,13 @@ def _noises_from(where: str, record: Any, facts: Facts) -> dict[str, float]:
 
 RELEASES = ("centre", "count", "classes", "whitening", "training")
 
-MOST = 2**63 - 1
+MAX = 2**63 - 1
 
 POSITIVE = plain(Positive)
 
 FINITE = plain(Annotated[float, Range(-LARGEST, LARGEST)])
 
-N_FEATURES = plain(Annotated[int, Range(1, MOST_COLUMNS)])
+N_FEATURES = plain(Annotated[int, Range(1, MAX_COLUMNS)])
 
 FEATURE_NAMES = Entry(lambda names: [str(name) for name in names], _names, optional=True)
 
@@ -400,7 +400,7 @@ def _checked_float_type(name: str, value: Any) -> Any:
 def _checked_degree(name: str, value: Any) -> Any:
     """Accept a degree, or a smallest and a largest one."""
     for one in value if isinstance(value, tuple) else (value,):
-        check.check_integer(name, one, 0, MOST_DEGREES)
+        check.check_integer(name, one, 0, MAX_DEGREES)
     return value
 
 
@@ -417,7 +417,7 @@ def _unmarked(name: str, record: Any) -> Any:
 
 
 FLOATS = {"float64": np.float64, "float32": np.float32}
-MOST_DEGREES = 1000
+MAX_DEGREES = 1000
 
 # What no file changes: with other values a fit learns from rows, or a file decides what is run or
 # read when the model is used.
@@ -584,7 +584,7 @@ MAPPED: Entries = {
     "whitening_": numbers(lambda facts: (_mapped(facts),) * 2, none=True),
     "mu_": PARAMETERS_OF_NOISE,
     "max_grad_norm_": plain(Positive, none=True),
-    "n_steps_": plain(Annotated[int, Range(1, MOST)], none=True),
+    "n_steps_": plain(Annotated[int, Range(1, MAX)], none=True),
     "learning_rate_": plain(Positive, none=True),
     "c_": plain(Positive, none=True),
     "lambda_": plain(NonNegative, none=True),
@@ -597,7 +597,7 @@ LIFT: Entries = {"lift_": plain(NonNegative)}
 LIFTED: Entries = {
     "kernel_": plain(Annotated[str, Options(*KERNELS, "linear")]),
     "gamma_": plain(Positive, none=True),
-    "n_components_": plain(Annotated[int, Range(1, MOST_COMPONENTS)], none=True),
+    "n_components_": plain(Annotated[int, Range(1, MAX_COMPONENTS)], none=True),
     "q_": replace(FINITE, none=True),
     "features_": FOURIER,
     "data_norm_": plain(Positive, none=True),
@@ -621,12 +621,12 @@ FEDERATED: Entries = LINEAR | {
         lambda where, record, f: numbers_from(where, record, (None, f["n_features_in_"])),
         optional=True,
     ),
-    "n_survivors_": plain(Annotated[int, Range(1, MOST)]),
-    "n_records_": plain(Annotated[int, Range(1, MOST)], none=True),
+    "n_survivors_": plain(Annotated[int, Range(1, MAX)]),
+    "n_records_": plain(Annotated[int, Range(1, MAX)], none=True),
 }
 
 COMPONENTS: Entries = {
-    "n_components_": plain(Annotated[int, Range(1, MOST)]),
+    "n_components_": plain(Annotated[int, Range(1, MAX)]),
     "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
     "eigenvalues_": numbers(_components),
     "explained_variance_ratio_": numbers(_components),
@@ -769,7 +769,7 @@ def _row_of_type(_: Any, facts: Facts) -> Any:
 def _declared_steps() -> list[SavedClass]:
     """Steps of scikit-learn whose fit takes nothing from the rows; they are fitted anew."""
     # A file must not ask for much more than it has.
-    few = FEATURES | {"n_features_in_": plain(Annotated[int, Range(1, MOST_REPEATED)])}
+    few = FEATURES | {"n_features_in_": plain(Annotated[int, Range(1, MAX_REPEATED)])}
     coded = few | {
         "categories_": Entry(
             lambda arrays: [array.dtype.name for array in arrays],
@@ -821,7 +821,7 @@ def _compositions() -> list[SavedClass]:
         "best_params_": Entry(
             partial(plain_to, "best_params_"), lambda where, record, _: plain_from(where, record)
         ),
-        "best_index_": plain(Annotated[int, Range(-1, MOST)]),
+        "best_index_": plain(Annotated[int, Range(-1, MAX)]),
         "best_score_": replace(FINITE, optional=True),
     }
     searched |= declared_parameters(PrivateGridSearch)

@@ -34,7 +34,7 @@ from dpsvm_fast.data.encoder import leading_encoder
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.files import checked_key, read_bytes, write_bytes
 from dpsvm_fast.persist.classes import (
-    MOST_REPEATED,
+    MAX_REPEATED,
     NOT_SAVED,
     SavedClass,
     check_facts,
@@ -80,7 +80,7 @@ NOTHING = "passthrough"
 # Parameters that are parts, saved apart from the others.
 PARTS = ("steps", "transformers", "remainder")
 # Most steps of a pipeline. Far fewer make sense, and a file must not ask for millions.
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 
 
 @dataclass
@@ -222,8 +222,8 @@ def _columns_from(
     """The parts of a ColumnTransformer."""
     parts: list[Any] = []
     entries = record["transformers"]
-    if not isinstance(entries, list) or len(entries) > MOST_STEPS:
-        raise ModelFormatError(f"{where}: expected a list of at most {MOST_STEPS} parts")
+    if not isinstance(entries, list) or len(entries) > MAX_STEPS:
+        raise ModelFormatError(f"{where}: expected a list of at most {MAX_STEPS} parts")
 
     def read(name: str, one: Any, *, chosen: bool) -> Any:
         if isinstance(one, str):
@@ -260,7 +260,7 @@ def _join_columns(model: Any, facts: Mapping[str, Any], where: str) -> None:
         width = None if isinstance(step, str) or columns == [] else _width(step, None)
         if width is None:
             return step
-        if width > MOST_REPEATED:
+        if width > MAX_REPEATED:
             raise ModelFormatError(f"{where}: a part has more columns than a model may have")
         return FunctionTransformer(_blank, kw_args={"width": width})
 
@@ -352,8 +352,8 @@ def _build(
 def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) -> list[Any]:
     """Steps of a pipeline, whose rows have to fit each other."""
     steps: list[Any] = []
-    if not isinstance(records, list) or not 0 < len(records) <= MOST_STEPS:
-        raise ModelFormatError(f"{where}: expected a list of 1 to {MOST_STEPS} steps")
+    if not isinstance(records, list) or not 0 < len(records) <= MAX_STEPS:
+        raise ModelFormatError(f"{where}: expected a list of 1 to {MAX_STEPS} steps")
     for entry in records:
         if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
             raise ModelFormatError(f"{where}: expected a name and a record of every step")

@@ -49,7 +49,7 @@ OPSET, ML = 13, "ai.onnx.ml"
 
 IR_VERSION = 7
 # Bytes of all constants. A file of this kind cannot have more than 2 GiB.
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 
 
 # Names in a graph that are not inputs.
@@ -107,9 +107,9 @@ class Graph:
     def stored(self, array: NDArray[Any]) -> str:
         """Return a constant of the array's own type."""
         self.n_bytes += array.nbytes
-        if self.n_bytes > MOST_BYTES:
+        if self.n_bytes > MAX_BYTES:
             raise InvalidParameterError(
-                f"model: got more than {MOST_BYTES} bytes of weights, as random features are "
+                f"model: got more than {MAX_BYTES} bytes of weights, as random features are "
                 "written out as a matrix; use fewer of them, or load_model"
             )
         name = f"constant_{len(self.constants)}"

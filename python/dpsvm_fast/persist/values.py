@@ -23,9 +23,9 @@ from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 # Little-endian: the same bytes on every machine.
 FLOATS = "<f8"
 # Most characters of all labels, each counted as long as the longest.
-MOST_CHARACTERS = 1 << 24
+MAX_CHARACTERS = 1 << 24
 # Most axes of an array among parameters.
-MOST_AXES = 8
+MAX_AXES = 8
 # Label sets: their types, and what JSON has for them.
 LABEL_TYPES: dict[str, type] = {
     "bool": bool,
@@ -125,7 +125,7 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
         raise ModelFormatError(f"{where}: got labels of type {shown(kind)}, which no model has")
     if not isinstance(values, list) or not all(type(value) is expected for value in values):
         raise ModelFormatError(f"{where}: expected a list of labels of one type")
-    if kind == "str" and len(values) * max(map(len, values), default=0) > MOST_CHARACTERS:
+    if kind == "str" and len(values) * max(map(len, values), default=0) > MAX_CHARACTERS:
         raise ModelFormatError(f"{where}: expected shorter labels, or fewer of them")
     # NumPy 1 wraps such numbers around.
     if expected is int and not all(np.iinfo(kind).min <= x <= np.iinfo(kind).max for x in values):
@@ -180,7 +180,7 @@ def plain_from(where: str, record: Any) -> Any:
     if set(record) == {"numbers"}:
         inner = record["numbers"]
         shape = inner.get("shape") if isinstance(inner, dict) else None
-        n_axes = len(shape) if isinstance(shape, list) and len(shape) <= MOST_AXES else 0
+        n_axes = len(shape) if isinstance(shape, list) and len(shape) <= MAX_AXES else 0
         return numbers_from(where, inner, (None,) * n_axes)
     if set(record) == {"pairs"} and isinstance(record["pairs"], list):
         found: dict[Any, Any] = {}

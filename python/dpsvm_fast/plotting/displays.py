@@ -638,7 +638,7 @@ class PrivacyProfileDisplay(Display):
 
 PRIVATE_COLOUR, CEILING_COLOUR = COLOURS[0], COLOURS[-1]
 # Points of a curve that are labelled; more labels run into each other.
-MOST_LABELLED = 8
+MAX_LABELLED = 8
 
 
 def private_scores(
@@ -895,7 +895,7 @@ class PrivacyUtilityDisplay(Display):
         (self.line_,) = ax.plot(epsilons, mean, "o-", label=curve, **line)
         shade: dict[str, Any] = {"color": PRIVATE_COLOUR, "alpha": 0.2, "linewidth": 0}
         self.band_ = ax.fill_between(epsilons, mean - spread, mean + spread, label=band, **shade)
-        if len(epsilons) <= MOST_LABELLED:
+        if len(epsilons) <= MAX_LABELLED:
             below: dict[str, Any] = {
                 "textcoords": "offset points",
                 "xytext": (9, -16),

@@ -49,7 +49,7 @@ from dpsvm_fast.verification.losses import (
     zcdp_delta,
 )
 from dpsvm_fast.verification.objective import event_delta
-from dpsvm_fast.verification.sampled import FIRST_POINTS, MOST_POINTS, Losses, composed_delta
+from dpsvm_fast.verification.sampled import FIRST_POINTS, MAX_POINTS, Losses, composed_delta
 
 # What is known of lists of events, once it is known which branches a record meets.
 
@@ -57,11 +57,11 @@ from dpsvm_fast.verification.sampled import FIRST_POINTS, MOST_POINTS, Losses, c
 Array = NDArray[np.float64]
 
 # Choices of branches that are gone through, and losses known as curves that are composed.
-MOST_CHOICES, MOST_CURVES = 4096, 8
+MAX_CHOICES, MAX_CURVES = 4096, 8
 # Work of one event, in entries of an array.
 WORK_OF_EVENT = 500
 # Outcomes of randomised responses.
-MOST_OUTCOMES = 20_000
+MAX_OUTCOMES = 20_000
 # Sampled steps count as whole batches if their Gaussian parameter is at most this share of the
 # largest parameter of another event, or its square at most this share of that of Gaussian sums.
 FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, 1e-4
@@ -141,7 +141,7 @@ class Choice:
         within = [event for event in self.curved if _is_within_reach(event)]
         depth = min(DEPTH, max(math.log(delta) - BELOW_CLAIM, DEEPEST)) if delta > 0.0 else DEPTH
         largest = min(max(LARGEST, 2.0 * epsilon), FARTHEST)
-        return replace(self, curved=within[:MOST_CURVES], reach=(depth, largest))
+        return replace(self, curved=within[:MAX_CURVES], reach=(depth, largest))
 
 
 def _gaussian_square(event: ObjectiveEvent) -> float | None:
@@ -182,7 +182,7 @@ def choices_of(events: tuple[PrivacyEvent, ...]) -> list[Choice] | None:
             options.append([(event,) * count])
             continue
         ways *= math.comb(count + len(event.branches) - 1, count)
-        if ways > MOST_CHOICES:
+        if ways > MAX_CHOICES:
             return None
         meetings = itertools.combinations_with_replacement(event.branches, count)
         options.append([tuple(itertools.chain(*meeting)) for meeting in meetings])
@@ -304,7 +304,7 @@ def responses(pure: list[float]) -> tuple[Array, Array]:
         minus = np.arange(count + 1.0)
         logs = gammaln(count + 1.0) - gammaln(minus + 1.0) - gammaln(count - minus + 1.0)
         logs -= minus * size + count * math.log1p(math.exp(-size))
-        if losses.size * minus.size > MOST_OUTCOMES:
+        if losses.size * minus.size > MAX_OUTCOMES:
             return np.array([math.fsum(pure)]), np.ones(1)
         losses = np.add.outer(losses, (count - 2.0 * minus) * size).ravel()
         masses = np.multiply.outer(masses, np.exp(logs)).ravel()
@@ -321,7 +321,7 @@ def responses(pure: list[float]) -> tuple[Array, Array]:
 
 
 # What the roundings of one Gaussian delta may come to, and of each outcome's loss.
-LEAST_ROUNDING = 1e-9
+MIN_ROUNDING = 1e-9
 
 
 def least_gaussian(law: str, n_scores: int, sigma: float, *, replace_one: bool) -> float:
@@ -344,13 +344,13 @@ def least_delta_of(choice: Choice, epsilon: float) -> float:
                 event.law, event.n_scores, event.sigma, replace_one=choice.replace_one
             )
             squares.append(mu * mu)
-    mu = math.sqrt(math.fsum(squares)) * (1.0 - LEAST_ROUNDING)
+    mu = math.sqrt(math.fsum(squares)) * (1.0 - MIN_ROUNDING)
     losses, masses = responses(choice.pure)
     if losses.size == 1:
         # Too many outcomes: without them it is less.
         losses = losses * 0.0
     found = math.fsum(
-        mass * two_sided_delta(epsilon * (1.0 + LEAST_ROUNDING) - loss * (1.0 - LEAST_ROUNDING), mu)
+        mass * two_sided_delta(epsilon * (1.0 + MIN_ROUNDING) - loss * (1.0 - MIN_ROUNDING), mu)
         for loss, mass in zip(losses, masses, strict=True)
         if mass > 0.0
     )
@@ -358,7 +358,7 @@ def least_delta_of(choice: Choice, epsilon: float) -> float:
     each = (_least_of_steps(choice, kind, n, total, epsilon) for kind, n in choice.steps.items())
     found = max(found, *each, 0.0)
     leak = choice.leak
-    return (1.0 - LEAST_ROUNDING) * (leak + (1.0 - leak) * min(1.0, found))
+    return (1.0 - MIN_ROUNDING) * (leak + (1.0 - leak) * min(1.0, found))
 
 
 def _least_of_steps(
@@ -371,7 +371,7 @@ def _least_of_steps(
     z, q = kind
     middle, spread = n * q, 9.0 * math.sqrt(n * q * (1.0 - q)) + 1.0
     low, high = max(0, math.floor(middle - spread)), min(n, math.ceil(middle + spread))
-    if high - low > MOST_DRAWN or not z * z > 0.0 or epsilon > FARTHEST:
+    if high - low > MAX_DRAWN or not z * z > 0.0 or epsilon > FARTHEST:
         return 0.0
     work(TESTS * (high - low + 1))
     drawn = np.arange(low, high + 1.0)
@@ -403,15 +403,15 @@ def _least_of_steps(
 # ten-millionth of delta. Some bounds exceed the truth by as much.
 ALLOWANCE = 1e-7
 # Numbers of steps with a record, and thresholds, of a test that refutes.
-MOST_DRAWN, TESTS = 20_000, 300
+MAX_DRAWN, TESTS = 20_000, 300
 # More than what roundings, and masses of responses, may come to.
 ROUNDING = 1e-11
 # Slack for sums of epsilons.
 EPSILON_SLACK = 1e-12
 # Values of the sum of all losses but the Gaussian one that are gone through, and curves.
-MOST_ATOMS, MOST_TOGETHER = 5_000_000, 2
+MAX_ATOMS, MAX_AT_ONCE = 5_000_000, 2
 # Of those that are looked at when points of a curve are chosen.
-MOST_LOOKED_AT = 2000
+MAX_INSPECTED = 2000
 # How many of them are gone through at once.
 CHUNK = 2**18
 # The fall of log delta between points of a curve that is looked at more closely where it counts;
@@ -559,7 +559,7 @@ def _rest(
         losses, masses = responses(choice.pure)
         if losses.size <= FEW_OUTCOMES:
             return _with_responses(choice.curved[0], epsilon, losses, masses)
-    if choice.sampled or bool(choice.rho) + len(choice.curved) > MOST_TOGETHER:
+    if choice.sampled or bool(choice.rho) + len(choice.curved) > MAX_AT_ONCE:
         curves = _curves(choice, COSTLY_FALL)
         bounds.append(_tilted(choice, curves, epsilon, quickly, enough))
         return min(bounds)
@@ -571,7 +571,7 @@ def _rest(
         return min(bounds)
     outcomes = responses(choice.pure)
     laws = [curve.atoms() for curve in curves]
-    if outcomes[0].size * math.prod(law[0].size for law in laws) > MOST_ATOMS:
+    if outcomes[0].size * math.prod(law[0].size for law in laws) > MAX_ATOMS:
         bounds.append(_tilted(choice, curves, epsilon, quickly, enough))
     else:
         bounds.append(_of_curves(laws, outcomes, choice.mu, epsilon))
@@ -607,7 +607,7 @@ def _tilted(
         # Without sampled sums both directions are one.
         replace_one=choice.replace_one or not choice.sampled,
     )
-    return composed_delta(epsilon, losses, FIRST_POINTS if quickly else MOST_POINTS, enough)
+    return composed_delta(epsilon, losses, FIRST_POINTS if quickly else MAX_POINTS, enough)
 
 
 def _curves(choice: Choice, fall: float) -> list[Curve]:
@@ -640,9 +640,9 @@ def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curv
             values, more, _ = other.atoms()
             rest = np.add.outer(rest, values).ravel()
             weights = np.multiply.outer(weights, more).ravel()
-        if rest.size > MOST_LOOKED_AT:
+        if rest.size > MAX_INSPECTED:
             # For a choice of points, a sample is enough.
-            kept = slice(None, None, 1 + rest.size // MOST_LOOKED_AT)
+            kept = slice(None, None, 1 + rest.size // MAX_INSPECTED)
             rest, weights = rest[kept], weights[kept]
 
         def below(x: Array, rest: Array = rest, weights: Array = weights) -> Array:

@@ -31,7 +31,7 @@ from scipy.special import erfcx, log_ndtr, logsumexp, ndtr
 
 # Entries of arrays that a computation goes through, which take up to 10 ns each. The costliest
 # certificates of the tests take a fifth of this.
-MOST_WORK = 5e9
+MAX_WORK = 5e9
 
 _left: ContextVar[float] = ContextVar("work that is left", default=math.inf)
 
@@ -42,8 +42,8 @@ class TooMuchWorkError(Exception):
 
 @contextmanager
 def limited_work() -> Iterator[None]:
-    """Limit the work of the body to ``MOST_WORK``, counted and not timed."""
-    token = _left.set(MOST_WORK)
+    """Limit the work of the body to ``MAX_WORK``, counted and not timed."""
+    token = _left.set(MAX_WORK)
     try:
         yield
     finally:
@@ -255,7 +255,7 @@ FARTHEST = 64.0
 # functions underflow, counts as that of an infinite loss.
 SUM_ROUNDING, SMALLEST = 1e-12, 1e-309
 # Logarithm of a bound below which nothing better is looked for.
-LEAST_BOUND = -704.0
+MIN_BOUND = -704.0
 
 UNIT = 2.0**-53
 
@@ -402,7 +402,7 @@ class SumOfLosses:
         bounds = (self._whole - self._lams * epsilon)[:-1]
         place = int(np.argmin(bounds))
         lam = float(self._lams[place])
-        if bounds[place] < LEAST_BOUND:
+        if bounds[place] < MIN_BOUND:
             return math.exp(bounds[place]) * 2.0 + self._n * SMALLEST
         if place not in self._known:
             self._known[place] = self._law(place)
@@ -535,7 +535,7 @@ DEPTH, LARGEST = -41.0, 300.0
 # By how much log delta falls between points of a table: its square over 12 is lost.
 FALL = 0.025
 # Most points of a table.
-MOST_POINTS, FULL_TABLE = 3000, 2500.0
+MAX_POINTS, FULL_TABLE = 3000, 2500.0
 # Points of u and of s, lines that bound what u can become, and orders of Renyi divergences: first
 # looked at, and around the best of these.
 POINTS_U, POINTS_S, LINES = 3000, 6000, 4001
@@ -576,7 +576,7 @@ class Curve:
             return cls(np.array([0.0, 1.0]), np.array([1e-300, 1e-300]))
         enough = max(math.exp(depth), delta(largest) * (1.0 + 1e-6))
         step = fall * max(g[0], 1e-9)
-        while g[-1] > enough and x[-1] < largest and len(x) < MOST_POINTS:
+        while g[-1] > enough and x[-1] < largest and len(x) < MAX_POINTS:
             value = max(delta(x[-1] + step), 1e-300)
             fell = math.log(g[-1] / value)
             if fell > 2.0 * fall and step > 1e-9 * (1.0 + x[-1]) and value > enough:

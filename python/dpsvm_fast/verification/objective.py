@@ -66,7 +66,7 @@ COARSE, QUICK, FINE = (0.1, 64), (0.02, 256), (0.01, 512)
 # With more competitors than these the points of a gap grow with the square root of their number.
 MANY = 64.0
 # What the first of two losses has of the level, at least and at most, and levels looked at.
-LEAST_SHARE, LEVELS = 0.3, 9
+MIN_SHARE, LEVELS = 0.3, 9
 # No mass of a normal law is beyond this that a double could hold; where psi is above its level by
 # CERTAIN, its payoff counts as 1.
 BEYOND, CERTAIN = 38.5, 60.0
@@ -187,7 +187,7 @@ class _Bound:
         # The replacement: a second loss without a Jacobian, dependent on the first in any way. Any
         # split of the level is a bound; both parts fall about as fast, so the best is near the
         # middle. It is chosen by splines of logarithms.
-        levels = (LEAST_SHARE * low, 0.5 * middle, (1.0 - LEAST_SHARE) * high)
+        levels = (MIN_SHARE * low, 0.5 * middle, (1.0 - MIN_SHARE) * high)
         self._first = _Sum(setting, theta1, logarithmic, levels, grid)
         known = np.linspace(levels[0], levels[2], LEVELS)
         firsts = [max(self._first.at(float(level)), SMALLEST) for level in known]
@@ -206,7 +206,7 @@ class _Bound:
     def split(self, epsilon: float) -> tuple[float, float]:
         """Return the best threshold for the first of two losses, and the total there."""
         e = epsilon - self._price
-        levels = e * np.linspace(LEAST_SHARE, 1.0 - LEAST_SHARE, 801)
+        levels = e * np.linspace(MIN_SHARE, 1.0 - MIN_SHARE, 801)
         sums = np.logaddexp(self._logs[0](levels), self._logs[1](e - levels))
         place = int(np.argmin(sums))
         return float(levels[place]), math.exp(min(float(sums[place]), 0.0))

@@ -742,7 +742,7 @@ DISTANCE_SLACK = 1e-6
 # Terms of a sum over merges that are not equal to the limit.
 MERGES = 4096
 # Nobody makes an assumption below this.
-LEAST_ASSUMED = 2.0**-128
+MIN_ASSUMED = 2.0**-128
 
 
 def check_federated(statement: FederatedStatement) -> list[str]:
@@ -883,7 +883,7 @@ def _distance_problems(statement: FederatedStatement, part: SecureRound) -> list
     beyond = math.log(2.0 * statement.n_users * part.size) - 0.5 * room * room
     close, inside = _at_least(part.discreteness, apart), _at_least(part.overflow, beyond)
     plain = statement.trust == "trusted_curator"
-    unbroken = not plain and part.computational < LEAST_ASSUMED
+    unbroken = not plain and part.computational < MIN_ASSUMED
     return failures(
         (not close, "discreteness is below the distance to continuous noise"),
         (not inside, "overflow is below the probability of leaving the range"),

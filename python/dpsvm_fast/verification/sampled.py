@@ -30,11 +30,11 @@ from dpsvm_fast.verification.losses import Curve, TooMuchWorkError, normal_exces
 Array = NDArray[np.float64]
 
 # Points of the first and of the finest common grid; delta has settled when it changes by less.
-FIRST_POINTS, MOST_POINTS, SETTLED = 2**15, 2**20, 1e-4
+FIRST_POINTS, MAX_POINTS, SETTLED = 2**15, 2**20, 1e-4
 # A noise multiplier that is not worth a grid.
-LEAST_NOISE = 1e-3
+MIN_NOISE = 1e-3
 # Most cells of one law on a grid.
-MOST_CELLS = 2**21
+MAX_CELLS = 2**21
 # Nodes of a look at one law, and what such a look takes.
 FIRST_NODES, WORK_OF_LOOK = 2**9, 2e4
 # Noise is cut off where its density is below its maximum by this factor's logarithm. What is cut
@@ -82,7 +82,7 @@ class Losses:
 
 @lru_cache(maxsize=256)
 def composed_delta(
-    epsilon: float, losses: Losses, points: int = MOST_POINTS, enough: float = 0.0
+    epsilon: float, losses: Losses, points: int = MAX_POINTS, enough: float = 0.0
 ) -> float:
     """Return an upper bound of delta at ``epsilon >= 0``; up to ``enough`` any one will do."""
     directions = ("replace",) if losses.replace_one else ("remove", "add")
@@ -223,7 +223,7 @@ def _placed(losses: Array, masses: Array, step: float) -> _Dots:
     """Single losses, each at both ends of its cell."""
     cells = np.floor(losses / step)
     first, size = int(cells.min()), int(cells.max() - cells.min()) + 2
-    if size >= 2 * MOST_CELLS:
+    if size >= 2 * MAX_CELLS:
         raise TooMuchWorkError
     share = -np.expm1(cells * step - losses) / -math.expm1(-step)
     share = np.clip(share + 1e-15 * np.abs(losses) / step + 1e-14, 0.0, 1.0)
@@ -237,7 +237,7 @@ def _gaussian_dots(mu: float, cut: float, step: float) -> _Dots:
     """A Gaussian loss, mu x + mu^2 / 2 of a standard normal x."""
     reach = math.sqrt(2.0 * cut) + 1.0
     low, high = (math.floor(mu * (0.5 * mu + x) / step) for x in (-reach, reach))
-    if high - low >= 2 * MOST_CELLS:
+    if high - low >= 2 * MAX_CELLS:
         raise TooMuchWorkError
     places = step * np.arange(low, high + 1)
     x = np.asarray(places / mu - 0.5 * mu)
@@ -257,7 +257,7 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
         # Where the noise rarely is, no cells are needed.
         least = float(law.at(np.array([-law.reach]))[0][0])
         low = max(low, math.floor((least if law.direction != "add" else -least) / step))
-    if high - low >= 2 * MOST_CELLS or high < 1:
+    if high - low >= 2 * MAX_CELLS or high < 1:
         raise TooMuchWorkError
     work(200.0 * (high - low))
     places = step * np.arange(low, high + 1)
@@ -307,17 +307,17 @@ class _Sum:
     """The summed loss in one direction, its largest value, and what it leaves out."""
 
     def __init__(self, losses: Losses, direction: str, cut: float) -> None:
-        whole = [(z, n) for z, q, n in losses.sampled if q >= 1.0 and z >= LEAST_NOISE]
+        whole = [(z, n) for z, q, n in losses.sampled if q >= 1.0 and z >= MIN_NOISE]
         moved = 2.0 if direction == "replace" else 1.0
         self._mu = math.hypot(losses.mu, *(moved * math.sqrt(n) / z for z, n in whole))
         # Steps with almost no noise reveal that a record joined.
-        noiseless = [(q, n) for z, q, n in losses.sampled if z < LEAST_NOISE]
+        noiseless = [(q, n) for z, q, n in losses.sampled if z < MIN_NOISE]
         stays = math.fsum(n * math.log1p(-q) if q < 1.0 else -math.inf for q, n in noiseless)
         self._lost = -math.expm1(stays) * (1.0 + 1e-12)
         laws = [
             (_Law(z, q, direction, cut), count)
             for z, q, count in losses.sampled
-            if q < 1.0 and z >= LEAST_NOISE
+            if q < 1.0 and z >= MIN_NOISE
         ]
         # Candidates, in units of the window, of what is added to the tilt for losses above it.
         self._shifts = np.geomspace(0.05, 20.0, 7)
@@ -366,7 +366,7 @@ class _Sum:
         low, high = self._span(tilt)
         points, known, last = FIRST_POINTS, (math.inf, 1.0), math.inf
         while True:
-            step = max((high - low) / points, self._widest / MOST_CELLS)
+            step = max((high - low) / points, self._widest / MAX_CELLS)
             found = min(known, self._on_grid(epsilon, tilt, low, step, points))
             settled = known[0] - found[0] <= SETTLED * found[0] or step >= last
             settled = settled or found[0] + found[1] <= enough
