@@ -8,9 +8,8 @@
 
 use crate::error::Result;
 use crate::layout::weights::{TypedRow, WeightLayout, moved};
-use crate::runtime::memory::{counted, zeros};
+use crate::runtime::memory::{collected, zeros};
 use crate::simd::{Real, Simd};
-use std::cmp::Reverse;
 
 /// Numbers that are read past the last line of `b`, at most.
 pub const SPARE: usize = 16;
@@ -32,15 +31,17 @@ pub fn depth(entries: usize) -> f64 {
 /// # Errors
 /// No memory.
 pub fn by_frequency(index: &[u32], columns: usize) -> Result<Vec<u32>> {
-    let mut count = zeros::<usize>(columns)?;
+    let mut count = zeros::<u32>(columns)?;
     for column in index {
         count[*column as usize] += 1;
     }
-    let mut order = counted(columns as u32)?;
-    order.sort_unstable_by_key(|column| (Reverse(count[*column as usize]), *column));
+    // Sorted as one number each: what a column lacks to the largest count, then the column.
+    let key = |column: usize| u64::from(u32::MAX - count[column]) << 32 | column as u64;
+    let mut order = collected((0..columns).map(key))?;
+    order.sort_unstable();
     let mut place = zeros(columns)?;
-    for (at, column) in order.iter().enumerate() {
-        place[*column as usize] = at as u32;
+    for (at, key) in order.iter().enumerate() {
+        place[*key as u32 as usize] = at as u32;
     }
     Ok(place)
 }

@@ -122,6 +122,16 @@ impl SmoothLoss {
         }
     }
 
+    /// Curvature along one score where all scores are equal, about.
+    pub fn curvature_at_zero(&self) -> f64 {
+        let others = (self.scores - 1) as f64 / self.scores as f64;
+        match self.kind {
+            Kind::Softmax => others / (self.scores as f64 * self.smoothing),
+            Kind::Pairwise | Kind::PairwiseHuber => others / self.smoothing,
+            _ => self.curvature(),
+        }
+    }
+
     /// Bound of the norm of a gradient in the scores.
     pub fn lipschitz(&self) -> f64 {
         let scores = self.scores as f64;

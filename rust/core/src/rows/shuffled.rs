@@ -211,6 +211,9 @@ struct Pack<'p, 'a> {
 /// Rows that one thread packs at a time.
 const PART_ROWS: usize = 512;
 
+/// Rows by which memory is asked ahead: they come in random order.
+const AHEAD: usize = 4;
+
 /// Some rows, packed apart from the others.
 struct Packed<'p> {
     order: &'p [u32],
@@ -267,6 +270,9 @@ impl Kernel for Pack<'_, '_> {
         let columns = self.rows.n_columns();
         for (at, i) in self.order.iter().enumerate() {
             poll(at, self.interrupt)?;
+            if let Some(next) = self.order.get(at + AHEAD) {
+                self.rows.prefetch(*next as usize);
+            }
             let room = self.packed.index.capacity() - self.packed.index.len();
             if !self.dense && room < columns {
                 let more = columns.max(self.spare);

@@ -12,6 +12,7 @@ use crate::error::{Result, require};
 use crate::layout::lines::by_frequency;
 use crate::rows::labels::{check_labels, check_weights};
 use crate::rows::shuffled::Store;
+use crate::rows::sparse::SparseRows;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, zeros};
@@ -23,7 +24,7 @@ use crate::solver::smooth::problem::{
     Passes, Scaled, SmoothProblem, SmoothSettings, SmoothSolution,
 };
 use crate::solver::smooth::row_space;
-use crate::solver::smooth::sparse::{ByColumn, SparsePasses};
+use crate::solver::smooth::sparse::SparsePasses;
 use rayon::ThreadPool;
 use std::sync::Arc;
 
@@ -175,8 +176,10 @@ struct Stored<'a> {
     order: Vec<u32>,
     /// Places of their columns, where they are sparse and copied.
     place: Vec<u32>,
+    /// Sums of their squares.
+    squares: Vec<f32>,
     /// Those columns, for several scores: one score meets rows as fast.
-    by_column: Option<ByColumn>,
+    by_column: Option<SparseRows>,
 }
 
 impl<'a> Stored<'a> {
@@ -189,21 +192,24 @@ impl<'a> Stored<'a> {
         let (seed, low_memory) = (settings.seed, settings.low_memory);
         let scores = settings.loss.scores;
         let (mut store, order) = Store::new(rows, scores, seed, low_memory, pool, interrupt)?;
-        let (mut place, mut by_column) = (Vec::new(), None);
+        let (mut place, mut squares, mut by_column) = (Vec::new(), Vec::<f32>::new(), None);
         if let Store::Sparse(sparse) = &mut store {
             let columns = rows.n_columns();
             place = by_frequency(&sparse.index, columns)?;
-            for column in &mut sparse.index {
+            squares = zeros(columns)?;
+            for (column, x) in sparse.index.iter_mut().zip(&sparse.value) {
                 *column = place[*column as usize];
+                squares[*column as usize] += x * x;
             }
             if scores > 1 {
-                by_column = Some(ByColumn::new(sparse, columns, interrupt)?);
+                by_column = Some(sparse.transposed(0..order.len(), columns, interrupt)?);
             }
         }
         Ok(Self {
             store,
             order,
             place,
+            squares,
             by_column,
         })
     }
@@ -253,7 +259,8 @@ impl SmoothFit<'_, '_> {
         let problem = SmoothProblem::new(&passes, rows, self.linear, &self.scaled, rest)?;
         let place = |at: usize| passes.position(at / d, passes.place(at % d));
         let places = collected((0..k * d).map(place))?;
-        let mut found = NewtonSearch::new(&problem, passes, self.interrupt)?
+        let squares = &self.stored.squares;
+        let mut found = NewtonSearch::new(&problem, passes, squares, self.interrupt)?
             .run(start, self.settings.max_steps)?;
         let unscale = problem.unscale;
         let placed = |stored: Vec<f64>| mapped(&places, |at| stored[*at] * unscale);

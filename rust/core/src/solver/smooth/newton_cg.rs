@@ -10,7 +10,7 @@
 use crate::error::Result;
 use crate::numeric::ROUNDOFF;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::zeros;
+use crate::runtime::memory::{mapped, zeros};
 use crate::simd::{Real, dot};
 use crate::solver::smooth::newton_parts::{NewtonPoint, Room, add, norm};
 use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem, SmoothSolution};
@@ -28,6 +28,10 @@ const INNER_PRODUCTS: usize = 20;
 /// Products of one step after which the preconditioner counts as bad; two to five are usual. Where
 /// it takes six, plain conjugate gradients take no more, without the products over the sample.
 const PATIENCE: usize = 6;
+/// Share of the curvature at weights of 0 that sparse columns are scaled by: it falls as the weights grow.
+const CURVATURE_SHARE: f64 = 0.5;
+/// Scale of a column at least: it must not vanish in single precision.
+const LEAST_SCALE: f64 = 1e-20;
 /// Step lengths tried in one search at most.
 const MOST_LENGTHS: usize = 60;
 /// Lengths tried before any that lowers J will do.
@@ -45,6 +49,9 @@ const MOST_FLOOR_STEPS: u32 = 5;
 pub struct NewtonSearch<'p, P: Passes> {
     problem: &'p SmoothProblem,
     passes: P,
+    /// About the inverse of the Hessian's diagonal, by place, where the rows are sparse: the more often
+    /// a column is met, the smaller.
+    scale: Vec<f64>,
     /// Working memory over the rows in use, and over the sample as a preconditioner.
     rooms: [Room<P::Narrow>; 2],
     /// The step.
@@ -62,20 +69,24 @@ pub struct NewtonSearch<'p, P: Passes> {
 }
 
 impl<'p, P: Passes> NewtonSearch<'p, P> {
-    /// A search on `problem`.
+    /// A search on `problem`; `squares` are those of sparse columns, added up, by place.
     ///
     /// # Errors
     /// No memory.
     pub fn new(
         problem: &'p SmoothProblem,
         passes: P,
+        squares: &[f32],
         interrupt: &'p dyn Interrupt,
     ) -> Result<Self> {
         let stored = passes.stored();
+        let relative = CURVATURE_SHARE * problem.loss.curvature_at_zero() / problem.lambda;
+        let scale = |square: &f32| (1.0 + relative * f64::from(*square)).recip();
         let nesting = passes.nests() && passes.sample().rows < problem.len();
         let inner = if nesting { stored } else { 0 };
         Ok(Self {
-            rooms: [Room::new(stored, nesting)?, Room::new(inner, false)?],
+            scale: mapped(squares, |square| scale(square).max(LEAST_SCALE))?,
+            rooms: [Room::new(stored)?, Room::new(inner)?],
             direction: zeros(stored)?,
             spare: Vec::new(),
             found: SmoothSolution {
@@ -308,14 +319,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         let mut nested = self.nesting && !sampled;
         room.x.fill(P::Narrow::default());
         let goal = share * norm(&room.residual);
-        self.precondition(room, nested)?;
-        let guide = if nested {
-            &room.preconditioned
-        } else {
-            &room.residual
-        };
-        room.conjugate.copy_from_slice(guide);
-        let mut energy = dot(&room.residual, guide);
+        let mut energy = self.begin(room, nested)?;
         for products in 1..=most {
             let curvature =
                 (self.passes).product(self.pass(rows), &room.conjugate, &mut room.image)?;
@@ -334,16 +338,11 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
             if nested && products == PATIENCE {
                 // The sample tells too little about the rest; starts anew without it.
                 (nested, self.nesting) = (false, false);
-                room.conjugate.copy_from_slice(&room.residual);
-                energy = dot(&room.residual, &room.residual);
+                energy = self.begin(room, nested)?;
                 continue;
             }
             self.precondition(room, nested)?;
-            let guide = if nested {
-                &room.preconditioned
-            } else {
-                &room.residual
-            };
+            let guide = &room.preconditioned;
             let next = dot(&room.residual, guide);
             // Only the change of the residual, `-step image`, meets the new preconditioned one.
             let keep = if nested {
@@ -360,12 +359,26 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         Ok(())
     }
 
-    /// Meets the residual of `room` with the preconditioner, where there is one.
+    /// The first direction; returns its product with the residual.
+    fn begin(&mut self, room: &mut Room<P::Narrow>, nested: bool) -> Result<f64> {
+        self.precondition(room, nested)?;
+        room.conjugate.copy_from_slice(&room.preconditioned);
+        Ok(dot(&room.residual, &room.preconditioned))
+    }
+
+    /// Meets the residual of `room` with the preconditioner.
     fn precondition(&mut self, room: &mut Room<P::Narrow>, nested: bool) -> Result<()> {
         if nested {
             self.rooms[1].residual.copy_from_slice(&room.residual);
             self.conjugate_gradients(1, self.passes.sample(), INNER_SHARE, INNER_PRODUCTS)?;
             room.preconditioned.copy_from_slice(&self.rooms[1].x);
+            return Ok(());
+        }
+        room.preconditioned.copy_from_slice(&room.residual);
+        let lines = (room.preconditioned).chunks_exact_mut(self.problem.loss.scores);
+        for (line, scale) in lines.zip(&self.scale) {
+            let scale = P::Narrow::near(*scale);
+            line.iter_mut().for_each(|x| *x = x.times(scale));
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ pub struct Room<T> {
     pub conjugate: Vec<T>,
     /// The Hessian's product with it.
     pub image: Vec<T>,
-    /// The preconditioner's with the residual, where there is one.
+    /// The preconditioner's with the residual.
     pub preconditioned: Vec<T>,
 }
 
@@ -38,13 +38,13 @@ impl<T: Real> Room<T> {
     ///
     /// # Errors
     /// No memory.
-    pub fn new(n: usize, preconditioned: bool) -> Result<Self> {
+    pub fn new(n: usize) -> Result<Self> {
         Ok(Self {
             x: zeros(n)?,
             residual: zeros(n)?,
             conjugate: zeros(n)?,
             image: zeros(n)?,
-            preconditioned: zeros(if preconditioned { n } else { 0 })?,
+            preconditioned: zeros(n)?,
         })
     }
 

@@ -72,7 +72,8 @@ pub fn start(
     let passes = BlockPasses::new((&coordinates, &[]), None, n, (scores, rank))?;
     let rows = (order, labels, &[][..]);
     let problem = SmoothProblem::new(&passes, rows, None, &scaled, (rank, settings))?;
-    let found = NewtonSearch::new(&problem, passes, interrupt)?.run(None, settings.max_steps)?;
+    let found =
+        NewtonSearch::new(&problem, passes, &[], interrupt)?.run(None, settings.max_steps)?;
     found
         .weights
         .map(|weights| space.lift(&weights, scores))

@@ -10,7 +10,7 @@ use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::rows::sparse::SparseRows;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{collected, with_capacity, zeros};
+use crate::runtime::memory::{with_capacity, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use crate::simd::dot;
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
@@ -18,80 +18,16 @@ use crate::solver::smooth::problem::{Gradient, Hessian, Pass, Passes, RowMap, Ro
 use rayon::ThreadPool;
 use std::ops::Range;
 
-/// The sample is one in so many rows, and has at least so many.
-const SAMPLE_SHARE: usize = 16;
-const LEAST_SAMPLE: usize = 128;
-/// Entries of the sample for each column from which it tells enough about the rest.
-const ENTRIES_TO_NEST: usize = 8;
 /// Multiplications of one task: a millisecond or less.
 const TASK_WORK: usize = 1 << 19;
 /// Tasks between two looks at the interrupt.
 const WAVE: usize = 64;
 
-/// The entries of a sparse matrix by columns, the most frequent column first.
-pub struct ByColumn {
-    /// Rows of the entries, column after column.
-    columns: SparseRows,
-    /// Where each column's part of the sample ends.
-    sampled: Vec<usize>,
-}
-
-/// Rows of the sample among `n`.
-fn sample_rows(n: usize) -> usize {
-    if n < SAMPLE_SHARE * LEAST_SAMPLE {
-        n
-    } else {
-        n / SAMPLE_SHARE
-    }
-}
-
-impl ByColumn {
-    /// The columns of `rows`, numbered by place.
-    ///
-    /// # Errors
-    /// An interrupt, no memory.
-    pub fn new(rows: &SparseRows, columns: usize, interrupt: &dyn Interrupt) -> Result<Self> {
-        let n = rows.lengths().len();
-        let lines = rows.transposed(0..n, columns, interrupt)?;
-        let sampled = |column: usize| {
-            let inside = |row: &u32| (*row as usize) < sample_rows(n);
-            lines.start[column] + lines.row(column).index.partition_point(inside)
-        };
-        let sampled = collected((0..columns).map(sampled))?;
-        Ok(Self {
-            columns: lines,
-            sampled,
-        })
-    }
-
-    /// The entries of a column, or those in the sample.
-    fn line(&self, column: usize, sample: bool) -> (&[u32], &[f32]) {
-        let start = &self.columns.start;
-        let end = if sample {
-            self.sampled[column]
-        } else {
-            start[column + 1]
-        };
-        let range = start[column]..end;
-        (
-            &self.columns.index[range.clone()],
-            &self.columns.value[range],
-        )
-    }
-}
-
 /// Sparse rows and their working memory.
 pub struct SparsePasses<'p, 'a> {
-    store: &'p Store<'a>,
-    /// Place of each column, and their entries.
+    /// Place of each column.
     place: &'p [u32],
-    columns: &'p ByColumn,
-    pool: Option<&'p ThreadPool>,
-    /// Rows, columns and numbers of a line.
-    shape: (usize, usize, usize),
-    /// Boundaries of the tasks.
-    row_cuts: Vec<usize>,
-    column_cuts: Vec<usize>,
+    lines: BothWays<'p, 'a>,
     /// Coefficients of the rows.
     double: Vec<f64>,
     single: Vec<f32>,
@@ -101,19 +37,26 @@ pub struct SparsePasses<'p, 'a> {
     longest: (usize, usize),
 }
 
-/// Boundaries of tasks of similar work: lines with `entries`, cut at `must` as well.
-fn cuts(
-    lines: usize,
-    must: usize,
-    stride: usize,
-    entries: impl Fn(usize) -> usize,
-) -> Result<Vec<usize>> {
+/// Entries by rows and by columns.
+struct BothWays<'p, 'a> {
+    store: &'p Store<'a>,
+    columns: &'p SparseRows,
+    pool: Option<&'p ThreadPool>,
+    /// Rows, columns and numbers of a line.
+    shape: (usize, usize, usize),
+    /// Boundaries of the tasks.
+    row_cuts: Vec<usize>,
+    column_cuts: Vec<usize>,
+}
+
+/// Boundaries of tasks of similar work: lines with `entries`.
+fn cuts(lines: usize, stride: usize, entries: impl Fn(usize) -> usize) -> Result<Vec<usize>> {
     let mut cuts = with_capacity(lines + 1)?;
     cuts.push(0);
     let mut work = 0;
     for line in 0..lines {
         work += (entries(line) + 1) * stride;
-        if work >= TASK_WORK || line + 1 == lines || line + 1 == must {
+        if work >= TASK_WORK || line + 1 == lines {
             cuts.push(line + 1);
             work = 0;
         }
@@ -128,7 +71,7 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
     /// No memory.
     pub fn new(
         store: &'p Store<'a>,
-        (place, columns): (&'p [u32], &'p ByColumn),
+        (place, columns): (&'p [u32], &'p SparseRows),
         pool: Option<&'p ThreadPool>,
         n: usize,
         (stride, d): (usize, usize),
@@ -138,20 +81,22 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
             Store::Sparse(rows) => rows.row(at).value.len(),
             _ => touched,
         };
-        let column = |at: usize| columns.line(at, false).0.len();
-        let padded = n.saturating_mul(stride).saturating_add(SPARE);
+        let column = |at: usize| columns.row(at).value.len();
+        let padded = |lines: usize| lines.saturating_mul(stride).saturating_add(SPARE);
         Ok(Self {
-            store,
             place,
-            columns,
-            pool: pool.filter(|_| n * touched * stride >= PARALLEL_WORK),
-            shape: (n, d, stride),
-            row_cuts: cuts(n, sample_rows(n), stride, row)?,
-            column_cuts: cuts(d, d, stride, column)?,
-            double: zeros(padded)?,
-            single: zeros(padded)?,
-            states: zeros(padded)?,
-            longest: (store.longest_row(d), (0..d).map(column).max().unwrap_or(0)),
+            double: zeros(padded(n))?,
+            single: zeros(padded(n))?,
+            states: zeros(padded(n))?,
+            longest: (store.longest_row(d), columns.lengths().max().unwrap_or(0)),
+            lines: BothWays {
+                store,
+                columns,
+                pool: pool.filter(|_| n * touched * stride >= PARALLEL_WORK),
+                shape: (n, d, stride),
+                row_cuts: cuts(n, stride, row)?,
+                column_cuts: cuts(d, stride, column)?,
+            },
         })
     }
 }
@@ -164,15 +109,14 @@ struct LineTask<'t, T> {
     sum: f64,
 }
 
-/// Tasks between the boundaries up to `end`.
+/// Tasks between the boundaries.
 fn tasks<'t, T>(
     cuts: &[usize],
-    end: usize,
     stride: usize,
     (mut out, mut state): (&'t mut [T], &'t mut [f32]),
 ) -> Result<Vec<LineTask<'t, T>>> {
     let mut tasks = with_capacity(cuts.len())?;
-    for lines in cuts.windows(2).take_while(|cut| cut[1] <= end) {
+    for lines in cuts.windows(2) {
         let lines = lines[0]..lines[1];
         let (own, rest) = out.split_at_mut(lines.len() * stride);
         let (own_state, rest_state) = state.split_at_mut((lines.len() * stride).min(state.len()));
@@ -187,7 +131,7 @@ fn tasks<'t, T>(
     Ok(tasks)
 }
 
-impl SparsePasses<'_, '_> {
+impl BothWays<'_, '_> {
     fn each<T: Send>(
         &self,
         tasks: &mut [LineTask<'_, T>],
@@ -209,11 +153,12 @@ impl SparsePasses<'_, '_> {
         room: (&mut [T], &mut [f32]),
     ) -> Result<f64> {
         let stride = self.shape.2;
-        let mut tasks = tasks(&self.row_cuts, pass.rows.rows, stride, room)?;
+        let mut tasks = tasks(&self.row_cuts, stride, room)?;
         self.each(&mut tasks, pass.interrupt, |task| {
-            let passes = self;
+            let store = self.store;
             dispatch(RowLines {
-                passes,
+                store,
+                stride,
                 w,
                 map,
                 task,
@@ -229,12 +174,11 @@ impl SparsePasses<'_, '_> {
         (ridge, v): (f64, &[T]),
         out: &mut [T],
     ) -> Result<f64> {
-        let (n, _, stride) = self.shape;
-        let mut tasks = tasks(&self.column_cuts, usize::MAX, stride, (out, &mut []))?;
+        let stride = self.shape.2;
+        let mut tasks = tasks(&self.column_cuts, stride, (out, &mut []))?;
         self.each(&mut tasks, pass.interrupt, |task| {
             dispatch(ColumnLines {
                 columns: self.columns,
-                sample: pass.rows.rows < n,
                 stride,
                 coefficients,
                 ridge: T::near(ridge),
@@ -247,7 +191,8 @@ impl SparsePasses<'_, '_> {
 }
 
 struct RowLines<'k, 't, 'a, T, M> {
-    passes: &'k SparsePasses<'k, 'a>,
+    store: &'k Store<'a>,
+    stride: usize,
     w: &'k [T],
     map: &'k M,
     task: &'k mut LineTask<'t, T>,
@@ -258,7 +203,7 @@ impl<T: Product, M: RowMap<T>> Kernel for RowLines<'_, '_, '_, T, M> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<()> {
-        let (store, stride, task) = (self.passes.store, self.passes.shape.2, self.task);
+        let (store, stride, task) = (self.store, self.stride, self.task);
         let mut buffer = store.buffer()?;
         let out = task.out.chunks_exact_mut(stride);
         let states = task.state.chunks_exact_mut(stride);
@@ -272,8 +217,7 @@ impl<T: Product, M: RowMap<T>> Kernel for RowLines<'_, '_, '_, T, M> {
 }
 
 struct ColumnLines<'k, 't, T> {
-    columns: &'k ByColumn,
-    sample: bool,
+    columns: &'k SparseRows,
     stride: usize,
     coefficients: &'k [T],
     ridge: T,
@@ -289,8 +233,8 @@ impl<T: Product> Kernel for ColumnLines<'_, '_, T> {
         let task = self.task;
         let lines = task.out.chunks_exact_mut(self.stride);
         for (column, out) in task.lines.clone().zip(lines) {
-            let line = self.columns.line(column, self.sample);
-            weighted_sum(simd, line, self.coefficients, out);
+            let line = self.columns.row(column);
+            weighted_sum(simd, (line.index, line.value), self.coefficients, out);
         }
         let first = task.lines.start * self.stride;
         if let Some(v) = self.v.get(first..first + task.out.len()) {
@@ -304,7 +248,7 @@ impl Passes for SparsePasses<'_, '_> {
     type Narrow = f32;
 
     fn stored(&self) -> usize {
-        let (_, d, stride) = self.shape;
+        let (_, d, stride) = self.lines.shape;
         d.saturating_mul(stride).saturating_add(SPARE)
     }
 
@@ -313,49 +257,44 @@ impl Passes for SparsePasses<'_, '_> {
     }
 
     fn position(&self, score: usize, place: usize) -> usize {
-        place * self.shape.2 + score
+        place * self.lines.shape.2 + score
     }
 
     fn store(&self) -> &Store<'_> {
-        self.store
+        self.lines.store
     }
 
     fn sample(&self) -> RowSample {
-        let n = self.shape.0;
-        RowSample::new(if self.nests() { sample_rows(n) } else { n }, n)
+        let n = self.lines.shape.0;
+        RowSample::new(n, n)
     }
 
     fn nests(&self) -> bool {
-        let (n, d, _) = self.shape;
-        sample_rows(n) * self.store.touched(1) >= ENTRIES_TO_NEST * d
+        false
     }
 
     fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
-        let mut room = std::mem::take(&mut self.double);
-        let mut states = std::mem::take(&mut self.states);
-        let map = Gradient(pass.problem);
-        let sizes = self.coefficients(pass, weights, &map, (&mut room, &mut states));
-        let sizes = sizes.and_then(|sizes| {
-            self.sums(pass, &room, (0.0, &[]), total)?;
-            Ok(sizes)
-        });
-        (self.double, self.states) = (room, states);
-        sizes
+        let (map, room) = (
+            Gradient(pass.problem),
+            (&mut *self.double, &mut *self.states),
+        );
+        let sizes = self.lines.coefficients(pass, weights, &map, room)?;
+        self.lines.sums(pass, &self.double, (0.0, &[]), total)?;
+        Ok(sizes)
     }
 
     fn product(&mut self, pass: Pass<'_>, v: &[f32], image: &mut [f32]) -> Result<f64> {
-        let mut room = std::mem::take(&mut self.single);
-        let mut states = std::mem::take(&mut self.states);
-        let map = Hessian(pass.problem);
-        let made = self.coefficients(pass, v, &map, (&mut room, &mut states));
+        let (map, room) = (
+            Hessian(pass.problem),
+            (&mut *self.single, &mut *self.states),
+        );
+        self.lines.coefficients(pass, v, &map, room)?;
         let ridge = pass.rows.share * pass.problem.lambda;
-        let product = made.and_then(|_| self.sums(pass, &room, (ridge, v), image));
-        (self.single, self.states) = (room, states);
-        product
+        self.lines.sums(pass, &self.single, (ridge, v), image)
     }
 
     fn curvature(&self, row: usize) -> f32 {
-        self.states[row * self.shape.2]
+        self.states[row * self.lines.shape.2]
     }
 
     fn depths(&self) -> (f64, f64) {
