@@ -378,7 +378,9 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         let lines = (room.preconditioned).chunks_exact_mut(self.problem.loss.scores);
         for (line, scale) in lines.zip(&self.scale) {
             let scale = P::Narrow::near(*scale);
-            line.iter_mut().for_each(|x| *x = x.times(scale));
+            for x in line {
+                *x = x.times(scale);
+            }
         }
         Ok(())
     }
