@@ -26,6 +26,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from dpsvm_fast import PrivacyLedger, PrivateStandardScaler
+from dpsvm_fast._core import RecordEnds
 from dpsvm_fast.cli import main
 from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, SchemaError, TableError
@@ -147,6 +148,53 @@ def test_blank_lines_without_end_are_no_header(tmp_path: Path) -> None:
         n_rows(path)
     path.write_bytes(b"\n" * 20 + b"x,z,y\n" + b"\n" * 10**5 + ROW)
     assert n_rows(path) == 1
+
+
+# Where records end, by a slow reader of characters.
+
+
+def slow_ends(text: bytes) -> list[int]:
+    """Places behind the line ends that are outside quotes."""
+    ends, inside, at_start, place = [], False, True, 0
+    while place < len(text):
+        mark = text[place : place + 1]
+        place += 1
+        if inside:
+            if mark == b'"':
+                if text[place : place + 1] == b'"':
+                    place += 1
+                else:
+                    inside = False
+        elif mark == b'"' and at_start:
+            inside = True
+        elif mark in (b"\n", b"\r"):
+            ends.append(place)
+        at_start = not inside and mark in (b",", b"\n", b"\r")
+    return ends
+
+
+def test_records_end_where_a_slow_reader_says() -> None:
+    random = np.random.default_rng(1)
+    alphabet = np.frombuffer(b'"",\nx\r', np.uint8)
+    for _ in range(1500):
+        text = random.choice(alphabet, size=random.integers(1, 30)).tobytes()
+        records, at, found = RecordEnds('"', ","), 0, []
+        while at < len(text):
+            size = int(random.integers(1, 9))
+            _, last = records.ends(text[at : at + size])
+            if last:
+                found.append(at + last)
+            at += size
+        ends = slow_ends(text)
+        assert set(found) <= set(ends)
+        whole = RecordEnds('"', ",")
+        first, last = whole.ends(text)
+        # A carriage return at the end may be half of a line end.
+        known = ends[:-1] if ends and ends[-1] == len(text) and text.endswith(b"\r") else ends
+        assert last == (known[-1] if known else 0)
+        if known:
+            assert first in (known[0], known[0] + 1)
+        assert whole.end_inside() == (len(slow_ends(text + b"\n")) == len(slow_ends(text)))
 
 
 # Declared sizes.
