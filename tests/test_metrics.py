@@ -275,7 +275,8 @@ def test_persons_of_one_row_count_like_rows_and_others_once(adjacency: str) -> N
         assert found.privacy_.unit == "person"
         assert found.privacy_.events == rows.privacy_.events
     ids = np.array([f"patient {p}" for p in persons])
-    own = evaluate(Scored(), X, y, groups=ids, epsilon=50.0, adjacency=adjacency)
+    # The noise has a standard deviation of 3.1e-4: a false alarm lies 16 of them away.
+    own = evaluate(Scored(), X, y, groups=ids, epsilon=500.0, adjacency=adjacency)
     right = (Scored().predict(X) == y).astype(float)
     means = np.bincount(persons, right) / np.bincount(persons)
     assert own.accuracy.value == pytest.approx(means.mean(), abs=5e-3)
