@@ -47,6 +47,8 @@ def test_the_record_has_the_noise_that_a_fit_then_adds(adjacency: str, n_samples
     ratio = plan.descent.step_deviation / plan.descent.clip_norm
     assert ratio == pytest.approx(release_of(model, "training").sigma / model.max_grad_norm_)
     assert plan.descent.clip_norm == pytest.approx(model.max_grad_norm_, rel=0.1)
+    assert plan.n_weights is not None
+    assert plan.descent.flops == 4.0 * n_samples * plan.n_weights * plan.descent.n_steps
     added = 0 if model.lift_coef_ is None else model.lift_coef_.size
     assert plan.n_weights == model.coef_.size + added + model.intercept_.size
     assert plan.mu == pytest.approx(np.sqrt(sum(mu**2 for mu in model.mu_.values())))
@@ -224,3 +226,10 @@ def test_sizes_are_checked(n_features: int) -> None:
     for other in (GradientPerturbationSVC(classes=CLASSES), object(), None):
         with pytest.raises(TypeError, match="estimator"):
             plan_noise(other, 5)
+
+
+@pytest.mark.parametrize(("n_classes", "noted"), [(2, False), (1000, True)])
+def test_training_of_hours_is_told_before_it_starts(n_classes: int, noted: bool) -> None:
+    model = PrivateLinearSVC(1.0, 1e-7, classes=range(n_classes))
+    plan = plan_noise(model, 1408, n_samples=1_300_000)
+    assert ("sampled steps" in str(plan)) is noted

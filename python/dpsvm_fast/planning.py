@@ -130,6 +130,8 @@ class DescentNoise:
     regularization, c, learning_rate : float
     step_deviation : float
         Standard deviation of the noise in every number of a step's sum.
+    flops : float
+        Multiplications and additions of all steps: 4 for a row, weight and step.
     """
 
     mu_share: float
@@ -139,6 +141,7 @@ class DescentNoise:
     c: float
     learning_rate: float
     step_deviation: float
+    flops: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,6 +353,7 @@ FACTS = (
     ("lambda", "descent.regularization"),
     ("bound of a row's gradient", "descent.clip_norm"),
     ("noise of a step", "descent.step_deviation"),
+    ("flops of dense rows", "descent.flops"),
     ("lambda", "objective.regularization"),
     ("part of it for privacy", "objective.extra_regularization"),
     ("noise inside the objective", "objective.linear_deviation"),
@@ -393,6 +397,9 @@ def described(*plans: NoisePlan) -> tuple[str, list[list[str]], list[str]]:
     if any(plan.decision is not None and plan.decision.noise_dominates for plan in plans):
         notes.append("Noise dominates where it exceeds the largest lead that so few rows allow.")
         notes.append('Use a larger epsilon or more rows. "no" does not promise accuracy.')
+    if any(plan.descent is not None and plan.descent.flops > MANY_FLOPS for plan in plans):
+        notes.append("A core does 1e14 flops in about half an hour; sampled steps of")
+        notes.append('GradientPerturbationSVC(optimizer="sgd", max_samples=...) need far fewer.')
     if first.decision is None:
         notes.append("The plan depends on the number of rows: give --samples.")
     return title, rows, notes
@@ -407,6 +414,9 @@ def _cell(plan: NoisePlan, path: str) -> str:
         return "yes" if value else "no"
     return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
 
+
+# An hour of one core, or more, at 56e9 a second, as measured with 1,000 classes.
+MANY_FLOPS = 2e14
 
 # The z with 95 % of a standard normal variable above -z.
 Z_95 = 1.6448536269514722
@@ -620,6 +630,7 @@ def _training(training: Training, mechanism: PrivateLinear, n_samples: int) -> d
         mu_share=_share(rule.mu, mechanism),
         clip_norm=rule.clip,
         step_deviation=rule.sum.scale,
+        flops=4.0 * n_samples * math.prod(rule.shape) * rule.n_steps,
     )
     # Rows have norm 1, the constant feature included.
     decision = _decision(
