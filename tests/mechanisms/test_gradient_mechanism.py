@@ -135,6 +135,20 @@ def test_the_public_rules(adjacency: str) -> None:
         assert (plan.noise.sigma == mechanism(adjacency=adjacency).noise.sigma) == (steps == 100)
 
 
+def test_many_rows_of_full_batches_are_summed_exactly() -> None:
+    """Decided by the declared number alone, and covered by the same bound."""
+
+    def exact(**changes: Any) -> bool:
+        return bool(mechanism(n_features=16, **changes).descent_options()["exact_sums"])
+
+    assert exact(n_records=200_000)
+    assert exact(n_records=200_000, adjacency="replace_one")
+    assert not exact(n_records=90_000)
+    assert not exact(n_records=None)
+    assert not exact(n_records=200_000, optimizer="sgd")
+    assert not mechanism(n_records=200_000, n_features=2500).descent_options()["exact_sums"]
+
+
 def test_one_score_is_clipped_to_half_the_square() -> None:
     """Two classes: the gradient of one score is 1 / sqrt(2) of that of two opposite ones."""
     two = mechanism(loss=Loss(name="softmax_margin", n_classes=2))

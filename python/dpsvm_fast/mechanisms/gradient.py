@@ -63,7 +63,7 @@ from dpsvm_fast.mechanisms.pipeline import (
     ROWS_A_STEP,
     SMALLEST_C,
 )
-from dpsvm_fast.mechanisms.plan import LinearPlan, OnStep, Rows, filled
+from dpsvm_fast.mechanisms.plan import LinearPlan, OnStep, Rows, filled, sums_exactly
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.rounding import (
     add_up,
@@ -877,7 +877,10 @@ class GradientPerturbation(LinearPlan):
         averaged = math.ceil(self.share * self.steps)
         own = ("n_features", "intercept", "divisor", "regularization", "schedule", "nesterov")
         options = self.loss.compiled | {name: getattr(self, name) for name in own}
+        # Samples lie anywhere in any case.
+        in_order = 0 if last or self.rate < 1.0 else self.n_records or 0
         return options | {
+            "exact_sums": sums_exactly(in_order, math.prod(self.shape)),
             "row_scale": 1.0,
             "clip": noise.acting_clip if isinstance(noise, LastIterateSums) else noise.clip,
             "sigma": noise.sigma,

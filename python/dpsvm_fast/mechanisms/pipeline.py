@@ -48,7 +48,7 @@ from dpsvm_fast.mechanisms.noise import (
 from dpsvm_fast.mechanisms.objective import INTERCEPT as OBJECTIVE_INTERCEPT
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import INTERCEPT, OutputPerturbation
-from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, filled
+from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, filled, sums_exactly
 from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
     PublicMap,
@@ -86,10 +86,6 @@ from dpsvm_fast.rounding import add_down, add_up, fraction_down, sqrt_down
 # that of the path. Forced on smaller sets, p of 1.7 to 5 changed accuracy by -0.0002 to +0.002,
 # and by -0.0009 at an epsilon of 100.
 #
-# Sums in single precision take rows in random order, exact ones as they lie. The latter are faster
-# where rows are more numbers than caches hold, unless arithmetic for many weights takes longer than
-# to fetch them.
-#
 # Where noise is small that would go wrong twice. Likelihoods of n rows of norm 1 that spread over m
 # directions have second derivatives of n / (4 m): steps of more than 4 m / n swing from side to
 # side, which spoils the order of scores and makes them too large. And a clip that always acts has
@@ -103,8 +99,6 @@ from dpsvm_fast.rounding import add_down, add_up, fraction_down, sqrt_down
 CLIP, LARGEST_CLIP = 0.25, 0.7
 
 FEWEST_STEPS, MAX_STEPS, ROWS_A_STEP, MAX_VISITS = 100, 500, 300.0, 5e7
-
-MAX_CACHED, FEW_WEIGHTS = 8e6, 2500
 
 SMALLEST_C, LARGEST_C = 0.35, 0.7
 
@@ -349,9 +343,8 @@ class DescentRule:
         """Settings of the compiled run."""
         own = ("n_features", "intercept", "row_scale", "clip", "learning_rate", "average_from")
         options = self.loss.compiled | {name: getattr(self, name) for name in own}
-        many_rows = self.count * self.n_features > MAX_CACHED
         return options | {
-            "exact_sums": many_rows and math.prod(self.shape) <= FEW_WEIGHTS,
+            "exact_sums": sums_exactly(self.count, math.prod(self.shape)),
             "sigma": self.sum.scale,
             "grid": self.sum.grid,
             "sampling_rate": 1.0,
