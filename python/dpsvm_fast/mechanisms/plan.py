@@ -220,9 +220,9 @@ class LinearPlan(Plan):
         return self.loss
 
 
-# Descent sums dense rows in single precision and in random order, or exactly and as they lie. Beyond
-# so many rows the latter are faster, except with so many weights that arithmetic takes longer than
-# memory: measured with 8 to 784 columns.
+# Descent sums dense rows in single precision and in random order, or exactly and as they lie. The
+# latter is faster beyond so many rows, unless so many weights take longer than memory: measured
+# with 8 to 784 columns.
 MANY_ROWS, FEW_WEIGHTS = 1e5, 2500
 
 
