@@ -30,6 +30,8 @@ from oracles.odd_inputs import ESTIMATORS, EVENTS, every_estimator
 from oracles.signals import FORKS, POSIX, in_child
 from oracles.watching import fitted_names
 
+pytestmark = pytest.mark.fresh
+
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
@@ -226,7 +228,7 @@ def test_numbers_of_each_row_and_class_that_do_not_fit_cost_nothing(
         [sys.executable, "-c", MANY_CLASSES.format(estimator=estimator, more=more)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
     )
     assert (result.returncode, result.stdout) == (0, "MemoryError 0.0"), result.stderr[-500:]
