@@ -82,16 +82,20 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     """
     from dpsvm_fast import _core
 
-    source, coins = _core.NoiseSource, random.Random
+    source = _core.NoiseSource
     seeds = itertools.count(zlib.crc32(item.nodeid.encode()) << 20)
 
-    def repeated(seed: int | None = None) -> _core.NoiseSource:
+    def noise(seed: int | None = None) -> _core.NoiseSource:
         return source(next(seeds) if seed is None else seed)
+
+    class Coins(random.Random):
+        def __init__(self) -> None:
+            super().__init__(next(seeds))
 
     with pytest.MonkeyPatch.context() as patch:
         if not any(item.get_closest_marker(name) for name in FRESH):
-            patch.setattr(_core, "NoiseSource", repeated)
-            patch.setattr(random, "SystemRandom", lambda: coins(next(seeds)))
+            patch.setattr(_core, "NoiseSource", noise)
+            patch.setattr(random, "SystemRandom", Coins)
         return (yield)
 
 
