@@ -12,7 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 # Tests run in as many processes as there are cores, on small matrices: threads of BLAS only wait.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -70,15 +70,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             seen.update(values)
 
 
-# What draws noise of the operating system: by day what says how rarely it fails by chance.
-FRESH: Final = ("fresh", "slow", "nightly", "deployment")
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     """By day let a test draw the same noise in every run, so that none fails by chance.
 
     Whatever asks for noise without a seed gets the next of the test's own: no noise comes twice.
+    By night, and in tests marked ``fresh``, noise is the operating system's.
     """
     from dpsvm_fast import _core
 
@@ -93,7 +90,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
             super().__init__(next(seeds))
 
     with pytest.MonkeyPatch.context() as patch:
-        if not any(item.get_closest_marker(name) for name in FRESH):
+        by_day = "not nightly" in item.config.getoption("markexpr")
+        if by_day and item.get_closest_marker("fresh") is None:
             patch.setattr(_core, "NoiseSource", noise)
             patch.setattr(random, "SystemRandom", Coins)
         return (yield)
