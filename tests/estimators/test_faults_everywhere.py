@@ -71,7 +71,7 @@ LONG: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
 
 # Python handles all signals in one place: another one is sent to one fit by day, to all by night.
 SIGNALS = [("SIGTERM", fit) for fit in LONG] + [
-    pytest.param("SIGALRM", fit, marks=() if fit == "psgd" else pytest.mark.nightly) for fit in LONG
+    pytest.param("SIGINT", fit, marks=() if fit == "psgd" else pytest.mark.nightly) for fit in LONG
 ]
 
 
