@@ -209,7 +209,7 @@ def test_noise_in_objectives_is_planned_soon(relation: str) -> None:
     rows, labels = np.ones((20, 2)), np.arange(20) % 3
     start = time.process_time()
     model.fit(rows, labels)
-    assert time.process_time() - start < 1.5
+    assert time.process_time() - start < 3.0
 
 
 MANY = 10_000
