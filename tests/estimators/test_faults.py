@@ -110,7 +110,8 @@ def test_noise_is_not_reused_after_a_failure(estimator: str) -> None:
     with pytest.raises(CertificationError):
         fitting.set_params(max_iter=1, C=10.0).fit(X, y)
     second = fitting.set_params(max_iter=None, C="auto").fit(X, y).coef_
-    assert (first != second).all()
+    # One of the 15 numbers on a grid is the same again in one of 1e7 runs.
+    assert (first != second).mean() > 0.9
 
 
 @every_estimator
@@ -166,7 +167,7 @@ def test_a_fork_while_another_thread_fits() -> None:
 def test_spawned_processes_draw_different_noise() -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         first, second = pool.map(_fit_elsewhere, [None, None], chunksize=1)
-    assert (first != second).all()
+    assert (first != second).mean() > 0.9
 
 
 # Few columns and many classes: not the rows but what is kept of each class and row is large.
