@@ -9,7 +9,12 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 from dpsvm_fast import _core
+
+# The sources of noise as they are.
+pytestmark = pytest.mark.fresh
 
 STUB = Path(__file__).resolve().parents[2] / "python" / "dpsvm_fast" / "_core.pyi"
 

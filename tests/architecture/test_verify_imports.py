@@ -43,7 +43,7 @@ def test_certificates_are_verified_without_the_compiled_module() -> None:
         input="\n".join([*texts, bad]),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     lines = done.stdout.splitlines()

@@ -25,7 +25,7 @@ Point = dict[str, Any]
 
 # The share of looks at new points; the others change the best one of some kind.
 FRESH = 0.3
-# Seconds after which a look is given up and noted.
+# CPU time after which a look is given up and noted.
 PATIENCE = 20.0
 # What a look at a point may say instead of a ratio: it is refused, or cannot be computed exactly.
 REFUSED = (InvalidParameterError, CertificationError, ArithmeticError)
@@ -36,7 +36,7 @@ class Slow(Exception):
 
 
 def give_up(*_: object) -> None:
-    """Handler of the alarm."""
+    """Handler of the timer."""
     raise Slow
 
 
@@ -96,14 +96,12 @@ class Climb:
 
     def run(self, seconds: float) -> None:
         """Look at points for so many seconds."""
-        signal.signal(signal.SIGALRM, give_up)
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.step()
 
     def run_claims(self, count: int) -> None:
         """Look at points until so many claims were looked at."""
-        signal.signal(signal.SIGALRM, give_up)
         while self.tries.total() < count:
             self.step()
 
@@ -115,7 +113,8 @@ class Climb:
             kinds = sorted(self.best)
             point = moved(self.best[kinds[int(self.rng.integers(len(kinds)))]][0], self.rng)
         self.looks += 1
-        signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+        signal.signal(signal.SIGPROF, give_up)
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
         try:
             look = self.target.look(point)
         except Slow:
@@ -128,7 +127,7 @@ class Climb:
             self.crashes.append((point, traceback.format_exc(limit=-2)))
             return
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
         if math.isnan(look.ratio) or look.ratio > self.target.allowed:
             self.found.append((point, look))
         kind = kind_of(point)

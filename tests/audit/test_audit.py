@@ -1,7 +1,7 @@
 """Audits of every mechanism: none proves more than the claim, and wrong builds are caught.
 
 Each audit has the confidence 1 - 1e-6, which is the rate of false alarms of each test that a bound
-stays below the claim. Noise comes from the operating system.
+stays below the claim. By night noise comes from the operating system.
 
 Power. With n runs a world, each end of the Gaussian bound lies about 4.9 * 1.25 / sqrt(n) below
 what it estimates, and varies by 1.25 / sqrt(n). Noise too small by sqrt 2 moves mu by 0.41 of the

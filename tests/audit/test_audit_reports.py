@@ -61,7 +61,7 @@ class TestReport:
     def test_time_ends_an_audit(self) -> None:
         report = audit(dp.GradientPerturbationSVC(1.0, classes=[0, 1], n_steps=3), seconds=0.5)
         assert 100 < report.n_trials < 1_000_000
-        assert report.seconds < 10.0
+        assert report.seconds < 30.0
 
 
 class TestWhatIsAudited:
@@ -118,7 +118,7 @@ class TestWhatIsAudited:
         assert wrong.exceeds_claim
 
     def test_a_function_is_called(self) -> None:
-        rng = np.random.default_rng()
+        rng = np.random.default_rng(0)
 
         def noisy_count(X: Array, y: Array) -> float:
             return len(X) + rng.laplace(0.0, 1.0)

@@ -18,7 +18,7 @@ from dpsvm_fast.audit import audit_scores
 from dpsvm_fast.audit.one_run import gaussian_inverse, tail_refuted
 from oracles.one_run import independent_scores, rare_right_guesses, shared_scores
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.fresh]
 
 EPSILON, DELTA, M = 4.0, 1e-5, 1000
 MU = 1.0 / gaussian_sigma(EPSILON, DELTA)

@@ -346,9 +346,9 @@ def test_text_of_many_columns_is_read_some_columns_at_a_time(tmp_path: Path) -> 
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """CPU time, the better of two."""
+    """CPU time, the best of five: neighbours on a busy machine take some of its memory."""
     found = []
-    for _ in range(2):
+    for _ in range(5):
         started = time.process_time()
         work()
         found.append(time.process_time() - started)

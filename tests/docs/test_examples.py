@@ -233,7 +233,7 @@ def test_the_notebook_of_a_mixed_table(tmp_path: Path) -> None:
     assert len([line for line in steps if line]) <= 12
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources=resources
+        notebook, timeout=600, startup_timeout=600, kernel_name="python3", resources=resources
     ).execute()
     shown = [output.text for cell in code for output in cell.outputs if "text" in output]
     assert number(r"accuracy +(\S+)", shown[0]) > 0.6

@@ -41,7 +41,7 @@ from oracles.subjects import (
 from oracles.watching import fitted_names
 
 # Promised: a tenth of it. Machines that run tests are busy: only a multiple of it is a failure.
-SECONDS_TO_REFUSE = 1.0
+SECONDS_TO_REFUSE = 3.0
 
 
 def applies(subject: str, case: Case) -> bool:

@@ -11,6 +11,7 @@ import copy
 import multiprocessing
 import pickle
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +29,8 @@ from oracles.odd_inputs import X, Y
 from oracles.signals import FORKS, POSIX, in_child
 from oracles.subjects import PRIVATE, every_private, every_subject, made, outputs, released, spent
 from oracles.watching import fitted_names
+
+pytestmark = pytest.mark.fresh
 
 RNG = np.random.default_rng(1)
 
@@ -68,7 +71,7 @@ LONG: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
 
 # Python handles all signals in one place: another one is sent to one fit by day, to all by night.
 SIGNALS = [("SIGTERM", fit) for fit in LONG] + [
-    pytest.param("SIGALRM", fit, marks=() if fit == "psgd" else pytest.mark.nightly) for fit in LONG
+    pytest.param("SIGINT", fit, marks=() if fit == "psgd" else pytest.mark.nightly) for fit in LONG
 ]
 
 
@@ -86,7 +89,7 @@ def test_a_signal_ends_a_long_fit(fit: str, which: str, request: Any) -> None:
     due: list[float] = []
 
     def handler(*_: Any) -> None:
-        due.append(time.monotonic())
+        due.append(time.process_time())
         raise Ended
 
     def send(*_: Any) -> None:
@@ -102,7 +105,7 @@ def test_a_signal_ends_a_long_fit(fit: str, which: str, request: Any) -> None:
 
     solves = subject in OF_SOLVERS
     try:
-        start = time.monotonic()
+        start = time.process_time()
         if not solves:
             set_timer()
         with at_start_of_training(set_timer), pytest.raises(Ended):
@@ -111,9 +114,9 @@ def test_a_signal_ends_a_long_fit(fit: str, which: str, request: Any) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, old_timer)
         signal.signal(number, old)
-    late = time.monotonic() - due[0]
+    late = time.process_time() - due[0]
     request.node.user_properties.append(("seconds_after_the_handler", late))
-    assert time.monotonic() - start < 20.0
+    assert time.process_time() - start < 20.0
     # Promised: 200 ms of an idle machine. That it ends at all is tested here.
     assert late < 5.0
     assert fitted_names(fitting) == []
@@ -213,10 +216,12 @@ def test_32_fits_at_once(subject: str) -> None:
 def test_futures_that_are_cancelled_spend_nothing(subject: str) -> None:
     one = made(subject)
     with ThreadPoolExecutor(1) as pool:
-        gate = pool.submit(time.sleep, 0.05)
+        gate = threading.Event()
+        pool.submit(gate.wait)
         future = pool.submit(one.fit, X, Y)
-        assert future.cancel()
-        gate.result()
+        cancelled = future.cancel()
+        gate.set()
+    assert cancelled
     assert spent(one) == 0
     assert fitted_names(one) == []
 

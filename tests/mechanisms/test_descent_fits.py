@@ -1,6 +1,6 @@
 """Whole fits by noisy descent, audited: nothing but the estimator and what it publishes.
 
-Fits take their noise from the operating system, so the false-alarm rates hold for every run.
+By night fits take their noise from the operating system: the rates hold for every run.
 """
 
 from __future__ import annotations

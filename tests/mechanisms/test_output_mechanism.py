@@ -196,6 +196,7 @@ def test_gamma_noise_has_the_stated_radius_and_no_direction() -> None:
     assert stats.kstest(wrong, "beta", args=(0.5, 1.5)).statistic > bound
 
 
+@pytest.mark.fresh
 def test_fresh_sources_give_fresh_noise() -> None:
     plan = mechanism()
     weights = np.zeros((4, 51))

@@ -2,8 +2,8 @@
 
 Part by part: two neighbours whose canary moves one noisy sum as far as any record can, many fits of
 each, and one number of each fit that undoes the post-processing in the direction of the canary. It
-is normal, so its means and spread bound mu from below. False-alarm rate ALPHA = 1e-6; noise comes
-from the operating system.
+is normal, so its means and spread bound mu from below. False-alarm rate ALPHA = 1e-6; by night
+noise comes from the operating system.
 
 With n fits a world mu is known to s = sqrt(2/n + mu^2/(4n)), 4.75 of which the bound takes away.
 Expected of honest parts: 0.87 of the claim for 700 fits at mu 2.9 and 0.85 for 500 at 2.8; the

@@ -18,6 +18,8 @@ from dpsvm_fast.noise import (
 )
 from oracles.signals import FORKS, POSIX, in_child, interrupted
 
+pytestmark = pytest.mark.fresh
+
 GRID = 2.0**-20
 BY_SHAPE = {
     "gaussian": lambda shape, random_state=None: gaussian(shape, 1.0, random_state),
@@ -196,8 +198,9 @@ def test_a_signal_ends_a_long_draw(method):
     name, *scales = method
 
     source = _core.NoiseSource()
-    # 8 GB if it went on to the end; the interrupt comes after a few percent of it.
-    interrupted(lambda: getattr(source, name)(1_000_000_000, *scales, 2), 0.1)
+    # Ten seconds and 8 GB if it went on to the end; the interrupt comes after a percent of it.
+    late = interrupted(lambda: getattr(source, name)(1_000_000_000, *scales, 2), 0.1)
+    assert late < 3.0
     assert getattr(source, name)(10, *scales, 2).shape == (10,)
 
 

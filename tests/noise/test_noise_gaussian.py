@@ -98,6 +98,7 @@ def test_gaussian_streams_are_uncorrelated():
             assert correlation_rejects(x, y + 0.02 * x)
 
 
+@pytest.mark.fresh
 def test_unseeded_gaussian_has_its_law():
     x = _core.NoiseSource().gaussian(N, SIGMA, 2) / SIGMA
     assert not ks_rejects(x)

@@ -12,7 +12,7 @@ import pytest
 
 from dpsvm_fast import _core
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.fresh]
 
 ALPHA = 1e-6
 N = 200_000
@@ -51,7 +51,7 @@ def test_no_word_twice_in_processes_threads_and_sources():
         arrays = list(pool.map(words, [shared] * 4, [n] * 4))
     arrays += [words(_core.NoiseSource(), n) for _ in range(2)]
     for process in processes:
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=600)
         assert process.returncode == 0
         arrays.append(np.frombuffer(output, dtype=np.uint64))
     assert sum(map(len, arrays)) == N

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent.parent
-LIMIT = 120.0
+LIMIT = 600.0
 
 # What every script begins with. ``fit`` says how a fit ended and what it spent.
 PRELUDE = f"""

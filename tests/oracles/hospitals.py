@@ -128,7 +128,7 @@ def example_script(name: str, *arguments: str | Path) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     ).stdout
 
 
@@ -157,7 +157,7 @@ def authority(folder: Path) -> Security:
         [EXAMPLE / "certificates.sh", folder, "superlink.example"],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=600,
     )
     return Security(folder / "ca.crt", folder / "server.crt", folder / "server.key", True)
 
@@ -166,5 +166,5 @@ def node_key(folder: Path, name: str) -> Path:
     """A hospital's key pair, made as its engineer is told to."""
     folder.mkdir(exist_ok=True)
     command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", str(folder / name)]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=600)
     return folder / name

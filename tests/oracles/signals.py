@@ -15,7 +15,10 @@ FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 def interrupted(work: Callable[[], object], after: float) -> float:
-    """Seconds from a signal, whose handler raises, to the end of ``work``, which is repeated."""
+    """CPU time from a signal, whose handler raises, to the end of ``work``, which is repeated.
+
+    All of it, of every thread: a busy machine ends nothing before it began, and is not late.
+    """
 
     def handler(*_: object) -> None:
         raise KeyboardInterrupt
@@ -24,16 +27,16 @@ def interrupted(work: Callable[[], object], after: float) -> float:
         while True:
             work()
 
-    before = signal.signal(signal.SIGALRM, handler)
-    start = time.monotonic()
-    signal.setitimer(signal.ITIMER_REAL, after)
+    before = signal.signal(signal.SIGPROF, handler)
+    start = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, after)
     try:
         with pytest.raises(KeyboardInterrupt):
             repeated()
-        return time.monotonic() - start - after
+        return time.process_time() - start - after
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def in_child(work: Callable[[], bytes]) -> bytes:
@@ -47,7 +50,7 @@ def in_child(work: Callable[[], bytes]) -> bytes:
             os.write(write, traceback.format_exc().encode()[-4000:])
         os._exit(0)
     os.close(write)
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 300.0
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:
             os.kill(child, signal.SIGKILL)
