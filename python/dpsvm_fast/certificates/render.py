@@ -9,10 +9,10 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
 
-from dpsvm_fast.certificates.events import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 
 if TYPE_CHECKING:
+    from dpsvm_fast.certificates.events import PrivacyEvent
     from dpsvm_fast.certificates.releases import (
         Descent,
         LastIterate,
@@ -388,20 +388,17 @@ def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
     """The share of each event in the budget, where all events are of one additive kind."""
     if len(events) < 2:
         return [""] * len(events)
-    squares = [event.mu**2 for event in events if isinstance(event, GaussianEvent)]
+    squares = [event.mu**2 for event in events if event.mu is not None]
     if len(squares) == len(events):
         return [
             f"; {100.0 * square / sum(squares):.3g}% of the budget in mu^2" for square in squares
         ]
-    of_sum = " of the sum" if all(isinstance(event, PureEvent) for event in events) else ""
-    return [
-        f"; mu = {event.mu:.6g}"
-        if isinstance(event, GaussianEvent)
-        else f"; epsilon = {event.epsilon:.6g}{of_sum}"
-        if isinstance(event, PureEvent)
-        else ""
+    prices = [
+        f"; {event.price} = {getattr(event, event.price):.6g}" if event.price else ""
         for event in events
     ]
+    pure = all(event.price == "epsilon" for event in events)
+    return [f"{price} of the sum" for price in prices] if pure else prices
 
 
 def drawn(noise: Noise | ObjectiveNoise | ReleasePart, random_source: str) -> str:

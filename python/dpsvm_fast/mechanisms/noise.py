@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.certificates import (
-    GaussianEvent,
     Noise,
     PrivacyEvent,
     ReleasePart,
@@ -729,7 +728,7 @@ def within_budget(
         found = max(composed_delta((*before, *like_of(own).events), epsilon), MIN_DELTA)
         return math.log(found) - math.log(delta)
 
-    mus = [event.mu for event in before if isinstance(event, GaussianEvent)]
+    mus = [event.mu for event in before if event.mu is not None]
     left = gaussian_parameter(epsilon, delta) ** 2 - sum(mu * mu for mu in mus)
     # What Gaussian noise would be left: likely a little too much, or else all. No rounding decides.
     lowest, at = least * epsilon, gaussian_epsilon(delta, left**-0.5) if left > 0.0 else 0.0
