@@ -1102,7 +1102,7 @@ class Composition:
 
 def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved; a function of the events alone."""
-    return all(_fits(choice, epsilon, delta) for choice in choices(totals))
+    return all(map(partial(_fits, epsilon=epsilon, delta=delta), choices(totals)))
 
 
 def _fits(choice: Totals, epsilon: float, delta: float) -> bool:

@@ -341,15 +341,6 @@ class ReleaseStatement(Statement):
         occasion = replace(self.occasion, labels=labels, learned=())
         return replace(self, occasion=occasion, random_source="operating_system")
 
-    def of_unit(self: Self, unit: str) -> Self:
-        """Return the statement of the same releases for neighbours that differ in ``unit``."""
-        return self if unit == self.unit else replace(self, unit=unit)
-
-    def of_periods(self: Self, periods: tuple[str, ...]) -> Self:
-        """Return the statement of a release that a ledger was charged for on these periods."""
-        together = tuple(dict.fromkeys((*self.occasion.periods, *periods)))
-        return replace(self, occasion=replace(self.occasion, periods=together))
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement(ReleaseStatement):

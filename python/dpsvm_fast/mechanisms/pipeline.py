@@ -557,7 +557,7 @@ class PrivateLinear(LinearPlan):
                 "noise_grid='float'"
             )
         # Each sum, and the rest after them, refuses a budget that is too small.
-        assert self._left_by(self.before).mu > 0.0
+        assert self._rest.mu > 0.0
 
     @property
     def pure(self) -> bool:
@@ -675,7 +675,7 @@ class PrivateLinear(LinearPlan):
         if whitened or not self.whitenings:
             return whitened, self.sums, mu
         n_first = len(self.sums) - len(self.whitenings)
-        unspent = [event.mu for event in self.before[n_first:] if event.mu is not None]
+        unspent = map(attrgetter("mu"), self.before[n_first:])
         return whitened, self.sums[:n_first], joined_parameter(mu, *unspent)
 
     def worth_whitening(self, count: float) -> bool:
