@@ -25,13 +25,11 @@ from sklearn.utils.validation import check_is_fitted
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import (
-    FederatedStatement,
     PipelineStatement,
     PipelineStep,
     PrivacyEvent,
-    PrivacyStatement,
-    SelectionStatement,
 )
+from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.rounding import add_up, mul_down
@@ -338,11 +336,10 @@ class Step:
     weighed: bool = False
 
     @property
-    def statement(self) -> PrivacyStatement | SelectionStatement | FederatedStatement | None:
+    def statement(self) -> Statement | None:
         """Privacy statement of its fit."""
         found = getattr(self.estimator, "privacy_", None)
-        kinds = (PrivacyStatement, SelectionStatement, FederatedStatement)
-        return found if isinstance(found, kinds) else None
+        return found if isinstance(found, Statement) and not found.inside else None
 
     @property
     def role(self) -> str:

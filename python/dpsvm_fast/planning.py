@@ -21,7 +21,6 @@ from dpsvm_fast.estimators import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.class_counts import training_of
 from dpsvm_fast.mechanisms.noise import MAX_FEATURES, joined_parameter
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.pipeline import (
@@ -508,7 +507,7 @@ def plan_noise(
         shared |= {"rows_per_person": rows, "epsilon_of_person": epsilon}
     counts = getattr(mechanism, "class_counts", None)
     shared["class_count_deviation"] = counts and counts.sum.deviation
-    mechanism = training_of(mechanism)
+    mechanism = mechanism.weighed_training
     if isinstance(mechanism, PrivateLinear):
         return _pipeline(mechanism, n_samples, shared)
     return NoisePlan(

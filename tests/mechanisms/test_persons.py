@@ -674,11 +674,11 @@ def test_a_statement_of_rows_is_none_of_persons(name: str, adjacency: str) -> No
     model = clone(ALL[name]).set_params(random_state=None, adjacency=adjacency)
     rows, persons = model.fit(X, Y).privacy_, model.fit(X, Y, groups=GROUPS).privacy_
     if persons.objective.sigma is None:
-        assert not verify(rows.of_unit("person")).ok
+        assert not verify(replace(rows, unit="person")).ok
     else:
         with pytest.raises(InvalidParameterError, match="unit"):
-            rows.of_unit("person")
-        assert not verify(persons.of_unit("row")).ok
+            replace(rows, unit="person")
+        assert not verify(replace(persons, unit="row")).ok
     assert persons.objective.regularization > rows.objective.regularization
     little = replace(persons.objective, jacobian=0.99 * persons.objective.jacobian)
     assert not verify(replace(persons, objective=little)).ok

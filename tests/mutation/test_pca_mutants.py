@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpsvm_fast import PrivatePCA, _core
 from dpsvm_fast.mechanisms import noise as noisy_moments
 from dpsvm_fast.mechanisms.moments import NoisyComponents
-from dpsvm_fast.mechanisms.noise import NoisySum, SecondMoments, gaussian_parameter
+from dpsvm_fast.mechanisms.noise import SecondMoments, gaussian_parameter
 from oracles.audit import epsilon_of_separation
 from oracles.coupled import COARSE, Coupling, Source, coupled, estimator_run, far_products, split
 from oracles.faults import BOTH, EXCHANGE, Fault, around, in_each, is_seen, put
@@ -193,7 +193,7 @@ MUTANTS: dict[str, tuple[Fault, Callable[[str], bool], tuple[str, ...]]] = {
     ),
     # What the grid's rounding moves.
     "rounding not counted": (
-        put(NoisySum, "contribution", property(lambda part: part.clip_norm)),
+        put(noisy_moments, "add_up", lambda clip_norm, rounding: clip_norm),
         rounding_is_covered, BOTH,
     ),
 }  # fmt: skip

@@ -870,21 +870,32 @@ CLOSE = 1.0 + 1e-6
 def _profile(event: CurvedEvent) -> Function:
     """Delta as a function of epsilon."""
     inner, size = ungrouped(event)
-    if isinstance(inner, ObjectiveEvent):
-        x, g = _of_group(inner, size)
+    profile: Function = inner.charge(_Profile(size))
+    return profile
+
+
+class _Profile(NamedTuple):
+    """Makes the profile of an event for ``size`` records, by the method with its tag."""
+
+    size: int
+
+    def add_objective(self, event: ObjectiveEvent) -> Function:
+        x, g = _of_group(event, self.size)
         return BaseCurve(np.append(x, x[-1] + 1.0), np.append(g, g[-1])).delta
-    if isinstance(inner, AlternativesEvent):
-        branches = (choices(of_events(branch, size)) for branch in inner.branches)
+
+    def add_alternatives(self, event: AlternativesEvent) -> Function:
+        branches = (choices(of_events(branch, self.size)) for branch in event.branches)
         return base_curve(uncovered([choice for found in branches for choice in found])).delta
-    assert isinstance(inner, RandomStoppingEvent)
-    law, found = StoppingLaw.of(inner), choices(of_events(inner.base, size))
-    kernel = StoppingKernel(law, base_curve(found))
-    others = (c.pure or c.sampled or c.objective or c.leaks or c.curved for c in found)
-    if any(others) or not any(choice.rho for choice in found):
-        return kernel.delta
-    # All events of one run are zCDP.
-    rho = fraction_up(max(choice.rho + choice.mu_squared / 2 for choice in found))
-    return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
+
+    def add_random_stopping(self, event: RandomStoppingEvent) -> Function:
+        law, found = StoppingLaw.of(event), choices(of_events(event.base, self.size))
+        kernel = StoppingKernel(law, base_curve(found))
+        others = (c.pure or c.sampled or c.objective or c.leaks or c.curved for c in found)
+        if any(others) or not any(choice.rho for choice in found):
+            return kernel.delta
+        # All events of one run are zCDP.
+        rho = fraction_up(max(choice.rho + choice.mu_squared / 2 for choice in found))
+        return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
 
 
 def _of_group(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
@@ -940,10 +951,9 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
     They start at 0, except for sampled steps in one direction.
     """
     inner, size = ungrouped(event)
-    if isinstance(inner, SubsampledGaussianEvent):
-        return step_points(inner.noise_multiplier, inner.sampling_rate, size, way, cut)
-    if isinstance(inner, ObjectiveEvent):
-        return _of_group(inner, size)
+    if not inner.inside:
+        points: tuple[Array, Array] = inner.charge(_Points(size, way, cut))
+        return points
     curve = _profile(event)
     enough = max(curve(4.0 * LARGEST_EPSILON) * CLOSE, 1e-17)
     top = 1.0
@@ -953,6 +963,21 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
         top *= 0.8
     x = np.linspace(0.0, top, COMPOSED_POINTS)
     return x, np.array([curve(float(point)) for point in x])
+
+
+class _Points(NamedTuple):
+    """Makes the points of an event for ``size`` records, by the method with its tag."""
+
+    size: int
+    way: str
+    cut: float
+
+    def add_subsampled_gaussian(self, event: SubsampledGaussianEvent) -> tuple[Array, Array]:
+        z, q = event.noise_multiplier, event.sampling_rate
+        return step_points(z, q, self.size, self.way, self.cut)
+
+    def add_objective(self, event: ObjectiveEvent) -> tuple[Array, Array]:
+        return _of_group(event, self.size)
 
 
 def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size: int = 1) -> float:
@@ -1077,7 +1102,7 @@ class Composition:
 
 def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved; a function of the events alone."""
-    return all(_fits(choice, epsilon, delta) for choice in choices(totals))
+    return all(map(partial(_fits, epsilon=epsilon, delta=delta), choices(totals)))
 
 
 def _fits(choice: Totals, epsilon: float, delta: float) -> bool:

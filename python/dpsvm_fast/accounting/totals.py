@@ -276,7 +276,7 @@ def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | Non
     """
     kept, largest = [], Fraction(0)
     for branch in event.branches:
-        exact = tuple(inner for inner in branch if not isinstance(inner, DistanceEvent))
+        exact = tuple(inner for inner in branch if not inner.has_distance)
         largest = max(largest, of_events(branch).distance)
         if exact:
             kept.append(exact)
@@ -338,20 +338,33 @@ def _without_curve(event: CurvedEvent) -> Totals | None:
     Alternatives of which one covers all others are that one, and the best of pure runs is pure.
     """
     inner, size = ungrouped(event)
-    if isinstance(inner, RandomStoppingEvent):
-        runs = choices(of_events(inner.base, size))
-    elif isinstance(inner, AlternativesEvent):
-        runs = uncovered([of_events(branch, size) for branch in inner.branches])
-        if len(runs) == 1:
-            return runs[0]
-    else:
-        return None
-    if not all(run.is_pure and not run.leaks for run in runs):
-        return None
-    epsilon = max(run.pure_epsilon for run in runs)
-    if isinstance(inner, RandomStoppingEvent):
-        epsilon = pure_stopping_epsilon(StoppingLaw.of(inner), epsilon)
-    return Totals(inner.adjacency, pure=Counter({epsilon: 1}))
+    found: Totals | None = inner.charge(_WithoutCurve(size)) if inner.inside else None
+    return found
+
+
+class _WithoutCurve(NamedTuple):
+    """Totals of an event about others for ``size`` records, by the method with its tag."""
+
+    size: int
+
+    def add_alternatives(self, event: AlternativesEvent) -> Totals | None:
+        branches = uncovered([of_events(branch, self.size) for branch in event.branches])
+        if len(branches) == 1:
+            return branches[0]
+        return self._pure(event, branches, lambda epsilon: epsilon)
+
+    def add_random_stopping(self, event: RandomStoppingEvent) -> Totals | None:
+        stopped = partial(pure_stopping_epsilon, StoppingLaw.of(event))
+        return self._pure(event, choices(of_events(event.base, self.size)), stopped)
+
+    def _pure(
+        self, event: PrivacyEvent, runs: list[Totals], stopped: Callable[[float], float]
+    ) -> Totals | None:
+        """Totals of a pure event if all runs are pure."""
+        if not all(run.is_pure and not run.leaks for run in runs):
+            return None
+        epsilon = stopped(max(run.pure_epsilon for run in runs))
+        return Totals(event.adjacency, pure=Counter({epsilon: 1}))
 
 
 @lru_cache(maxsize=1024)
@@ -362,8 +375,7 @@ def _branches(event: ParallelEvent | Grouped) -> tuple[Totals, ...]:
     are too many, totals that cover them all: section "Groups of records" of the proof page.
     """
     inner, size = ungrouped(event)
-    assert isinstance(inner, ParallelEvent)
-    alone = {branch: of_events(branch) for branch in inner.branches}
+    alone = {branch: of_events(branch) for branch in inner.inside}
     worst = uncovered(list(alone.values()))
     any_leak = any(totals.leaks for totals in alone.values())
     kept = tuple(b for b, totals in alone.items() if any_leak or any(totals is w for w in worst))

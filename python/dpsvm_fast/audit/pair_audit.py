@@ -38,7 +38,6 @@ from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.inputs import ArrayRows, checked_bounds
 from dpsvm_fast.estimators.linear import PipelineClassifier
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError, PrivacyLeakWarning
-from dpsvm_fast.mechanisms.class_counts import training_of
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, unit_rows
 from dpsvm_fast.mechanisms.moments import NoisyColumnMoments
 from dpsvm_fast.mechanisms.noise import SecondMoments
@@ -440,7 +439,7 @@ def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
     if getattr(estimator, "fit_intercept", False):
         facts = Facts(n_features=1, n_classes=labels.size)
         plan = copy.copy(estimator).set_params(classes=labels).checked().plan(facts)
-        scaling = float(getattr(training_of(plan), "intercept_scaling", 0.0))
+        scaling = float(getattr(plan.weighed_training, "intercept_scaling", 0.0))
     return margin_pair(adjacency, labels, data_norm=norm, intercept_scaling=scaling)
 
 
@@ -587,7 +586,7 @@ class PlannedWorld(World):
     def _vector(self, source: _core.NoiseSource) -> Array:
         fitted = copy.copy(self.estimator)
         released = self.plan.run(self.rows, source)
-        vars(fitted).update(self.estimator._attributes(training_of(self.plan), released))
+        vars(fitted).update(self.estimator._attributes(self.plan.weighed_training, released))
         return released_vector(fitted, self.names)
 
 

@@ -61,21 +61,44 @@ class PrivacyEvent(Record):
             raise TypeError("PrivacyEvent: expected one of its kinds, such as GaussianEvent")
         return super().__new__(cls)
 
-    def charge(self, account: Any) -> None:
+    def charge(self, account: Any) -> Any:
         """Add this event to an account; the accountant and ``verify`` have different ones.
 
         An account has a method ``add_<tag>`` for each law that it knows. An event whose loss is
         dominated by such laws charges those events instead.
+
+        Returns
+        -------
+        object
+            What the method returns; nothing of accounts that add up.
         """
         add = getattr(account, f"add_{self.tag}", None)
         if add is None:
             raise TypeError(f"event: got {type(self).__name__}, which has no accounting")
-        add(self)
+        return add(self)
+
+    # Name of the number that says all about the event and adds up: squared for "mu".
+    price: ClassVar[str] = ""
+
+    @property
+    def mu(self) -> float | None:
+        """Parameter of a Gaussian mechanism; None for any other event."""
+        return None
+
+    @property
+    def inside(self) -> tuple[tuple[PrivacyEvent, ...], ...]:
+        """Lists of events that this one is about; none for an event that stands for itself."""
+        return ()
+
+    @property
+    def met(self) -> tuple[tuple[PrivacyEvent, ...], ...]:
+        """Lists of events of which a record meets one, known beforehand; itself if not parallel."""
+        return ((self,),)
 
     @property
     def has_distance(self) -> bool:
         """Whether this event is a distance or contains one."""
-        return False
+        return any(event.has_distance for branch in self.inside for event in branch)
 
 
 # More steps of one release than anyone takes; their number stays exact as a float.
@@ -107,6 +130,7 @@ class GaussianEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "gaussian"
+    price: ClassVar[str] = "mu"
 
     sigma: Annotated[Positive, NOISY]
     sensitivity: Annotated[Positive, NOISY]
@@ -136,6 +160,7 @@ class PureEvent(PrivacyEvent):
     """
 
     tag: ClassVar[str] = "pure"
+    price: ClassVar[str] = "epsilon"
 
     epsilon: Epsilon
     adjacency: Adjacency
@@ -383,9 +408,14 @@ class ParallelEvent(PrivacyEvent):
         object.__setattr__(self, "branches", tuple(dict.fromkeys(self.branches)))
 
     @property
-    def has_distance(self) -> bool:
-        """Whether any branch contains a distance."""
-        return any(event.has_distance for branch in self.branches for event in branch)
+    def inside(self) -> tuple[Events, ...]:
+        """The branches."""
+        return self.branches
+
+    @property
+    def met(self) -> tuple[Events, ...]:
+        """The branches."""
+        return self.branches
 
 
 @dataclass(frozen=True)
@@ -417,6 +447,11 @@ class AlternativesEvent(ParallelEvent):
     """
 
     tag: ClassVar[str] = "alternatives"
+
+    @property
+    def met(self) -> tuple[Events, ...]:
+        """The event itself: which branch it is depends on releases."""
+        return ((self,),)
 
 
 @dataclass(frozen=True)
@@ -480,6 +515,11 @@ class RandomStoppingEvent(PrivacyEvent):
             raise InvalidParameterError.of(
                 "mean", got=self.mean, accepted="a mean that is not almost 1"
             )
+
+    @property
+    def inside(self) -> tuple[Events, ...]:
+        """The events of one run."""
+        return (self.base,)
 
     @cached_property
     def gamma(self) -> float:

@@ -9,10 +9,10 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
 
-from dpsvm_fast.certificates.events import GaussianEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 
 if TYPE_CHECKING:
+    from dpsvm_fast.certificates.events import PrivacyEvent
     from dpsvm_fast.certificates.releases import (
         Descent,
         LastIterate,
@@ -48,38 +48,28 @@ STEPS_BEFORE = "Earlier steps of a Pipeline are not covered: total_privacy cover
 Sections = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def page(
-    title: str, statement: Statement, promise: str, middle: Sections, proof: tuple[str, ...]
-) -> str:
-    """Return a statement of any kind for people, wrapped for a terminal.
-
-    Parameters
-    ----------
-    title : str
-        What it is about.
-    statement : Statement
-    promise : str
-        The guarantee in a few sentences.
-    middle : tuple of (str, tuple of str)
-        Titles and items of its sections.
-    proof : tuple of str
-        What is said of the proof, and how to check the numbers.
-
-    Returns
-    -------
-    str
-    """
-    head = "PRIVATE" if statement.private else "NOT PRIVATE"
-    lines = [f"{title}: {head}", "=" * WIDTH, *paragraphs(promise)]
+def page(statement: Statement) -> str:
+    """Return a statement of any kind for people, wrapped for a terminal."""
+    bound = (
+        f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g} for data sets that differ "
+        f"{statement.difference}"
+    )
+    head, promise = "PRIVATE", statement.promise(bound)
+    if not statement.private:
+        head, what = "NOT PRIVATE", statement.SUBJECT
+        promise = (
+            f"This {what} is not private. {statement.NOISE} has the size that would give {bound}."
+        )
+    lines = [f"{statement.TITLE}: {head}", "=" * WIDTH, *paragraphs(promise)]
     for name, items in (
         ("Why it is not private", statement.not_private_reasons),
-        *middle,
+        *statement.sections,
         ("Assumed public", statement.assumed_public),
         ("Not covered", statement.caveats),
     ):
         if items:
             lines += ["", name, *bullets(items)]
-    lines += ["", *(line for text in proof for line in paragraphs(text))]
+    lines += ["", *paragraphs(f"Proof: {statement.theorem}"), *paragraphs(statement.CHECK)]
     return "\n".join([*lines, f"dpsvm_fast {statement.library_version}"])
 
 
@@ -105,27 +95,8 @@ def notebook(text: str) -> str:
     return f"<div>{''.join(parts)}</div>"
 
 
-def bound_of(statement: Statement) -> str:
-    """Return epsilon, delta and how neighbouring data sets differ, as the end of a sentence."""
-    how = "adding or removing" if statement.adjacency == "add_remove" else "replacing"
-    return (
-        f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g} for data sets that differ "
-        f"by {how} {statement.protected}"
-    )
-
-
-def prose(statement: PrivacyStatement) -> str:
-    """Return the statement for people, wrapped for a terminal."""
-    middle = (("How it follows", _derivation(statement)),)
-    proof = (f"Proof: {statement.theorem}", CHECK)
-    return page("Privacy statement", statement, _promise(statement), middle, proof)
-
-
-def _promise(statement: PrivacyStatement) -> str:
-    """Return the guarantee in one or two sentences."""
-    bound = bound_of(statement)
-    if not statement.private:
-        return f"This release is not private. Its noise has the size that would give {bound}."
+def promise_of_fit(statement: PrivacyStatement, bound: str) -> str:
+    """Return the guarantee in a few sentences."""
     what = "evaluation" if statement.mechanism == "private_evaluation" else "fit"
     several = "The unit is a person with all their rows, however many."
     if statement.unit == "row":
@@ -164,7 +135,7 @@ def odds(epsilon: float, delta: float) -> str:
     )
 
 
-def _derivation(statement: PrivacyStatement) -> tuple[str, ...]:
+def derivation_of_fit(statement: PrivacyStatement) -> tuple[str, ...]:
     """From the settings to the noise, number by number."""
     s, noise = statement.sensitivity, statement.noise
     lines = describe_parts(statement)
@@ -388,20 +359,17 @@ def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
     """The share of each event in the budget, where all events are of one additive kind."""
     if len(events) < 2:
         return [""] * len(events)
-    squares = [event.mu**2 for event in events if isinstance(event, GaussianEvent)]
+    squares = [event.mu**2 for event in events if event.mu is not None]
     if len(squares) == len(events):
         return [
             f"; {100.0 * square / sum(squares):.3g}% of the budget in mu^2" for square in squares
         ]
-    of_sum = " of the sum" if all(isinstance(event, PureEvent) for event in events) else ""
-    return [
-        f"; mu = {event.mu:.6g}"
-        if isinstance(event, GaussianEvent)
-        else f"; epsilon = {event.epsilon:.6g}{of_sum}"
-        if isinstance(event, PureEvent)
-        else ""
+    prices = [
+        f"; {event.price} = {getattr(event, event.price):.6g}" if event.price else ""
         for event in events
     ]
+    pure = all(event.price == "epsilon" for event in events)
+    return [f"{price} of the sum" for price in prices] if pure else prices
 
 
 def drawn(noise: Noise | ObjectiveNoise | ReleasePart, random_source: str) -> str:
@@ -422,41 +390,20 @@ def _listed(names: list[str]) -> str:
 NAMES = {"dp_helmet": "DP-Helmet, blind averaging", "fed_dpdr": "FedDPDR-DPML"}
 
 
-def federated_prose(statement: FederatedStatement) -> str:
-    """Return the statement for people, wrapped for a terminal."""
-    middle = (
-        ("Trust", _trust(statement)),
-        ("How it follows", _secure_sum_derivation(statement)),
-    )
-    title, proof = "Privacy statement of federated training", (f"Proof: {statement.theorem}", CHECK)
-    return page(title, statement, _federated_promise(statement), middle, proof)
-
-
-def _federated_promise(statement: FederatedStatement) -> str:
+def federated_promise(statement: FederatedStatement, bound: str) -> str:
     """Return the guarantee in a few sentences."""
-    what = {
-        "row": "by replacing one row of one party",
-        "person": "by replacing all rows of one person at one party",
-        "party": "by replacing all rows of one party by as many others",
-    }[statement.unit]
     units = OF_ROWS if statement.unit == "row" else OF_PARTIES
-    bound = f"epsilon = {statement.epsilon:g}, delta = {statement.delta:g}"
-    if not statement.private:
-        return (
-            f"This training is not private. Its noise has the size that would give {bound} for "
-            f"data sets that differ {what}."
-        )
     kind = "computationally differentially private"
     if statement.trust == "trusted_curator":
         kind = "differentially private"
     return (
-        f"The model and all sums opened on the way to it are {kind} with {bound} for data sets "
-        f"that differ {what}. {odds(statement.epsilon, statement.delta)} Anything computed from "
-        f"the model alone is as private. {_several(statement, units)}"
+        f"The model and all sums opened on the way to it are {kind} with {bound}. "
+        f"{odds(statement.epsilon, statement.delta)} Anything computed from the model alone is as "
+        f"private. {_several(statement, units)}"
     )
 
 
-def _trust(statement: FederatedStatement) -> tuple[str, ...]:
+def trust(statement: FederatedStatement) -> tuple[str, ...]:
     """Who is trusted with what, and what protects a party if that trust fails."""
     bad = statement.min_survivors - statement.honest_survivors
     lines: tuple[str, ...] = (
@@ -503,7 +450,7 @@ def _without_sum(statement: FederatedStatement) -> str:
     )
 
 
-def _secure_sum_derivation(statement: FederatedStatement) -> tuple[str, ...]:
+def secure_sum_derivation(statement: FederatedStatement) -> tuple[str, ...]:
     """From the settings to the noise, number by number."""
     lines: tuple[str, ...] = (f"{NAMES[statement.algorithm]}, loss {statement.loss}",)
     s = statement.sensitivity

@@ -67,12 +67,15 @@ from dpsvm_fast.certificates.render import (
     ALONE,
     CHECK,
     STEPS_BEFORE,
-    bound_of,
-    federated_prose,
+    Sections,
+    derivation_of_fit,
+    federated_promise,
     notebook,
     odds,
     page,
-    prose,
+    promise_of_fit,
+    secure_sum_derivation,
+    trust,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import fraction_up
@@ -145,6 +148,13 @@ class Statement(Record):
     tag_field: ClassVar[str] = "format"
     VERSION: ClassVar[int] = 5
     DERIVED: ClassVar[tuple[str, ...]] = ("private",)
+    # What is different in the texts of the kinds: the title, what is called private or not, and
+    # whose noise is meant; the proof, where it is the same for all; how to check the numbers.
+    TITLE: ClassVar[str] = "Privacy statement"
+    SUBJECT: ClassVar[str] = "release"
+    NOISE: ClassVar[str] = "Its noise"
+    PROOF: ClassVar[str] = ""
+    CHECK: ClassVar[str] = CHECK
 
     epsilon: Epsilon
     delta: Delta
@@ -177,6 +187,29 @@ class Statement(Record):
         def uncovered(self) -> tuple[str, ...]:
             """Names of the caveats."""
 
+        @property
+        def sections(self) -> Sections:
+            """Titles and items of its text, before what all kinds have."""
+
+        def promise(self, bound: str) -> str:
+            """Return the guarantee in a few sentences; ``bound`` ends the first."""
+
+    @property
+    def theorem(self) -> str:
+        """Proof pages of the guarantee."""
+        return self.PROOF
+
+    @property
+    def inside(self) -> tuple[tuple[str, Statement], ...]:
+        """The statements that this one is about, each with the name of its step."""
+        return ()
+
+    @property
+    def difference(self) -> str:
+        """How neighbouring data sets differ."""
+        how = "adding or removing" if self.adjacency == "add_remove" else "replacing"
+        return f"by {how} {self.protected}"
+
     @property
     def caveats(self) -> tuple[str, ...]:
         """Sentences on what the guarantee does not cover."""
@@ -186,6 +219,9 @@ class Statement(Record):
     def private(self) -> bool:
         """Whether the guarantee holds: nothing voids it."""
         return not self.not_private_reasons
+
+    def __str__(self) -> str:
+        return page(self)
 
     def _repr_html_(self) -> str:
         """Prose in notebooks."""
@@ -341,15 +377,6 @@ class ReleaseStatement(Statement):
         occasion = replace(self.occasion, labels=labels, learned=())
         return replace(self, occasion=occasion, random_source="operating_system")
 
-    def of_unit(self: Self, unit: str) -> Self:
-        """Return the statement of the same releases for neighbours that differ in ``unit``."""
-        return self if unit == self.unit else replace(self, unit=unit)
-
-    def of_periods(self: Self, periods: tuple[str, ...]) -> Self:
-        """Return the statement of a release that a ledger was charged for on these periods."""
-        together = tuple(dict.fromkeys((*self.occasion.periods, *periods)))
-        return replace(self, occasion=replace(self.occasion, periods=together))
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement(ReleaseStatement):
@@ -469,8 +496,14 @@ class PrivacyStatement(ReleaseStatement):
             *("max_samples",) * (bounded and self.adjacency == "add_remove"),
         )
 
-    def __str__(self) -> str:
-        return prose(self)
+    @property
+    def sections(self) -> Sections:
+        """How the numbers follow."""
+        return (("How it follows", derivation_of_fit(self)),)
+
+    def promise(self, bound: str) -> str:
+        """Return the guarantee in a few sentences."""
+        return promise_of_fit(self, bound)
 
 
 # What a model trained across parties promises, and under which trust.
@@ -551,6 +584,8 @@ class FederatedStatement(Statement):
     """
 
     tag: ClassVar[str] = "dpsvm_fast.federated_certificate"
+    TITLE: ClassVar[str] = "Privacy statement of federated training"
+    SUBJECT: ClassVar[str] = "training"
     DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem")
 
     algorithm: Annotated[str, Options("dp_helmet", "fed_dpdr")]
@@ -647,14 +682,23 @@ class FederatedStatement(Statement):
         found = words.FEDERATED_OBJECTIVE if self.sensitivity is None else words.FEDERATED_MODEL
         return found + words.PERSON_PAGE * (self.unit == "person")
 
-    def __str__(self) -> str:
-        return federated_prose(self)
+    @property
+    def difference(self) -> str:
+        """How neighbouring data sets differ."""
+        return words.FEDERATED_DIFFERENCE[self.unit]
+
+    @property
+    def sections(self) -> Sections:
+        """Who is trusted, and how the numbers follow."""
+        return (("Trust", trust(self)), ("How it follows", secure_sum_derivation(self)))
+
+    def promise(self, bound: str) -> str:
+        """Return the guarantee in a few sentences."""
+        return federated_promise(self, bound)
 
 
 # What a search over parameters promises: all its fits, the choice and the refit together.
 
-
-SELECTION_PROOF = "docs/proofs/private_selection.md"
 
 STRATEGIES = ("partition", "random_stopping")
 # How one of several scores is chosen, and how one score is made noisy.
@@ -780,6 +824,11 @@ class SelectionStatement(ReleaseStatement):
     """
 
     tag: ClassVar[str] = "dpsvm_fast.selection_certificate"
+    TITLE: ClassVar[str] = "Privacy statement of a parameter search"
+    SUBJECT: ClassVar[str] = "search"
+    PROOF: ClassVar[str] = "docs/proofs/private_selection.md"
+    CHECK: ClassVar[str] = ""
+
     strategy: Annotated[str, Options(*STRATEGIES)]
     candidates: Annotated[tuple[str, ...], Range(1)]
     branches: tuple[Events, ...]
@@ -816,20 +865,17 @@ class SelectionStatement(ReleaseStatement):
             *("floating_point",) * inexact,
         )
 
-    def __str__(self) -> str:
-        middle = (("How it follows", self._derivation()), ("Candidates", self.candidates))
-        proof = (f"Proof: {SELECTION_PROOF}",)
-        return page("Privacy statement of a parameter search", self, self._promise(), middle, proof)
+    @property
+    def sections(self) -> Sections:
+        """How the numbers follow, and what was compared."""
+        return (("How it follows", self._derivation()), ("Candidates", self.candidates))
 
-    def _promise(self) -> str:
-        """Return the guarantee in one or two sentences."""
-        bound = bound_of(self)
-        if self.private:
-            return (
-                "The search, that is the chosen parameters and the released model together, is "
-                f"differentially private with {bound}. {STEPS_BEFORE}"
-            )
-        return f"This search is not private. Its noise has the size that would give {bound}."
+    def promise(self, bound: str) -> str:
+        """Return the guarantee in a few sentences."""
+        return (
+            "The search, that is the chosen parameters and the released model together, is "
+            f"differentially private with {bound}. {STEPS_BEFORE}"
+        )
 
     def _derivation(self) -> tuple[str, ...]:
         """How the search spends."""
@@ -875,8 +921,6 @@ def selection_events(
 LEARNED_STEP = "was fitted on the rows without privacy and may reveal them"
 
 PIPELINE = "dpsvm_fast.pipeline_certificate"
-
-PIPELINE_PROOF = "docs/proofs/private_scaling.md, section Pipelines; docs/proofs/accountant.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -950,7 +994,12 @@ class PipelineStatement(Statement):
     """
 
     tag: ClassVar[str] = PIPELINE
-
+    TITLE: ClassVar[str] = "Privacy statement of a pipeline"
+    SUBJECT: ClassVar[str] = "pipeline"
+    NOISE: ClassVar[str] = "The noise of its private steps"
+    PROOF: ClassVar[str] = (
+        "docs/proofs/private_scaling.md, section Pipelines; docs/proofs/accountant.md"
+    )
     DERIVED: ClassVar[tuple[str, ...]] = ("private", "assumptions")
 
     epsilon: Annotated[NonNegative, PRIVACY_LOSS]
@@ -961,10 +1010,10 @@ class PipelineStatement(Statement):
         """Refuse statements that cannot be composed."""
         if not self.statements:
             raise InvalidParameterError("steps: at least one step needs a statement")
-        for step in self.steps:
-            if step.statement is not None and step.statement.adjacency != self.adjacency:
+        for title, inner in self.inside:
+            if inner.adjacency != self.adjacency:
                 raise InvalidParameterError(
-                    f"steps: {step.title} has adjacency {step.statement.adjacency!r}, expected "
+                    f"steps: {title} has adjacency {inner.adjacency!r}, expected "
                     f"{self.adjacency!r} in all steps; guarantees of different relations do not "
                     "compose"
                 )
@@ -983,9 +1032,14 @@ class PipelineStatement(Statement):
         return self.statements[0].protected
 
     @property
+    def inside(self) -> tuple[tuple[str, Statement], ...]:
+        """Statements of the steps that have one, each with the name of its step."""
+        return tuple((s.title, s.statement) for s in self.steps if s.statement is not None)
+
+    @property
     def statements(self) -> tuple[Statement, ...]:
         """Statements of the steps that have one."""
-        return tuple(step.statement for step in self.steps if step.statement is not None)
+        return tuple(statement for _, statement in self.inside)
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -1025,10 +1079,7 @@ class PipelineStatement(Statement):
     def _of_steps(self, field: str) -> tuple[str, ...]:
         """Texts of the steps' statements, each after the name of its step."""
         return tuple(
-            f"{step.title}: {text}"
-            for step in self.steps
-            if step.statement is not None
-            for text in getattr(step.statement, field)
+            f"{title}: {text}" for title, inner in self.inside for text in getattr(inner, field)
         )
 
     def word_problems(self, record: Mapping[str, Any]) -> list[str]:
@@ -1040,21 +1091,15 @@ class PipelineStatement(Statement):
                 found += [f"{step.title}: {problem}" for problem in inside]
         return found
 
-    def __str__(self) -> str:
-        middle = (("Steps", tuple(map(str, self.steps))),)
-        proof = (f"Proof: {PIPELINE_PROOF}", CHECK)
-        return page("Privacy statement of a pipeline", self, self._promise(), middle, proof)
+    @property
+    def sections(self) -> Sections:
+        """The steps."""
+        return (("Steps", tuple(map(str, self.steps))),)
 
-    def _promise(self) -> str:
-        """Return the guarantee in one or two sentences."""
-        bound = bound_of(self)
-        if self.private:
-            together = f"All fitted steps together are differentially private with {bound}."
-            return f"{together} {odds(self.epsilon, self.delta)} {ALONE}"
-        return (
-            "This pipeline is not private. The noise of its private steps has the size that would "
-            f"give {bound}."
-        )
+    def promise(self, bound: str) -> str:
+        """Return the guarantee in a few sentences."""
+        together = f"All fitted steps together are differentially private with {bound}."
+        return f"{together} {odds(self.epsilon, self.delta)} {ALONE}"
 
 
 # Certificates of every kind, read back as the statements that they were written from.

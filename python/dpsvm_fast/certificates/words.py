@@ -22,6 +22,12 @@ PROTECTED = {
     "person at a party": "one person and all their rows at one party",
     "party": "all rows of one party",
 }
+# The same in training across parties.
+FEDERATED_DIFFERENCE = {
+    "row": "by replacing one row of one party",
+    "person": "by replacing all rows of one person at one party",
+    "party": "by replacing all rows of one party by as many others",
+}
 
 LOSSES = (
     *("crammer_singer", "softmax_margin", "softplus", "huber", "huber_ww", "margin_distance"),

@@ -31,7 +31,7 @@ from dpsvm_fast.exceptions import (
     PrivacyLeakWarning,
 )
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
-from dpsvm_fast.mechanisms.class_counts import BalancedPlan, training_of
+from dpsvm_fast.mechanisms.class_counts import BalancedPlan
 from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
 from dpsvm_fast.validation import check_arithmetic, warn_of_weak_numbers
@@ -92,7 +92,7 @@ def private_fit(
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
     plan = estimator.plan(estimator.owned(facts))
-    training = training_of(plan)
+    training = plan.weighed_training
     how: Any = {"unit": facts.unit, "by_age": plan.by_age}
     if ledger is not None:
         ledger.check(plan.events, **how)
@@ -105,6 +105,7 @@ def private_fit(
         "occasion": estimator._occasion(),
         "library_version": _core.build_info()["version"],
         "random_source": "operating_system" if estimator.random_state is None else "seed",
+        "unit": facts.unit,
     }
     read, learned = getattr(estimator, "classes", ()), getattr(estimator, "learned", None)
     private = not (read is None or estimator.random_state is not None or learned)
@@ -115,9 +116,7 @@ def private_fit(
         sys.stdout.write(f"{name}: {plan.summary()}\n")
     charge(ledger, plan.events, name, private=private, **how)
     released = plan.run(rows, source)
-    statement = estimator._statement(plan, released, occasion).of_unit(facts.unit)
-    if ledger is not None:
-        statement = statement.of_periods(ledger.charged)
+    statement = estimator._statement(plan, released, occasion)
     LOG.info("%s: released, %s", name, "private" if private else "NOT PRIVATE")
     return estimator._attributes(training, released) | rows.published | {"privacy_": statement}
 
@@ -502,4 +501,6 @@ def occasion_of(estimator: Any, names: Iterable[str], **facts: Any) -> Occasion:
     others = tuple(name for name in names if name not in (parameter, *WITHOUT_WEIGHT))
     if hasattr(estimator, "classes"):
         facts["labels"] = "read" if estimator.classes is None else "given"
+    if estimator.ledger is not None:
+        facts["periods"] = estimator.ledger.charged
     return Occasion(parameter=parameter, parameters=others, **facts)

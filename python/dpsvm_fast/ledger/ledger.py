@@ -14,6 +14,7 @@ import os
 import threading
 import uuid
 import weakref
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -385,11 +386,17 @@ class PrivacyLedger:
             The ledger's store is gone or damaged. Nothing may be released.
         """
         check_type("label", label, str, "a string")
-        self._check_unit(unit)
-        self._whole._record(self._charges(event, by_age), label)
+        self._whole._record(self._charges(event, unit, by_age=by_age), label)
 
-    def _charges(self, event: PrivacyEvent | Events, by_age: bool) -> Charges:  # noqa: FBT001
-        """Events, each with the periods that it is charged to; none for all rows."""
+    def _charges(self, event: PrivacyEvent | Events, unit: str | None, *, by_age: bool) -> Charges:
+        """Events, each with the periods that it is charged to; none for all rows.
+
+        Events of another unit are refused; None means that of the ledger.
+        """
+        if unit not in (None, self._budget.unit):
+            raise InvalidParameterError(
+                f"ledger: got unit={self.unit!r}, expected unit={unit!r}, as in this release"
+            )
         events = event if isinstance(event, tuple) else (event,)
         if not by_age:
             return [(part, self._charged) for part in events]
@@ -439,18 +446,10 @@ class PrivacyLedger:
         event, unit, by_age
             As in ``spend``.
         """
-        self._check_unit(unit)
-        whole = self._whole
+        charges, whole = self._charges(event, unit, by_age=by_age), self._whole
         with whole._lock:
             whole._catch_up()
-            whole._admitted(self._charges(event, by_age))
-
-    def _check_unit(self, unit: str | None) -> None:
-        """Refuse events of another unit; ``None`` means that of the ledger."""
-        if unit not in (None, self.unit):
-            raise InvalidParameterError(
-                f"ledger: got unit={self.unit!r}, expected unit={unit!r}, as in this release"
-            )
+            whole._admitted(charges)
 
     def total(self) -> tuple[float, float]:
         """Return the smallest known epsilon at the delta of the budget, and that delta.
@@ -711,8 +710,8 @@ class PrivacyLedger:
         with self._up_to_date():
             pass
 
-    def _compositions(self, charged: tuple[str, ...]) -> Compositions:
-        """For each of these periods, or of all, the composition of what ``_records`` charge it."""
+    def _compositions(self) -> Compositions:
+        """For each period the composition of what ``_records`` charge it."""
         known, count = self._composed
         if count < len(self._records):
             new_events: dict[str, list[PrivacyEvent]] = {}
@@ -721,12 +720,13 @@ class PrivacyLedger:
                     new_events.setdefault(name, []).append(record.event)
             known = known | with_more(known, new_events)
             self._composed = (known, len(self._records))
-        return {name: known[name] for name in charged or known}
+        return known
 
     def _current(self) -> Compositions:
         """Compositions of the periods of this handle, up to date; needs the lock of the whole."""
         self._whole._catch_up()
-        return self._whole._compositions(self._charged)
+        known = self._whole._compositions()
+        return {name: known[name] for name in self._charged or known}
 
     def _by_period(self) -> list[tuple[PrivacyEvent, ...]]:
         """Events that touch the rows of each period."""
@@ -750,13 +750,10 @@ class PrivacyLedger:
     def _admitted(self, charges: Charges) -> Compositions:
         """Return the compositions with the events added; raise if any exceeds the budget."""
         check_arithmetic()
-        names = [name for _, periods in charges for name in periods]
-        everywhere = not all(periods for _, periods in charges)
-        before = self._compositions(() if everywhere else tuple(names))
-        own = {
-            name: [part for part, periods in charges if not periods or name in periods]
-            for name in before
-        }
+        before, own = self._compositions(), defaultdict[str, list[PrivacyEvent]](list)
+        for part, periods in charges:
+            for name in periods or before:
+                own[name].append(part)
         found = with_more(before, own)
         for composed in dict.fromkeys(found.values()):
             if not composed.fits():

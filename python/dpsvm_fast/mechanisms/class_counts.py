@@ -94,6 +94,11 @@ class BalancedPlan(Plan):
         """That of the counts, and those of the training."""
         return (self.class_counts.event, *self.training.events)
 
+    @property
+    def weighed_training(self) -> Any:
+        """The plan that trains, after the class counts."""
+        return self.training
+
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
         """Release the class counts, then train and return the training's release."""
         self.class_counts.balance(rows, source)
@@ -108,8 +113,3 @@ class BalancedPlan(Plan):
         own: PrivacyStatement = self.training.statement(**occasion)
         parts = (self.class_counts.sum.part, *own.parts)
         return replace(own, epsilon=self.epsilon, delta=self.delta, parts=parts)
-
-
-def training_of(plan: Any) -> Any:
-    """Return the plan that trains, where another one has class counts before it."""
-    return plan.training if isinstance(plan, BalancedPlan) else plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon, gaussian_sigma
 from dpsvm_fast.certificates import (
-    GaussianEvent,
     Noise,
     PrivacyEvent,
     ReleasePart,
@@ -410,10 +409,25 @@ class NoisySum:
     n_steps: int = 1
     factor: tuple[float, ...] = ()
 
+    # What follows from these: the bound of one record's contribution, rounding included; that on
+    # the distance between the noise inputs of neighbours, over all steps; and the standard
+    # deviation sigma of Gaussian noise, or the rate beta of Gamma noise.
+    contribution: float = field(init=False)
+    sensitivity: float = field(init=False)
+    scale: float = field(init=False)
+
     def __post_init__(self) -> None:
         """Refuse budgets so small that no float, or no grid however coarse, suits the noise."""
-        if self.epsilon is not None:
+        own = vars(self)
+        own["contribution"] = add_up(self.clip_norm, self.rounding)
+        moved = mul_up(self.relation_factor, self.contribution)
+        own["sensitivity"] = mul_up(sqrt_up(effective_sums(self.n_steps, self.factor)), moved)
+        if self.mu is not None:
+            own["scale"] = scale_for(self.sensitivity, self.mu)
+        else:
+            assert self.epsilon is not None
             check_range("epsilon", self.epsilon, "the budget of the noise")
+            own["scale"] = div_down(self.epsilon, self.sensitivity)
         if self.mu is None or self.grid is None:
             return
         if self.scale > MAX_NOISE_STEPS * self.grid:
@@ -449,25 +463,6 @@ class NoisySum:
     def size(self) -> int:
         """Number of components."""
         return math.prod(self.shape)
-
-    @cached_property
-    def contribution(self) -> float:
-        """Bound of one record's contribution, rounding included."""
-        return add_up(self.clip_norm, self.rounding)
-
-    @cached_property
-    def sensitivity(self) -> float:
-        """Bound on the distance between the noise inputs of neighbours, over all steps."""
-        moved = mul_up(self.relation_factor, self.contribution)
-        return mul_up(sqrt_up(effective_sums(self.n_steps, self.factor)), moved)
-
-    @cached_property
-    def scale(self) -> float:
-        """Standard deviation sigma of Gaussian noise, or the rate beta of Gamma noise."""
-        if self.mu is not None:
-            return scale_for(self.sensitivity, self.mu)
-        assert self.epsilon is not None
-        return div_down(self.epsilon, self.sensitivity)
 
     @property
     def deviation(self) -> float:
@@ -729,7 +724,7 @@ def within_budget(
         found = max(composed_delta((*before, *like_of(own).events), epsilon), MIN_DELTA)
         return math.log(found) - math.log(delta)
 
-    mus = [event.mu for event in before if isinstance(event, GaussianEvent)]
+    mus = [event.mu for event in before if event.mu is not None]
     left = gaussian_parameter(epsilon, delta) ** 2 - sum(mu * mu for mu in mus)
     # What Gaussian noise would be left: likely a little too much, or else all. No rounding decides.
     lowest, at = least * epsilon, gaussian_epsilon(delta, left**-0.5) if left > 0.0 else 0.0

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement, PureEvent
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement
 from dpsvm_fast.certificates.words import CALIBRATED, CLIPPED
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
@@ -550,7 +550,7 @@ class PrivateLinear(LinearPlan):
                 "noise_grid='float'"
             )
         # Each sum, and the rest after them, refuses a budget that is too small.
-        assert self._left_by(self.before).mu > 0.0
+        assert self._rest.mu > 0.0
 
     @property
     def pure(self) -> bool:
@@ -627,14 +627,14 @@ class PrivateLinear(LinearPlan):
         return self._left_by(self.before)
 
     def _left_by(self, events: tuple[PrivacyEvent, ...]) -> GaussianEvent:
-        squares = [Fraction(event.mu) ** 2 for event in events if isinstance(event, GaussianEvent)]
+        squares = [Fraction(event.mu) ** 2 for event in events if event.mu is not None]
         left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - sum(squares, Fraction(0))))
         return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
 
     @property
     def _pure_rest(self) -> float:
         """What all earlier releases leave of a pure epsilon."""
-        spent = sum(event.epsilon for event in self.before if isinstance(event, PureEvent))
+        spent = sum(one.epsilon for one in self.sums if one.epsilon is not None)
         return add_down(self.epsilon, -spent)
 
     @cached_property
@@ -668,7 +668,7 @@ class PrivateLinear(LinearPlan):
         if whitened or not self.whitenings:
             return whitened, self.sums, mu
         n_first = len(self.sums) - len(self.whitenings)
-        unspent = [event.mu for event in self.before[n_first:] if isinstance(event, GaussianEvent)]
+        unspent = map(attrgetter("mu"), self.before[n_first:])
         return whitened, self.sums[:n_first], joined_parameter(mu, *unspent)
 
     def worth_whitening(self, count: float) -> bool:

@@ -176,6 +176,11 @@ class Plan(ABC):
         """Public facts in one line."""
 
     @property
+    def weighed_training(self) -> Any:
+        """The plan that trains: this one, unless class counts come before it."""
+        return self
+
+    @property
     def n_learned(self) -> int:
         """Number of learned values: weights of every class, and its constant."""
         own: Any = self

@@ -328,11 +328,12 @@ def is_cheap(events: Iterable[PrivacyEvent]) -> bool:
     """Return whether the accountant has a closed formula for these events."""
     kinds, either = set(), False
     for event in events:
-        either |= isinstance(event, AlternativesEvent)
-        branches = event.branches if isinstance(event, AlternativesEvent) else ((event,),)
-        kinds |= {type(inner) for branch in branches for inner in branch}
+        alternatives = isinstance(event, AlternativesEvent)
+        either |= alternatives
+        branches = event.inside if alternatives else ((event,),)
+        kinds |= {inner.price for branch in branches for inner in branch}
     # A curve of several kinds is known in points only.
-    return kinds <= {GaussianEvent, PureEvent} and not (either and len(kinds) > 1)
+    return "" not in kinds and not (either and len(kinds) > 1)
 
 
 def largest_epsilon(
@@ -421,7 +422,7 @@ def covers(planned: PrivacyEvent, spent: PrivacyEvent) -> bool:
     """Return whether one event dominates another of the same kind."""
     if type(planned) is not type(spent):
         return False
-    if isinstance(planned, GaussianEvent) and isinstance(spent, GaussianEvent):
+    if planned.mu is not None and spent.mu is not None:
         return spent.adjacency == planned.adjacency and spent.mu <= planned.mu
     for name, value in vars(spent).items():
         limit = vars(planned)[name]

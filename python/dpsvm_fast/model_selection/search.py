@@ -707,7 +707,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             stopping=budgets.stopping,
             refit=budgets.refit,
             **occasion,
-        ).of_unit(budgets.branches[0].unit)
+        )
         for leaf in leaf_steps(released.estimator, ""):
             leaf.estimator.__dict__.pop("_continuation", None)
         steps = private_steps(released.estimator)

@@ -26,7 +26,6 @@ from dpsvm_fast.certificates.events import (
     DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
-    ParallelEvent,
     PrivacyEvent,
     PureEvent,
     RandomStoppingEvent,
@@ -68,8 +67,6 @@ FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, 1e-4
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 
-CurvedEvent = ObjectiveEvent | AlternativesEvent | RandomStoppingEvent
-
 
 @dataclass
 class Choice:
@@ -81,10 +78,17 @@ class Choice:
     stays: list[float] = field(default_factory=list)
     sampled: list[tuple[float, float, int]] = field(default_factory=list)
     rho: list[float] = field(default_factory=list)
-    curved: list[CurvedEvent] = field(default_factory=list)
+    objectives: list[ObjectiveEvent] = field(default_factory=list)
+    # Alternatives, and the best of several runs.
+    nested: list[PrivacyEvent] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
     # How far down, and out to which epsilon, curves are looked at.
     reach: tuple[float, float] = field(default=(DEPTH, LARGEST), compare=False)
+
+    @property
+    def curved(self) -> list[PrivacyEvent]:
+        """Events that are known as curves."""
+        return [*self.objectives, *self.nested]
 
     @property
     def leak(self) -> float:
@@ -119,7 +123,7 @@ class Choice:
         """Return an upper bound: steps that are tiny next to other events become whole batches."""
         gaussian = math.fsum(self.squares)
         others = [*self.pure, math.sqrt(math.fsum(self.rho))]
-        others += [1.0 / one.sigma for one in self.curved if isinstance(one, ObjectiveEvent)]
+        others += [1.0 / one.sigma for one in self.objectives]
         most = max((FAINT * max(others)) ** 2, FAINT_AMONG_GAUSSIANS * gaussian)
         moved = 2.0 if self.replace_one else 1.0
         sizes = {kind: n * (moved / kind[0]) ** 2 for kind, n in self.steps.items() if kind[0] > 1}
@@ -138,10 +142,12 @@ class Choice:
 
         The remainder is refined until it is negligible against this claim.
         """
-        within = [event for event in self.curved if _is_within_reach(event)]
+        objectives = self.objectives[:MAX_CURVES]
+        nested = [event for event in self.nested if _is_within_reach(event)]
         depth = min(DEPTH, max(math.log(delta) - BELOW_CLAIM, DEEPEST)) if delta > 0.0 else DEPTH
         largest = min(max(LARGEST, 2.0 * epsilon), FARTHEST)
-        return replace(self, curved=within[:MAX_CURVES], reach=(depth, largest))
+        nested = nested[: MAX_CURVES - len(objectives)]
+        return replace(self, objectives=objectives, nested=nested, reach=(depth, largest))
 
 
 def _gaussian_square(event: ObjectiveEvent) -> float | None:
@@ -161,15 +167,10 @@ def _gaussian_square(event: ObjectiveEvent) -> float | None:
     return scores / event.sigma**2 if free else None
 
 
-def _is_within_reach(event: CurvedEvent) -> bool:
+def _is_within_reach(event: PrivacyEvent) -> bool:
     """Whether the events inside can be composed, so that the whole has a curve."""
-    if isinstance(event, ObjectiveEvent):
-        return True
-    if isinstance(event, RandomStoppingEvent):
-        bases = choices_of(event.base)
-    else:
-        bases = [choice_of(branch) for branch in event.branches]
-    return bases is not None and all(base == base.composable() for base in bases)
+    inner = [choices_of(branch) for branch in event.inside]
+    return all(bases and all(base == base.composable() for base in bases) for bases in inner)
 
 
 def choices_of(events: tuple[PrivacyEvent, ...]) -> list[Choice] | None:
@@ -178,13 +179,10 @@ def choices_of(events: tuple[PrivacyEvent, ...]) -> list[Choice] | None:
     ways = 1
     options: list[list[tuple[PrivacyEvent, ...]]] = []
     for event, count in counts.items():
-        if not isinstance(event, ParallelEvent) or isinstance(event, AlternativesEvent):
-            options.append([(event,) * count])
-            continue
-        ways *= math.comb(count + len(event.branches) - 1, count)
+        ways *= math.comb(count + len(event.met) - 1, count)
         if ways > MAX_CHOICES:
             return None
-        meetings = itertools.combinations_with_replacement(event.branches, count)
+        meetings = itertools.combinations_with_replacement(event.met, count)
         options.append([tuple(itertools.chain(*meeting)) for meeting in meetings])
     work(ways * WORK_OF_EVENT * len(events))
     found = {
@@ -234,7 +232,7 @@ class _Charge(NamedTuple):
     def add_objective(self, event: ObjectiveEvent) -> None:
         square = _gaussian_square(event)
         if square is None:
-            self.choice.curved.append(event)
+            self.choice.objectives.append(event)
         else:
             self.choice.squares.append(square)
 
@@ -251,19 +249,19 @@ class _Charge(NamedTuple):
             branch.distances = []
         for branch in branches:
             if all(_covers(branch, other) for other in branches):
-                for name in ("squares", "pure", "stays", "sampled", "rho", "curved"):
+                for name in ("squares", "pure", "stays", "sampled", "rho", "objectives", "nested"):
                     getattr(self.choice, name).extend(getattr(branch, name))
                 return
         if all(branch.is_pure for branch in branches):
             self.choice.pure.append(max(math.fsum(branch.pure) for branch in branches))
         else:
-            self.choice.curved.append(event)
+            self.choice.nested.append(event)
 
     def add_random_stopping(self, event: RandomStoppingEvent) -> None:
         # The best of several runs is pure if a run is.
         bases = choices_of(event.base)
         if bases is None or not all(base.is_pure for base in bases):
-            self.choice.curved.append(event)
+            self.choice.nested.append(event)
             return
         epsilon = max(math.fsum(base.pure) for base in bases)
         # The largest ratio of densities is at the kink of what u can become.
@@ -338,12 +336,9 @@ def least_gaussian(law: str, n_scores: int, sigma: float, *, replace_one: bool) 
 def least_delta_of(choice: Choice, epsilon: float) -> float:
     """Lower bound of delta of what one record meets."""
     squares = [*choice.squares, *(2.0 * rho for rho in choice.rho)]
-    for event in choice.curved:
-        if isinstance(event, ObjectiveEvent):
-            mu = least_gaussian(
-                event.law, event.n_scores, event.sigma, replace_one=choice.replace_one
-            )
-            squares.append(mu * mu)
+    for event in choice.objectives:
+        mu = least_gaussian(event.law, event.n_scores, event.sigma, replace_one=choice.replace_one)
+        squares.append(mu * mu)
     mu = math.sqrt(math.fsum(squares)) * (1.0 - MIN_ROUNDING)
     losses, masses = responses(choice.pure)
     if losses.size == 1:
@@ -553,12 +548,13 @@ def _rest(
         if not (choice.mu or choice.pure):
             return bounds[-1]
     others = choice.mu or choice.sampled or choice.rho
-    if not others and len(choice.curved) == 1 and isinstance(choice.curved[0], ObjectiveEvent):
+    if not others and not choice.nested and len(choice.objectives) == 1:
+        (event,) = choice.objectives
         if not choice.pure:
-            return event_delta(choice.curved[0], epsilon, quickly=quickly)
+            return event_delta(event, epsilon, quickly=quickly)
         losses, masses = responses(choice.pure)
         if losses.size <= FEW_OUTCOMES:
-            return _with_responses(choice.curved[0], epsilon, losses, masses)
+            return _with_responses(event, epsilon, losses, masses)
     if choice.sampled or bool(choice.rho) + len(choice.curved) > MAX_AT_ONCE:
         curves = _curves(choice, COSTLY_FALL)
         bounds.append(_tilted(choice, curves, epsilon, quickly, enough))
@@ -623,12 +619,10 @@ def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curv
     functions: list[tuple[Callable[[float], float], float] | None] = []
     if choice.rho:
         functions.append((partial(zcdp_delta, math.fsum(choice.rho)), CLOSER))
-    for event in choice.curved:
-        if isinstance(event, ObjectiveEvent):
-            closely = COSTLY_CLOSER if _is_costly(event) else CLOSER
-            functions.append((partial(event_delta, event, quickly=True), closely))
-        else:
-            functions.append(None)
+    for event in choice.objectives:
+        closely = COSTLY_CLOSER if _is_costly(event) else CLOSER
+        functions.append((partial(event_delta, event, quickly=True), closely))
+    functions += [None] * len(choice.nested)
     losses, masses = responses(choice.pure)
     found = []
     for place, (curve, made) in enumerate(zip(curves, functions, strict=True)):
@@ -664,30 +658,45 @@ def _is_costly(event: ObjectiveEvent) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _curve(event: CurvedEvent, fall: float, reach: tuple[float, float]) -> Curve:
+def _curve(event: PrivacyEvent, fall: float, reach: tuple[float, float]) -> Curve:
     """Curve of one event."""
-    # No table is longer than its most points.
-    fall = max(fall, -reach[0] / FULL_TABLE)
-    if isinstance(event, (AlternativesEvent, RandomStoppingEvent)):
-        if isinstance(event, RandomStoppingEvent):
-            bases = choices_of(event.base)
-        else:
-            bases = [choice_of(branch) for branch in event.branches]
+    curve: Curve = event.charge(_Curve(fall, reach))
+    return curve
+
+
+class _Curve(NamedTuple):
+    """Makes the curve of an event, by the method with its tag."""
+
+    fall: float
+    reach: tuple[float, float]
+
+    def add_objective(self, event: ObjectiveEvent) -> Curve:
+        depth, largest = self.reach
+        # No table is longer than its most points.
+        fall = max(self.fall, -depth / FULL_TABLE)
+        depth = COSTLY_DEPTH if _is_costly(event) and depth >= DEPTH else depth
+        return Curve.of(partial(event_delta, event, quickly=True), fall, depth, largest)
+
+    def add_alternatives(self, event: AlternativesEvent) -> Curve:
+        return _worst([choice_of(branch) for branch in event.branches])
+
+    def add_random_stopping(self, event: RandomStoppingEvent) -> Curve:
+        bases = choices_of(event.base)
         if bases is None:
             return Curve.vacuous()
-        costly = any(base.sampled or base.curved for base in bases)
-        base = Curve.of(
-            lambda epsilon: max(_delta(choice, epsilon, quickly=True) for choice in bases),
-            *((COSTLY_FALL, COSTLY_DEPTH) if costly else (FALL, DEPTH)),
-        )
-        if isinstance(event, AlternativesEvent):
-            return base
         rho = None
         if all(b.rho and not (b.pure or b.stays or b.sampled or b.curved) for b in bases):
             rho = max(math.fsum(b.rho) + 0.5 * b.mu**2 for b in bases)
-        return stopped_curve(event.stopping, event.gamma, event.mean, base, rho)
-    depth = COSTLY_DEPTH if _is_costly(event) and reach[0] >= DEPTH else reach[0]
-    return Curve.of(partial(event_delta, event, quickly=True), fall, depth, reach[1])
+        return stopped_curve(event.stopping, event.gamma, event.mean, _worst(bases), rho)
+
+
+def _worst(bases: list[Choice]) -> Curve:
+    """Curve of the largest delta of several choices at each epsilon."""
+    costly = any(base.sampled or base.curved for base in bases)
+    return Curve.of(
+        lambda epsilon: max(_delta(choice, epsilon, quickly=True) for choice in bases),
+        *((COSTLY_FALL, COSTLY_DEPTH) if costly else (FALL, DEPTH)),
+    )
 
 
 def _of_curves(

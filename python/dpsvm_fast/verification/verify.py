@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +32,6 @@ from dpsvm_fast.certificates.record import (
 from dpsvm_fast.certificates.render import bullets, paragraphs
 from dpsvm_fast.certificates.statement import (
     FederatedStatement,
-    PipelineStatement,
     PrivacyStatement,
     SelectionStatement,
     Statement,
@@ -347,7 +346,7 @@ class Comparison:
 
     def _model(self, statement: Any, certificate: Mapping[str, Any], record: Any) -> None:
         leaves = list(_leaves(record, ""))
-        if isinstance(statement, PipelineStatement):
+        if statement.inside:
             found = [(name, leaf["class"], leaf.get("privacy")) for name, leaf in leaves]
             stated = [(s["name"], s["estimator"], s["statement"]) for s in certificate["steps"]]
             self._compare("steps, classes and certificate of every step", stated, found)
@@ -365,25 +364,17 @@ class Comparison:
             self.matches.append("the certificate that the model itself holds")
             pairs = [(statement, leaf) for leaf in own if leaf["privacy"] == certificate]
         for each, leaf in pairs:
-            if isinstance(each, SelectionStatement):
+            if type(each) is SelectionStatement:
                 self._compare("class", "PrivateGridSearch", leaf["class"])
             if each is not None:
-                self._fit(each, leaf)
+                COMPARED[type(each)](self, each, leaf)
 
     def fit(self, statement: Statement, leaf: Mapping[str, Any]) -> None:
         """Compare what one fit promises with what it published."""
         try:
-            self._fit(statement, leaf)
+            COMPARED[type(statement)](self, statement, leaf)
         except FORMLESS:
             self.problems.append(NO_FORM)
-
-    def _fit(self, statement: Any, leaf: Mapping[str, Any]) -> None:
-        if isinstance(statement, PrivacyStatement):
-            self._releases(statement, leaf)
-        elif isinstance(statement, FederatedStatement):
-            self._parties(statement, leaf)
-        else:
-            self._search(statement, leaf)
 
     def _given(self, stated: Mapping[str, object], given: Mapping[str, Any]) -> None:
         """Compare facts with the parameters of the same names, if any."""
@@ -507,6 +498,14 @@ class Comparison:
         self._compare("release of components" if paid else "absence of components", paid, reduced)
 
 
+# How a statement of each kind is compared with what its fit published.
+COMPARED: dict[type[Statement], Callable[[Comparison, Any, Mapping[str, Any]], None]] = {
+    PrivacyStatement: Comparison._releases,
+    FederatedStatement: Comparison._parties,
+    SelectionStatement: Comparison._search,
+}
+
+
 def _leaves(record: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield every estimator of a model that contains no others, with the path of names to it."""
     if record["class"] not in ("Pipeline", "PrivatePipeline"):
@@ -613,12 +612,11 @@ def _verified(statement: Statement) -> Verification:
     if getattr(statement, "random_source", "operating_system") != "operating_system":
         problems.append("the noise does not come from the entropy of the operating system")
     problems += CHECKS[type(statement)](statement)
-    for step in getattr(statement, "steps", ()):
-        if step.statement is not None:
-            found = _verified(step.statement)
-            # If one of them is undecided, so is the whole.
-            own = () if found.undecided else found.problems
-            problems += [f"{step.title}: {problem}" for problem in own]
+    for title, inner in statement.inside:
+        found = _verified(inner)
+        # If one of them is undecided, so is the whole.
+        own = () if found.undecided else found.problems
+        problems += [f"{title}: {problem}" for problem in own]
     epsilon, delta, holds = _recomputed(statement)
     if holds is None and not problems:
         known = delta < 1.0
