@@ -41,12 +41,12 @@ if [ -z "$python" ]; then
     exit 1
 fi
 
+export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # An environment that works is kept, unless the caller named an interpreter of another version.
 version='import sys; print(sys.version_info[:2])'
 if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null ||
     { [ -n "${1:-}" ] && [ "$("$python" -c "$version")" != "$(.venv/bin/python -c "$version")" ]; }; then
-    "$python" -m venv --clear .venv
+    "$python" -m venv --clear --upgrade-deps .venv
 fi
-export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 .venv/bin/python -m pip install "pip>=25.1" "maturin>=1.10,<2"
 touch .venv/made
