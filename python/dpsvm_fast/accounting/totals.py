@@ -250,7 +250,7 @@ def _group_delta(event: ApproximateEvent, size: int) -> float:
 
 
 def gaussian_mu(event: ObjectiveEvent) -> float | None:
-    """Parameter of a Gaussian mechanism whose profile bounds that of the event everywhere, if any.
+    """Return mu of a Gaussian mechanism whose profile bounds that of the event; None without one.
 
     One score (or a softmax of two) under ``add_remove`` whose change of variables is free at every
     epsilon >= 0: section "One score and one-vs-rest" of the proof page.
@@ -392,7 +392,7 @@ def _group_totals(branch: Iterable[PrivacyEvent], size: int) -> Totals:
 
 
 def uncovered(found: list[Totals]) -> list[Totals]:
-    """Those that no other one covers."""
+    """Return the totals that no other one dominates."""
     kept: list[Totals] = []
     for totals in found:
         if not any(totals.within(other) for other in kept):
@@ -402,7 +402,7 @@ def uncovered(found: list[Totals]) -> list[Totals]:
 
 
 def join(branches: tuple[Totals, ...]) -> Totals:
-    """The most of each kind that any branch has."""
+    """Return the maximum of each kind over all branches."""
     whole = Totals(branches[0].adjacency)
     for name in SUMS:
         setattr(whole, name, max(getattr(branch, name) for branch in branches))

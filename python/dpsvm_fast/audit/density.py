@@ -210,7 +210,7 @@ class Objective:
         return u, u * (1.0 - u) / tau
 
     def noise(self, W: Array) -> Array:
-        """The B that makes W the minimiser, (G, d)."""
+        """Return the noise B that makes W the minimiser, shape (G, d)."""
         slope = self._slopes(W)[0]
         return np.asarray((slope * self.signs) @ self.rows - self.regularization * W)
 

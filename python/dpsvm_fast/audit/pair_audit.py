@@ -216,7 +216,7 @@ class Pair:
 def tight_minimisers(
     adjacency: str, n_classes: int, intercept_scaling: float
 ) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
-    r"""Rows of norm 1 and a record that moves the minimiser by the whole sensitivity, for small C.
+    r"""Return rows of norm 1 and a record that moves the minimiser by the sensitivity, for small C.
 
     While every row stays at a vertex of the hinge, record (x, y) contributes C (e_y - e_k) x^T with
     k its best rival. Two classes: one record, added, or with its label changed. More classes need
@@ -328,7 +328,7 @@ def subject_of(
     claim: tuple[float, float] | None = None,
     part: str | None = None,
 ) -> Subject:
-    """Both worlds of ``estimator`` and its claim; parameters as in ``audit``."""
+    """Return both worlds of ``estimator`` and its claim; parameters as in ``audit``."""
     if part not in (None, *PARTS):
         raise InvalidParameterError.of("part", got=part, accepted=f"None or one of {PARTS}")
     if not hasattr(estimator, "fit"):
@@ -367,7 +367,7 @@ def _called(
 
 
 def prepared(estimator: Any) -> Any:
-    """A copy whose runs cost no budget, use fresh noise and share the cores."""
+    """Return a copy that spends no budget, draws fresh noise and shares the cores."""
     estimator = clone(estimator)
     parameters = estimator.get_params(deep=True)
     changes = {}
@@ -389,7 +389,7 @@ def _adjacency(estimator: Any, adjacency: str | None, pair: Pair | None) -> str:
 
 
 def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pair:
-    """The pair on which this mechanism is known to spend most.
+    """Return the pair on which this mechanism is known to lose most privacy.
 
     Raises
     ------
@@ -711,7 +711,7 @@ def world_of(
     *,
     part: str | None = None,
 ) -> World:
-    """The world that draws many releases of ``estimator`` on (X, y) fastest.
+    """Return the world that draws releases of ``estimator`` on (X, y) fastest.
 
     Parameters
     ----------
@@ -883,7 +883,7 @@ def learned_statistics(first: Array, second: Array, *, pure: bool) -> list[Stati
 def chosen_event(
     first: Array, second: Array, n: int, score: Score, *, smooth: bool
 ) -> tuple[float, Event]:
-    """The event whose counts in ``n`` runs should prove the largest bound, and that bound.
+    """Return the event expected to prove the largest bound in ``n`` runs, and that bound.
 
     Parameters
     ----------
@@ -999,7 +999,7 @@ class Runner:
                 best, self.statistic, self.event = score, statistic, event
 
     def values(self, n: int | None, deadline: float) -> tuple[Array, Array]:
-        """The statistic of fresh runs in both worlds: ``n`` of them, or as many as time allows."""
+        """Return the statistic of fresh runs in both worlds: ``n``, or as many as time allows."""
         most = MAX_TRIALS if n is None else n
         return self._draw(most, deadline, self.statistic.of)
 

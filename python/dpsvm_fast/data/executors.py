@@ -271,7 +271,7 @@ class Recipe:
     averaged: int = 0
 
     def checked(self, loaded: Any) -> Loaded:
-        """Rows as the compiled module takes them, class indices, and who owns the rows.
+        """Return rows as the compiled module takes them, class indices, and the owners of the rows.
 
         Raises
         ------

@@ -302,11 +302,11 @@ class ShardedRecords:
         self._rows, self.recipe = rows, recipe
 
     def sums(self, n_threads: int) -> Array:
-        """The sum of the rows."""
+        """Return the sum of the rows."""
         return np.asarray(self._rows.parts(self.recipe, Sums(("sums",)))[0])
 
     def gram(self, n_threads: int) -> Array:
-        """The sum of the rows' outer products with themselves."""
+        """Return the sum of the rows' outer products with themselves."""
         (parts,) = self._rows.parts(self.recipe, Sums(("gram_parts",)))
         return _core.Records.gram_from_parts(parts)
 

@@ -481,7 +481,7 @@ class GaussianMargin(Plan):
         )
 
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
-        """The linear term of the objective, of shape (n_matrices, n_coordinates): noise and traces.
+        """Return the linear term, shape (n_matrices, n_coordinates): noise and traces.
 
         Private: anyone who knows it can remove the noise.
 
@@ -503,7 +503,7 @@ class GaussianMargin(Plan):
 
 
 def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
-    """Rows of norm at most 1 in the precision of X, each a function of itself alone."""
+    """Return rows of norm at most 1 in the precision of X; each depends on itself alone."""
     rows: NDArray[Any] = np.empty(X.shape, dtype=X.dtype)
     public = PublicMap(unit=False, data_norm=data_norm)
     for block in row_blocks(X):

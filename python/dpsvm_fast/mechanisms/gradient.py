@@ -930,5 +930,5 @@ def _counted(on_step: OnStep | None, before: int, n_steps: int) -> OnStep | None
 
 
 def resumed(state: dict[str, Any]) -> dict[str, Any]:
-    """The state with the mean begun anew: it is over iterates of the next run alone."""
+    """Return the state with a new mean, over iterates of the next run only."""
     return state | {"averaged": 0, "sum": np.zeros_like(state["sum"])}

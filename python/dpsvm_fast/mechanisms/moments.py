@@ -99,7 +99,7 @@ class NoisyMean(SumRelease):
         )
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedMean:
-        """The mean of mapped rows."""
+        """Return the mean of mapped rows."""
         total = rows.records(public).sums(rows.n_threads)
         return self.release(total, rows.n_rows, source, rows.n_threads)
 
@@ -312,13 +312,13 @@ class NoisyColumnMoments(SumRelease):
     def exact(
         self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: float
     ) -> NDArray[np.float64]:
-        """The sum of all contributions: multiples of 2**-23, clamped to those a float holds."""
+        """Return the exact sum: multiples of 2**-23, clamped to the range of floats."""
         return self.units(first, second, n_rows).astype(np.float64) * SUM_GRID
 
     def units(
         self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: float
     ) -> NDArray[np.int64]:
-        """The same as whole numbers of units."""
+        """Return the same sum in whole units."""
         parts = [first * 8]
         if self.with_std:
             offset = int(PAIR_NORM * 2**23 * Fraction(n_rows))
@@ -406,7 +406,7 @@ class NoisyComponents(SecondMoments):
     n_components: int | None = None
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedComponents:
-        """The components of mapped rows."""
+        """Return the components of mapped rows."""
         moments = rows.records(public).gram(rows.n_threads)
         wanted = self.n_components or self.n_features
         return self.release(moments, wanted, source, rows.n_threads)
@@ -414,7 +414,7 @@ class NoisyComponents(SecondMoments):
     def release(
         self, moments: Array, n_components: int, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedComponents:
-        """The first components of the noisy matrix.
+        """Return the first components of the noisy matrix.
 
         Parameters
         ----------
@@ -492,7 +492,7 @@ class Projection:
         return projected
 
     def invert(self, projected: Array) -> Array:
-        """Rows of the components' space, shape (n_samples, n_features), with these coordinates."""
+        """Return the rows, shape (n_samples, n_features), with these coordinates."""
         return np.asarray((projected / self.scales) @ self.vectors + self.centre)
 
 
@@ -538,7 +538,7 @@ class NoisyMoments(SecondMoments):
     scaled: bool = False
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> NDArray[np.float64]:
-        """The whitening matrix of mapped rows."""
+        """Return the whitening matrix of mapped rows."""
         moments = rows.records(public).gram(rows.n_threads)
         return self.release(moments, source, rows.n_threads)
 

@@ -98,7 +98,7 @@ class Rows(Protocol):
         """Number of persons, whatever they weigh; each row is one without groups."""
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> Any:
-        """The mapped rows, whose sums are exact.
+        """Return the mapped rows, whose sums are exact.
 
         With ``averaged``, that many rows of each person are weighted by their shares, as rows of
         their own.
