@@ -134,7 +134,7 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     steps = tuple(_described(leaf) for leaf in leaves)
     statements = [step.statement for step in steps if step.statement is not None]
     if not statements:
-        raise InvalidParameterError("pipeline: no step was fitted with differential privacy")
+        raise InvalidParameterError("pipeline: no step is private")
     if delta is None:
         delta = add_up(*(statement.delta for statement in statements))
     whole = PipelineStatement(

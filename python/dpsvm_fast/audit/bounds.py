@@ -265,7 +265,7 @@ def resolved_method(method: str, claim: Claim) -> str:
         raise InvalidParameterError.of(
             "method",
             got=method,
-            accepted="another method: the claim does not rest on Gaussian noise",
+            accepted="another method, as the noise of the claim is not Gaussian",
         )
     if method == "profile" and not claim.events:
         raise InvalidParameterError.of(

@@ -116,7 +116,7 @@ class GaussianEvent(PrivacyEvent):
         """Refuse noise and sensitivity without a ratio."""
         if not 0.0 < self.mu < float("inf"):
             raise InvalidParameterError.of(
-                "sigma", got=self.sigma, accepted="a finite ratio to the sensitivity"
+                "sigma", got=self.sigma, accepted="a number with finite sensitivity / sigma"
             )
 
     @cached_property
@@ -477,9 +477,7 @@ class RandomStoppingEvent(PrivacyEvent):
         least = STOPPING_LAWS[self.stopping]
         check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)
         if self.stopping != "poisson" and not 0.0 < self.gamma < 1.0:
-            raise InvalidParameterError.of(
-                "mean", got=self.mean, accepted="a mean that is not almost 1"
-            )
+            raise InvalidParameterError.of("mean", got=self.mean, accepted="a mean further from 1")
 
     @cached_property
     def gamma(self) -> float:

@@ -316,7 +316,7 @@ def columns_of(
     names = [n for n in schema.names if n not in others] if features is None else list(features)
     for name in [*names, *others]:
         if counts[name] != 1:
-            raise InvalidParameterError(f"{name}: expected one column of this name in each file")
+            raise InvalidParameterError(f"{name}: expected exactly one such column in each file")
     if not names or len({*names, *others}) < len(names) + len(others):
         raise InvalidParameterError(
             "features: expected at least one column other than the label, person and weight"

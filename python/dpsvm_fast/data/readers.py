@@ -1828,7 +1828,7 @@ class _Member:
         n_bytes = math.prod(self.shape) * self.dtype.itemsize
         differs = stream.tell() + n_bytes != about.file_size and not self.dtype.hasobject
         if differs or min(self.shape, default=0) < 0:
-            raise ValueError("the size is not the one that is declared")
+            raise ValueError("the size differs from the declared one")
         self._stream = stream
         # Where rows are scattered over the whole array.
         self._columns_first = columns_first and len(self.shape) == 2 and min(self.shape) > 1

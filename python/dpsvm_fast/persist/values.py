@@ -248,7 +248,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise ModelFormatError(f"{error}; no model does") from None
     if not isinstance(document, dict):
-        raise ModelFormatError("has no JSON object; expected a file that save_model wrote")
+        raise ModelFormatError("is not a JSON object; expected a file that save_model wrote")
     return document
 
 
