@@ -148,7 +148,7 @@ class Totals:
 
     @property
     def leak(self) -> float:
-        """Probability of an infinite loss, rounded up, of any of independent events."""
+        """Probability, rounded up, that any of the events has an infinite loss."""
         if not self.leaks:
             return 0.0
         if max(self.leaks) >= 1.0:
