@@ -493,7 +493,7 @@ def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """The loss of all Gaussian mechanisms together, or of nothing at mu = 0."""
+    """Loss of all Gaussian mechanisms together; zero at mu = 0."""
 
     mu: float
 

@@ -1,4 +1,4 @@
-r"""Laws of groups: what changes when a person owns several records of a mechanism made for one.
+r"""Group privacy: bounds for a person who owns several records.
 
 A group of m records is joined by a path of m steps between neighbours. Whatever is known of one
 step as a trade-off F, :math:`P(S) \le F(Q(S))` for all S, is known of the path as its m-th iterate;

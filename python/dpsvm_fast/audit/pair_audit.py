@@ -592,7 +592,7 @@ class PlannedWorld(World):
 
 
 class TrainedWorld(PlannedWorld):
-    """An estimator whose release are weights."""
+    """An estimator that releases weights."""
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Published coefficients and intercepts."""
@@ -677,7 +677,7 @@ class DescentWorld(TrainedWorld):
 
 
 class EllipsoidWorld(PlannedWorld):
-    """The Gaussian margin classifier, before matrices are projected: nothing is lost by that."""
+    """The Gaussian margin classifier before projection, which is post-processing."""
 
     chunk = 2000
 

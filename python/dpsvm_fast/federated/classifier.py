@@ -1,4 +1,4 @@
-"""The classifier that parties trained together, and how it follows from their sums."""
+"""Federated classifiers, computed from the parties' sums."""
 
 from __future__ import annotations
 

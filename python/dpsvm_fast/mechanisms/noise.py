@@ -1,4 +1,4 @@
-"""Noise on weights and on sums: scales, grids, events, and what is left of a budget."""
+"""Noise on weights and on sums: scales, grids, events, and remaining budgets."""
 
 from __future__ import annotations
 

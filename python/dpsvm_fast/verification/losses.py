@@ -37,7 +37,7 @@ _left: ContextVar[float] = ContextVar("work that is left", default=math.inf)
 
 
 class TooMuchWorkError(Exception):
-    """A recomputation takes more work than any certificate of a fit."""
+    """Raised if a recomputation takes more work than certificates of fits do."""
 
 
 @contextmanager
