@@ -517,7 +517,7 @@ class EvaluationPlan(Plan):
         return sum(one.size for one in self.sums)
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         return f"{self.n_learned} noisy numbers"
 
     def run(self, rows: Any, source: Any) -> dict[str, Any]:
@@ -592,7 +592,7 @@ class EvaluationPlan(Plan):
 
 
 def coarse_cells(scores: Array) -> NDArray[np.int64]:
-    """Cells of scores by sign and power of two; tiny and huge ones share a cell."""
+    """Return cells of scores by sign and power of two; tiny and huge ones share a cell."""
     powers = np.clip(np.frexp(scores)[1] - 1, MIN_POWER - 1, MAX_POWER - 1)
     size = np.where(scores == 0.0, MIN_POWER - 1, powers) - (MIN_POWER - 1)
     return np.asarray(MAX_POWER - MIN_POWER + np.sign(scores) * size, dtype=np.int64)
@@ -850,7 +850,7 @@ class PrivateEvaluation(PrivateEstimator):
         )
 
     def judged(self, X: Any, y: Any) -> dict[str, NDArray[Any]]:
-        """Entries of the tables for some rows, each by itself."""
+        """Return entries of the tables for some rows, each by itself."""
         asked = {table for name in self.asked for table in TABLES[name]}
         labels = np.asarray(label_values(y))
         outputs = np.asarray(self.model.predict(X))

@@ -255,7 +255,7 @@ def _noise_of(event: ObjectiveEvent) -> tuple[float, float | None, float | None,
 def profile_points(
     event: ObjectiveEvent, floor: float, share: float = 1.0
 ) -> tuple[Array, Array] | None:
-    """Increasing epsilons from 0 and bounds of delta there, down to about ``floor``.
+    """Return increasing epsilons from 0 and bounds of delta there, down to about ``floor``.
 
     None if the loss may be too large for any grid. Costly points get a ``share`` of the time for
     one event.

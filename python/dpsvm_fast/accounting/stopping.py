@@ -91,7 +91,7 @@ class StoppingLaw:
         return float(self.weight(np.zeros(1))[0])
 
     def weight(self, u: Array) -> Array:
-        """Density a(u) of the best run over that of one run, rounded up."""
+        """Return the density a(u) of the best run over that of one run, rounded up."""
         if self.kind == "poisson":
             return np.asarray(
                 self.mean * np.exp(-self.mean * u) * (1.0 + ERROR * (1.0 + self.mean * u))
@@ -175,7 +175,7 @@ class BaseCurve:
         return float(self.at(np.array([epsilon]))[0])
 
     def lines(self) -> tuple[Array, Array]:
-        """Slopes and intercepts of lines in u above B(u)."""
+        """Return slopes and intercepts of lines in u above B(u)."""
         step = max(1, math.ceil(2 * self.epsilons.size / MAX_LINES))
         x = np.unique(np.append(self.epsilons[::step], self.epsilons[-1]))
         d = self.at(x)

@@ -227,7 +227,7 @@ def check_event(event: object, adjacency: str | None) -> None:
 
 
 def of_events(events: Iterable[PrivacyEvent], size: int = 1) -> Totals:
-    """Totals of all ``events``, as they are for ``size`` records of one person."""
+    """Return totals of all ``events``, as they are for ``size`` records of one person."""
     totals = Totals()
     for event in events:
         totals.add(event, size)
@@ -308,7 +308,7 @@ def at_most(one: Counter[float], other: Counter[float]) -> bool:
 
 
 def choices(totals: Totals) -> list[Totals]:
-    """Totals without parallel events; one of them is at least as large as ``totals``."""
+    """Return totals without parallel events; one of them is at least as large as ``totals``."""
     if not (totals.parallel or totals.curved):
         return [totals]
     plain = totals.plus()

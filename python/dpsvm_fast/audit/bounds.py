@@ -252,7 +252,7 @@ def _with_noise(value: Any, factor: float) -> Any:
 
 
 def resolved_method(method: str, claim: Claim) -> str:
-    """Method that "auto" selects: the sharpest that the claimed law allows.
+    """Return the method that "auto" selects: the sharpest that the claimed law allows.
 
     Raises
     ------

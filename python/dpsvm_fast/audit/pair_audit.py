@@ -272,7 +272,7 @@ def _with_canary(base: Rows, adjacency: str, record: Any, other: Any) -> Pair:
 
 
 def centre_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
-    """Opposite rows in one dimension, a mean of a half."""
+    """Return opposite rows in one dimension, a mean of a half."""
     base = np.repeat([[data_norm], [0.0]], 20, axis=0)
     return _with_canary(base, adjacency, [data_norm], [-data_norm])
 
@@ -287,7 +287,7 @@ def moments_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
 
 
 def columns_pair(adjacency: str, low: float, high: float) -> Pair:
-    """Entries in three quarters of their range; a record in the middle, or at either end.
+    """Return entries in three quarters of their range; a record in the middle, or at either end.
 
     In the middle a record's squared length is all of its square's, and largest; an exchange is
     widest between the ends.
@@ -511,7 +511,7 @@ class World(ABC):
 
     @abstractmethod
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Independent releases, shape (n, number of released numbers)."""
+        """Return independent releases, shape (n, number of released numbers)."""
 
 
 def released_vector(fitted: Any, names: tuple[str, ...] = RELEASED) -> Array:
@@ -581,7 +581,7 @@ class PlannedWorld(World):
         self.n_threads, self.names = self.rows.n_threads, names
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published numbers."""
+        """Return published numbers."""
         return np.array([self._vector(source) for _ in range(n)])
 
     def _vector(self, source: _core.NoiseSource) -> Array:
@@ -595,12 +595,12 @@ class TrainedWorld(PlannedWorld):
     """An estimator that releases weights."""
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published coefficients and intercepts."""
+        """Return published coefficients and intercepts."""
         releases = [self.plan.run(self.rows, source) for _ in range(n)]
         return self.published(np.array([getattr(r, "weights", r) for r in releases]))
 
     def published(self, weights: Array) -> Array:
-        """Coefficients and intercepts of weights of shape (n, n_scores, n_columns)."""
+        """Return coefficients and intercepts of weights of shape (n, n_scores, n_columns)."""
         scaling = self.plan.intercept_scaling
         coef, intercept = weights, np.zeros((*weights.shape[:2], 1))
         if scaling > 0.0:
@@ -617,13 +617,13 @@ class OutputWorld(TrainedWorld):
     chunk = 50_000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published coefficients and intercepts."""
+        """Return published coefficients and intercepts."""
         solution = self.solution(source)
         many = np.broadcast_to(solution, (n, *solution.shape))
         return self.published(self.plan.output.release_many(many, source, self.n_threads))
 
     def solution(self, source: _core.NoiseSource) -> Array:
-        """Weights without noise, shape (n_scores, n_columns)."""
+        """Return weights without noise, shape (n_scores, n_columns)."""
         rows = self.rows
         owned: Any = {"weights": rows.loss_weights, "owners": rows.owners}
         found = self.plan.solution(rows.X, rows.codes, source, self.n_threads, **owned)
@@ -636,7 +636,7 @@ class ObjectiveWorld(TrainedWorld):
     chunk = 20_000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published coefficients and intercepts."""
+        """Return published coefficients and intercepts."""
         if sparse.issparse(self.rows.X) or self.rows.loss_weights is not None:
             return super().draw(n, source)
         plan, n_threads = self.plan, self.n_threads
@@ -668,7 +668,7 @@ class DescentWorld(TrainedWorld):
     chunk = 20_000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published coefficients and intercepts."""
+        """Return published coefficients and intercepts."""
         plan, rows = self.plan, self.rows
         plan.check_rows(rows)
         records = plan.records(rows)
@@ -682,7 +682,7 @@ class EllipsoidWorld(PlannedWorld):
     chunk = 2000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Noisy matrices, flat."""
+        """Return noisy matrices, flat."""
         plan, n_threads = self.plan, self.n_threads
         if plan.anchors is not None or self.rows.loss_weights is not None:
             # Noisy centres assign the rows, so every fit is a different problem.

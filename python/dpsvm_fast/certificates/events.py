@@ -511,5 +511,5 @@ def _gamma(stopping: str, mean: float) -> float:
 
 
 def logarithmic_mean(gamma: float) -> float:
-    """Mean of the logarithmic law with a parameter in (0, 1)."""
+    """Return the mean of the logarithmic law with a parameter in (0, 1)."""
     return (1.0 - gamma) / gamma / -math.log(gamma)

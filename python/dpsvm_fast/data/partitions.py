@@ -287,7 +287,7 @@ def is_path(value: Any) -> bool:
 
 
 def files_of(paths: Any, suffix: str) -> list[str]:
-    """File names, in order, from files, folders and patterns."""
+    """Return file names, in order, from files, folders and patterns."""
     found: list[str] = []
     for path in map(os.fspath, [paths] if is_path(paths) else paths):
         if os.path.isdir(path):

@@ -393,7 +393,7 @@ class Words(Numbered):
             self._missing = ZEROS if column.missing == NONE else 0
 
     def features(self, places: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Hashed words of the texts at these places, each row of norm 1 or 0."""
+        """Return hashed words of the texts at these places, each row of norm 1 or 0."""
         from sklearn.feature_extraction.text import HashingVectorizer
 
         hashing = HashingVectorizer(
@@ -609,7 +609,7 @@ class RowDecoder:
         return self._lookups[number] is None
 
     def cells(self, number: int, values: Any) -> NDArray[np.int32]:
-        """Cells of one column as 4 bytes each: numbers or codes.
+        """Return cells of one column as 4 bytes each: numbers or codes.
 
         They are an Arrow or numpy array, or those of a text: words, and their places or numbers.
         """

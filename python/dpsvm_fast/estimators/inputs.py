@@ -179,7 +179,7 @@ def classes_from_labels(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Index of every label of ``y`` in the sorted array ``classes``.
+    """Return the index of every label of ``y`` in the sorted array ``classes``.
 
     Raises
     ------
@@ -415,7 +415,7 @@ class Owners(NamedTuple):
         return self._replace(persons=NO_ROWS, weights=single.astype(np.float64))
 
     def class_counts(self, codes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
-        """Shares of persons in each class, a multiple of ``COUNT_UNIT`` for each person."""
+        """Return shares of persons in each class, a multiple of ``COUNT_UNIT`` for each person."""
         shares, starts = self.shares(codes.size), np.arange(codes.size)
         if self.persons.size:
             starts = np.append(starts[: self.persons[0]], self.persons[:-1])
@@ -556,7 +556,7 @@ def _id_kind(item: Any) -> str:
 
 
 def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
-    """Weights of rows, one for each.
+    """Return weights of rows, one for each.
 
     Raises
     ------
@@ -822,7 +822,7 @@ WHOLE = 2**13
 def column_moments(
     X: Any, owners: Owners | None, offset: Any, scale: Any, n_threads: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Exact sums over persons of the mapped entries of each column and of their squares.
+    """Return exact sums over persons of the mapped entries of each column and of their squares.
 
     Also that of the weights of the persons, at most 1 each, as an array of one number.
     """

@@ -424,7 +424,7 @@ class GaussianMargin(Plan):
         return self.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Array:
-        """Noisy coordinates of the matrices, shape (n_matrices, n_coordinates)."""
+        """Return noisy coordinates of the matrices, shape (n_matrices, n_coordinates)."""
         n_threads = rows.n_threads
         unit, target = unit_rows(rows.X, self.data_norm), rows.codes
         if self.anchors is not None:
@@ -461,7 +461,7 @@ class GaussianMargin(Plan):
         }
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         summary = self.solver.summary()
         return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, {summary}"
 

@@ -850,7 +850,7 @@ class GradientPerturbation(LinearPlan):
         return records
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedIterate:
-        """Weights in units of the rows, after all steps."""
+        """Return weights in units of the rows, after all steps."""
         descent, options = self.descent(), self.descent_options()
         records = self.records(rows)
         most = max(1, MAX_NUMBERS // math.prod(self.shape))
@@ -897,7 +897,7 @@ class GradientPerturbation(LinearPlan):
         }
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         sampled = "" if self.rate == 1.0 else f" with sampling rate {self.rate:.4g}"
         return (
             f"{math.prod(self.shape)} weights, {self.steps} steps of {self.optimizer}{sampled}, "

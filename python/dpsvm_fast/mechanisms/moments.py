@@ -106,7 +106,7 @@ class NoisyMean(SumRelease):
     def release(
         self, total: NDArray[np.float64], n_rows: float, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedMean:
-        """Noisy mean of ``n_rows`` rows with the exact sum ``total``."""
+        """Return the noisy mean of ``n_rows`` rows with the exact sum ``total``."""
         exact = self.exact(total, n_rows)
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
 
@@ -263,7 +263,7 @@ class NoisyColumnMoments(SumRelease):
     def summed(
         self, rows: Rows, public: PublicMap
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
-        """Exact sums of the mapped columns and of their squares, and the number of rows.
+        """Return exact sums of the mapped columns and of their squares, and the number of rows.
 
         Where it is private it is that of their weights.
         """
@@ -514,7 +514,7 @@ RIDGE, RIDGE_WITHOUT_NOISE, RIDGE_SLOPE = 0.35, 0.3, 5.0
 
 
 def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
-    """Shares of the squared Gaussian parameter, one a whitening; public facts decide."""
+    """Return shares of the squared Gaussian parameter, one a whitening; public facts decide."""
     few = FEATURES_A_CLASS * n_classes < n_features <= FEW_FEATURES
     return (EARLIER_SHARE, LAST_SHARE) if few else (LAST_SHARE,)
 
@@ -626,7 +626,7 @@ class SumPlan(Plan):
         return self.total.run(rows, self.public, source)
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         return f"{self.total.sum.size} noisy numbers"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
@@ -671,7 +671,7 @@ def square_root_factor(n_periods: int) -> tuple[float, ...]:
 
 
 def sums_from(factor: tuple[float, ...], n_done: int) -> NDArray[np.float64]:
-    """Weights with which the releases so far add up to the sum of all periods."""
+    """Return weights with which the releases so far add up to the sum of all periods."""
     weights = np.zeros(n_done)
     for k in range(n_done):
         weights[k] = 1.0 - np.dot(factor[1 : k + 1], weights[:k][::-1])

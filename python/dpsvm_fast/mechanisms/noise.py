@@ -279,7 +279,7 @@ class WeightNoise(CalibratedNoise):
     def release(
         self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Noisy copy of ``weights``, of their shape.
+        """Return a noisy copy of ``weights``, of their shape.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class WeightNoise(CalibratedNoise):
     def release_many(
         self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Independent releases of each of many weights, along the first axis.
+        """Return independent releases of each of many weights, along the first axis.
 
         For audits: every one of them spends the budget.
         """

@@ -293,7 +293,7 @@ LARGEST_PRICE = 2.0
 def noise_multiplier(
     loss: Loss, epsilon: float, delta: float, adjacency: str, kappa: float
 ) -> float | None:
-    """Sigma over row norm at a given curvature ratio; None when no noise is enough."""
+    """Return sigma over row norm at a given curvature ratio; None when no noise is enough."""
     return _calibrated(loss, epsilon, delta, adjacency, kappa=kappa)
 
 
@@ -744,7 +744,7 @@ class ObjectivePerturbation(WeightsPlan):
         regularization: float | None = None,
         shuffle_seed: int | None = None,
     ) -> NDArray[np.float64]:
-        """Weights whose gradient is within the tolerance, with noise.
+        """Return weights whose gradient is within the tolerance, with noise.
 
         Losses are multiplied by ``weights``, which are at most 1 for all rows of a person.
         More ``regularization`` than the plan's only makes the noise worth more. The order in which
@@ -769,7 +769,7 @@ class ObjectivePerturbation(WeightsPlan):
         return self.release(found, source, n_threads=n_threads)
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         kind = "sigma" if self.noise == "gaussian" else "beta"
         return (
             f"{self.n_weights} weights, lambda = {self.regularization:.4g}, {self.noise} noise "

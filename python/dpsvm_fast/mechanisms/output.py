@@ -219,7 +219,7 @@ class ProjectedSGD:
         seed: int,
         **options: Any,
     ) -> NDArray[np.float64]:
-        """Weights of the run. Private.
+        """Return weights of the run. Private.
 
         Parameters
         ----------
@@ -528,7 +528,7 @@ class OutputPerturbation(WeightsPlan):
         return (self.output.event,)
 
     def run(self, rows: Rows, source: NoiseSource) -> NDArray[np.float64]:
-        """Noisy weights of rows with labels."""
+        """Return noisy weights of rows with labels."""
         weights = self.solution(
             rows.X,
             rows.codes,
@@ -552,7 +552,7 @@ class OutputPerturbation(WeightsPlan):
         near: NDArray[np.float64] | None = None,
         low_memory: bool = False,
     ) -> NDArray[np.float64]:
-        """Weights within ``radius`` of the minimiser or the iterate, without noise. Private.
+        """Return weights within ``radius`` of the minimiser or the iterate, without noise. Private.
 
         Losses are multiplied by ``weights``, which are at most 1 for all rows of a person. Batches
         of projected SGD are of the persons who are ``owners``.
@@ -594,7 +594,7 @@ class OutputPerturbation(WeightsPlan):
         )
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         kind = "sigma" if self.noise == "gaussian" else "beta"
         return (
             f"{self.n_weights} weights, C = {self.C:.4g}, sensitivity {self.output.total:.4g}, "

@@ -803,7 +803,7 @@ class PrivateLinear(LinearPlan):
         )
 
     def trained(self, ready: Prepared, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
-        """Weights of the mapped rows themselves."""
+        """Return weights of the mapped rows themselves."""
         rule, matrix, temperature = ready.training.rule, ready.whitening, 1.0
         if rule is not None:
             weights, temperature = rule.descended(ready.records, rows, source)
@@ -823,7 +823,7 @@ class PrivateLinear(LinearPlan):
         return mapped_rows(self.public, ready.map, rows.X, np.float32)
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         budget = f"epsilon = {self.epsilon:g}" if self.pure else f"mu = {self.mu:.4g}"
         return f"{self.loss.n_scores} x {self.n_features} weights by {self.trainer}, {budget}"
 
@@ -1097,6 +1097,6 @@ class PrivateKernel(PrivateLinear):
         )
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         features = f"{2 * self.n_components} features where it is not linear"
         return f"{super().summary()}; kernel {self.kernel}, {features}"

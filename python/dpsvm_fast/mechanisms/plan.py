@@ -173,7 +173,7 @@ class Plan(ABC):
 
     @abstractmethod
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
 
     @property
     def n_learned(self) -> int:
@@ -223,7 +223,7 @@ class LinearPlan(Plan):
 def certified(
     solver: str, X: Any, codes: NDArray[np.int64], *owners: NDArray[Any] | None, **options: Any
 ) -> Array:
-    """Weights certified by a compiled solver. Private: never to be kept.
+    """Return weights certified by a compiled solver. Private: never to be kept.
 
     Parameters
     ----------

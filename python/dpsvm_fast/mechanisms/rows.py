@@ -137,7 +137,7 @@ class PublicMap:
         )
 
     def apply(self, X: Any) -> Any:
-        """Mapped rows, float64; CSR stays CSR.
+        """Return mapped rows, float64; CSR stays CSR.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class ReleasedMap:
     matrix: Array | None
 
     def apply(self, rows: Array) -> Array:
-        """Mapped dense rows, each a function of itself alone, to the last bit.
+        """Return mapped dense rows, each a function of itself alone, to the last bit.
 
         A matrix product may add up in an order that depends on how many rows there are. Then one
         record more would change the rounding of all others.
@@ -312,7 +312,7 @@ def mapped_scores(
     features: FourierFeatures | None = None,
     n_threads: int = 1,
 ) -> Array:
-    """Scores of raw rows, shape (n_samples, n_scores), block by block.
+    """Return scores of raw rows, shape (n_samples, n_scores), block by block.
 
     Parameters
     ----------
@@ -504,7 +504,7 @@ def _drawn(features: FourierFeatures) -> _core.FourierMap:
 def feature_rows(
     features: FourierFeatures, public: PublicMap, released: ReleasedMap, X: Any, n_threads: int
 ) -> NDArray[np.float32]:
-    """Features of raw rows for a solver, shape (n_samples, 2 n_components).
+    """Return features of raw rows for a solver, shape (n_samples, 2 n_components).
 
     Each row is a function of the raw row and of public and released numbers alone, to the last bit.
     """

@@ -194,7 +194,7 @@ def given_max_weight(candidates: list[Any]) -> float:
 
 
 def described(parameters: Mapping[str, Any]) -> str:
-    """Public parameters of one candidate as text."""
+    """Return public parameters of one candidate as text."""
     found = []
     for name in sorted(parameters):
         text = " ".join(repr(parameters[name]).split())
@@ -203,7 +203,7 @@ def described(parameters: Mapping[str, Any]) -> str:
 
 
 def learned_in(candidates: list[Any]) -> tuple[str, ...]:
-    """Steps inside the candidates that learn from the rows without privacy."""
+    """Return steps inside the candidates that learn from the rows without privacy."""
     leaves = (leaf for candidate in candidates for leaf in leaf_steps(candidate, ""))
     private = {id(s.estimator) for candidate in candidates for s in private_steps(candidate)}
     found = [str(f) for f in leaves if f.role == "learned" and id(f.estimator) not in private]

@@ -144,7 +144,7 @@ class SearchPlan(Plan):
         return self.budgets.events
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         budgets = self.budgets
         each = f"epsilon = {budgets.branches[0].budget.epsilon:.4g} for a fit"
         if budgets.refits:

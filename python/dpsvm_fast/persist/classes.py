@@ -353,7 +353,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 
 def declared_parameters(kind: type) -> Entries:
-    """Parameters of an estimator that declares their checks."""
+    """Return parameters of an estimator that declares their checks."""
     younger = added(kind)
     return {
         name: parameter(name, test, default=younger.get(name), **SPECIAL.get(name, {}))

@@ -163,7 +163,7 @@ def normal_excess(a: NDArray[np.float64], t: float) -> NDArray[np.float64]:
 
 
 def normal_density(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Density of the standard normal law."""
+    """Return the density of the standard normal law."""
     return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi))
 
 

@@ -253,7 +253,7 @@ def _maximum(f: Callable[[float], float], high: float) -> float:
 
 
 def scores_of(statement: PrivacyStatement, n_rows: int) -> int:
-    """Scores in the loss of one record.
+    """Return scores in the loss of one record.
 
     With several ellipsoids per class, its own ellipsoid's and all those of the other classes.
     """
