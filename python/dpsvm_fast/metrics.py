@@ -517,7 +517,7 @@ class EvaluationPlan(Plan):
         return sum(one.size for one in self.sums)
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         return f"{self.n_learned} noisy numbers"
 
     def run(self, rows: Any, source: Any) -> dict[str, Any]:
@@ -579,7 +579,7 @@ class EvaluationPlan(Plan):
         return float(self.weights[name]) * found
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """The statement; ``occasion`` holds the fields about the evaluation."""
+        """Return the statement; ``occasion`` holds the fields about the evaluation."""
         return PrivacyStatement(
             mechanism="private_evaluation",
             loss="none",
@@ -592,14 +592,14 @@ class EvaluationPlan(Plan):
 
 
 def coarse_cells(scores: Array) -> NDArray[np.int64]:
-    """Cells of scores by sign and power of two; tiny and huge ones share a cell."""
+    """Return cells of scores by sign and power of two; tiny and huge ones share a cell."""
     powers = np.clip(np.frexp(scores)[1] - 1, MIN_POWER - 1, MAX_POWER - 1)
     size = np.where(scores == 0.0, MIN_POWER - 1, powers) - (MIN_POWER - 1)
     return np.asarray(MAX_POWER - MIN_POWER + np.sign(scores) * size, dtype=np.int64)
 
 
 def cell_edges(counts: Array, bounds: Array, cells: int) -> Array:
-    """Bounds of cells of about as many scores each, from counts >= 0 between other bounds.
+    """Return edges of cells with about equally many scores, from counts between other edges.
 
     Each edge is a bound, or divides the interval between two bounds evenly, so values that many
     scores share stay separate.
@@ -616,7 +616,7 @@ def cell_edges(counts: Array, bounds: Array, cells: int) -> Array:
 
 
 def rising(sums: Array) -> Array:
-    """The nearest numbers that are at least 0 and never fall."""
+    """Return the nearest numbers that are at least 0 and never decrease."""
     from sklearn.isotonic import isotonic_regression  # Slow to import.
 
     return np.asarray(isotonic_regression(sums, y_min=0.0))
@@ -731,19 +731,19 @@ class EvaluatedRows:
             self._shares = shares_of(self._persons)
 
     def counts(self, cells: NDArray[np.int64], size: int) -> Array:
-        """Rows in each cell, or persons of which each row is a share. Exact."""
+        """Return the exact number of rows, or shares of persons, in each cell."""
         if self._persons is None:
             return np.bincount(cells, minlength=size).astype(np.float64)
         return np.bincount(cells, self._shares, minlength=size) / LOSS_UNITS
 
     def score_counts(self, edges: Array) -> Array:
-        """Rows by outcome and cell of the score. Exact."""
+        """Return the exact number of rows by outcome and cell of the score."""
         size = edges.size + 1
         cells = self.outcomes * size + np.searchsorted(edges, self.scores, side="right")
         return self.counts(cells, 2 * size).reshape(2, size)
 
     def total_loss(self) -> float:
-        """The sum of the losses of rows, or of the mean losses of persons. Exact."""
+        """Return the exact sum of the losses of rows, or of the mean losses of persons."""
         if self._persons is None:
             return float(self.losses.sum()) / LOSS_UNITS
         means = np.bincount(self._persons, self._shares * self.losses) // LOSS_UNITS
@@ -835,7 +835,7 @@ class PrivateEvaluation(PrivateEstimator):
         return tuple(name for name in TABLES if name in self.metrics)
 
     def plan(self, facts: Facts) -> EvaluationPlan:
-        """The sums that the metrics need."""
+        """Return the sums that the metrics need."""
         if self.delta == 0.0:
             raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
         needed = {table for name in self.asked for table in TABLES[name]}
@@ -850,7 +850,7 @@ class PrivateEvaluation(PrivateEstimator):
         )
 
     def judged(self, X: Any, y: Any) -> dict[str, NDArray[Any]]:
-        """Entries of the tables for some rows, each by itself."""
+        """Return entries of the tables for some rows, each by itself."""
         asked = {table for name in self.asked for table in TABLES[name]}
         labels = np.asarray(label_values(y))
         outputs = np.asarray(self.model.predict(X))

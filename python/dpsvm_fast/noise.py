@@ -528,7 +528,7 @@ def permute_and_flip(
 
 
 def few_bits_down(x: Fraction) -> float:
-    """Largest number of at most 20 bits that is at most x, not 0.
+    """Return the largest number of at most 20 bits that is at most x, not 0.
 
     A rate of so few bits times a difference of scores is exact in double precision.
     """

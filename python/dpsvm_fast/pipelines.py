@@ -54,7 +54,7 @@ INSTEAD = {
 
 
 def private_steps_instead(steps: Iterable[object]) -> str:
-    """What to do about steps that learn from the rows, whose texts end with their classes."""
+    """Say which private steps replace those that learn from the rows."""
     names = (str(step).rpartition("(")[2].rstrip(")") for step in steps)
     known = dict.fromkeys(INSTEAD[name].format(name) for name in names if name in INSTEAD)
     advice = "; ".join(known) or "use a private step, or a public one"
@@ -132,7 +132,7 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     steps = tuple(_described(leaf) for leaf in leaves)
     statements = [step.statement for step in steps if step.statement is not None]
     if not statements:
-        raise InvalidParameterError("pipeline: no step was fitted with differential privacy")
+        raise InvalidParameterError("pipeline: no step is private")
     if delta is None:
         delta = add_up(*(statement.delta for statement in statements))
     whole = PipelineStatement(
@@ -415,7 +415,7 @@ def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
 
 
 def learned_steps(steps: list[tuple[str, Any]]) -> list[Step]:
-    """Those among named steps, and inside them, that learn from rows without privacy."""
+    """Return those of named steps, and inside them, that learn from rows without privacy."""
     leaves = (leaf for name, step in steps for leaf in leaf_steps(step, name))
     return [leaf for leaf in leaves if leaf.role == "learned"]
 
@@ -460,7 +460,7 @@ MARGIN = 2.0**-42
 
 
 def private_steps(estimator: Any) -> list[Step]:
-    """The estimators inside that will spend budget, in the order of their fits."""
+    """Return the estimators inside that will spend budget, in the order of their fits."""
     leaves = leaf_steps(estimator, "")
     return [leaf for leaf in leaves if leaf.role == "private" or _plans(leaf.estimator)]
 

@@ -40,14 +40,14 @@ def fraction_down(x: Fraction) -> float:
 
 
 def add_up(*terms: float) -> float:
-    """Sum of all terms, rounded up once."""
+    """Return the sum of all terms, rounded up once."""
     if any(map(math.isinf, terms)):
         return math.fsum(terms)
     return fraction_up(sum(map(Fraction, terms), Fraction(0)))
 
 
 def add_down(*terms: float) -> float:
-    """Sum of all terms, rounded down once."""
+    """Return the sum of all terms, rounded down once."""
     return -add_up(*map(operator.neg, terms))
 
 

@@ -50,7 +50,7 @@ def check_real(
     open_low: bool = False,
     open_high: bool = False,
 ) -> float:
-    """``value`` as a float in the given range; int, float and numpy real scalars are accepted.
+    """Accept a real number in the given range and return it as a float.
 
     Decimal, Fraction and long doubles are refused rather than rounded: a rounded privacy parameter
     would not be the one requested. So are bools, strings and arrays.

@@ -115,7 +115,7 @@ UNKNOWN = Size(Fraction(10**40), Fraction(0), None)
 
 
 def pure_mu(epsilon: float) -> float:
-    r"""Parameter :math:`2 \Phi^{-1}(e^\epsilon/(1 + e^\epsilon))` of a pure event, rounded up."""
+    r"""Return mu of a pure event, :math:`2 \Phi^{-1}(e^\epsilon/(1 + e^\epsilon))`, rounded up."""
     if epsilon < 2.0:
         found = 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon)))
     else:
@@ -124,7 +124,7 @@ def pure_mu(epsilon: float) -> float:
 
 
 def pure_of_mu(mu: float) -> float:
-    """Epsilon of a pure event with that parameter, rounded down."""
+    """Return the epsilon of a pure event with parameter ``mu``, rounded down."""
     if mu < 1.0:
         found = 2.0 * math.atanh(float(erf(mu / (2.0 * math.sqrt(2.0)))))
     else:
@@ -239,7 +239,7 @@ def _gaussian_delta(delta: float) -> float:
 
 
 def boundary(square: float, delta: float, prior: float) -> float:
-    """The boundary at variance ``square``, rounded up; any public ``prior > 0`` is valid."""
+    """Return the boundary at variance ``square``, rounded up, for any public ``prior > 0``."""
     width = square + prior
     wanted = -math.log(delta) - 0.5 * math.log(prior / width) - math.log(2.0)
     wanted += ERROR * (1.0 + abs(wanted))

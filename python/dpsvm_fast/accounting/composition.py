@@ -113,7 +113,7 @@ MAX_ROUNDS, COARSER = 150, 1.15
 
 
 def distance_delta(distance: Fraction, epsilon: float) -> float:
-    r""":math:`(1 + e^\epsilon) T`, rounded up, at most 1."""
+    r"""Return :math:`(1 + e^\epsilon) T`, rounded up, at most 1."""
     size = fraction_up(distance)
     if size == 0.0:
         return 0.0
@@ -163,7 +163,7 @@ def delta_without_distance(epsilon: float, delta: float, distance: float) -> flo
 
 
 def leak_near_gaussian(mu: float, distance: float) -> float:
-    r"""Probability that a release within a distance of a Gaussian one leaks outright; rounded up.
+    r"""Return the probability that a release near a Gaussian one leaks outright, rounded up.
 
     :math:`T + \Phi(\mu - z)` with :math:`\Phi(-z) = T`: T plus the largest probability under one
     data set of an event that has probability T under a neighbour. Concave in T.
@@ -190,12 +190,12 @@ ALONE = 1.01
 
 
 def totals_delta(totals: Totals, epsilon: float) -> float:
-    """Upper bound of delta at ``epsilon >= 0``."""
+    """Return an upper bound of delta at ``epsilon >= 0``."""
     return max(_choice_delta(choice, epsilon) for choice in choices(totals))
 
 
 def totals_epsilon(totals: Totals, delta: float) -> float:
-    """Upper bound of the smallest epsilon at ``delta``."""
+    """Return an upper bound of the smallest epsilon at ``delta``."""
     return max(_choice_epsilon(choice, delta) for choice in choices(totals))
 
 
@@ -333,10 +333,10 @@ class Law(Hashable, Protocol):
     """Upper bounds of delta at an epsilon, and of the smallest epsilon at a delta."""
 
     def delta(self, epsilon: float, /) -> float:
-        """Delta at ``epsilon >= 0``."""
+        """Return delta at ``epsilon >= 0``."""
 
     def epsilon(self, delta: float, /) -> float:
-        """Epsilon at a ``delta`` for which every grid is fine enough."""
+        """Return epsilon at a ``delta`` for which every grid is fine enough."""
 
 
 class Mixture(NamedTuple):
@@ -493,12 +493,12 @@ def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """The loss of all Gaussian mechanisms together, or of nothing at mu = 0."""
+    """Loss of all Gaussian mechanisms together; zero at mu = 0."""
 
     mu: float
 
     def delta(self, epsilon: float) -> float:
-        """Delta at any real epsilon."""
+        """Return delta at any real epsilon."""
         if self.mu == 0.0:
             return 0.0 if epsilon >= 0.0 else min(1.0, round_up(-math.expm1(epsilon), 4))
         if math.isinf(self.mu) or epsilon == -math.inf:
@@ -508,7 +508,7 @@ class Gaussian:
         return min(1.0, max(SMALLEST_DELTA, _core.gaussian_delta(epsilon, sigma)))
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at a delta."""
+        """Return epsilon at a delta."""
         if self.mu == 0.0 or math.isinf(self.mu):
             return self.mu
         return _core.gaussian_epsilon(delta, div_down(1.0, max(self.mu, MIN_MU)))
@@ -529,7 +529,7 @@ class Responses:
     masses: Array
 
     def delta(self, epsilon: float) -> float:
-        """Delta at an epsilon."""
+        """Return delta at an epsilon."""
         # The rounding of the losses and of epsilon - L, on numbers no larger than these.
         largest = float(self.losses.max())
         slack = (4.0 + 4.0 * math.log2(self.losses.size)) * math.ulp(epsilon + largest)
@@ -547,7 +547,7 @@ class Responses:
         return min(1.0, add_up(total, UNDERFLOW * self.losses.size))
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at a delta."""
+        """Return epsilon at a delta."""
         high = add_up(Gaussian(self.mu).epsilon(delta), float(self.losses.max()))
         return crossing(self.delta, delta, 0.0, high) if high < math.inf else high
 
@@ -588,11 +588,11 @@ class Curve:
     profile: Function
 
     def delta(self, epsilon: float) -> float:
-        """Delta at an epsilon."""
+        """Return delta at an epsilon."""
         return min(1.0, self.profile(epsilon))
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at a delta."""
+        """Return epsilon at a delta."""
         high = 1.0
         while self.profile(high) > delta:
             high *= 2.0
@@ -614,7 +614,7 @@ class Grid:
     mixture: Mixture
 
     def delta(self, epsilon: float) -> float:
-        """Delta at an epsilon."""
+        """Return delta at an epsilon."""
         least = 1.0
         for floor in FLOORS:
             laws = _distributions(self.mixture, floor)
@@ -629,7 +629,7 @@ class Grid:
         return least
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at a delta."""
+        """Return epsilon at a delta."""
         return self._of_laws(delta, _core.LossDistribution.epsilon)
 
     def quick_epsilon(self, delta: float) -> float:
@@ -714,7 +714,7 @@ class BasicComposition:
         return found
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at a delta."""
+        """Return epsilon at a delta."""
         parts = _parts(self.mixture)
         share = div_down(delta, float(max(1, sum(count for _, count in parts))))
         if share < MIN_DELTA:
@@ -727,7 +727,7 @@ class BasicComposition:
         return found
 
     def shows(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta) follows where an objective counts by one point of its profile.
+        """Return whether (epsilon, delta) follows if objectives count by one point each.
 
         Shares are powers of two, so that what a part needs is mostly known from earlier questions.
         """
@@ -1101,8 +1101,13 @@ class Composition:
 
 
 def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
+<<<<<<< HEAD
     """Whether (epsilon, delta) is proved; a function of the events alone."""
     return all(map(partial(_fits, epsilon=epsilon, delta=delta), choices(totals)))
+=======
+    """Return whether the events are proved to satisfy (epsilon, delta)."""
+    return all(_fits(choice, epsilon, delta) for choice in choices(totals))
+>>>>>>> words
 
 
 def _fits(choice: Totals, epsilon: float, delta: float) -> bool:

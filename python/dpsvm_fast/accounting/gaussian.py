@@ -346,7 +346,7 @@ class Steps:
         return self.n_steps * self.q * (0.5 / self.z / self.z + math.log(self.q)) > VACUOUS_EPSILON
 
     def delta(self, epsilon: float) -> float:
-        """Delta at an epsilon."""
+        """Return delta at an epsilon."""
         if self.q == 1.0:
             return min(1.0, _core.gaussian_delta(epsilon, self._scale))
         if self.is_vacuous:
@@ -355,7 +355,7 @@ class Steps:
         return min(1.0, _core.subsampled_gaussian_delta(z, q, n_steps, epsilon, self.replace_one))
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at a delta."""
+        """Return epsilon at a delta."""
         if self.q == 1.0:
             return _core.gaussian_epsilon(delta, self._scale)
         if self.is_vacuous:

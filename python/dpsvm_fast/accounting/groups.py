@@ -1,4 +1,4 @@
-r"""Laws of groups: what changes when a person owns several records of a mechanism made for one.
+r"""Group privacy: bounds for a person who owns several records.
 
 A group of m records is joined by a path of m steps between neighbours. Whatever is known of one
 step as a trade-off F, :math:`P(S) \le F(Q(S))` for all S, is known of the path as its m-th iterate;
@@ -38,7 +38,7 @@ CERTAIN = 1.0 - 1e-13
 
 @lru_cache(maxsize=256)
 def step_points(z: float, q: float, size: int, direction: str, cut: float) -> Points:
-    """Points of the curve of one sampled step for a group; from below 0 on for one direction.
+    """Return points of the curve of one sampled step for a group; below 0 for one direction.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _log_ratio(u: Array, centres: Array, logs: Array) -> tuple[Array, Array]:
 
 
 def increasing(epsilons: Array, deltas: Array) -> Points:
-    """Points in increasing order: a bound at one epsilon holds at all larger ones."""
+    """Return points in increasing order: a bound at one epsilon holds at all larger ones."""
     order = np.argsort(epsilons, kind="stable")
     x, g = epsilons[order], np.minimum.accumulate(deltas[order])
     last = np.append(x[1:] > x[:-1], True)
@@ -127,7 +127,7 @@ def increasing(epsilons: Array, deltas: Array) -> Points:
 
 
 def lower_hull(slopes: Array, g: Array) -> tuple[list[int], list[float]]:
-    """Numbers of the points on the lower convex hull, and how fast it falls between them."""
+    """Return the indices of points on the lower convex hull, and the slopes between them."""
     hull: list[int] = []
     turns: list[float] = []
     for i in range(g.size):
@@ -144,7 +144,7 @@ def lower_hull(slopes: Array, g: Array) -> tuple[list[int], list[float]]:
 
 
 def path_points(epsilons: Array, deltas: Array, size: int) -> Points:
-    """Points of the curve of a group from those of one record, valid in both directions.
+    """Return points of the curve of a group from those of one record, valid in both directions.
 
     Parameters
     ----------

@@ -232,7 +232,7 @@ def _settings(
 
 
 def profile(event: ObjectiveEvent, epsilon: float) -> float:
-    """Upper bound of the event's delta at any real epsilon, in both directions."""
+    """Return an upper bound of the event's delta at any real epsilon, in both directions."""
     if epsilon < 0.0:
         # Too small an exponential is the safe side, and so is too large a delta.
         return min(1.0, round_up(1.0 - math.exp(epsilon) * (1.0 - _bound(event, -epsilon)), 4))
@@ -255,7 +255,7 @@ def _noise_of(event: ObjectiveEvent) -> tuple[float, float | None, float | None,
 def profile_points(
     event: ObjectiveEvent, floor: float, share: float = 1.0
 ) -> tuple[Array, Array] | None:
-    """Increasing epsilons from 0 and bounds of delta there, down to about ``floor``.
+    """Return increasing epsilons from 0 and bounds of delta there, down to about ``floor``.
 
     None if the loss may be too large for any grid. Costly points get a ``share`` of the time for
     one event.
@@ -284,7 +284,7 @@ def reach(event: ObjectiveEvent) -> float:
 
 
 def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array, Array] | None:
-    """Points of the curve of several records of one person that are looked at together.
+    """Return points of the curve of several records of one person, bounded together.
 
     Their gradient is the mean of what each gives ``size`` times, and their Jacobians add up:
     docs/proofs/accountant.md, "Groups of records". None as in :func:`profile_points`.
@@ -451,11 +451,11 @@ class ObjectiveWithGaussian:
     masses: Array
 
     def delta(self, epsilon: float) -> float:
-        """Delta at an epsilon."""
+        """Return delta at an epsilon."""
         return self.between(epsilon, epsilon)(epsilon)
 
     def epsilon(self, delta: float) -> float:
-        """Epsilon at a delta."""
+        """Return epsilon at a delta."""
         high = max(1.0, float(self.losses.max()))
         while self.delta(high) > delta:
             high *= 2.0
@@ -470,7 +470,7 @@ class ObjectiveWithGaussian:
         return high
 
     def between(self, low: float, high: float) -> Callable[[float], float]:
-        """Upper bound of delta as a function of epsilon, close to it from ``low`` to ``high``.
+        """Return an upper bound of delta by epsilon, close to it from ``low`` to ``high``.
 
         It is a bound everywhere: what lies outside the nodes counts with the profile's value at
         the nearest smaller node, or 1.

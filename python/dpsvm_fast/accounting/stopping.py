@@ -91,7 +91,7 @@ class StoppingLaw:
         return float(self.weight(np.zeros(1))[0])
 
     def weight(self, u: Array) -> Array:
-        """Density a(u) of the best run over that of one run, rounded up."""
+        """Return the density a(u) of the best run over that of one run, rounded up."""
         if self.kind == "poisson":
             return np.asarray(
                 self.mean * np.exp(-self.mean * u) * (1.0 + ERROR * (1.0 + self.mean * u))
@@ -111,7 +111,7 @@ class StoppingLaw:
         return np.asarray(power * ratio + ERROR * (1.0 + np.abs(ratio)))
 
     def upper_tail(self, u: float) -> float:
-        """Probability 1 - f(1 - u) that the best of K runs is among the top u, rounded up."""
+        """Return the probability that the best of K runs is among the top u, rounded up."""
         if self.kind == "poisson":
             tail = -math.expm1(-self.mean * u)
         elif self.kind == "geometric":
@@ -157,7 +157,7 @@ class BaseCurve:
         self.deltas = np.minimum(np.minimum.accumulate(deltas), 1.0)
 
     def at(self, epsilon: Array) -> Array:
-        """Bounds at any real arguments, minus infinity included."""
+        """Return bounds at any real arguments, minus infinity included."""
         size = np.abs(epsilon)
         cell = np.searchsorted(self.epsilons, size, side="right") - 1
         last = cell >= self.epsilons.size - 1
@@ -175,7 +175,7 @@ class BaseCurve:
         return float(self.at(np.array([epsilon]))[0])
 
     def lines(self) -> tuple[Array, Array]:
-        """Slopes and intercepts of lines in u above B(u)."""
+        """Return slopes and intercepts of lines in u above B(u)."""
         step = max(1, math.ceil(2 * self.epsilons.size / MAX_LINES))
         x = np.unique(np.append(self.epsilons[::step], self.epsilons[-1]))
         d = self.at(x)
@@ -215,7 +215,7 @@ class StoppingKernel:
         self._shifts, self._masses = _chord_weights(tops[~hopeless], logs[~hopeless])
 
     def delta(self, epsilon: float) -> float:
-        """Upper bound of delta at ``epsilon >= 0``.
+        """Return an upper bound of delta at ``epsilon >= 0``.
 
         Not below: a Poisson K of 0 releases the same for all data, which counts there.
         """
@@ -248,7 +248,7 @@ def _chord_weights(tops: Array, logs: Array) -> tuple[Array, Array]:
 
 
 def stopped_zcdp_delta(law: StoppingLaw, rho: float, epsilon: float) -> float:
-    r"""Upper bound of delta at ``epsilon`` of the best run of a rho-zCDP mechanism.
+    r"""Return an upper bound of delta at ``epsilon`` of the best run of a rho-zCDP mechanism.
 
     For geometric and logarithmic K (Papernot and Steinke, ICLR 2022, Theorem 2), for every
     :math:`\hat\alpha \ge 1`,
@@ -275,7 +275,7 @@ def stopped_zcdp_delta(law: StoppingLaw, rho: float, epsilon: float) -> float:
 
 
 def zcdp_delta(rho: float) -> Callable[[float], float]:
-    """Delta of a rho-zCDP release as a function of epsilon."""
+    """Return delta of a rho-zCDP release as a function of epsilon."""
     return _core.LossDistribution(
         subsampled=[], gaussian_mu=0.0, pure=[], zcdp_rho=rho, profiles=[], replace_one=False
     ).delta

@@ -148,7 +148,7 @@ class Totals:
 
     @property
     def leak(self) -> float:
-        """Probability of an infinite loss, rounded up, of any of independent events."""
+        """Probability, rounded up, that any of the events has an infinite loss."""
         if not self.leaks:
             return 0.0
         if max(self.leaks) >= 1.0:
@@ -227,7 +227,7 @@ def check_event(event: object, adjacency: str | None) -> None:
 
 
 def of_events(events: Iterable[PrivacyEvent], size: int = 1) -> Totals:
-    """Totals of all ``events``, as they are for ``size`` records of one person."""
+    """Return totals of all ``events``, as they are for ``size`` records of one person."""
     totals = Totals()
     for event in events:
         totals.add(event, size)
@@ -250,7 +250,7 @@ def _group_delta(event: ApproximateEvent, size: int) -> float:
 
 
 def gaussian_mu(event: ObjectiveEvent) -> float | None:
-    """Parameter of a Gaussian mechanism whose profile bounds that of the event everywhere, if any.
+    """Return mu of a Gaussian mechanism whose profile bounds that of the event; None without one.
 
     One score (or a softmax of two) under ``add_remove`` whose change of variables is free at every
     epsilon >= 0: section "One score and one-vs-rest" of the proof page.
@@ -308,7 +308,7 @@ def at_most(one: Counter[float], other: Counter[float]) -> bool:
 
 
 def choices(totals: Totals) -> list[Totals]:
-    """Totals without parallel events; one of them is at least as large as ``totals``."""
+    """Return totals without parallel events; one of them is at least as large as ``totals``."""
     if not (totals.parallel or totals.curved):
         return [totals]
     plain = totals.plus()
@@ -404,7 +404,7 @@ def _group_totals(branch: Iterable[PrivacyEvent], size: int) -> Totals:
 
 
 def uncovered(found: list[Totals]) -> list[Totals]:
-    """Those that no other one covers."""
+    """Return the totals that no other one dominates."""
     kept: list[Totals] = []
     for totals in found:
         if not any(totals.within(other) for other in kept):
@@ -414,7 +414,7 @@ def uncovered(found: list[Totals]) -> list[Totals]:
 
 
 def join(branches: tuple[Totals, ...]) -> Totals:
-    """The most of each kind that any branch has."""
+    """Return the maximum of each kind over all branches."""
     whole = Totals(branches[0].adjacency)
     for name in SUMS:
         setattr(whole, name, max(getattr(branch, name) for branch in branches))

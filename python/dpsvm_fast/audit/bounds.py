@@ -65,7 +65,7 @@ class Counts:
     n: int
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Lower bound of one probability, upper bound of the other; wrong with prob. <= ``alpha``.
+        """Return a lower bound of one probability and an upper bound of the other; level ``alpha``.
 
         Each of the two bounds has half of ``alpha``; the runs of the worlds are independent, but
         nothing here needs that.
@@ -142,7 +142,7 @@ def profile_violation(
 
 
 def smallest_consistent(refuted: Callable[[float], bool], most: float = 64.0) -> float | None:
-    r"""The largest noise that the counts do not refute, as a multiple of the claimed noise.
+    r"""Return the largest noise, as a multiple of the claimed, that the counts do not refute.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def smallest_consistent(refuted: Callable[[float], bool], most: float = 64.0) ->
 
 
 def boundary(holds: Callable[[float], bool], low: float, high: float, tol: float = 0.0) -> float:
-    """The largest number found at which a condition holds that holds at ``low`` and ends once."""
+    """Return the largest number found at which a condition holds, by bisection from ``low``."""
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -179,7 +179,7 @@ def boundary(holds: Callable[[float], bool], low: float, high: float, tol: float
 
 
 def largest(holds: Callable[[float], bool], most: float) -> float:
-    """The largest number found, below twice ``most``, at which a condition holds that ends once."""
+    """Return the largest number found below twice ``most`` at which a condition holds."""
     low, high = 0.0, 1.0
     while high < most and holds(high):
         low, high = high, 2.0 * high
@@ -227,12 +227,12 @@ class Claim:
         return math.hypot(*known) if mus and len(known) == len(mus) else None
 
     def with_noise(self, factor: float) -> tuple[PrivacyEvent, ...]:
-        """The events with a multiple of their noise."""
+        """Return the events with their noise multiplied by a factor."""
         found: tuple[PrivacyEvent, ...] = _with_noise(self.events, factor)
         return found
 
     def profile(self, factor: float) -> Callable[[float], float]:
-        """Delta at every epsilon with a multiple of the noise."""
+        """Return delta at every epsilon, with the noise multiplied by a factor."""
         return partial(totals_delta, of_events(self.with_noise(factor)))
 
 
@@ -252,7 +252,7 @@ def _with_noise(value: Any, factor: float) -> Any:
 
 
 def resolved_method(method: str, claim: Claim) -> str:
-    """Method that "auto" selects: the sharpest that the claimed law allows.
+    """Return the method that "auto" selects: the sharpest that the claimed law allows.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def resolved_method(method: str, claim: Claim) -> str:
         raise InvalidParameterError.of(
             "method",
             got=method,
-            accepted="another method: the claim does not rest on Gaussian noise",
+            accepted="another method, as the noise of the claim is not Gaussian",
         )
     if method == "profile" and not claim.events:
         raise InvalidParameterError.of(

@@ -158,7 +158,7 @@ def _of_step(mechanism: Any, delta: float) -> float:
     stays = math.log1p(-q) if q < 1.0 else -math.inf
 
     def log_tilt(x: float, mean: float) -> float:
-        """Log of the ratio of (1 - q) N(0, z^2) + q N(mean, z^2) to N(0, z^2)."""
+        """Return the log of the ratio of (1 - q) N(0, z^2) + q N(mean, z^2) to N(0, z^2)."""
         if mean == 0.0:
             return 0.0
         return float(np.logaddexp(stays, math.log(q) + mean * (x - 0.5 * mean) / z**2))
@@ -210,12 +210,12 @@ class Objective:
         return u, u * (1.0 - u) / tau
 
     def noise(self, W: Array) -> Array:
-        """The B that makes W the minimiser, (G, d)."""
+        """Return the noise B that makes W the minimiser, shape (G, d)."""
         slope = self._slopes(W)[0]
         return np.asarray((slope * self.signs) @ self.rows - self.regularization * W)
 
     def hessian(self, W: Array) -> Array:
-        """Second derivatives of the objective, (G, d, d)."""
+        """Return second derivatives of the objective, (G, d, d)."""
         curved = self._slopes(W)[1]
         d = self.rows.shape[1]
         outer = self.rows[:, :, None] * self.rows[:, None, :]

@@ -215,7 +215,7 @@ class Pair:
 def tight_minimisers(
     adjacency: str, n_classes: int, intercept_scaling: float
 ) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
-    r"""Rows of norm 1 and a record that moves the minimiser by the whole sensitivity, for small C.
+    r"""Return rows of norm 1 and a record that moves the minimiser by the sensitivity, for small C.
 
     While every row stays at a vertex of the hinge, record (x, y) contributes C (e_y - e_k) x^T with
     k its best rival. Two classes: one record, added, or with its label changed. More classes need
@@ -271,7 +271,7 @@ def _with_canary(base: Rows, adjacency: str, record: Any, other: Any) -> Pair:
 
 
 def centre_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
-    """Opposite rows in one dimension, a mean of a half."""
+    """Return opposite rows in one dimension, a mean of a half."""
     base = np.repeat([[data_norm], [0.0]], 20, axis=0)
     return _with_canary(base, adjacency, [data_norm], [-data_norm])
 
@@ -286,7 +286,7 @@ def moments_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
 
 
 def columns_pair(adjacency: str, low: float, high: float) -> Pair:
-    """Entries in three quarters of their range; a record in the middle, or at either end.
+    """Return entries in three quarters of their range; a record in the middle, or at either end.
 
     In the middle a record's squared length is all of its square's, and largest; an exchange is
     widest between the ends.
@@ -327,7 +327,7 @@ def subject_of(
     claim: tuple[float, float] | None = None,
     part: str | None = None,
 ) -> Subject:
-    """Both worlds of ``estimator`` and its claim; parameters as in ``audit``."""
+    """Return both worlds of ``estimator`` and its claim; parameters as in ``audit``."""
     if part not in (None, *PARTS):
         raise InvalidParameterError.of("part", got=part, accepted=f"None or one of {PARTS}")
     if not hasattr(estimator, "fit"):
@@ -366,7 +366,7 @@ def _called(
 
 
 def prepared(estimator: Any) -> Any:
-    """A copy whose runs cost no budget, use fresh noise and share the cores."""
+    """Return a copy that spends no budget, draws fresh noise and shares the cores."""
     estimator = clone(estimator)
     parameters = estimator.get_params(deep=True)
     changes = {}
@@ -388,7 +388,7 @@ def _adjacency(estimator: Any, adjacency: str | None, pair: Pair | None) -> str:
 
 
 def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pair:
-    """The pair on which this mechanism is known to spend most.
+    """Return the pair on which this mechanism is known to lose most privacy.
 
     Raises
     ------
@@ -510,7 +510,7 @@ class World(ABC):
 
     @abstractmethod
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Independent releases, shape (n, number of released numbers)."""
+        """Return independent releases, shape (n, number of released numbers)."""
 
 
 def released_vector(fitted: Any, names: tuple[str, ...] = RELEASED) -> Array:
@@ -580,7 +580,7 @@ class PlannedWorld(World):
         self.n_threads, self.names = self.rows.n_threads, names
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published numbers."""
+        """Return published numbers."""
         return np.array([self._vector(source) for _ in range(n)])
 
     def _vector(self, source: _core.NoiseSource) -> Array:
@@ -591,15 +591,15 @@ class PlannedWorld(World):
 
 
 class TrainedWorld(PlannedWorld):
-    """An estimator whose release are weights."""
+    """An estimator that releases weights."""
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published coefficients and intercepts."""
+        """Return published coefficients and intercepts."""
         releases = [self.plan.run(self.rows, source) for _ in range(n)]
         return self.published(np.array([getattr(r, "weights", r) for r in releases]))
 
     def published(self, weights: Array) -> Array:
-        """Coefficients and intercepts of weights of shape (n, n_scores, n_columns)."""
+        """Return coefficients and intercepts of weights of shape (n, n_scores, n_columns)."""
         scaling = self.plan.intercept_scaling
         coef, intercept = weights, np.zeros((*weights.shape[:2], 1))
         if scaling > 0.0:
@@ -616,13 +616,13 @@ class OutputWorld(TrainedWorld):
     chunk = 50_000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published coefficients and intercepts."""
+        """Return published coefficients and intercepts."""
         solution = self.solution(source)
         many = np.broadcast_to(solution, (n, *solution.shape))
         return self.published(self.plan.output.release_many(many, source, self.n_threads))
 
     def solution(self, source: _core.NoiseSource) -> Array:
-        """Weights without noise, shape (n_scores, n_columns)."""
+        """Return weights without noise, shape (n_scores, n_columns)."""
         rows = self.rows
         owned: Any = {"weights": rows.loss_weights, "owners": rows.owners}
         found = self.plan.solution(rows.X, rows.codes, source, self.n_threads, **owned)
@@ -635,7 +635,7 @@ class ObjectiveWorld(TrainedWorld):
     chunk = 20_000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published coefficients and intercepts."""
+        """Return published coefficients and intercepts."""
         if sparse.issparse(self.rows.X) or self.rows.loss_weights is not None:
             return super().draw(n, source)
         plan, n_threads = self.plan, self.n_threads
@@ -667,7 +667,7 @@ class DescentWorld(TrainedWorld):
     chunk = 20_000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Published coefficients and intercepts."""
+        """Return published coefficients and intercepts."""
         plan, rows = self.plan, self.rows
         plan.check_rows(rows)
         records = plan.records(rows)
@@ -676,12 +676,12 @@ class DescentWorld(TrainedWorld):
 
 
 class EllipsoidWorld(PlannedWorld):
-    """The Gaussian margin classifier, before matrices are projected: nothing is lost by that."""
+    """The Gaussian margin classifier before projection, which is post-processing."""
 
     chunk = 2000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Noisy matrices, flat."""
+        """Return noisy matrices, flat."""
         plan, n_threads = self.plan, self.n_threads
         if plan.anchors is not None or self.rows.loss_weights is not None:
             # Noisy centres assign the rows, so every fit is a different problem.
@@ -710,7 +710,7 @@ def world_of(
     *,
     part: str | None = None,
 ) -> World:
-    """The world that draws many releases of ``estimator`` on (X, y) fastest.
+    """Return the world that draws releases of ``estimator`` on (X, y) fastest.
 
     Parameters
     ----------
@@ -882,7 +882,7 @@ def learned_statistics(first: Array, second: Array, *, pure: bool) -> list[Stati
 def chosen_event(
     first: Array, second: Array, n: int, score: Score, *, smooth: bool
 ) -> tuple[float, Event]:
-    """The event whose counts in ``n`` runs should prove the largest bound, and that bound.
+    """Return the event expected to prove the largest bound in ``n`` runs, and that bound.
 
     Parameters
     ----------
@@ -998,7 +998,7 @@ class Runner:
                 best, self.statistic, self.event = score, statistic, event
 
     def values(self, n: int | None, deadline: float) -> tuple[Array, Array]:
-        """The statistic of fresh runs in both worlds: ``n`` of them, or as many as time allows."""
+        """Return the statistic of fresh runs in both worlds: ``n``, or as many as time allows."""
         most = MAX_TRIALS if n is None else n
         return self._draw(most, deadline, self.statistic.of)
 

@@ -140,7 +140,7 @@ class GaussianEvent(PrivacyEvent):
         """Refuse noise and sensitivity without a ratio."""
         if not 0.0 < self.mu < float("inf"):
             raise InvalidParameterError.of(
-                "sigma", got=self.sigma, accepted="a finite ratio to the sensitivity"
+                "sigma", got=self.sigma, accepted="a number with finite sensitivity / sigma"
             )
 
     @cached_property
@@ -512,9 +512,7 @@ class RandomStoppingEvent(PrivacyEvent):
         least = STOPPING_LAWS[self.stopping]
         check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)
         if self.stopping != "poisson" and not 0.0 < self.gamma < 1.0:
-            raise InvalidParameterError.of(
-                "mean", got=self.mean, accepted="a mean that is not almost 1"
-            )
+            raise InvalidParameterError.of("mean", got=self.mean, accepted="a mean further from 1")
 
     @property
     def inside(self) -> tuple[Events, ...]:
@@ -553,5 +551,5 @@ def _gamma(stopping: str, mean: float) -> float:
 
 
 def logarithmic_mean(gamma: float) -> float:
-    """Mean of the logarithmic law with a parameter in (0, 1)."""
+    """Return the mean of the logarithmic law with a parameter in (0, 1)."""
     return (1.0 - gamma) / gamma / -math.log(gamma)

@@ -172,7 +172,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Unit:
-    """Unit of a number, for people."""
+    """Unit of a number, as shown to people."""
 
     name: str
 

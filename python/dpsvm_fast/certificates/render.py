@@ -255,7 +255,7 @@ def _law(
 
 
 def paragraphs(text: str) -> list[str]:
-    """Text wrapped to the width."""
+    """Return the text wrapped to the width."""
     return textwrap.wrap(text, WIDTH)
 
 

@@ -903,7 +903,7 @@ def selection_events(
     refit: Events,
     adjacency: str,
 ) -> tuple[PrivacyEvent, ...]:
-    """A search as events: the fits and the choice, then the refit. Arguments as the fields."""
+    """Return a search as events: fits and choice, then the refit. Arguments as the fields."""
     chosen = selection.event(adjacency)
     if stopping is None:
         return (ParallelEvent((*branches, (chosen,)), adjacency), *refit)

@@ -184,7 +184,7 @@ class App(Group):
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of the help text."""
+        """Return names in the order of the help text."""
         return list(NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

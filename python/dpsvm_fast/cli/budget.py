@@ -196,7 +196,7 @@ def opened_budget(
     to_spend: bool = False,
     since: str | None = None,
 ) -> PrivacyLedger:
-    """The ledger of a budget file.
+    """Return the ledger of a budget file.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def estimator_class(model: str) -> Any:
 
 
 def model_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--model``."""
+    """Return the option ``--model``."""
     whole = "linear, kernel" if KERNEL in names else "linear"
     return ui.option(
         "--model",

@@ -270,7 +270,7 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
 )
 @saved_options
 @ui.option("-o", "--output", ui.FILE_OR_STREAM, "The graph; - for a pipe.", required=True)
-@ui.option("--dtype", ui.OneOf(("float64", "float32")), "", default="float64")
+@ui.option("--dtype", ui.OneOf(("float64", "float32")), "Precision of scores.", default="float64")
 @ui.option(
     "--features",
     "One input X of encoded rows instead of one input per column.",

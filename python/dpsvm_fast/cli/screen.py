@@ -121,7 +121,7 @@ def note(sentence: str) -> None:
 
 
 def printable(text: str) -> str:
-    """``text`` without control characters: a file must not control the terminal."""
+    """Return ``text`` without control characters, so that no file controls the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
@@ -522,13 +522,13 @@ ADJACENCIES, UNITS = ("add_remove", "replace_one"), ("row", "person")
 
 
 def delta_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--delta``."""
+    """Return the option ``--delta``."""
     text = "Delta, far below 1 / number of rows; 0 for pure epsilon."
     return option("--delta", Real(0.0, includes_low=True), text, metavar="D", **how)
 
 
 def adjacency_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--adjacency``."""
+    """Return the option ``--adjacency``."""
     text = "Neighbouring relation: a row added or removed, or replaced."
     if "default" not in how:
         text += "  [default: as in the budget, or add_remove]"
@@ -575,7 +575,7 @@ def example(*lines: str) -> str:
 
 
 def typed(path: Path) -> str:
-    """A file's name as it is typed in a command that the user is to copy."""
+    """Return a file's name quoted for a command line."""
     if sys.platform == "win32":
         return subprocess.list2cmdline([str(path)])
     return shlex.quote(str(path))

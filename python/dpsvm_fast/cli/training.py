@@ -1123,7 +1123,7 @@ TUNE_EXAMPLE = ui.example(
 @click.command("tune", epilog=TUNE_EXAMPLE)
 @table_options
 @budget_options
-@ui.option("--model", ui.OneOf(CLASSES), "", default="linear")
+@ui.option("--model", ui.OneOf(CLASSES), "Pipeline, or one mechanism.", default="linear")
 @map_options
 @ui.option(
     "--grid",
@@ -1132,9 +1132,9 @@ TUNE_EXAMPLE = ui.example(
     multiple=True,
     metavar="NAME=A,B,...",
 )
-@ui.option("--strategy", ui.OneOf(STRATEGIES), "", default="partition")
-@ui.option("--selection", ui.OneOf(CHOICES), "", default="permute_and_flip")
-@ui.option("--stopping", ui.OneOf(STOPPING_LAWS), "", default="geometric")
+@ui.option("--strategy", ui.OneOf(STRATEGIES), "Search by parts or by runs.", default="partition")
+@ui.option("--selection", ui.OneOf(CHOICES), "Choice in a partition.", default="permute_and_flip")
+@ui.option("--stopping", ui.OneOf(STOPPING_LAWS), "Law of the number of runs.", default="geometric")
 @ui.option(
     "--refit-fraction",
     ui.Real(0.0, includes_low=True),

@@ -288,7 +288,7 @@ def bench_command(screen: ui.Screen, **options: Any) -> None:
 
 
 def blobs(samples: int, features: int, classes: int) -> tuple[Rows, Rows]:
-    """Rows to train on and rows to test on: Gaussian clusters, then norm 1."""
+    """Return training and test rows: Gaussian clusters, scaled to norm 1."""
     from sklearn.datasets import make_blobs
     from sklearn.preprocessing import normalize
 

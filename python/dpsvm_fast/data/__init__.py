@@ -1,4 +1,4 @@
-"""Data: tables in files, what is public of them, and rows larger than memory.
+"""Data: tables in files, their schemas, and rows larger than memory.
 
 :class:`Partitions` says where rows are that do not fit; :func:`fit` trains an estimator on them,
 here or on a Dask cluster, and releases what ``estimator.fit`` on all rows would release.

@@ -69,7 +69,7 @@ class Operation(ABC):
 
     @abstractmethod
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """Arrays that are added up over partitions, exactly, in any order."""
+        """Return arrays that are added up over partitions, exactly, in any order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class Sums(Operation):
     methods: tuple[str, ...] = ()
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """Sums that doubles add exactly."""
+        """Return sums that doubles add exactly."""
         return tuple(getattr(rows, method)(n_threads) for method in self.methods)
 
 
@@ -178,7 +178,7 @@ class DescentStep(Operation):
     step: int
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """Integers in two halves."""
+        """Return integers in two halves."""
         descent = _core.Descent(**self.options)
         return (descent.partial(rows, self.weights, self.key, partition, self.step, n_threads),)
 
@@ -271,7 +271,7 @@ class Recipe:
     averaged: int = 0
 
     def checked(self, loaded: Any) -> Loaded:
-        """Rows as the compiled module takes them, class indices, and who owns the rows.
+        """Return rows as the compiled module takes them, class indices, and the owners of the rows.
 
         Raises
         ------
@@ -330,7 +330,7 @@ class Recipe:
         raise RefusedError(BAD_LABELS)
 
     def mapped(self, rows: Loaded, n_threads: int) -> _core.Records:
-        """Records before any change."""
+        """Return records before any change."""
         assert self.public is not None
         X = rows.X
         if self.public.offset is not None and sparse.issparse(X):
@@ -446,7 +446,7 @@ def share_of_bundle(
     *,
     resident: bool,
 ) -> Share:
-    """Exact sums over a few partitions, one after the other.
+    """Return exact sums over a few partitions, one after the other.
 
     Parameters
     ----------
@@ -602,7 +602,7 @@ class RecordFile:
 
     @classmethod
     def new(cls, partition: int, folder: Path) -> RecordFile:
-        """Files that only this user may read."""
+        """Create files that only this user may read."""
         made = cls(partition, folder / f"entries-{partition}", folder / f"classes-{partition}")
         for path in (made.entries, made.classes):
             path.touch(mode=0o600, exist_ok=False)
@@ -624,7 +624,7 @@ class RecordFile:
     def share(
         self, room: _core.Records, changes: Sequence[Change], operation: Operation, n_threads: int
     ) -> Share:
-        """Exact sums over the records, which replace those in ``room``."""
+        """Return exact sums over the records, which replace those in ``room``."""
         try:
             room.read_from(self.entries, self.classes, self.n_stored, n_threads)
             if self.owners is not None:
@@ -704,7 +704,7 @@ class LocalExecutor:
         self._room: _core.Records | None = None
 
     def run(self, recipe: Recipe, operation: Operation) -> Share:
-        """Exact sums over all partitions."""
+        """Return exact sums over all partitions."""
         bundle, kept = list(enumerate(self._loaders)), self._n_resident
         total = Share()
         for part, resident in ((bundle[:kept], True), (bundle[kept:], False)):
@@ -807,7 +807,7 @@ class ClusterExecutor:
         self.cluster: str | None = _protocol(client)
 
     def run(self, recipe: Recipe, operation: Operation) -> Share:
-        """Exact sums over all partitions.
+        """Return exact sums over all partitions.
 
         Raises
         ------

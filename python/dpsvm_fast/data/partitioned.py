@@ -219,7 +219,7 @@ class ShardedRows:
         return self._records
 
     def column_moments(self, public: PublicMap) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Exact sums of the entries of bounded columns, of their squares, and of weights."""
+        """Return exact sums of the entries of bounded columns, of their squares, and of weights."""
         assert public.offset is not None
         assert public.scale is not None
         first, second, weight = self.parts(self._recipe, Moments(public.offset, public.scale))
@@ -238,7 +238,7 @@ class ShardedRows:
         n_steps: int,
         on_step: OnStep | None = None,
     ) -> None:
-        """Steps of a descent on records: the sums on the workers, the noise here.
+        """Run steps of a descent on records: sums on the workers, noise here.
 
         Parameters
         ----------
@@ -265,7 +265,7 @@ class ShardedRows:
                 on_step(step + 1, n_steps)
 
     def parts(self, recipe: Recipe, operation: Operation) -> tuple[NDArray[Any], ...]:
-        """Sums over all partitions. Private."""
+        """Return sums over all partitions. Private."""
         share = self.executor.run(recipe, operation)
         if share.failure is not None:
             raise PartitionError(*share.failure)
@@ -302,11 +302,11 @@ class ShardedRecords:
         self._rows, self.recipe = rows, recipe
 
     def sums(self, n_threads: int) -> Array:
-        """The sum of the rows."""
+        """Return the sum of the rows."""
         return np.asarray(self._rows.parts(self.recipe, Sums(("sums",)))[0])
 
     def gram(self, n_threads: int) -> Array:
-        """The sum of the rows' outer products with themselves."""
+        """Return the sum of the rows' outer products with themselves."""
         (parts,) = self._rows.parts(self.recipe, Sums(("gram_parts",)))
         return _core.Records.gram_from_parts(parts)
 

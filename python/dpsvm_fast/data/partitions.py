@@ -250,7 +250,7 @@ class MappedRows:
 
 
 def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = None) -> list[Any]:
-    """A loader for the rows between two cuts, in this order; of a map by the name of its file."""
+    """Return loaders of the rows between cuts; a memory map is loaded by file name."""
     file = FileRows.of(values) if isinstance(values, np.memmap) else None
     if file is not None and order is None:
         return [file.part(start, end) for start, end in pairwise(cuts)]
@@ -260,7 +260,7 @@ def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = 
 
 
 def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Loaders]:
-    """A loader for each part of the rows, with the same part of the other columns."""
+    """Return loaders of parts of the rows with the same parts of the other columns."""
     others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
     return list(map(Loaders, rows, labels or [None] * len(rows), others))
 
@@ -268,7 +268,7 @@ def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]])
 def by_persons(
     groups: Any, n_rows: int, step: int
 ) -> tuple[NDArray[np.int64], NDArray[np.intp] | None, list[int]]:
-    """A number for each row's person, an order with the rows of a person together, and cuts."""
+    """Return a number for each row's person, an order that groups persons, and cuts."""
     _, first, codes = np.unique(
         checked_groups(groups, n_rows), return_index=True, return_inverse=True
     )
@@ -287,7 +287,7 @@ def is_path(value: Any) -> bool:
 
 
 def files_of(paths: Any, suffix: str) -> list[str]:
-    """File names, in order, from files, folders and patterns."""
+    """Return file names, in order, from files, folders and patterns."""
     found: list[str] = []
     for path in map(os.fspath, [paths] if is_path(paths) else paths):
         if os.path.isdir(path):
@@ -316,7 +316,7 @@ def columns_of(
     names = [n for n in schema.names if n not in others] if features is None else list(features)
     for name in [*names, *others]:
         if counts[name] != 1:
-            raise InvalidParameterError(f"{name}: expected one column of this name in each file")
+            raise InvalidParameterError(f"{name}: expected exactly one such column in each file")
     if not names or len({*names, *others}) < len(names) + len(others):
         raise InvalidParameterError(
             "features: expected at least one column other than the label, person and weight"
@@ -342,7 +342,7 @@ def is_persisted(collection: Any) -> bool:
 
 
 def blocks_of(X: Any) -> tuple[tuple[str, ...] | None, list[Any], int | None]:
-    """Names of columns, blocks of whole rows, and the number of rows where it is known."""
+    """Return names of columns, blocks of rows, and the number of rows where known."""
     if not hasattr(X, "chunks"):
         return tuple(map(str, X.columns)), list(X.to_delayed()), None
     if X.ndim == 2 and len(X.chunks[1]) > 1:
@@ -353,7 +353,7 @@ def blocks_of(X: Any) -> tuple[tuple[str, ...] | None, list[Any], int | None]:
 
 
 def named_owners(groups: object, sample_weight: object) -> tuple[str, ...]:
-    """Names of what is given."""
+    """Return the names of the owner columns that are given."""
     given = {"groups": groups, "sample_weight": sample_weight}
     return tuple(name for name, value in given.items() if value is not None and value is not False)
 

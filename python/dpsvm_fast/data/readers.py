@@ -393,7 +393,7 @@ class Words(Numbered):
             self._missing = ZEROS if column.missing == NONE else 0
 
     def features(self, places: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Hashed words of the texts at these places, each row of norm 1 or 0."""
+        """Return hashed words of the texts at these places, each row of norm 1 or 0."""
         from sklearn.feature_extraction.text import HashingVectorizer
 
         hashing = HashingVectorizer(
@@ -609,7 +609,7 @@ class RowDecoder:
         return self._lookups[number] is None
 
     def cells(self, number: int, values: Any) -> NDArray[np.int32]:
-        """Cells of one column as 4 bytes each: numbers or codes.
+        """Return cells of one column as 4 bytes each: numbers or codes.
 
         They are an Arrow or numpy array, or those of a text: words, and their places or numbers.
         """
@@ -630,7 +630,7 @@ class RowDecoder:
             lookup.forget()
 
     def rows(self, cells: Cells, before: int) -> tuple[Any, ...]:
-        """Rows of features, labels, and persons and weights where they are read.
+        """Return features, labels, and persons and weights where they are read.
 
         Parameters
         ----------
@@ -653,7 +653,7 @@ class RowDecoder:
     def finish(
         self, X: Rows, cells: Mapping[int, NDArray[np.int32]], before: int
     ) -> tuple[Any, ...]:
-        """Rows of features, and the rest, as in :meth:`rows`, of rows whose numbers are in place.
+        """Return features and the rest, as :meth:`rows` does, once the numbers are in place.
 
         Parameters
         ----------
@@ -677,7 +677,7 @@ class RowDecoder:
         return (X, y, owners) if owners else (X, y)
 
     def matrix(self, block: NDArray[Any], labels: Any, before: int) -> tuple[Any, ...]:
-        """Rows of a file that is a matrix, its columns in the order of the schema."""
+        """Return the rows of a matrix file, with columns in the order of the schema."""
         if not self._is_matrix:
             given = [*block.T] if self.labels is None else [*block.T, labels]
             return self.rows([self.cells(j, one) for j, one in enumerate(given)], before)
@@ -869,7 +869,7 @@ class CsvSource(Source):
         return found
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Rows and labels."""
+        """Yield rows and labels."""
         before, (reader, coded) = 0, self._reader()
 
         def row() -> int:
@@ -1210,7 +1210,7 @@ class ParquetSource(_Columnar):
         return types
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Rows and labels."""
+        """Yield rows and labels."""
         parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
         size, before = os.path.getsize(self.path), 0
         coded = [one for one in self._names if not self._decoder.is_number(self._numbers[one])]
@@ -1318,7 +1318,7 @@ class ArrowSource(_Columnar):
         return arrow_types(self.path)
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Rows and labels."""
+        """Yield rows and labels."""
         import pyarrow as pa
 
         size, before = os.path.getsize(self.path), 0
@@ -1722,7 +1722,7 @@ class NpzSource(Source):
         return decoder
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Rows and labels."""
+        """Yield rows and labels."""
         size, n_rows = os.path.getsize(self.path), int(self.n_rows or 0)
         step = max(1, min(self.room // NPZ_BLOCK_SHARE // self._row_bytes, self._decoder.max_rows))
         with ExitStack() as stack:
@@ -1828,7 +1828,7 @@ class _Member:
         n_bytes = math.prod(self.shape) * self.dtype.itemsize
         differs = stream.tell() + n_bytes != about.file_size and not self.dtype.hasobject
         if differs or min(self.shape, default=0) < 0:
-            raise ValueError("the size is not the one that is declared")
+            raise ValueError("the size differs from the declared one")
         self._stream = stream
         # Where rows are scattered over the whole array.
         self._columns_first = columns_first and len(self.shape) == 2 and min(self.shape) > 1
@@ -1907,7 +1907,7 @@ class LibsvmSource(Source):
         return LabelDecoder(self.schema, self.file) if self.labelled else None
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Rows and labels."""
+        """Yield rows and labels."""
         before = 0
 
         def row() -> int:

@@ -209,7 +209,7 @@ class PrivateEstimator(Released):
         return self
 
     def owned(self, facts: Facts) -> Facts:
-        """The facts with weights of the parameters' own."""
+        """Return the facts, marked as weighted if the parameters have weights."""
         own = (getattr(self, "class_weight", None), getattr(self, "max_weight", 1.0))
         return replace(facts, weighted=facts.weighted or own != (None, 1.0))
 
@@ -219,7 +219,7 @@ class PrivateEstimator(Released):
         return "data_norm"
 
     def checked(self: Fitted) -> Fitted:
-        """A copy in which all parameters are in their ranges; reads no data.
+        """Return a copy with all parameters checked; reads no data.
 
         Raises
         ------
@@ -276,7 +276,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
     verbose: int
 
     def checked(self: Trained) -> Trained:
-        """A copy in which all parameters are in their ranges; reads no data."""
+        """Return a copy with all parameters checked; reads no data."""
         checked = super().checked()
         pure = checked.delta == 0.0 or getattr(checked, "noise", "gaussian") == "gamma"
         if checked.class_weight == "balanced" and pure:

@@ -32,7 +32,7 @@ _REMEDIES = (
 
 
 def tabular(X: Any) -> Any:
-    """``X`` as a table of a known library; None where it is something else.
+    """Return ``X`` as a table of a known library; None for anything else.
 
     Raises
     ------
@@ -144,14 +144,14 @@ def column_names(X: Any) -> list[Any]:
 
 
 def feature_names(X: Any) -> tuple[str, ...] | None:
-    """Names of the columns of a table if all of them are strings."""
+    """Return names of the columns of a table if all of them are strings."""
     names = [] if tabular(X) is None else column_names(X)
     named = bool(names) and all(isinstance(name, str) for name in names)
     return tuple(names) if named else None
 
 
 def label_values(y: Any) -> Any:
-    """``y`` as an array where it is a column of a table library or of numpy's strings.
+    """Return ``y`` as an array if it is a column of a table library or of NumPy strings.
 
     scikit-learn would make floats of nullable integers, and does not know the strings of numpy 2.
 

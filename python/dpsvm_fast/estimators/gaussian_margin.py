@@ -95,7 +95,7 @@ def centres_of(ellipsoids: Array) -> tuple[Array, Array]:
 
 
 def quadratic_forms(rows: Array, ellipsoids: Array) -> Array:
-    """Values (x, 1) Phi (x, 1), shape (n_samples, ...), at least 0.
+    """Return values (x, 1) Phi (x, 1), shape (n_samples, ...), at least 0.
 
     Parameters
     ----------

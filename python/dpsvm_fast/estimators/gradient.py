@@ -102,7 +102,7 @@ def before_of(estimator: Any) -> Continuation | None:
 
 
 def continues_on_new_periods(estimator: Any) -> bool:
-    """Whether a call is on periods that no earlier call was charged for, and continues from these.
+    """Return whether a call continues on periods that no earlier call was charged for.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | N
 def declared_classes(
     estimator: Any, before: Continuation | None, argument: Any
 ) -> NDArray[Any] | None:
-    """The label set by the parameter, the argument of ``partial_fit`` or an earlier call."""
+    """Return the label set of the parameter, the argument of ``partial_fit`` or an earlier call."""
     parameter: NDArray[Any] | None = estimator.classes
     if argument is None:
         if before is not None:
@@ -170,7 +170,7 @@ def declared_classes(
 
 
 def next_seed(seed: int, n_calls: int) -> int:
-    """A separate seed for each call: repeated noise could be subtracted."""
+    """Return a new seed for each call: repeated noise could be subtracted."""
     for _ in range(n_calls):
         seed = _core.NoiseSource(seed).public_seed()
     return seed

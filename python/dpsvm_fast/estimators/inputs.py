@@ -133,7 +133,7 @@ def checked_numbers(X: Any) -> NDArray[np.float64]:
 
 
 def public_classes(classes: Any) -> NDArray[Any]:
-    """The public label set, sorted: an array of int, bool, str or whole float labels.
+    """Return the public label set, sorted: an array of int, bool, str or whole float labels.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def public_classes(classes: Any) -> NDArray[Any]:
 
 
 def classes_from_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """The labels that occur in ``y``: a release of data, to be marked as such by the caller."""
+    """Return the labels in ``y``: a release of data that the caller must mark as such."""
     if y.dtype.kind == "f" and not np.all(y == np.floor(y)):
         raise ValueError(
             "Unknown label type: continuous. Expected class labels: ints, strings, bools or "
@@ -179,7 +179,7 @@ def classes_from_labels(y: NDArray[Any]) -> NDArray[Any]:
 
 
 def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Index of every label of ``y`` in the sorted array ``classes``.
+    """Return the index of every label of ``y`` in the sorted array ``classes``.
 
     Raises
     ------
@@ -380,7 +380,7 @@ class Owners(NamedTuple):
     places: NDArray[np.int64] = NO_ROWS
 
     def ordered(self, X: Any, codes: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
-        """Rows and classes in this order."""
+        """Return rows and classes in this order."""
         order = self.order
         if order is None or (order.size == codes.size and bool((np.diff(order) > 0).all())):
             return X, codes
@@ -398,7 +398,7 @@ class Owners(NamedTuple):
         return found
 
     def averaged(self, n_rows: int, most_rows: int) -> Owners:
-        """Rows with weights that are shares of a person, rounded down to single precision.
+        """Return rows weighted by their shares of a person, rounded down to single precision.
 
         At most ``most_rows`` rows of a person take part, the first ones; the others have weight 0.
         """
@@ -415,7 +415,7 @@ class Owners(NamedTuple):
         return self._replace(persons=NO_ROWS, weights=single.astype(np.float64))
 
     def class_counts(self, codes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
-        """Shares of persons in each class, a multiple of ``COUNT_UNIT`` for each person."""
+        """Return shares of persons in each class, a multiple of ``COUNT_UNIT`` for each person."""
         shares, starts = self.shares(codes.size), np.arange(codes.size)
         if self.persons.size:
             starts = np.append(starts[: self.persons[0]], self.persons[:-1])
@@ -556,7 +556,7 @@ def _id_kind(item: Any) -> str:
 
 
 def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
-    """Weights of rows, one for each.
+    """Return weights of rows, one for each.
 
     Raises
     ------
@@ -731,7 +731,7 @@ class ArrayRows:
         return self.owners.n_persons if self._counted else self.owners.total
 
     def of_period(self, period: int) -> ArrayRows:
-        """Rows of one period, once all are read."""
+        """Return rows of one period, once all are read."""
         part, own = copy.copy(self), self._periods == period
         part.X, part.codes = self.X[own], self.codes[own]
         if self.owners is not None:
@@ -772,7 +772,7 @@ class ArrayRows:
         return self.n_here if self.owners is None else self.owners.n_persons
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> _core.Records:
-        """The mapped rows, whose sums are exact."""
+        """Return the mapped rows, whose sums are exact."""
         X, n_classes = self.X, self.classes.size if self._labelled else 2
         if public.offset is not None and sparse.issparse(X):
             X = X.toarray()
@@ -822,7 +822,7 @@ WHOLE = 2**13
 def column_moments(
     X: Any, owners: Owners | None, offset: Any, scale: Any, n_threads: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Exact sums over persons of the mapped entries of each column and of their squares.
+    """Return exact sums over persons of the mapped entries of each column and of their squares.
 
     Also that of the weights of the persons, at most 1 each, as an array of one number.
     """
@@ -921,7 +921,7 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
     names: tuple[str, ...] = ()
 
     def in_order(self, names: Any) -> Bounds:
-        """The bounds of columns with these names.
+        """Return the bounds of columns with these names.
 
         Raises
         ------
@@ -997,7 +997,7 @@ def checked_bounds(value: Any) -> Bounds:
 def broadcast_bounds(
     bounds: Bounds | str | None, n_features: int | None, names: Any = None
 ) -> Bounds | None:
-    """Bounds as arrays of shape (n_features,), where that number is known; by names if they are."""
+    """Return bounds as arrays of shape (n_features,), where that number is known."""
     if bounds is None or isinstance(bounds, str):
         return None
     if n_features is None:
@@ -1020,7 +1020,7 @@ def public_map(
     sparse_rows: bool,
     of_bounds: Callable[..., PublicMap] = PublicMap.from_bounds,
 ) -> PublicMap:
-    """The map of raw rows to rows of norm 1; ``PublicMap.lifted`` adds a constant to them.
+    """Return the map of raw rows to rows of norm 1; ``PublicMap.lifted`` appends a constant.
 
     Raises
     ------

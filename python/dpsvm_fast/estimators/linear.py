@@ -161,7 +161,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         return replace(public, constant=self.lift_)
 
     def mapped_weights(self) -> NDArray[np.float64]:
-        """Weights of all entries of a mapped row, the constant last, or of its features."""
+        """Return weights of all entries of a mapped row, the constant last, or of its features."""
         own = self.lift_coef_
         return self.coef_ if own is None else np.column_stack([self.coef_, own])
 

@@ -69,7 +69,7 @@ def checked_copy(estimator: E) -> E:
 
 
 def or_word(word: str | None, test: Callable[..., Any]) -> Callable[..., Any]:
-    """The test of a parameter that may also be the given word, which its errors name."""
+    """Return the check of a parameter that also accepts the given word."""
 
     def checked(*named: Any) -> Any:
         value = named[-1]
@@ -86,27 +86,27 @@ def or_word(word: str | None, test: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def auto_or(test: Test) -> Test:
-    """The test of a parameter that may also be "auto"."""
+    """Return the check of a parameter that also accepts "auto"."""
     return or_word("auto", test)
 
 
 def one_of(*options: str) -> Test:
-    """The test of a word."""
+    """Return the check of a word."""
     return partial(check.check_option, options=options)
 
 
 def real(low: float, high: float) -> Test:
-    """The test of a number in a closed range."""
+    """Return the check of a number in a closed range."""
     return partial(check.check_real, low=low, high=high)
 
 
 def integer(low: int, high: int) -> Test:
-    """The test of a whole number in a closed range."""
+    """Return the check of an integer in a closed range."""
     return partial(check.check_integer, low=low, high=high)
 
 
 def plain(test: Callable[[Any], Any]) -> Test:
-    """The test of a parameter that has one name everywhere."""
+    """Return a check that does not need the parameter's name."""
     return lambda _, value: test(value)
 
 
@@ -162,7 +162,7 @@ def number_or_none(value: float | str) -> float | None:
 
 
 def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float | str) -> Loss:
-    """The loss with checked ``smoothing`` and ``margin``, each a number or "auto".
+    """Return the loss with checked ``smoothing`` and ``margin``, each a number or "auto".
 
     Raises
     ------

@@ -241,7 +241,7 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> 
         )
     numbers = _numbers(X)
     if numbers.shape[1] != spec.n_features:
-        raise PartyRefusedError("records: the specification has another number of features")
+        raise PartyRefusedError("records: the number of features differs from the specification")
     codes = _codes(y, spec)
     if codes.size != numbers.shape[0]:
         raise PartyRefusedError("records: expected one label for each row")
@@ -257,7 +257,7 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> 
     if not spec.min_records <= n <= spec.max_records:
         raise PartyRefusedError("records: fewer than min_records, or more than max_records")
     if spec.training is not None and spec.training.by_sgd and not spec.training.accurate(n):
-        raise PartyRefusedError("records: too many for the rounding errors of SGD")
+        raise PartyRefusedError("records: too many: rounding errors of SGD exceed the tolerance")
     return records
 
 

@@ -207,7 +207,7 @@ class LocalTraining:
         )
 
     def accurate(self, n_records: int) -> bool:
-        """Whether rounding errors of the run stay within the tolerance."""
+        """Return whether rounding errors of the run stay within the tolerance."""
         return _sgd_rounding(self, n_records) <= self.own_radius(n_records)
 
     def projected(self, weights: Array) -> Array:

@@ -193,7 +193,7 @@ class ServerRound:
         # Every vector ends with a 1. A party with other masks, or a sum of other parties than those
         # that were counted, leaves something else here.
         if total[-1] != survivors:
-            raise InconsistentSumError("sum: its parties are not those that were counted")
+            raise InconsistentSumError("sum: its parties differ from those counted")
         if self.reasons:
             _LOG.warning("round %r: %d of %d parties in the sum", terms.name, survivors, n_asked)
             for text in self._reasons():

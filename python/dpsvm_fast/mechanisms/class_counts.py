@@ -105,7 +105,7 @@ class BalancedPlan(Plan):
         return self.training.run(rows, source)
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         return f"{self.training.summary()}, after noisy class counts"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:

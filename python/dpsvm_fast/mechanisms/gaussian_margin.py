@@ -424,7 +424,7 @@ class GaussianMargin(Plan):
         return self.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Array:
-        """Noisy coordinates of the matrices, shape (n_matrices, n_coordinates)."""
+        """Return noisy coordinates of the matrices, shape (n_matrices, n_coordinates)."""
         n_threads = rows.n_threads
         unit, target = unit_rows(rows.X, self.data_norm), rows.codes
         if self.anchors is not None:
@@ -461,7 +461,7 @@ class GaussianMargin(Plan):
         }
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         summary = self.solver.summary()
         return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, {summary}"
 
@@ -481,7 +481,7 @@ class GaussianMargin(Plan):
         )
 
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
-        """The linear term of the objective, of shape (n_matrices, n_coordinates): noise and traces.
+        """Return the linear term, shape (n_matrices, n_coordinates): noise and traces.
 
         Private: anyone who knows it can remove the noise.
 
@@ -503,7 +503,7 @@ class GaussianMargin(Plan):
 
 
 def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
-    """Rows of norm at most 1 in the precision of X, each a function of itself alone."""
+    """Return rows of norm at most 1 in the precision of X; each depends on itself alone."""
     rows: NDArray[Any] = np.empty(X.shape, dtype=X.dtype)
     public = PublicMap(unit=False, data_norm=data_norm)
     for block in row_blocks(X):

@@ -850,7 +850,7 @@ class GradientPerturbation(LinearPlan):
         return records
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedIterate:
-        """Weights in units of the rows, after all steps."""
+        """Return weights in units of the rows, after all steps."""
         descent, options = self.descent(), self.descent_options()
         records = self.records(rows)
         most = max(1, MAX_NUMBERS // math.prod(self.shape))
@@ -900,7 +900,7 @@ class GradientPerturbation(LinearPlan):
         }
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         sampled = "" if self.rate == 1.0 else f" with sampling rate {self.rate:.4g}"
         return (
             f"{math.prod(self.shape)} weights, {self.steps} steps of {self.optimizer}{sampled}, "
@@ -933,5 +933,5 @@ def _counted(on_step: OnStep | None, before: int, n_steps: int) -> OnStep | None
 
 
 def resumed(state: dict[str, Any]) -> dict[str, Any]:
-    """The state with the mean begun anew: it is over iterates of the next run alone."""
+    """Return the state with a new mean, over iterates of the next run only."""
     return state | {"averaged": 0, "sum": np.zeros_like(state["sum"])}

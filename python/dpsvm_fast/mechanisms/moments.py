@@ -99,14 +99,14 @@ class NoisyMean(SumRelease):
         )
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedMean:
-        """The mean of mapped rows."""
+        """Return the mean of mapped rows."""
         total = rows.records(public).sums(rows.n_threads)
         return self.release(total, rows.n_rows, source, rows.n_threads)
 
     def release(
         self, total: NDArray[np.float64], n_rows: float, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedMean:
-        """Noisy mean of ``n_rows`` rows with the exact sum ``total``."""
+        """Return the noisy mean of ``n_rows`` rows with the exact sum ``total``."""
         exact = self.exact(total, n_rows)
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
 
@@ -263,7 +263,7 @@ class NoisyColumnMoments(SumRelease):
     def summed(
         self, rows: Rows, public: PublicMap
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
-        """Exact sums of the mapped columns and of their squares, and the number of rows.
+        """Return exact sums of the mapped columns and of their squares, and the number of rows.
 
         Where it is private it is that of their weights.
         """
@@ -312,13 +312,13 @@ class NoisyColumnMoments(SumRelease):
     def exact(
         self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: float
     ) -> NDArray[np.float64]:
-        """The sum of all contributions: multiples of 2**-23, clamped to those a float holds."""
+        """Return the exact sum: multiples of 2**-23, clamped to the range of floats."""
         return self.units(first, second, n_rows).astype(np.float64) * SUM_GRID
 
     def units(
         self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: float
     ) -> NDArray[np.int64]:
-        """The same as whole numbers of units."""
+        """Return the same sum in whole units."""
         parts = [first * 8]
         if self.with_std:
             offset = int(PAIR_NORM * 2**23 * Fraction(n_rows))
@@ -406,7 +406,7 @@ class NoisyComponents(SecondMoments):
     n_components: int | None = None
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedComponents:
-        """The components of mapped rows."""
+        """Return the components of mapped rows."""
         moments = rows.records(public).gram(rows.n_threads)
         wanted = self.n_components or self.n_features
         return self.release(moments, wanted, source, rows.n_threads)
@@ -414,7 +414,7 @@ class NoisyComponents(SecondMoments):
     def release(
         self, moments: Array, n_components: int, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedComponents:
-        """The first components of the noisy matrix.
+        """Return the first components of the noisy matrix.
 
         Parameters
         ----------
@@ -492,7 +492,7 @@ class Projection:
         return projected
 
     def invert(self, projected: Array) -> Array:
-        """Rows of the components' space, shape (n_samples, n_features), with these coordinates."""
+        """Return the rows, shape (n_samples, n_features), with these coordinates."""
         return np.asarray((projected / self.scales) @ self.vectors + self.centre)
 
 
@@ -514,7 +514,7 @@ RIDGE, RIDGE_WITHOUT_NOISE, RIDGE_SLOPE = 0.35, 0.3, 5.0
 
 
 def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
-    """Shares of the squared Gaussian parameter, one a whitening; public facts decide."""
+    """Return shares of the squared Gaussian parameter, one a whitening; public facts decide."""
     few = FEATURES_A_CLASS * n_classes < n_features <= FEW_FEATURES
     return (EARLIER_SHARE, LAST_SHARE) if few else (LAST_SHARE,)
 
@@ -538,7 +538,7 @@ class NoisyMoments(SecondMoments):
     scaled: bool = False
 
     def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> NDArray[np.float64]:
-        """The whitening matrix of mapped rows."""
+        """Return the whitening matrix of mapped rows."""
         moments = rows.records(public).gram(rows.n_threads)
         return self.release(moments, source, rows.n_threads)
 
@@ -626,7 +626,7 @@ class SumPlan(Plan):
         return self.total.run(rows, self.public, source)
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         return f"{self.total.sum.size} noisy numbers"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
@@ -671,7 +671,7 @@ def square_root_factor(n_periods: int) -> tuple[float, ...]:
 
 
 def sums_from(factor: tuple[float, ...], n_done: int) -> NDArray[np.float64]:
-    """Weights with which the releases so far add up to the sum of all periods."""
+    """Return weights with which the releases so far add up to the sum of all periods."""
     weights = np.zeros(n_done)
     for k in range(n_done):
         weights[k] = 1.0 - np.dot(factor[1 : k + 1], weights[:k][::-1])

@@ -1,4 +1,4 @@
-"""Noise on weights and on sums: scales, grids, events, and what is left of a budget."""
+"""Noise on weights and on sums: scales, grids, events, and remaining budgets."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ LARGEST_WEIGHT_STEPS = 2.0**51
 
 
 def grid_below(spacing: float, largest_scale: float = 0.0) -> float:
-    """Largest power of two at most ``spacing``, unless the noise then had too many grid steps.
+    """Return the largest power of two <= ``spacing``, or a larger one that limits noise steps.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def rounding_distance(grid: float, n_weights: int) -> float:
 
 
 def flat_weights(weights: NDArray[np.float64], n_weights: int) -> NDArray[np.float64]:
-    """``weights`` as one row.
+    """Return ``weights`` as one row.
 
     Raises
     ------
@@ -278,7 +278,7 @@ class WeightNoise(CalibratedNoise):
     def release(
         self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Noisy copy of ``weights``, of their shape.
+        """Return a noisy copy of ``weights``, of their shape.
 
         Raises
         ------
@@ -291,7 +291,7 @@ class WeightNoise(CalibratedNoise):
     def release_many(
         self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Independent releases of each of many weights, along the first axis.
+        """Return independent releases of each of many weights, along the first axis.
 
         For audits: every one of them spends the budget.
         """
@@ -326,24 +326,24 @@ MAX_NOISE_STEPS = 2.0**46
 
 
 def gaussian_parameter(epsilon: float, delta: float) -> float:
-    """The largest mu of a Gaussian mechanism that is (epsilon, delta)-private, rounded down."""
+    """Return the largest mu of an (epsilon, delta)-private Gaussian mechanism, rounded down."""
     mu = div_down(1.0, gaussian_sigma(epsilon, delta))
     check_range("epsilon", mu, "the Gaussian parameter of the budget")
     return mu
 
 
 def share_of(mu: float, share: float) -> float:
-    """The parameter whose square is ``share`` times that of ``mu``, rounded down."""
+    """Return the parameter whose square is ``share`` times that of ``mu``, rounded down."""
     return sqrt_down(fraction_down(Fraction(share) * Fraction(mu) ** 2))
 
 
 def joined_parameter(*parameters: float) -> float:
-    """The parameter of several Gaussian mechanisms together, rounded down."""
+    """Return the parameter of several Gaussian mechanisms together, rounded down."""
     return sqrt_down(fraction_down(sum((Fraction(mu) ** 2 for mu in parameters), Fraction(0))))
 
 
 def scale_for(sensitivity: float, mu: float) -> float:
-    """Smallest sigma at which ``sensitivity / sigma``, rounded up, is at most ``mu``."""
+    """Return the smallest sigma at which ``sensitivity / sigma``, rounded up, is at most ``mu``."""
     sigma = div_up(sensitivity, mu)
     while div_up(sensitivity, sigma) > mu:
         sigma = round_up(sigma)
@@ -493,7 +493,7 @@ class NoisySum:
     def release_many(
         self, total: NDArray[np.float64], n: int, source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """``n`` independent noisy copies of a flat sum, shape (n, size of the sum).
+        """Return ``n`` independent noisy copies of a flat sum, shape (n, size of the sum).
 
         For audits: every one of them spends the budget.
         """
@@ -653,7 +653,7 @@ class SecondMoments(SumRelease):
     def noisy_many(
         self, moments: NDArray[np.float64], n: int, source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """``n`` independent noisy matrices, shape (n, n_features, n_features).
+        """Return ``n`` independent noisy matrices, shape (n, n_features, n_features).
 
         More than one for audits: every one of them spends the budget.
         """
@@ -748,7 +748,7 @@ def within_budget(
 
 @lru_cache(maxsize=256)
 def composed_solver(mechanism: Any) -> Any:
-    """The solver of a mechanism, with the budget that exact composition leaves."""
+    """Return the solver of a mechanism, with the budget that exact composition leaves."""
     one = mechanism if mechanism.n_features == 1 else replace(mechanism, n_features=1)
 
     def costs(each: Any) -> Any:
@@ -789,7 +789,7 @@ def largest_within(
 
 
 def budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:
-    """An epsilon and a delta whose Gaussian noise has a parameter just below ``mu``.
+    """Return an epsilon and a delta whose Gaussian noise has a parameter just below ``mu``.
 
     The same delta where that leaves a good part of epsilon; for tiny budgets the same epsilon.
     """

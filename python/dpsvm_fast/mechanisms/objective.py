@@ -260,7 +260,7 @@ class LinearNoise(CalibratedNoise):
         return np.asarray(self.draw_many(1, source, n_threads)[0])
 
     def draw_many(self, n: int, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
-        """``n`` independent ones, of shape (n, n_scores, n_columns). More than one for audits."""
+        """Return ``n`` independent terms, shape (n, n_scores, n_columns), for audits."""
         size = n * self.n_weights
         if self.noise == "gamma":
             # One draw of Gamma noise belongs to all components of one B together.
@@ -293,7 +293,7 @@ LARGEST_PRICE = 2.0
 def noise_multiplier(
     loss: Loss, epsilon: float, delta: float, adjacency: str, kappa: float
 ) -> float | None:
-    """Sigma over row norm at a given curvature ratio; None when no noise is enough."""
+    """Return sigma over row norm at a given curvature ratio; None when no noise is enough."""
     return _calibrated(loss, epsilon, delta, adjacency, kappa=kappa)
 
 
@@ -440,7 +440,7 @@ SIZE_IN_TEMPERATURES = 2.5
 
 
 def pure_epsilon(loss: Loss, rate: float, kappa: float, factor: int) -> float:
-    """Epsilon of noise of the given rate, rounded up.
+    """Return epsilon of noise of the given rate, rounded up.
 
     Parameters
     ----------
@@ -509,7 +509,7 @@ def _mean_softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int
 
 
 def largest_rate(loss: Loss, epsilon: float, kappa: float, factor: int) -> float:
-    """Largest beta times row norm with which the release is epsilon-private; 0 if none is.
+    """Return the largest rate times row norm that gives epsilon-privacy; 0 if none does.
 
     Rounded down: :func:`pure_epsilon` at the result is at most ``epsilon``.
     """
@@ -744,7 +744,7 @@ class ObjectivePerturbation(WeightsPlan):
         regularization: float | None = None,
         shuffle_seed: int | None = None,
     ) -> NDArray[np.float64]:
-        """Weights whose gradient is within the tolerance, with noise.
+        """Return weights whose gradient is within the tolerance, with noise.
 
         Losses are multiplied by ``weights``, which are at most 1 for all rows of a person.
         More ``regularization`` than the plan's only makes the noise worth more. The order in which
@@ -769,7 +769,7 @@ class ObjectivePerturbation(WeightsPlan):
         return self.release(found, source, n_threads=n_threads)
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         kind = "sigma" if self.noise == "gaussian" else "beta"
         return (
             f"{self.n_weights} weights, lambda = {self.regularization:.4g}, {self.noise} noise "

@@ -77,7 +77,7 @@ def automatic_C(
     n_weights: int,
     row_norm: float,
 ) -> float:
-    r"""The public default of C.
+    r"""Return the public default of C.
 
     .. math:: C = v / (f L m \kappa_t^2)
 
@@ -168,7 +168,7 @@ class ProjectedSGD:
         return self.automatic_radius(loss, C, row_norm) if self.radius is None else self.radius
 
     def automatic_radius(self, loss: Loss, C: float, row_norm: float) -> float:
-        r"""A radius that holds the minimiser for all data.
+        r"""Return a radius that contains the minimiser for all data.
 
         .. math:: \min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) / \Lambda})
 
@@ -180,7 +180,7 @@ class ProjectedSGD:
         return min(by_gradient, round_up(by_value, 8))
 
     def sensitivity(self, loss: Loss, C: float, row_norm: float) -> float:
-        """Bound of the distance between the iterates of neighbours in real arithmetic."""
+        """Return a bound of the distance between iterates of neighbours in real arithmetic."""
         by_noise_in = mul_up(2.0 * mul_up(mul_up(loss.lipschitz, C), row_norm), self.factor)
         n_balls = 1 if self.projection == "joint" else loss.n_scores
         diameter = mul_up(2.0 * self.ball_radius(loss, C, row_norm), sqrt_up(float(n_balls)))
@@ -219,7 +219,7 @@ class ProjectedSGD:
         seed: int,
         **options: Any,
     ) -> NDArray[np.float64]:
-        """Weights of the run. Private.
+        """Return weights of the run. Private.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ class ProjectedSGD:
         intercept_scaling: float,
         row_norm: float,
     ) -> float:
-        """Bound of the distance of the computed weights from those of real arithmetic."""
+        """Return a bound of the distance of the computed weights from those of real arithmetic."""
         bound: float = _core.projected_sgd_rounding(
             n_samples=self.n_samples,
             n_columns=n_columns,
@@ -288,7 +288,7 @@ def _in_turn(
 
 
 def mean_visits(n_epochs: int, updates_per_epoch: int) -> float:
-    r"""Bound of :math:`\tfrac1k \sum_{m=1}^{kl} \lceil m/l \rceil / m`, by partial summation.
+    r"""Return a bound of :math:`\tfrac1k \sum_{m=1}^{kl} \lceil m/l \rceil / m`.
 
     The sum is :math:`k H_{kl} - \sum_{p<k} H_{pl}` with harmonic numbers H.
     """
@@ -528,7 +528,7 @@ class OutputPerturbation(WeightsPlan):
         return (self.output.event,)
 
     def run(self, rows: Rows, source: NoiseSource) -> NDArray[np.float64]:
-        """Noisy weights of rows with labels."""
+        """Return noisy weights of rows with labels."""
         weights = self.solution(
             rows.X,
             rows.codes,
@@ -552,7 +552,7 @@ class OutputPerturbation(WeightsPlan):
         near: NDArray[np.float64] | None = None,
         low_memory: bool = False,
     ) -> NDArray[np.float64]:
-        """Weights within ``radius`` of the minimiser or the iterate, without noise. Private.
+        """Return weights within ``radius`` of the minimiser or the iterate, without noise. Private.
 
         Losses are multiplied by ``weights``, which are at most 1 for all rows of a person. Batches
         of projected SGD are of the persons who are ``owners``.
@@ -594,7 +594,7 @@ class OutputPerturbation(WeightsPlan):
         )
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         kind = "sigma" if self.noise == "gaussian" else "beta"
         return (
             f"{self.n_weights} weights, C = {self.C:.4g}, sensitivity {self.output.total:.4g}, "

@@ -270,7 +270,7 @@ class DescentRule:
         return self.learning_rate * self.sum.scale * float(np.linalg.norm(shares))
 
     def descent(self) -> _core.Descent:
-        """The compiled run."""
+        """Return the compiled run."""
         return _core.Descent(**self.descent_options())
 
     def descended(self, records: Any, rows: Rows, source: _core.NoiseSource) -> tuple[Array, float]:
@@ -652,11 +652,11 @@ class PrivateLinear(LinearPlan):
         return (*recorded, self._left_by(recorded))
 
     def known_count(self, rows: Rows, source: _core.NoiseSource) -> float | None:
-        """Number of rows where it is public, or released apart from a centre."""
+        """Return the number of rows if it is public or released without a centre."""
         return None
 
     def training(self, count: float | None) -> Training:
-        """The path that the released number of rows selects; None without a centre."""
+        """Return the path that the released number of rows selects; None without a centre."""
         whitened, sums, mu = self._path(count)
         return self._training(count, sums, mu, whitened=whitened)
 
@@ -796,7 +796,7 @@ class PrivateLinear(LinearPlan):
         )
 
     def trained(self, ready: Prepared, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
-        """Weights of the mapped rows themselves."""
+        """Return weights of the mapped rows themselves."""
         rule, matrix, temperature = ready.training.rule, ready.whitening, 1.0
         if rule is not None:
             weights, temperature = rule.descended(ready.records, rows, source)
@@ -816,7 +816,7 @@ class PrivateLinear(LinearPlan):
         return mapped_rows(self.public, ready.map, rows.X, np.float32)
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         budget = f"epsilon = {self.epsilon:g}" if self.pure else f"mu = {self.mu:.4g}"
         return f"{self.loss.n_scores} x {self.n_features} weights by {self.trainer}, {budget}"
 
@@ -894,7 +894,7 @@ class NoisyCount(SumRelease):
         return NoisySum.of_multiples(1.0, name="count", **facts, **self.budget)
 
     def release(self, n_rows: float, source: _core.NoiseSource, n_threads: int) -> float:
-        """The noisy number of rows, at least 1."""
+        """Return the noisy number of rows, at least 1."""
         noisy = self.sum.release(np.array([float(n_rows)]), source, n_threads)
         return max(1.0, float(noisy[0]))
 
@@ -993,14 +993,14 @@ class PrivateKernel(PrivateLinear):
         return own if self.kernel == "auto" else wide
 
     def known_count(self, rows: Rows, source: _core.NoiseSource) -> float | None:
-        """Number of rows where it is public, or released apart from a centre."""
+        """Return the number of rows if it is public or released without a centre."""
         if self.adjacency == "replace_one":
             return float(rows.n_rows)
         released = self.count
         return None if released is None else released.release(rows.n_rows, source, rows.n_threads)
 
     def training(self, count: float | None) -> Training:
-        """The path that the released, or public, number of rows selects."""
+        """Return the path that the released, or public, number of rows selects."""
         whitened, sums, mu = self._path(count)
         if self.choice(count).kernel == "linear":
             return self._training(count, sums, mu, whitened=whitened)
@@ -1009,7 +1009,7 @@ class PrivateKernel(PrivateLinear):
         return wide._training(count, sums, mu, whitened=whitened, fixed_c=c)
 
     def choice(self, count: float | None) -> KernelChoice:
-        """The kernel and its gamma: functions of public numbers and of the released ``count``."""
+        """Return the kernel and its gamma, from public numbers and the released ``count``."""
         whitened, _, mu = self._path(count)
         signal = None if count is None else self._signal(count, mu, whitened=whitened)
         kernel = self.kernel
@@ -1071,7 +1071,7 @@ class PrivateKernel(PrivateLinear):
         )
 
     def features(self, choice: KernelChoice, seed: int) -> FourierFeatures | None:
-        """The public map for a choice; None for the linear model.
+        """Return the public map for a choice; None for the linear model.
 
         Parameters
         ----------
@@ -1090,6 +1090,6 @@ class PrivateKernel(PrivateLinear):
         )
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         features = f"{2 * self.n_components} features where it is not linear"
         return f"{super().summary()}; kernel {self.kernel}, {features}"

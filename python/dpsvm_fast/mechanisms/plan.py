@@ -98,7 +98,7 @@ class Rows(Protocol):
         """Number of persons, whatever they weigh; each row is one without groups."""
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> Any:
-        """The mapped rows, whose sums are exact.
+        """Return the mapped rows, whose sums are exact.
 
         With ``averaged``, that many rows of each person are weighted by their shares, as rows of
         their own.
@@ -173,7 +173,7 @@ class Plan(ABC):
 
     @abstractmethod
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
 
     @property
     def weighed_training(self) -> Any:
@@ -239,7 +239,7 @@ def sums_exactly(n_rows: float, n_weights: int) -> bool:
 def certified(
     solver: str, X: Any, codes: NDArray[np.int64], *owners: NDArray[Any] | None, **options: Any
 ) -> Array:
-    """Weights certified by a compiled solver. Private: never to be kept.
+    """Return weights certified by a compiled solver. Private: never to be kept.
 
     Parameters
     ----------

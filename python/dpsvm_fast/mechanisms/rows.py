@@ -81,7 +81,7 @@ class PublicMap:
 
     @classmethod
     def lifted(cls, low: Array, high: Array) -> PublicMap:
-        """Rows of norm 1 with a constant, from public bounds.
+        """Return the map to rows of norm 1 with a constant, from public bounds.
 
         Columns from 0 go to [0, 1], which keeps zeros, and others to [-1, 1].
 
@@ -106,7 +106,7 @@ class PublicMap:
 
     @classmethod
     def from_bounds(cls, low: Array, high: Array) -> PublicMap:
-        """Rows of norm 1 from public bounds: [-b, b] goes to [-1, 1], everything else to [0, 1].
+        """Return the map from public bounds: [-b, b] goes to [-1, 1], everything else to [0, 1].
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class PublicMap:
     def records(
         self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
     ) -> _core.Records:
-        """The mapped training rows with their labels. Private: nothing leaves it without noise."""
+        """Return the mapped training rows with their labels; private."""
         return _core.Records(
             compiled_rows(X),
             codes,
@@ -137,7 +137,7 @@ class PublicMap:
         )
 
     def apply(self, X: Any) -> Any:
-        """Mapped rows, float64; CSR stays CSR.
+        """Return mapped rows, float64; CSR stays CSR.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class PublicMap:
         return rows
 
     def entries(self, X: Any) -> Any:
-        """The entries z alone, float64, whatever the norm of their row; CSR stays CSR.
+        """Return the entries z, float64, whatever the norm of their row; CSR stays CSR.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class ReleasedMap:
     matrix: Array | None
 
     def apply(self, rows: Array) -> Array:
-        """Mapped dense rows, each a function of itself alone, to the last bit.
+        """Return mapped dense rows, each a function of itself alone, to the last bit.
 
         A matrix product may add up in an order that depends on how many rows there are. Then one
         record more would change the rounding of all others.
@@ -312,7 +312,7 @@ def mapped_scores(
     features: FourierFeatures | None = None,
     n_threads: int = 1,
 ) -> Array:
-    """Scores of raw rows, shape (n_samples, n_scores), block by block.
+    """Return scores of raw rows, shape (n_samples, n_scores), block by block.
 
     Parameters
     ----------
@@ -392,7 +392,7 @@ class SplineMap:
         ]
 
     def apply(self, X: Any) -> sparse.csr_matrix:
-        """Values of all functions, in the precision of X; zeros are left out.
+        """Return values of all functions, in the precision of X; zeros are left out.
 
         Parameters
         ----------
@@ -448,7 +448,7 @@ MAPS_KEPT = 4
 
 
 def structure_of(kernel: str, n_features: int, *, orthogonal: bool) -> str:
-    """How frequencies are drawn: "independent", "orthogonal" or "fast", by public facts."""
+    """Return how frequencies are drawn: "independent", "orthogonal" or "fast", by public facts."""
     if kernel != "rbf" or not orthogonal:
         return "independent"
     return "orthogonal" if n_features <= MAX_ROTATED else "fast"
@@ -491,7 +491,7 @@ class FourierFeatures(Record):
             raise InvalidParameterError("structure: only frequencies of 'rbf' depend on each other")
 
     def map(self) -> _core.FourierMap:
-        """The compiled map; the same description always draws the same one."""
+        """Return the compiled map; equal descriptions draw equal maps."""
         return _drawn(self)
 
 
@@ -504,7 +504,7 @@ def _drawn(features: FourierFeatures) -> _core.FourierMap:
 def feature_rows(
     features: FourierFeatures, public: PublicMap, released: ReleasedMap, X: Any, n_threads: int
 ) -> NDArray[np.float32]:
-    """Features of raw rows for a solver, shape (n_samples, 2 n_components).
+    """Return features of raw rows for a solver, shape (n_samples, 2 n_components).
 
     Each row is a function of the raw row and of public and released numbers alone, to the last bit.
     """

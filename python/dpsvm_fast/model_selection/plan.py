@@ -52,7 +52,7 @@ class Budget:
 
     @classmethod
     def of(cls, search: Any) -> Budget:
-        """The whole of a search."""
+        """Return the plan of a whole search."""
         return cls(search.epsilon, search.delta, search.adjacency)
 
     def covers(self, events: Events) -> bool:
@@ -269,7 +269,7 @@ def stopping_budgets(search: Any, facts: Facts) -> Budgets:
     guess = most / 3.0
 
     def fits_if_gaussian(epsilon: float) -> bool:
-        """A cheap guess, for fits of that budget."""
+        """Guess cheaply whether the fits stay within the budget."""
         event = GaussianEvent(1.0 / gaussian_parameter(epsilon, delta), 1.0, budget.adjacency)
         return budget.covers(spent_on(epsilon).events_of(((event,),)))
 

@@ -104,7 +104,7 @@ def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
 
 
 def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: str) -> list[Any]:
-    """A copy of the estimator for each combination.
+    """Return a copy of the estimator for each combination.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def given_label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
 
 
 def given_max_weight(candidates: list[Any]) -> float:
-    """The weight that counts as one row in all candidates.
+    """Return the weight that counts as one row in all candidates.
 
     Raises
     ------
@@ -194,7 +194,7 @@ def given_max_weight(candidates: list[Any]) -> float:
 
 
 def described(parameters: Mapping[str, Any]) -> str:
-    """Public parameters of one candidate as text."""
+    """Return public parameters of one candidate as text."""
     found = []
     for name in sorted(parameters):
         text = " ".join(repr(parameters[name]).split())
@@ -203,7 +203,7 @@ def described(parameters: Mapping[str, Any]) -> str:
 
 
 def learned_in(candidates: list[Any]) -> tuple[str, ...]:
-    """Steps inside the candidates that learn from the rows without privacy."""
+    """Return steps inside the candidates that learn from the rows without privacy."""
     leaves = (leaf for candidate in candidates for leaf in leaf_steps(candidate, ""))
     private = {id(s.estimator) for candidate in candidates for s in private_steps(candidate)}
     found = [str(f) for f in leaves if f.role == "learned" and id(f.estimator) not in private]
@@ -307,7 +307,7 @@ class SearchRows:
         self._was_read = True
 
     def some(self, members: NDArray[np.intp] | None) -> Part:
-        """The rows with these numbers, or those of such persons; all for None."""
+        """Return the rows with these numbers, or of these persons; all rows for None."""
         if members is None:
             return Part(self.X, self.y, self._groups, self._weights)
         if self._groups is not None:

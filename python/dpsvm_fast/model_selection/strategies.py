@@ -100,7 +100,7 @@ class Sources:
 
 
 def noise_sources(source: _core.NoiseSource, *, seeded: bool) -> Sources:
-    """The streams of a search; those of a seed are not private, and the statement says so."""
+    """Return the streams of a search; seeded ones are not private."""
     if not seeded:
         return Sources(source, random.SystemRandom())
     noise, coins, refit, fits = (source.public_seed() for _ in range(4))
@@ -144,7 +144,7 @@ class SearchPlan(Plan):
         return self.budgets.events
 
     def summary(self) -> str:
-        """Public facts in one line."""
+        """Return public facts in one line."""
         budgets = self.budgets
         each = f"epsilon = {budgets.branches[0].budget.epsilon:.4g} for a fit"
         if budgets.refits:
@@ -253,7 +253,7 @@ def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.in
 def assigned_parts(
     n: int, n_candidates: int, validation_fraction: float, sources: Sources, *, counted: bool
 ) -> list[NDArray[np.intp]]:
-    """Numbers of the rows, or persons, of every part, independent of their contents.
+    """Return the indices of rows, or persons, of every part, drawn without their contents.
 
     If their number is private, every one draws its part independently, so one more or fewer does
     not move the others. If it is public, positions are shuffled and cut up. The parts stay secret.
@@ -395,7 +395,7 @@ class Fit:
     process: int = field(default_factory=os.getpid)
 
     def fitted(self, part: Part) -> Any:
-        """A fitted copy that can spend only what the search has paid for."""
+        """Return a fitted copy that can spend only its share of the search."""
         estimator = clone(self.allotment.estimator)
         step = label_step(estimator)
         if step is not None and step.classes is None:
@@ -454,7 +454,7 @@ def _fit_owned(estimator: Any, part: Part) -> None:
 
 
 def fitted_and_scored(how: Fit, scoring: Scoring, part: Part, scored: Part) -> tuple[Any, int]:
-    """A fitted copy and its score on other rows. The score is private.
+    """Return a fitted copy and its score on other rows. The score is private.
 
     A worker ends when the process that searches does, also by SIGTERM or SIGKILL. Left alone it
     would hold rows in memory, and the pipes of its parent open, for as long as its fit takes and
@@ -466,7 +466,7 @@ def fitted_and_scored(how: Fit, scoring: Scoring, part: Part, scored: Part) -> t
 
 
 def label_step(candidate: Any) -> Any | None:
-    """The estimator inside that has the public label set as a parameter; None without one."""
+    """Return the step that has the public label set as a parameter; None without one."""
     steps = [step.estimator for step in private_steps(candidate)]
     return next((step for step in reversed(steps) if hasattr(step, "classes")), None)
 
@@ -566,7 +566,7 @@ class Scoring:
             encoded_labels(y, self.classes)
 
     def of_persons(self, max_weight: float) -> Scoring:
-        """The same for persons, or for rows with weights: in units of 1/256 of the largest."""
+        """Return the same for persons or weighted rows, in units of 1/256 of the largest."""
         found = copy.copy(self)
         found.max_weight = max_weight
         if self.sensitivity == 1 and self.weights is not None:

@@ -113,7 +113,7 @@ class Entry:
         return None if value is None and self.none else self.write(value)
 
     def read_from(self, where: str, record: Any, facts: Facts) -> Any:
-        """The value."""
+        """Return the value."""
         return None if record is None and self.none else self.read(where, record, facts)
 
 
@@ -147,7 +147,7 @@ def read_entries(entries: Entries, record: object, where: str) -> dict[str, Any]
 def numbers(
     shape: Callable[[Facts], Shape], *, above: float = -math.inf, none: bool = False
 ) -> Entry:
-    """An array of finite floats, all of them more than ``above``."""
+    """Return the entry of an array of finite floats, all above ``above``."""
 
     def read(where: str, record: Any, facts: Facts) -> Any:
         array = numbers_from(where, record, shape(facts))
@@ -159,7 +159,7 @@ def numbers(
 
 
 def plain(hint: Any, *, none: bool = False, optional: bool = False) -> Entry:
-    """A number, a word or a flag, as a field of a record with that annotation."""
+    """Return the entry of a number, word or flag with that annotation."""
     kind = kind_of(hint)
 
     def read(where: str, record: Any, facts: Facts) -> Any:
@@ -289,7 +289,7 @@ def parameter(
     read: Callable[[str, Any], Any] = plain_from,
     default: Any = None,
 ) -> Entry:
-    """A parameter of a constructor; None stays None.
+    """Return the entry of a constructor's parameter; None stays None.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 
 def declared_parameters(kind: type) -> Entries:
-    """Parameters of an estimator that declares their checks."""
+    """Return parameters of an estimator that declares their checks."""
     younger = added(kind)
     return {
         name: parameter(name, test, default=younger.get(name), **SPECIAL.get(name, {}))
@@ -686,7 +686,7 @@ def saved_classes() -> dict[str, SavedClass]:
 
 
 def scikit(kind: type, attributes: Entries, names: str, **how: Any) -> SavedClass:
-    """A class of scikit-learn.
+    """Return how a class of scikit-learn is saved.
 
     Parameters
     ----------

@@ -296,7 +296,7 @@ def _does(step: object) -> bool:
 
 
 def model_from(record: object, where: str, reading: Reading, *, fitted: bool = True) -> Any:
-    """The object that :func:`record_of` wrote.
+    """Return the object that :func:`record_of` wrote.
 
     Raises
     ------

@@ -66,14 +66,14 @@ def refused(function: Callable[..., Any], *arguments: Any, where: str = "") -> A
 
 
 def numbers_to(values: Any) -> dict[str, Any]:
-    """An array of floats: type, shape, and its bytes in base64."""
+    """Return an array of floats as type, shape, and bytes in base64."""
     array = np.ascontiguousarray(values, dtype=FLOATS)
     data = base64.b64encode(array.tobytes()).decode("ascii")
     return {"dtype": FLOATS, "shape": list(np.shape(values)), "data": data}
 
 
 def numbers_from(where: str, record: object, shape: Shape) -> NDArray[np.float64]:
-    """The array that :func:`numbers_to` wrote.
+    """Return the array that :func:`numbers_to` wrote.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def numbers_from(where: str, record: object, shape: Shape) -> NDArray[np.float64
 
 
 def labels_to(labels: NDArray[Any]) -> dict[str, Any]:
-    """A label set: its type and plain values."""
+    """Return a label set as type and plain values."""
     kind = "str" if labels.dtype.kind == "U" else labels.dtype.name
     if kind not in LABEL_TYPES:
         raise InvalidParameterError(
@@ -117,7 +117,7 @@ def labels_to(labels: NDArray[Any]) -> dict[str, Any]:
 
 
 def labels_from(where: str, record: object) -> NDArray[Any]:
-    """The sorted label set that :func:`labels_to` wrote."""
+    """Return the sorted label set that :func:`labels_to` wrote."""
     made = refused(exactly, where, record, {"dtype", "values"})
     kind, values = made["dtype"], made["values"]
     expected = LABEL_TYPES.get(kind) if isinstance(kind, str) else None
@@ -141,7 +141,7 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
 
 
 def plain_to(where: str, value: Any) -> Any:
-    """A parameter of any plain kind; what JSON has no form for is marked.
+    """Return a parameter of any plain kind, marked where JSON has no form for it.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def plain_to(where: str, value: Any) -> Any:
 
 
 def plain_from(where: str, record: Any) -> Any:
-    """The parameter that :func:`plain_to` wrote."""
+    """Return the parameter that :func:`plain_to` wrote."""
     if isinstance(record, list):
         return [plain_from(where, item) for item in record]
     if not isinstance(record, dict):
@@ -223,7 +223,7 @@ def shown(value: object) -> str:
 
 
 def parsed(data: bytes) -> dict[str, Any]:
-    """The document of a file: format, version and digest are not checked yet.
+    """Return the document of a file, before format, version and digest are checked.
 
     Raises
     ------
@@ -248,7 +248,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise ModelFormatError(f"{error}; no model does") from None
     if not isinstance(document, dict):
-        raise ModelFormatError("has no JSON object; expected a file that save_model wrote")
+        raise ModelFormatError("is not a JSON object; expected a file that save_model wrote")
     return document
 
 
@@ -299,7 +299,7 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
 
 
 def sealed_text(contents: Mapping[str, Any], key: bytes | None) -> bytes:
-    """The file: contents with format and version, digest, and signature if there is a key."""
+    """Return the text of a file: contents, format, version, digest, and signature with a key."""
     document = {"format": FORMAT, "version": VERSION, **contents}
     seals = {DIGEST: digest_of(document)}
     if key is not None:

@@ -216,7 +216,7 @@ class BoundaryDisplay(PlaneDisplay):
 
 
 def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
-    """Number of the class that is predicted at every point of a grid, shape (n_y, n_x)."""
+    """Return the predicted class number at every point of a grid, shape (n_y, n_x)."""
     plane = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     with warnings.catch_warnings():
         # Where no library of tables is there to give the grid the names of the fit.
@@ -227,7 +227,7 @@ def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
 
 
 def feature_names(estimator: Any) -> tuple[str, str]:
-    """Names of two features, made up where the estimator knows none."""
+    """Return names of two features, invented where the estimator knows none."""
     first, second = getattr(estimator, "feature_names_in_", ("feature 0", "feature 1"))
     return str(first), str(second)
 

@@ -73,7 +73,7 @@ class ClassStyle:
 
 
 def class_style(c: int) -> ClassStyle:
-    """The style of class number ``c``; black is reserved for other things."""
+    """Return the style of class number ``c``; black is reserved for other things."""
     return ClassStyle(
         colour=COLOURS[c % (len(COLOURS) - 1)],
         hatch=HATCHES[c % len(HATCHES)],
@@ -83,7 +83,7 @@ def class_style(c: int) -> ClassStyle:
 
 
 def class_names(classes: Any) -> list[str]:
-    """The classes as text, long names cut at the end or in the middle where they still differ."""
+    """Return the classes as text; cut long names where they still differ."""
     names = [str(label) for label in classes]
     half = NAME_LENGTH // 2 - 1
     for head, tail in ((NAME_LENGTH - 1, 0), (half, half)):
@@ -192,7 +192,7 @@ def draw_rows(
 
 
 def legend_outside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
-    """A legend right of the axes, where it hides nothing."""
+    """Draw the legend right of the axes."""
     where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
     how: dict[str, Any] = {"frameon": False, "handlelength": 2.4, "handleheight": 1.2}
     shown = ax.get_legend_handles_labels()[0] if handles is None else list(handles)
@@ -201,21 +201,21 @@ def legend_outside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
 
 
 def epsilon_axis(ax: Axes, epsilons: Array) -> None:
-    """A logarithmic axis with a tick at every epsilon."""
+    """Set a logarithmic axis with a tick at every epsilon."""
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_locator(matplotlib_module("ticker").FixedLocator(list(epsilons)))
     plain_ticks(ax.xaxis)
 
 
 def plain_ticks(axis: Any) -> None:
-    """Numbers in place of powers, and no ticks between them."""
+    """Label ticks by plain numbers, without minor ticks."""
     ticker = matplotlib_module("ticker")
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,g}"))
     axis.set_minor_locator(ticker.NullLocator())
 
 
 def matplotlib_module(module: str) -> Any:
-    """A module of matplotlib, or how to install it."""
+    """Import a module of matplotlib, or say how to install it."""
     try:
         return importlib.import_module(f"matplotlib.{module}")
     except ModuleNotFoundError as error:

@@ -296,7 +296,7 @@ def _covers(large: Choice, small: Choice) -> bool:
 
 
 def responses(pure: list[float]) -> tuple[Array, Array]:
-    """Losses and masses of randomised responses; of too many outcomes, the largest loss alone."""
+    """Return losses and masses of randomised responses; of too many, only the largest loss."""
     losses, masses = np.zeros(1), np.ones(1)
     for size, count in Counter(pure).items():
         minus = np.arange(count + 1.0)
@@ -334,7 +334,7 @@ def least_gaussian(law: str, n_scores: int, sigma: float, *, replace_one: bool) 
 
 
 def least_delta_of(choice: Choice, epsilon: float) -> float:
-    """Lower bound of delta of what one record meets."""
+    """Return a lower bound of delta for the events of one record."""
     squares = [*choice.squares, *(2.0 * rho for rho in choice.rho)]
     for event in choice.objectives:
         mu = least_gaussian(event.law, event.n_scores, event.sigma, replace_one=choice.replace_one)
@@ -424,7 +424,7 @@ FEW_OUTCOMES = 40
 def recomputed_events(
     events: tuple[PrivacyEvent, ...], epsilon: float, delta: float
 ) -> tuple[float, float, bool | None]:
-    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds.
+    """Return epsilon and delta at the claimed delta and epsilon, and whether the claim holds.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ _left: ContextVar[float] = ContextVar("work that is left", default=math.inf)
 
 
 class TooMuchWorkError(Exception):
-    """A recomputation takes more work than any certificate of a fit."""
+    """Raised if a recomputation takes more work than certificates of fits do."""
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def two_sided_delta(epsilon: float, mu: float) -> float:
-    """Delta of a Gaussian loss, or of none, at any real epsilon."""
+    """Return delta of a Gaussian loss, or of none, at any real epsilon."""
     if mu == 0.0:
         return max(0.0, -math.expm1(min(epsilon, 0.0)))
     if epsilon >= 0.0:
@@ -116,7 +116,7 @@ def two_sided_delta(epsilon: float, mu: float) -> float:
 
 
 def two_sided_deltas(epsilon: NDArray[np.float64], mu: float) -> NDArray[np.float64]:
-    """Upper bounds of delta of a Gaussian loss, or of none, at any real epsilons."""
+    """Return upper bounds of delta of a Gaussian loss, or of none, at any real epsilons."""
     if mu == 0.0:
         return np.asarray(np.maximum(-np.expm1(np.minimum(epsilon, 0.0)), 0.0))
     return normal_excess(0.5 * mu - epsilon / mu, mu)
@@ -146,7 +146,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 
 def normal_excess(a: NDArray[np.float64], t: float) -> NDArray[np.float64]:
-    r""":math:`E (1 - e^{-t (a + z)})_+` for standard normal z, at each a, from above."""
+    r"""Return an upper bound of :math:`E (1 - e^{-t (a + z)})_+` at each a, z standard normal."""
     below = np.minimum(a, 0.0)
     mills = _mills(-below)
     above = np.maximum(a, 0.0)
@@ -163,7 +163,7 @@ def normal_excess(a: NDArray[np.float64], t: float) -> NDArray[np.float64]:
 
 
 def normal_density(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Density of the standard normal law."""
+    """Return the density of the standard normal law."""
     return np.asarray(np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi))
 
 
@@ -187,7 +187,7 @@ NEGLIGIBLE_DISTANCE = 1e-9
 
 
 def cost(distance: float, epsilon: float) -> float:
-    r""":math:`(1 + e^\epsilon) T`, at most 1."""
+    r"""Return :math:`(1 + e^\epsilon) T`, at most 1."""
     if distance == 0.0:
         return 0.0
     return min(1.0, distance + math.exp(min(0.0, epsilon + math.log(distance))))
@@ -196,7 +196,7 @@ def cost(distance: float, epsilon: float) -> float:
 def least_delta(
     rest: Callable[[float], float], distance: float, kink: float, epsilon: float
 ) -> tuple[float, float]:
-    """Delta at the best epsilon up to a given one, and which that is.
+    """Return the smallest delta up to a given epsilon, and its epsilon.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ UNIT = 2.0**-53
 
 
 def one_score_delta(epsilon: float, t: float, kappa: float, *, quickly: bool = False) -> float:
-    """Delta of one score whose curvature is proportional to u (1 - u)."""
+    """Return delta of one score whose curvature is proportional to u (1 - u)."""
     start = max(epsilon, kappa - 0.5 * t * t)
     # From there on the supremum is attained at u = 1, where there is no curvature.
     rest = math.exp(epsilon - start) * gaussian_delta(start, t)
@@ -301,7 +301,7 @@ def _dense(low: float, high: float, t: float, kappa: float, count: int) -> Array
 
 
 def one_score_threshold(v: Array, t: float, kappa: float) -> Array:
-    r"""Smallest z at which the loss passes v, from below.
+    r"""Return the smallest z at which the loss passes v, from below.
 
     The infimum over u of :math:`(v - \psi(u))/(t u)`, :math:`\psi = t^2 u^2/2 + \log(1 + \kappa u
     (1 - u))`. It is attained at u = 1 or at the only root of :math:`\psi - u \psi' = v` in one of
@@ -341,7 +341,7 @@ def one_score_threshold(v: Array, t: float, kappa: float) -> Array:
 
 
 def cell_means(z: Array, step: Any) -> Array:
-    """Upper bounds of the means of a tail over cells, given thresholds at the ends of cells.
+    """Return upper bounds of a tail's means over cells, from thresholds at the edges.
 
     Means have the weight exp(-v). Between the ends a concave threshold is above its chord, and the
     tail along the chord is convex above 0 (below its own chord) and concave below 0 (below its
@@ -448,7 +448,7 @@ class SumOfLosses:
 def sum_of_scores(
     t: float, n: int, kappa: float | None, *, replace_one: bool = False, quickly: bool = False
 ) -> SumOfLosses:
-    """Sum of n independent one-score losses."""
+    """Return the sum of n independent one-score losses."""
     top = (4.0 if replace_one else 1.0) * t * (t + 38.0)
     knots, table = np.zeros(1), np.zeros(1)
     if kappa is not None:
@@ -480,7 +480,7 @@ def sum_of_scores(
 
 @lru_cache(maxsize=16)
 def sum_of_pairs(s: float, drift: float, K: int, *, quickly: bool = False) -> SumOfLosses:
-    r"""Sum over the other classes of max(0, drift + s (z_k - z_y)), z_k and z_y standard normal."""
+    r"""Return the sum over classes k of max(0, drift + s (z_k - z_y)), z standard normal."""
     z, masses = _normal_nodes(K)
     shifts = drift - s * z
 
@@ -632,7 +632,7 @@ class Curve:
         return float(self._x[-2])
 
     def at(self, epsilon: Array) -> Array:
-        """Values at any arguments: chords in exp(epsilon), and the last value beyond."""
+        """Return values at any arguments: chords in exp(epsilon), and the last value beyond."""
         size = np.minimum(np.abs(epsilon), self._x[-1])
         left = np.clip(np.searchsorted(self._x, size, "right") - 1, 0, self._x.size - 2)
         share = np.expm1(size - self._x[left]) / np.expm1(np.diff(self._x))[left]
@@ -642,7 +642,7 @@ class Curve:
         return np.asarray(np.minimum(found, 1.0))
 
     def atoms(self) -> tuple[Array, Array, float]:
-        """Losses and masses of the loss with this curve, and the mass of an infinite one.
+        """Return losses and masses of the loss with this curve, and the mass of an infinite one.
 
         Above 0 a corner at epsilon has the mass exp(epsilon) times the change of slope; below 0 it
         is the other direction's, and what is left is at 0.
@@ -692,7 +692,7 @@ def _hull(x: Array, y: Array) -> list[int]:
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
-    """Delta of rho-zCDP at ``epsilon >= 0``, by the best of many orders; each is a bound."""
+    """Return delta of rho-zCDP at ``epsilon >= 0``, by the best of many orders."""
 
     def logs(a: Array) -> Array:
         large = a * ((1.0 + a) * rho + epsilon)

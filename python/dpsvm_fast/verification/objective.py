@@ -98,7 +98,7 @@ class _Setting:
 def joint_delta(
     epsilon: float, t: float, kappa: float, K: int, *, replace_one: bool, quickly: bool = False
 ) -> float:
-    """Smallest joint bound over theta_1 and both forms; one of many takes them from a neighbour."""
+    """Return the smallest joint bound over theta_1 and both forms."""
     if replace_one:
         setting = _Setting(t, kappa, K - 1, t * t, 2.0)
     else:
@@ -380,7 +380,7 @@ class _Payoff:
         return 2.0 * (gap if self._logarithmic else self._theta)
 
     def heights(self, e: float) -> Array:
-        """The bounds at one level."""
+        """Return the bounds at one level."""
         setting, knots, step, m = self._setting, self._knots, self._step, self._end
         t, rate = setting.t, setting.rate
         shift = 2.0 * setting.quadratic / t
@@ -644,7 +644,7 @@ def jacobian_of(law: str, n_scores: int, kappa: float) -> float:
 
 
 def trace_of(law: str, n_scores: int, kappa: float) -> float:
-    """Largest trace of the Hessian of one record, or of a mean of several, over lambda."""
+    """Return the largest trace of the Hessian of one record, or of a mean, over lambda."""
     if law == "softmax":
         return kappa * (1.0 - 1.0 / n_scores)
     return kappa * (n_scores - 1.0 if law == "weston_watkins" else 0.25 * n_scores)

@@ -69,7 +69,7 @@ def failures(*tests: tuple[object, str]) -> list[str]:
 
 
 def off_grid(grid: float | None) -> bool:
-    """Whether a grid is none that noise is drawn on: no power of two."""
+    """Return whether a grid is not a power of two."""
     return grid is not None and math.frexp(grid)[0] != 0.5
 
 
@@ -83,7 +83,7 @@ class _Row(NamedTuple):
 
 
 def lipschitz_of(loss: str, n_scores: int) -> float | None:
-    """Largest norm of a loss's gradient in the scores; None for an unknown loss."""
+    """Return the largest norm of a loss's gradient in the scores; None for an unknown loss."""
     if loss == "crammer_singer" or (loss == "softmax_margin" and n_scores > 1):
         return math.sqrt(2.0)
     if loss in WESTON_WATKINS:
@@ -98,7 +98,7 @@ def lipschitz_of(loss: str, n_scores: int) -> float | None:
 
 
 def curvature_of(loss: str, n_scores: int, smoothing: float) -> float | None:
-    """Largest eigenvalue of a loss's Hessian in the scores; None for a loss that has none."""
+    """Return the largest eigenvalue of a loss's Hessian in the scores; None if not smooth."""
     if loss in WESTON_WATKINS:
         return n_scores / (2.0 * smoothing)
     if loss == "margin_distance":
@@ -112,7 +112,7 @@ def curvature_of(loss: str, n_scores: int, smoothing: float) -> float | None:
 
 
 def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
-    """Numbers about the noise in the objective that do not follow from the ones before them."""
+    """Say which numbers about the noise in the objective do not follow."""
     o = statement.objective
     if o is None:
         return []
@@ -173,7 +173,7 @@ def follows(
 def objective_share(
     statement: PrivacyStatement, o: ObjectiveNoise
 ) -> tuple[tuple[float, float], bool | None]:
-    """Epsilon and delta of the noise in the objective, and whether they are within its share.
+    """Return epsilon and delta of the noise in the objective, and whether they fit its share.
 
     None where that is neither confirmed nor refuted.
 
@@ -253,7 +253,7 @@ def _maximum(f: Callable[[float], float], high: float) -> float:
 
 
 def scores_of(statement: PrivacyStatement, n_rows: int) -> int:
-    """Scores in the loss of one record.
+    """Return scores in the loss of one record.
 
     With several ellipsoids per class, its own ellipsoid's and all those of the other classes.
     """
@@ -368,7 +368,7 @@ COLUMN_SQUARES = {"means": (Fraction(1), 1), "moments": (Fraction(539, 512) ** 2
 
 
 def check_parts(statement: PrivacyStatement) -> list[str]:
-    """Numbers of the noisy sums that do not follow from the ones before them."""
+    """Say which numbers of the noisy sums do not follow."""
     parts, known = statement.parts, PARTS[statement.mechanism]
     if problems := _reserved_problems(statement):
         return problems

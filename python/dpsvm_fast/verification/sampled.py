@@ -165,7 +165,7 @@ class _Law:
         return np.asarray(np.where(shift < 1.0, np.log1p(small), large))
 
     def nodes(self, tilt: float, count: int) -> tuple[Array, Array]:
-        """Losses and logarithms of their masses, where the tilted density is not negligible."""
+        """Return losses and log-masses where the tilted density is not negligible."""
         reach = min(self.reach, 12.0 * self.z + 1.0 + 2.0 * abs(tilt))
         x = np.linspace(-reach, reach, FIRST_NODES)
         # Halve the interval around what matters until the first nodes resolve it.
@@ -359,7 +359,7 @@ class _Sum:
             ) * (1.0 + 1e-14)
 
     def delta(self, epsilon: float, most: int, enough: float) -> tuple[float, float]:
-        """Delta at ``epsilon``, without what is cut off, and that; no finer than ``enough``."""
+        """Return delta at ``epsilon`` and the mass cut off; no finer than ``enough``."""
         if self._lost >= 1.0:
             return 1.0, 0.0
         tilt = self._tilt(epsilon)
