@@ -1101,13 +1101,8 @@ class Composition:
 
 
 def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
-<<<<<<< HEAD
-    """Whether (epsilon, delta) is proved; a function of the events alone."""
+    """Return whether the events alone are proved to satisfy (epsilon, delta)."""
     return all(map(partial(_fits, epsilon=epsilon, delta=delta), choices(totals)))
-=======
-    """Return whether the events are proved to satisfy (epsilon, delta)."""
-    return all(_fits(choice, epsilon, delta) for choice in choices(totals))
->>>>>>> words
 
 
 def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
