@@ -232,4 +232,4 @@ def test_sizes_are_checked(n_features: int) -> None:
 def test_training_of_hours_is_told_before_it_starts(n_classes: int, noted: bool) -> None:
     model = PrivateLinearSVC(1.0, 1e-7, classes=range(n_classes))
     plan = plan_noise(model, 1408, n_samples=1_300_000)
-    assert ("sampled steps" in str(plan)) is noted
+    assert ("hours of one core" in str(plan)) is noted
