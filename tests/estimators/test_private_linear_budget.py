@@ -377,8 +377,8 @@ def test_the_training_run_follows_its_rule() -> None:
     assert run.regularization == pytest.approx(0.35 * 0.25 / 0.25)
     assert run.learning_rate == pytest.approx(1.0 / (run.regularization * 100))
     assert run.sum.scale == pytest.approx(10.0 * 0.25 / 0.25, rel=1e-3)
-    assert rule(count=300.0 * 321.0, mu=1.0).n_steps == 321
-    assert (rule(count=1e5, mu=2.0).n_steps, rule(count=1e5, mu=2.0).pace) == (500, 1.0)
+    assert rule(count=150.0 * 321.0, mu=2.0).n_steps == 321
+    assert (rule(count=1e5, mu=2.0).n_steps, rule(count=1e5, mu=2.0).pace) == (200, 2.5)
     assert rule(count=100.0).c == 0.7
     assert rule(count=100.0).average_from == 87
     assert rule(count=240.0 / 0.5).c == 0.5
