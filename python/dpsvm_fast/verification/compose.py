@@ -626,7 +626,8 @@ def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curv
     for event in choice.curved:
         if isinstance(event, ObjectiveEvent):
             closely = COSTLY_CLOSER if _is_costly(event) else CLOSER
-            functions.append((partial(event_delta, event, quickly=True), closely))
+            bound = partial(event_delta, event, quickly=True, near=max(epsilon, 0.5 / event.sigma))
+            functions.append((bound, closely))
         else:
             functions.append(None)
     losses, masses = responses(choice.pure)
