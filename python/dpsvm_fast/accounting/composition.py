@@ -194,9 +194,9 @@ def totals_delta(totals: Totals, epsilon: float) -> float:
     return max(_choice_delta(choice, epsilon) for choice in choices(totals))
 
 
-def totals_epsilon(totals: Totals, delta: float) -> float:
-    """Return an upper bound of the smallest epsilon at ``delta``."""
-    return max(_choice_epsilon(choice, delta) for choice in choices(totals))
+def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> float:
+    """Return an upper bound of the smallest epsilon at ``delta``; a ``quick`` one may be larger."""
+    return max(_choice_epsilon(choice, delta, quick=quick) for choice in choices(totals))
 
 
 def _choice_delta(choice: Totals, epsilon: float) -> float:
@@ -217,15 +217,16 @@ def _choice_delta(choice: Totals, epsilon: float) -> float:
     return min(1.0, best)
 
 
-def _choice_epsilon(choice: Totals, delta: float) -> float:
+def _choice_epsilon(choice: Totals, delta: float, *, quick: bool = False) -> float:
     """Return epsilon of one choice: the smallest that also covers the distances."""
-    found = _epsilon_of_rest(choice, 0.0, delta)
+    found = _epsilon_of_rest(choice, 0.0, delta, quick=quick)
     margin = NEGLIGIBLE_DISTANCE
     for _ in range(MAX_ROUNDS if choice.distance else 0):
         if not math.isfinite(found):
             break
         asked = found * (1.0 + margin)
-        found, margin = _epsilon_of_rest(choice, asked, delta), margin * COARSER
+        found = _epsilon_of_rest(choice, asked, delta, quick=quick)
+        margin *= COARSER
         # What is needed at a point that is enough is enough itself.
         if found <= asked:
             return found
@@ -242,41 +243,26 @@ def _left(choice: Totals, epsilon: float, delta: float) -> float:
     return left
 
 
-def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float) -> float:
+def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: bool = False) -> float:
     """Epsilon without distances, at the delta that these leave at ``epsilon``."""
     left = _left(choice, epsilon, delta)
     if left < 0.0:
         return math.inf
-    found = choice.pure_epsilon
-    if not choice.is_pure:
-        found = add_up(found, _epsilon(Mixture.of(choice, pure=False), left))
-    return min(found, _epsilon(Mixture.of(choice), left)) if choice.pure else found
+    found = _epsilon(Mixture.of(choice), left, quick=quick)
+    return min(choice.pure_epsilon, found) if choice.is_pure else found
 
 
-def _is_shown(choice: Totals, epsilon: float, delta: float, shows: Shows) -> bool:
-    """Whether ``shows``, of one law of a mixture, shows (epsilon, delta)."""
-    left, rest = _left(choice, epsilon, delta), add_down(epsilon, -choice.pure_epsilon)
-    if left < 0.0:
-        return False
-    if rest >= 0.0 and (choice.is_pure or shows(Mixture.of(choice, pure=False), rest, left)):
+def _is_shown_simply(choice: Totals, epsilon: float, delta: float) -> bool:
+    """Whether basic composition shows (epsilon, delta)."""
+    left = _left(choice, epsilon, delta)
+    if choice.is_pure and left >= 0.0 and choice.pure_epsilon <= epsilon:
         return True
-    return bool(choice.pure) and shows(Mixture.of(choice), epsilon, left)
+    return BasicComposition(Mixture.of(choice)).shows(epsilon, left)
 
 
-def _shows_simply(mixture: Mixture, epsilon: float, delta: float) -> bool:
-    """Whether basic composition of a mixture shows (epsilon, delta)."""
-    return BasicComposition(mixture).shows(epsilon, delta)
-
-
-@lru_cache(maxsize=256)
-def _shows_quickly(mixture: Mixture, epsilon: float, delta: float) -> bool:
-    """Whether one law of a mixture shows (epsilon, delta) at little cost."""
-    return delta >= MIN_DELTA and any(
-        law.quick_epsilon(delta) <= epsilon
-        if isinstance(law, Grid)
-        else law.delta(epsilon) <= delta
-        for law in _laws(mixture)
-    )
+def _is_shown_quickly(choice: Totals, epsilon: float, delta: float) -> bool:
+    """Whether a bound of little cost shows (epsilon, delta)."""
+    return _epsilon_of_rest(choice, epsilon, delta, quick=True) <= epsilon
 
 
 def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
@@ -296,15 +282,11 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
     if mixture.sampled and not max(alone) > ALONE * left:
         z, q, n = max(mixture.sampled, key=_size)
         # Fewer steps leak less, and what they leak is mostly known.
-        rest = max(0, n.bit_length() - FEW_DIGITS[0])
-        alone.append(_of_steps(Steps(z, q, n >> rest << rest, mixture.replace_one), epsilon))
+        rest = max(0, n.bit_length() - FEW_DIGITS)
+        steps = Steps(z, q, n >> rest << rest, mixture.replace_one)
+        if not steps.is_vacuous and MIN_DELTA <= ALONE * left < 1.0:
+            return _needed(steps, ALONE * left) > epsilon
     return max(alone) > ALONE * left
-
-
-@lru_cache(maxsize=1024)
-def _of_steps(steps: Steps, epsilon: float) -> float:
-    """Delta of sampled steps; 0 for those with only a crude bound."""
-    return 0.0 if steps.is_vacuous else steps.delta(epsilon)
 
 
 def _exact_delta(choice: Totals, epsilon: float) -> float:
@@ -324,9 +306,11 @@ def _exact_delta(choice: Totals, epsilon: float) -> float:
 # Sampled steps that count as whole batches: their Gaussian parameter over the largest parameter of
 # another event, and its square over that of a Gaussian part. Neither changes four digits.
 FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, Fraction(1, 10_000)
-
-
-Shows = Callable[["Mixture", float, float], bool]
+# What a part that is charged in full may cost: of epsilon, all together, and of delta, each.
+FAINT_IN_FULL, FAINT_DELTA = 5e-6, 1e-7
+# Pure events from this size on lose nothing if they are charged in full: their loss is negative
+# with a probability of e^-16 at most.
+LARGE_PURE = 16.0
 
 
 class Law(Hashable, Protocol):
@@ -398,6 +382,11 @@ class Mixture(NamedTuple):
         return self._replace(mu=sqrt_up(fraction_up(together)), sampled=sampled)
 
     @property
+    def pure_epsilon(self) -> float:
+        """Sum of the epsilons of pure events, rounded up."""
+        return fraction_up(sum((Fraction(e) * n for e, n in self.pure), Fraction(0)))
+
+    @property
     def has_points(self) -> bool:
         """Whether some events are known only by points of a profile, down to a delta."""
         return bool(self.objective) or any(_is_step(event) for event, _ in self.curved)
@@ -410,13 +399,72 @@ def _delta(mixture: Mixture, epsilon: float) -> float:
     return found if found < 1.0 else BasicComposition(mixture).delta(epsilon)
 
 
-@lru_cache(maxsize=256)
-def _epsilon(mixture: Mixture, delta: float) -> float:
-    """Epsilon of a mixture: the smallest bound of its laws."""
+@lru_cache(maxsize=512)
+def _epsilon(mixture: Mixture, delta: float, *, quick: bool = False) -> float:
+    """Epsilon of a mixture: the smallest bound of its laws beside what is charged in full."""
     if delta < MIN_DELTA:
         return math.inf
-    found = min(law.epsilon(delta) for law in _laws(mixture))
+    kept, in_full, left = _in_full(mixture, delta)
+    found = min(
+        law.quick_epsilon(left) if quick and isinstance(law, Grid | Curve) else law.epsilon(left)
+        for law in _laws(kept)
+    )
+    pure = kept.pure_epsilon
+    if pure > 0.5 * found:
+        # A grid for the small rest alone is finer.
+        found = min(found, add_up(pure, _epsilon(kept._replace(pure=()), left, quick=quick)))
+    found = add_up(in_full, found)
     return found if found < math.inf else BasicComposition(mixture).epsilon(delta)
+
+
+@lru_cache(maxsize=512)
+def _in_full(mixture: Mixture, delta: float) -> tuple[Mixture, float, float]:
+    """Return the rest of a mixture, epsilon of events charged in full, and the delta they leave.
+
+    Such as cost in full hardly more than among the others, and would need a fine grid, a wide one
+    or costly points: docs/proofs/accountant.md, "Charged in full".
+    """
+    _, pure, sampled, rho, objective, _, replace_one = mixture
+    if not (sampled or rho or objective):
+        return mixture, 0.0, delta
+    # About the Gaussian parameter of the largest part, and its epsilon: they only decide how much
+    # is lost, not what holds.
+    moved = 2.0 if replace_one else 1.0
+    spread = {(z, q, n): moved * q * math.sqrt(n) / z for z, q, n in sampled}
+    sizes = [mixture.mu, math.sqrt(2.0 * rho), *spread.values()]
+    mu = max(*sizes, 1.0 / min((event.sigma for event, _ in objective), default=math.inf))
+    largest_pure = max((size for size, _ in pure), default=0.0)
+    most = FAINT_IN_FULL * max(Gaussian(mu).epsilon(delta), largest_pure)
+    share, left = _share(FAINT_DELTA * delta), delta
+    faint: list[tuple[float, float, object]] = []
+    for group in sampled:
+        if share >= MIN_DELTA and spread[group] < most:
+            faint.append((_needed(Steps(*group, replace_one), share), share, group))
+    for event, count in objective:
+        at = mul_up(reach(event), float(count))
+        if at <= most:
+            cost = mul_up(profile(event, reach(event)), count * HEADROOM)
+            faint.append((at, cost, (event, count)))
+    faint += [(mul_up(size, float(count)), 0.0, (size, count)) for size, count in pure]
+    in_full, dropped = 0.0, set()
+    for needed, cost, part in sorted(faint, key=lambda found: found[:2]):
+        if add_up(in_full, needed) <= most and cost <= share:
+            in_full, left = add_up(in_full, needed), add_down(left, -cost)
+            dropped.add(part)
+    for size, count in pure:
+        if size >= LARGE_PURE and (size, count) not in dropped:
+            in_full = add_up(in_full, mul_up(size, float(count)))
+            dropped.add((size, count))
+    kept = {
+        name: tuple(part for part in getattr(mixture, name) if part not in dropped)
+        for name in ("pure", "sampled", "objective")
+    }
+    return mixture._replace(**kept), in_full, left
+
+
+def _share(delta: float) -> float:
+    """Return the next smaller power of two: what a part needs there is mostly known already."""
+    return 2.0 ** (math.frexp(delta)[1] - 1)
 
 
 def _laws(mixture: Mixture) -> list[Law]:
@@ -481,7 +529,7 @@ def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
     for event, count in few_objectives(mixture.objective):
         alone = Mixture(objective=((event, 1),), replace_one=mixture.replace_one)
         curve = closely or profile_points(event, FLOORS[0]) is None
-        found.append((Curve(partial(profile, event)) if curve else Grid(alone), count))
+        found.append((_curve_of(event) if curve else Grid(alone), count))
     for curved, count in mixture.curved:
         if _is_step(curved):
             steps = Mixture(curved=((curved, count),), replace_one=mixture.replace_one)
@@ -591,18 +639,29 @@ class Curve:
         """Return delta at an epsilon."""
         return min(1.0, self.profile(epsilon))
 
-    def epsilon(self, delta: float) -> float:
+    def epsilon(self, delta: float, within: float = 1e-12) -> float:
         """Return epsilon at a delta."""
         high = 1.0
         while self.profile(high) > delta:
             high *= 2.0
             if high > LARGEST_SEARCHED:
                 return math.inf
-        return crossing(self.profile, delta, 0.0, high)
+        return crossing(self.profile, delta, 0.0, high, within)
+
+    def quick_epsilon(self, delta: float) -> float:
+        """Return an upper bound of epsilon at a delta, at less cost."""
+        return self.epsilon(delta, 1e-3)
 
 
-# Number of events with costly points that get as many points as a single one.
-COSTLY_EVENTS = 2.0
+@lru_cache(maxsize=256)
+def _curve_of(event: ObjectiveEvent) -> Curve:
+    """Law of one objective, value by value: the same object each time, as a key of caches."""
+    return Curve(partial(profile, event))
+
+
+# Number of events with costly points that get as many points as a single one, and for a quick
+# answer.
+COSTLY_EVENTS, QUICK_EVENTS = 2.0, 0.3
 # Deltas that profiles of objectives go down to, the next where a result is not far above the last.
 FLOORS, FAR_ABOVE = (1e-17, 1e-300), 1e4
 
@@ -634,17 +693,21 @@ class Grid:
 
     def quick_epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at a delta, at little cost."""
-        return self._of_laws(delta, _core.LossDistribution.quick_epsilon)
+        return self._of_laws(delta, _core.LossDistribution.quick_epsilon, QUICK_EVENTS)
 
     def _of_laws(
-        self, delta: float, ask: Callable[[_core.LossDistribution, float], float]
+        self,
+        delta: float,
+        ask: Callable[[_core.LossDistribution, float], float],
+        costly: float = COSTLY_EVENTS,
     ) -> float:
         """Ask the law of each direction; the largest answer."""
         # A point far below costs little, or else a curve that ends a little below does.
         quick = all(is_quick(event) for event, _ in self.mixture.objective)
         far = FAR_ABOVE if quick else 8.0 * sum(count for _, count in self.mixture.objective)
         floor = next((floor for floor in FLOORS if delta > far * floor), FLOORS[-1])
-        laws = _distributions(self.mixture, floor if self.mixture.has_points else FLOORS[0])
+        floor = floor if self.mixture.has_points else FLOORS[0]
+        laws = _distributions(self.mixture, floor, COSTLY_EVENTS if quick else costly)
         delta = max(delta / self._headroom, MIN_DELTA)
         return max((ask(law, delta) for law in laws), default=math.inf)
 
@@ -655,10 +718,13 @@ class Grid:
 
 
 @lru_cache(maxsize=64)
-def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistribution, ...]:
+def _distributions(
+    mixture: Mixture, floor: float, costly: float = COSTLY_EVENTS
+) -> tuple[_core.LossDistribution, ...]:
     """Loss distribution of all events; of sampled steps for several records one a direction.
 
-    None of them where one may have a loss too large for any grid.
+    None of them where one may have a loss too large for any grid. Costly points are shared out as
+    those of so many events.
     """
     sizes = [0.5 * mixture.mu**2, mixture.rho, *(size * n for size, n in mixture.pure)]
     steps = (Steps(*group, mixture.replace_one) for group in mixture.sampled)
@@ -668,7 +734,7 @@ def _distributions(mixture: Mixture, floor: float) -> tuple[_core.LossDistributi
     objective = few_objectives(mixture.objective)
     n_costly = sum(not is_quick(event) for event, _ in objective)
     for event, count in objective:
-        points = profile_points(event, floor, min(1.0, COSTLY_EVENTS / max(1, n_costly)))
+        points = profile_points(event, floor, min(1.0, costly / max(1, n_costly)))
         if points is None:
             return ()
         profiles.append((*points, count))
@@ -719,7 +785,7 @@ class BasicComposition:
         share = div_down(delta, float(max(1, sum(count for _, count in parts))))
         if share < MIN_DELTA:
             return math.inf
-        found = self._pure
+        found = self.mixture.pure_epsilon
         for law, count in parts:
             found = add_up(found, mul_up(law.epsilon(share), float(count)))
             if math.isinf(found):
@@ -734,7 +800,7 @@ class BasicComposition:
         objective = few_objectives(self.mixture.objective)
         parts = _parts(self.mixture._replace(objective=()))
         n = max(1, sum(count for _, count in (*parts, *objective)))
-        share, needed, cost = 2.0 ** (math.frexp(delta / n)[1] - 1), self._pure, 0.0
+        share, needed, cost = _share(delta / n), self.mixture.pure_epsilon, 0.0
         if share < MIN_DELTA or any(_is_step(event) for event, _ in self.mixture.curved):
             return False
         points = itertools.chain(
@@ -747,11 +813,6 @@ class BasicComposition:
             if needed > epsilon or cost > delta:
                 return False
         return needed <= epsilon
-
-    @property
-    def _pure(self) -> float:
-        """Sum of the epsilons of pure events, rounded up."""
-        return fraction_up(sum((Fraction(e) * n for e, n in self.mixture.pure), Fraction(0)))
 
 
 @lru_cache(maxsize=1024)
@@ -1058,7 +1119,7 @@ def _check_size(group_size: object) -> int:
 
 # Binary digits of the larger amounts that are tried first: many totals share them, and what is
 # known of them. What an epsilon may be too large by.
-FEW_DIGITS, NEARLY = (3, 7), 1.01
+FEW_DIGITS, NEARLY = 3, 1.01
 
 
 class Composition:
@@ -1086,9 +1147,9 @@ class Composition:
         # Copies of the composition share the earlier totals.
         self._totals = self._totals.plus(more)
 
-    def epsilon(self, delta: float) -> float:
-        """Return an upper bound of the smallest epsilon at ``delta``."""
-        return totals_epsilon(self._totals, delta)
+    def epsilon(self, delta: float, *, quick: bool = False) -> float:
+        """Return an upper bound of the smallest epsilon at ``delta``; a quick one may be larger."""
+        return totals_epsilon(self._totals, delta, quick=quick)
 
     def remaining(self) -> float:
         """Return the largest epsilon of a pure event that still fits, rounded down."""
@@ -1111,12 +1172,12 @@ def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
     # Gaussian mechanisms alone are one, with a formula.
     if choice == gaussian and Gaussian(choice.mu).delta(epsilon) <= delta:
         return True
-    larger = [choice.changed(partial(few_digits, digits=digits)) for digits in FEW_DIGITS]
-    if _is_shown(larger[0], epsilon, delta, _shows_simply):
+    larger = choice.changed(partial(few_digits, digits=FEW_DIGITS))
+    if _is_shown_simply(larger, epsilon, delta):
         return True
     if _is_refuted(choice, epsilon, delta):
         return False
-    if any(_is_shown(one, epsilon, delta, _shows_quickly) for one in (*larger, choice)):
+    if any(_is_shown_quickly(one, epsilon, delta) for one in (larger, choice)):
         return True
     alone = _choice_epsilon(choice, delta)
     # Near the end of a budget delta may show what a rounded epsilon does not.

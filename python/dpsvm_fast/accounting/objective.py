@@ -400,7 +400,9 @@ def _jacobian_share(event: ObjectiveEvent) -> float:
 MAX_CROSSINGS = 200
 
 
-def crossing(curve: Callable[[float], float], delta: float, low: float, high: float) -> float:
+def crossing(
+    curve: Callable[[float], float], delta: float, low: float, high: float, within: float = 1e-12
+) -> float:
     """Return roughly the smallest epsilon in [low, high] where a falling curve is <= ``delta``.
 
     By steps between logarithms, which are nearly straight. The curve was evaluated at what is
@@ -413,7 +415,7 @@ def crossing(curve: Callable[[float], float], delta: float, low: float, high: fl
     if weight_low <= 0.0:
         return low
     for step in range(MAX_CROSSINGS):
-        if weight_high >= 0.0 or high - low <= 1e-12 * high:
+        if weight_high >= 0.0 or high - low <= within * high:
             break
         share = weight_low / (weight_low - weight_high) if step % 4 < 3 else 0.5
         margin = 2e-13 * high / (high - low)

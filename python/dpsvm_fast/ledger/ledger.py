@@ -764,10 +764,12 @@ class PrivacyLedger:
     def _refusal(self, events: Events, name: str, before: AnyComposition) -> str:
         """Budget, spent and asked, in one sentence each."""
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
-        spent, where = before.epsilon(self.delta), f" on {name}" if name else ""
-        text += f"({self.adjacency}); spent{where} at that delta: epsilon={spent:.6g}; "
+        # What was admitted is within the budget.
+        spent = min(before.epsilon(self.delta, quick=True), self.epsilon)
+        where = f" on {name}" if name else ""
+        text += f"({self.adjacency}); spent{where} at that delta: at most epsilon={spent:.6g}; "
         alone = with_more({name: composition_for(self._budget)}, {name: list(events)})
-        asked = alone[name].epsilon(self.delta)
+        asked = alone[name].epsilon(self.delta, quick=True)
         if math.isinf(asked) and self.delta == 0.0:
             return text + "a budget with delta=0 accepts pure events only, and this one is not pure"
         if math.isinf(asked) and self.adaptive:
@@ -775,7 +777,7 @@ class PrivacyLedger:
                 "this release has no known epsilon at the small delta that an adaptive ledger "
                 "allows for it. Nothing was recorded"
             )
-        return text + f"this release alone needs epsilon={asked:.6g}. Nothing was recorded"
+        return text + f"this release alone needs epsilon={asked:.4g}. Nothing was recorded"
 
 
 def _reopened(

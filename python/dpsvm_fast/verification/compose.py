@@ -621,7 +621,8 @@ def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curv
         functions.append((partial(zcdp_delta, math.fsum(choice.rho)), CLOSER))
     for event in choice.objectives:
         closely = COSTLY_CLOSER if _is_costly(event) else CLOSER
-        functions.append((partial(event_delta, event, quickly=True), closely))
+        bound = partial(event_delta, event, quickly=True, near=max(epsilon, 0.5 / event.sigma))
+        functions.append((bound, closely))
     functions += [None] * len(choice.nested)
     losses, masses = responses(choice.pure)
     found = []

@@ -96,9 +96,20 @@ class _Setting:
 
 
 def joint_delta(
-    epsilon: float, t: float, kappa: float, K: int, *, replace_one: bool, quickly: bool = False
+    epsilon: float,
+    t: float,
+    kappa: float,
+    K: int,
+    *,
+    replace_one: bool,
+    quickly: bool = False,
+    near: float | None = None,
 ) -> float:
-    """Return the smallest joint bound over theta_1 and both forms."""
+    """Return the smallest joint bound over theta_1 and both forms.
+
+    One of many takes them from a neighbour: a power of the square root of 2, or ``near`` where this
+    gives less.
+    """
     if replace_one:
         setting = _Setting(t, kappa, K - 1, t * t, 2.0)
     else:
@@ -113,13 +124,13 @@ def joint_delta(
         return min(_Bound(setting, x, form, epsilons, FINE).at(epsilon) for x in near)
     # Far below the noise, delta almost does not depend on epsilon.
     place = max(round(2.0 * math.log2(max(epsilon, 1e-9))), round(2.0 * math.log2(0.5 * t)))
-    return _neighbour(place, setting).at(epsilon)
+    found = _neighbour(2.0 ** (0.5 * place), setting).at(epsilon)
+    return found if near is None else min(found, _neighbour(near, setting).at(epsilon))
 
 
 @lru_cache(maxsize=256)
-def _neighbour(place: int, setting: _Setting) -> _Bound:
-    """The bound that all epsilons near 2 ** (place / 2) share."""
-    near = 2.0 ** (0.5 * place)
+def _neighbour(near: float, setting: _Setting) -> _Bound:
+    """The bound that all epsilons near one share."""
     found = {_best(near, setting)}
     if setting.kappa - setting.quadratic <= LARGEST_RATIO * setting.t:
         # There the Jacobian costs nothing.
@@ -590,10 +601,12 @@ def objective_delta(
     jacobian: float | None,
     replace_one: bool,
     quickly: bool = False,
+    near: float | None = None,
 ) -> float:
     """Return delta of one objective event, by the smallest proved bound.
 
-    ``quickly`` on coarser grids: larger by a thousandth, and still a bound.
+    ``quickly`` on coarser grids: larger by a hundredth at most, by a thousandth at epsilons
+    ``near`` one, and still a bound.
     """
     t, K = 1.0 / sigma, n_scores
     if law == "softmax" and K == 2:
@@ -610,7 +623,8 @@ def objective_delta(
             else sum_of_scores(t, K, kappa, quickly=quickly).delta(epsilon)
         )
     if kappa is not None and law == "softmax":
-        bounds.append(joint_delta(epsilon, t, kappa, K, replace_one=replace_one, quickly=quickly))
+        how: dict[str, Any] = {"replace_one": replace_one, "quickly": quickly, "near": near}
+        bounds.append(joint_delta(epsilon, t, kappa, K, **how))
     if min(bounds) >= 1.0 and epsilon > 1.0:
         # A far tail may not be computable; delta only falls in epsilon.
         half: dict[str, Any] = {"kappa": kappa, "jacobian": jacobian, "replace_one": replace_one}
@@ -619,8 +633,10 @@ def objective_delta(
     return min(1.0, min(bounds) * (1.0 + 1e-12) + SMALLEST)
 
 
-def event_delta(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False) -> float:
-    """Return delta of an event; many bounds at once may use coarser grids."""
+def event_delta(
+    event: ObjectiveEvent, epsilon: float, *, quickly: bool = False, near: float | None = None
+) -> float:
+    """Return delta of an event; many bounds at once may use coarser grids, for one ``near``."""
     return objective_delta(
         event.law,
         event.n_scores,
@@ -630,6 +646,7 @@ def event_delta(event: ObjectiveEvent, epsilon: float, *, quickly: bool = False)
         jacobian=event.jacobian,
         replace_one=event.adjacency == "replace_one",
         quickly=quickly,
+        near=near,
     )
 
 
