@@ -20,7 +20,7 @@ from scipy.special import expit
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.certificates import Occasion, PrivacyEvent, PrivacyStatement
+from dpsvm_fast.certificates import Occasion, PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import PrivateEstimator, occasion_of, private_fit
 from dpsvm_fast.estimators.frames import label_values
@@ -28,7 +28,7 @@ from dpsvm_fast.estimators.inputs import checked_groups, encoded_labels
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, share_of
-from dpsvm_fast.mechanisms.plan import Facts, Plan
+from dpsvm_fast.mechanisms.plan import Facts, SumsPlan
 from dpsvm_fast.rounding import sqrt_up
 
 __all__ = ["CalibrationCurve", "Estimate", "Evaluation", "RocCurve", "evaluate"]
@@ -429,7 +429,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationPlan(Plan):
+class EvaluationPlan(SumsPlan):
     """One noisy sum of weighted tables, and before it two that place the cells of scores.
 
     Parameters
@@ -452,9 +452,7 @@ class EvaluationPlan(Plan):
     less noise in areas and curves, and estimated from the noisy products by least squares.
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str
+    mechanism: str = "private_evaluation"
     n_classes: int
     tables: tuple[str, ...]
 
@@ -505,20 +503,6 @@ class EvaluationPlan(Plan):
     def sums(self) -> tuple[NoisySum, ...]:
         """All releases, in their order."""
         return tuple(one for one in (self.coarse, self.trial, self.sum) if one is not None)
-
-    @property
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        """One for each sum."""
-        return tuple(one.event for one in self.sums)
-
-    @property
-    def n_learned(self) -> int:
-        """How many numbers are released."""
-        return sum(one.size for one in self.sums)
-
-    def summary(self) -> str:
-        """Return public facts in one line."""
-        return f"{self.n_learned} noisy numbers"
 
     def run(self, rows: Any, source: Any) -> dict[str, Any]:
         """Make the releases; returns fields of an `Evaluation`."""
@@ -577,18 +561,6 @@ class EvaluationPlan(Plan):
                 cells = rows.codes * self.n_classes + rows.predicted
             found = rows.counts(cells, math.prod(self.shapes[name]))
         return float(self.weights[name]) * found
-
-    def statement(self, **occasion: Any) -> PrivacyStatement:
-        """Return the statement; ``occasion`` holds the fields about the evaluation."""
-        return PrivacyStatement(
-            mechanism="private_evaluation",
-            loss="none",
-            adjacency=self.adjacency,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            parts=tuple(one.part for one in self.sums),
-            **occasion,
-        )
 
 
 def coarse_cells(scores: Array) -> NDArray[np.int64]:

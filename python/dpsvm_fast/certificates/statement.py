@@ -168,24 +168,12 @@ class Statement(Record):
             """What neighbouring data sets differ in."""
 
         @property
-        def events(self) -> Events:
-            """Events that a ledger is charged."""
-
-        @property
-        def protected(self) -> str:
-            """How the compared data sets differ."""
-
-        @property
         def not_private_reasons(self) -> tuple[str, ...]:
             """Reasons why the guarantee does not hold; empty if it does."""
 
         @property
         def assumed_public(self) -> tuple[str, ...]:
             """On what the promise rests."""
-
-        @property
-        def uncovered(self) -> tuple[str, ...]:
-            """Names of the caveats."""
 
         @property
         def sections(self) -> Sections:
@@ -203,6 +191,21 @@ class Statement(Record):
     def inside(self) -> tuple[tuple[str, Statement], ...]:
         """The statements that this one is about, each with the name of its step."""
         return ()
+
+    @property
+    def events(self) -> Events:
+        """Events that a ledger is charged: here those of all statements inside."""
+        return tuple(event for _, inner in self.inside for event in inner.events)
+
+    @property
+    def protected(self) -> str:
+        """Unit by which neighbouring data sets differ, as text; the same in every step."""
+        return self.inside[0][1].protected
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """Names of the caveats."""
+        return tuple(dict.fromkeys(name for _, inner in self.inside for name in inner.uncovered))
 
     @property
     def difference(self) -> str:
@@ -1024,12 +1027,7 @@ class PipelineStatement(Statement):
     @property
     def unit(self) -> str:
         """Unit by which neighbouring data sets differ, the same in every step."""
-        return self.statements[0].unit
-
-    @property
-    def protected(self) -> str:
-        """Unit by which neighbouring data sets differ, as text."""
-        return self.statements[0].protected
+        return self.inside[0][1].unit
 
     @property
     def inside(self) -> tuple[tuple[str, Statement], ...]:
@@ -1040,11 +1038,6 @@ class PipelineStatement(Statement):
     def statements(self) -> tuple[Statement, ...]:
         """Statements of the steps that have one."""
         return tuple(statement for _, statement in self.inside)
-
-    @property
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        """Events that all steps together charge to a ledger."""
-        return tuple(event for statement in self.statements for event in statement.events)
 
     @property
     def not_private_reasons(self) -> tuple[str, ...]:
@@ -1065,11 +1058,6 @@ class PipelineStatement(Statement):
     def assumed_public(self) -> tuple[str, ...]:
         """What the guarantee assumes to be public or chosen without the data."""
         return (*self.assumptions, *self._of_steps("assumed_public"))
-
-    @property
-    def uncovered(self) -> tuple[str, ...]:
-        """Names of the caveats."""
-        return tuple(dict.fromkeys(name for s in self.statements for name in s.uncovered))
 
     @property
     def caveats(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
@@ -27,7 +27,7 @@ from dpsvm_fast.mechanisms.noise import (
     SecondMoments,
     SumRelease,
 )
-from dpsvm_fast.mechanisms.plan import Plan, Rows
+from dpsvm_fast.mechanisms.plan import Rows, SumsPlan
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 from dpsvm_fast.rounding import div_up, fraction_up, mul_up, sqrt_up
 
@@ -588,27 +588,23 @@ NoisyTotal = NoisyMean | NoisyMoments | NoisyComponents | NoisyColumnMoments
 
 
 @dataclass(frozen=True, kw_only=True)
-class SumPlan(Plan):
+class SumPlan(SumsPlan):
     """Plan of one noisy sum over all rows.
 
     Parameters
     ----------
-    mechanism : str
-        Its name in statements.
-    epsilon : float > 0
-    delta : float in [0, 1)
-    adjacency : {"add_remove", "replace_one"}
     total : NoisyMean, NoisyMoments, NoisyComponents or NoisyColumnMoments
     public : PublicMap
         Map from raw rows to the summed ones.
     """
 
-    mechanism: str
-    epsilon: float
-    delta: float
-    adjacency: str
     total: NoisyTotal
     public: PublicMap
+
+    @property
+    def sums(self) -> tuple[NoisySum, ...]:
+        """The one sum."""
+        return (self.total.sum,)
 
     @property
     def n_learned(self) -> int:
@@ -616,30 +612,9 @@ class SumPlan(Plan):
         d = self.total.n_features
         return d * d if isinstance(self.total, SecondMoments) else d
 
-    @property
-    def events(self) -> tuple[PrivacyEvent, ...]:
-        """The one event of this release."""
-        return (self.total.event,)
-
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
         """Make the release."""
         return self.total.run(rows, self.public, source)
-
-    def summary(self) -> str:
-        """Return public facts in one line."""
-        return f"{self.total.sum.size} noisy numbers"
-
-    def statement(self, **occasion: Any) -> PrivacyStatement:
-        """Return the statement; ``occasion`` holds the fields about the fit."""
-        return PrivacyStatement(
-            mechanism=self.mechanism,
-            loss="none",
-            adjacency=self.adjacency,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            parts=(self.total.sum.part,),
-            **occasion,
-        )
 
 
 # Running sums: what the rows of all periods so far add up to, released after every period.

@@ -803,18 +803,16 @@ class PrivateLinear(LinearPlan):
             weights, temperature = rule.descended(ready.records, rows, source)
             scaling = rule.intercept
         else:
-            mapped = self._rows_of_solver(ready, rows)
+            # Dense rows in single precision; sparse ones are not centred.
+            if sparse.issparse(rows.X):
+                mapped = self.public.apply(rows.X)
+            else:
+                mapped = mapped_rows(self.public, ready.map, rows.X, np.float32)
             weights, scaling = ready.training.solved(mapped, rows, source)
         if matrix is not None:
             d = self.n_features
             weights = np.hstack([weights[:, :d] @ matrix, weights[:, d:]])
         return ready.released(weights, scaling, temperature=temperature)
-
-    def _rows_of_solver(self, ready: Prepared, rows: Rows) -> Any:
-        """Mapped rows: dense ones in single precision; sparse ones are not centred."""
-        if sparse.issparse(rows.X):
-            return self.public.apply(rows.X)
-        return mapped_rows(self.public, ready.map, rows.X, np.float32)
 
     def summary(self) -> str:
         """Return public facts in one line."""

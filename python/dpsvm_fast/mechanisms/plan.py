@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
+from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.exceptions import CertificationError
 from dpsvm_fast.mechanisms.rows import compiled_rows
 
 if TYPE_CHECKING:
     from dpsvm_fast.certificates import PrivacyEvent
     from dpsvm_fast.losses import Loss
+    from dpsvm_fast.mechanisms.noise import NoisySum
     from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
 
 Array = NDArray[np.float64]
@@ -223,6 +225,56 @@ class LinearPlan(Plan):
     def score_loss(self) -> Loss:
         """The loss as a function of the scores."""
         return self.loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumsPlan(Plan):
+    """Plan that releases noisy sums over all rows and nothing else.
+
+    Parameters
+    ----------
+    mechanism : str
+        Its name in statements.
+    epsilon : float > 0
+    delta : float in [0, 1)
+    adjacency : {"add_remove", "replace_one"}
+    """
+
+    mechanism: str
+    epsilon: float
+    delta: float
+    adjacency: str
+
+    @property
+    @abstractmethod
+    def sums(self) -> tuple[NoisySum, ...]:
+        """All releases, in their order."""
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """One for each sum."""
+        return tuple(one.event for one in self.sums)
+
+    @property
+    def n_learned(self) -> int:
+        """How many numbers are released."""
+        return sum(one.size for one in self.sums)
+
+    def summary(self) -> str:
+        """Public facts in one line."""
+        return f"{sum(one.size for one in self.sums)} noisy numbers"
+
+    def statement(self, **occasion: Any) -> PrivacyStatement:
+        """Return the statement; ``occasion`` holds the fields about the fit."""
+        return PrivacyStatement(
+            mechanism=self.mechanism,
+            loss="none",
+            adjacency=self.adjacency,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            parts=tuple(one.part for one in self.sums),
+            **occasion,
+        )
 
 
 # Descent sums dense rows in single precision and in random order, or exactly and as they lie. The
