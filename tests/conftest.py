@@ -82,8 +82,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     source = _core.NoiseSource
     seeds = itertools.count(zlib.crc32(item.nodeid.encode()) << 20)
 
-    def noise(seed: int | None = None) -> _core.NoiseSource:
-        return source(next(seeds) if seed is None else seed)
+    class Sources:
+        def __call__(self, seed: int | None = None) -> _core.NoiseSource:
+            return source(next(seeds) if seed is None else seed)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(source, name)
 
     class Coins(random.Random):
         def __init__(self) -> None:
@@ -92,7 +96,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     with pytest.MonkeyPatch.context() as patch:
         by_day = "not nightly" in item.config.getoption("markexpr")
         if by_day and item.get_closest_marker("fresh") is None:
-            patch.setattr(_core, "NoiseSource", noise)
+            patch.setattr(_core, "NoiseSource", Sources())
             patch.setattr(random, "SystemRandom", Coins)
         return (yield)
 
