@@ -25,12 +25,14 @@ from dpsvm_fast import PrivateLinearSVC, _core
 from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
+    composition,
     gaussian_delta,
     gaussian_sigma,
     subsampled_gaussian_delta,
     subsampled_gaussian_epsilon,
     subsampled_gaussian_noise_multiplier,
 )
+from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates import (
     ApproximateEvent,
     GaussianEvent,
@@ -42,6 +44,7 @@ from dpsvm_fast.certificates import (
 )
 from dpsvm_fast.exceptions import BudgetExceededError
 from dpsvm_fast.ledger import PrivacyLedger
+from dpsvm_fast.verification.compose import choices_of, least_delta_of
 from oracles.loss_grid import lower_delta
 from oracles.signals import interrupted
 
@@ -339,6 +342,70 @@ def check_mixed_ledger(seed: int, length: int) -> None:
         assert below * (1.0 - 1e-3) - 1e-15 <= delta <= above * 1.1 + 1e-300
     found = [composed_delta(events, at) for at in (0.1, 1.0, 10.0)]
     assert all(first >= second * (1.0 - 1e-3) for first, second in pairwise(found))
+
+
+# Events of two ledgers whose totals fell by 3 %: a large release or a few sampled steps beside
+# many tiny losses, and what came after.
+FELL: list[tuple[float, float, list[PrivacyEvent]]] = [
+    (
+        1e-4,
+        8.267724789635071e-12,
+        [
+            GaussianEvent(1.0, 43.483, ADD),
+            ObjectiveEvent("logistic", 1, 423.82, 0.0021338, None, ADD),
+            ObjectiveEvent("softmax", 3, 1094.98, 0.0024181, None, ADD),
+            ZCDPEvent(2.9e-6, ADD),
+            ApproximateEvent(2.25546, 5.2e-13, ADD),
+            ObjectiveEvent("logistic", 4, 32478168.0, 7.2e-11, None, ADD),
+        ],
+    ),
+    (
+        # The loss of a rare step of little noise reaches a thousand times epsilon.
+        1e-2,
+        2.0054490131333683e-4,
+        [
+            ZCDPEvent(2.307e-5, ADD),
+            ObjectiveEvent("weston_watkins", 3, 1254.32, 1.296e-5, None, ADD),
+            SubsampledGaussianEvent(0.1525, 2.8657e-7, 12, ADD),
+            SubsampledGaussianEvent(13443638.0, 8.33e-6, 76207, ADD),
+            SubsampledGaussianEvent(15.3352, 3.2093e-6, 20, ADD),
+            PureEvent(2.4465e-8, ADD),
+            SubsampledGaussianEvent(315462413.0, 1.6188e-9, 5281, ADD),
+        ],
+    ),
+]
+
+
+@pytest.mark.proof("accountant", "Termination")
+@pytest.mark.parametrize(("share", "delta", "events"), FELL, ids=["large", "sampled"])
+def test_an_event_more_does_not_lower_a_total(
+    share: float, delta: float, events: list[PrivacyEvent]
+) -> None:
+    totals = [composed_epsilon(events[:n], delta) for n in range(1, len(events) + 1)]
+    assert all(later >= earlier * (1.0 - share) for earlier, later in pairwise(totals)), totals
+
+
+@pytest.mark.proof("accountant", "Termination")
+@pytest.mark.parametrize("seed", range(3))
+def test_totals_of_random_events_do_not_fall(seed: int) -> None:
+    """What is charged in full costs hardly more than on a grid; seeded, so no false alarm."""
+    draw, delta = random.Random(seed), 10.0 ** -random.Random(seed).uniform(4.0, 10.0)
+    events: list[PrivacyEvent] = [GaussianEvent(1.0, 10.0 ** draw.uniform(-2, 1), ADD)]
+    last = composed_epsilon(events, delta)
+    for _ in range(8):
+        event = random_event(draw)
+        if isinstance(event, ApproximateEvent) or composed_epsilon([event], delta) > 50.0:
+            continue
+        events.append(event)
+        total = composed_epsilon(events, delta)
+        assert total >= last * (1.0 - 1e-3)
+        # Real pairs of neighbours leak no more, and one grid for all says hardly less.
+        (choice,) = choices_of(tuple(events)) or []
+        assert least_delta_of(choice, total) <= delta
+        mixture = composition.Mixture.of(of_events(events))
+        on_one_grid = min(law.epsilon(delta) for law in composition._laws(mixture))
+        assert total <= on_one_grid * (1.0 + 2e-4)
+        last = total
 
 
 def measured(work: Callable[[], object]) -> float:

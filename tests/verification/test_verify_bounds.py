@@ -168,11 +168,21 @@ TIGHT: list[tuple[list[PrivacyEvent], float]] = [
         ],
         1.935110550393179e-08,
     ),
+    (
+        [
+            GaussianEvent(3.734267678265983, 1.0, A),
+            objective("softmax", 5, 0.7940171399536338, 2.1270462056110206),
+            GaussianEvent(0.0010739186213369542, 2.409148431968471e-05, A),
+        ],
+        2.5849129128882054e-06,
+    ),
 ]
 
 
 @pytest.mark.sampled(every=2)
-@pytest.mark.parametrize(("events", "delta"), TIGHT, ids=["zcdp", "sum", "sampled", "response"])
+@pytest.mark.parametrize(
+    ("events", "delta"), TIGHT, ids=["zcdp", "sum", "sampled", "response", "between"]
+)
 def test_claims_as_low_as_the_accountant_makes_them_are_confirmed(
     events: list[PrivacyEvent], delta: float
 ) -> None:

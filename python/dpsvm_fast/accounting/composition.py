@@ -308,6 +308,8 @@ def _exact_delta(choice: Totals, epsilon: float) -> float:
 FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, Fraction(1, 10_000)
 # What a part that is charged in full may cost: of epsilon, all together, and of delta, each.
 FAINT_IN_FULL, FAINT_DELTA = 5e-6, 1e-7
+# The former beside a Gaussian loss with a parameter beyond the second number, tried as well.
+MORE_IN_FULL, LARGE_MU = 0.01, 12.0
 # Pure events from this size on lose nothing if they are charged in full: their loss is negative
 # with a probability of e^-16 at most.
 LARGE_PURE = 16.0
@@ -404,21 +406,28 @@ def _epsilon(mixture: Mixture, delta: float, *, quick: bool = False) -> float:
     """Epsilon of a mixture: the smallest bound of its laws beside what is charged in full."""
     if delta < MIN_DELTA:
         return math.inf
-    kept, in_full, left = _in_full(mixture, delta)
+    # Next to a Gaussian loss this large a grid may be far above the truth.
+    shares = (FAINT_IN_FULL, MORE_IN_FULL)[: 1 + (mixture.mu > LARGE_MU)]
+    found = min(_beside_in_full(mixture, delta, share, quick=quick) for share in shares)
+    return found if found < math.inf else BasicComposition(mixture).epsilon(delta)
+
+
+def _beside_in_full(mixture: Mixture, delta: float, share: float, *, quick: bool) -> float:
+    """Epsilon of a mixture of which about a ``share`` of epsilon is charged in full."""
+    kept, in_full, left = _in_full(mixture, delta, share)
     found = min(
         law.quick_epsilon(left) if quick and isinstance(law, Grid | Curve) else law.epsilon(left)
         for law in _laws(kept)
     )
     pure = kept.pure_epsilon
-    if pure > 0.5 * found:
-        # A grid for the small rest alone is finer.
+    if pure > (0.5 if quick else 0.02) * found:
+        # A grid for the rest alone may be finer.
         found = min(found, add_up(pure, _epsilon(kept._replace(pure=()), left, quick=quick)))
-    found = add_up(in_full, found)
-    return found if found < math.inf else BasicComposition(mixture).epsilon(delta)
+    return add_up(in_full, found)
 
 
 @lru_cache(maxsize=512)
-def _in_full(mixture: Mixture, delta: float) -> tuple[Mixture, float, float]:
+def _in_full(mixture: Mixture, delta: float, most_share: float) -> tuple[Mixture, float, float]:
     """Return the rest of a mixture, epsilon of events charged in full, and the delta they leave.
 
     Such as cost in full hardly more than among the others, and would need a fine grid, a wide one
@@ -434,7 +443,7 @@ def _in_full(mixture: Mixture, delta: float) -> tuple[Mixture, float, float]:
     sizes = [mixture.mu, math.sqrt(2.0 * rho), *spread.values()]
     mu = max(*sizes, 1.0 / min((event.sigma for event, _ in objective), default=math.inf))
     largest_pure = max((size for size, _ in pure), default=0.0)
-    most = FAINT_IN_FULL * max(Gaussian(mu).epsilon(delta), largest_pure)
+    most = most_share * max(Gaussian(mu).epsilon(delta), largest_pure)
     share, left = _share(FAINT_DELTA * delta), delta
     faint: list[tuple[float, float, object]] = []
     for group in sampled:
