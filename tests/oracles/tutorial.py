@@ -141,8 +141,9 @@ def closed_folder() -> str | None:
     if not os.access("locked", os.W_OK):
         return "locked"
     # The superuser may write into any folder but those of the kernel. In a container these are
-    # mounted for reading only, which is another mistake; on Windows folders have no mode.
-    return KERNEL if os.access(KERNEL, os.W_OK) else None
+    # mounted for reading only, which is another mistake; where only the root was changed they are
+    # not mounted at all; on Windows folders have no mode.
+    return KERNEL if os.path.ismount(KERNEL) and os.access(KERNEL, os.W_OK) else None
 
 
 def permission() -> str:
