@@ -464,7 +464,7 @@ def _in_full(mixture: Mixture, delta: float, most_share: float) -> tuple[Mixture
         if size >= LARGE_PURE and (size, count) not in dropped:
             in_full = add_up(in_full, mul_up(size, float(count)))
             dropped.add((size, count))
-    kept = {
+    kept: dict[str, Any] = {
         name: tuple(part for part in getattr(mixture, name) if part not in dropped)
         for name in ("pure", "sampled", "objective")
     }
