@@ -119,9 +119,9 @@ def joint_delta(
         low = min(setting.quadratic, kappa)
         # Coarse grids find the best theta_1 about.
         most = min(kappa, max(theta1, low + LARGEST_RATIO * t))
-        nudged = {min(max(theta1 + x * (kappa - low), low), most) for x in (-NUDGE, 0.0, NUDGE)}
+        tried = {min(max(theta1 + x * (kappa - low), low), most) for x in (-NUDGE, 0.0, NUDGE)}
         epsilons = (epsilon, epsilon, epsilon)
-        return min(_Bound(setting, x, form, epsilons, FINE).at(epsilon) for x in nudged)
+        return min(_Bound(setting, x, form, epsilons, FINE).at(epsilon) for x in tried)
     # Far below the noise, delta almost does not depend on epsilon.
     place = max(round(2.0 * math.log2(max(epsilon, 1e-9))), round(2.0 * math.log2(0.5 * t)))
     found = _neighbour(2.0 ** (0.5 * place), setting).at(epsilon)
