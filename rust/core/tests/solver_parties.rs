@@ -84,6 +84,19 @@ fn few_rows_need_little_work_over_all_columns() {
     assert!(few.gradients <= 2, "{}", few.gradients);
 }
 
+/// Rows of zeros span nothing: the search begins and ends at weights of 0.
+#[test]
+fn rows_of_zeros_have_weights_of_zero() {
+    let x = [0.0; 3 * COLUMNS];
+    let bounds = RowBounds {
+        data_norm: 1.0,
+        intercept: 0.0,
+    };
+    let rows = Rows::new(Values::F64(&x), Layout::Dense, (3, COLUMNS), bounds).unwrap();
+    let few = solve_few_rows(rows, &[0, 1, 2], &settings("huber", 1.0, 1e-6), &Never).unwrap();
+    assert_eq!(few.weights.unwrap(), [0.0; CLASSES * COLUMNS]);
+}
+
 #[test]
 fn parties_are_single_fits_on_any_number_of_threads() {
     let (x, y) = data(60);

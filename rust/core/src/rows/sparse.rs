@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::rows::view::Row;
 use crate::runtime::interrupt::{Interrupt, poll};
-use crate::runtime::memory::{collected, zeros};
+use crate::runtime::memory::{collected, resize, zeros};
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -29,6 +29,10 @@ pub(crate) struct Blocks {
     pub by_column: Vec<SparseRows>,
 }
 
+/// Columns of a transposed matrix in bands of about as many entries each, and entries that are dealt to
+/// them at a time: written column by column at once they would miss the cache.
+const BANDS: usize = 256;
+const PART_ENTRIES: usize = 1 << 20;
 /// Entries for each column of a block, on average, from which columns are worth it.
 const LEAST_ENTRIES: usize = 4;
 
@@ -93,12 +97,31 @@ impl SparseRows {
         }
         let mut next = collected(start[..columns].iter().copied())?;
         let (mut index, mut value) = (zeros(entries.len())?, zeros(entries.len())?);
-        for (at, i) in rows.enumerate() {
-            poll(at, interrupt)?;
-            let row = self.row(i);
-            for (j, x) in row.index.iter().zip(row.value) {
+        let shift = (entries.len() / BANDS + 1).next_power_of_two().ilog2();
+        let band = |j: u32| start[j as usize] >> shift;
+        let (mut at, mut banded) = (rows.start, Vec::new());
+        while at < rows.end {
+            let most = self.start[at] + PART_ENTRIES;
+            let end = self.start[at + 1..=rows.end].partition_point(|end| *end <= most);
+            let part = at..at + end.max(1);
+            at = part.end;
+            let entries = self.start[part.start]..self.start[part.end];
+            let mut to = [0; BANDS + 1];
+            (self.index[entries.clone()].iter()).for_each(|j| to[band(*j) + 1] += 1);
+            (0..BANDS).for_each(|band| to[band + 1] += to[band]);
+            resize(&mut banded, entries.len())?;
+            for i in part {
+                poll(i, interrupt)?;
+                let row = self.row(i);
+                for (j, x) in row.index.iter().zip(row.value) {
+                    let to = &mut to[band(*j)];
+                    banded[*to] = (*j, (i - rows.start) as u32, *x);
+                    *to += 1;
+                }
+            }
+            for (j, i, x) in &banded {
                 let to = &mut next[*j as usize];
-                (index[*to], value[*to]) = (at as u32, *x);
+                (index[*to], value[*to]) = (*i, *x);
                 *to += 1;
             }
         }
