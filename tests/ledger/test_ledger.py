@@ -30,7 +30,13 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from dpsvm_fast import OutputPerturbationSVC
 from dpsvm_fast.accounting import composed_delta, composed_epsilon, gaussian_sigma
-from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PureEvent
+from dpsvm_fast.certificates import (
+    ApproximateEvent,
+    DistanceEvent,
+    GaussianEvent,
+    PrivacyEvent,
+    PureEvent,
+)
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from oracles.ledgers import admitted, spend_all
@@ -54,6 +60,51 @@ def test_ten_tenths_fill_a_budget_of_one_and_no_more() -> None:
     assert ledger.total() == (composed_epsilon([TENTH] * 10, 0.0), 0.0)
     assert ledger.remaining() == 0.0
     assert len(ledger.history) == 10
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-12, 1e-6])
+def test_infinite_losses_beyond_delta_are_refused(epsilon: float, delta: float) -> None:
+    small, large = max(0.1 * delta, 1e-15), max(10.0 * delta, 1e-9)
+    leaking = ApproximateEvent(1e-3 * epsilon, large, "add_remove")
+    far = DistanceEvent(large, "add_remove")
+    pure = PureEvent(0.5 * epsilon, "add_remove")
+    for events in ((leaking,), (far,), (pure, leaking), (pure, far)):
+        ledger = PrivacyLedger(epsilon, delta)
+        with pytest.raises(BudgetExceededError):
+            ledger.spend(events)
+        assert ledger.history == ()
+    ledger = PrivacyLedger(epsilon, delta)
+    often = spend_all(ledger, ApproximateEvent(1e-3 * epsilon, small, "add_remove"), 20)
+    assert often * small <= delta * (1.0 + 1e-6)
+
+
+def parts() -> st.SearchStrategy[PrivacyEvent]:
+    sizes, leaks = st.floats(1e-3, 2.0), st.floats(-12.0, -2.0).map(lambda x: 10.0**x)
+    return st.one_of(
+        sizes.map(lambda size: PureEvent(size, "add_remove")),
+        st.builds(lambda size, leak: ApproximateEvent(size, leak, "add_remove"), sizes, leaks),
+        leaks.map(lambda far: DistanceEvent(far, "add_remove")),
+        sizes.map(lambda size: GaussianEvent(2.0 / size, 1.0, "add_remove")),
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(parts(), min_size=1, max_size=8),
+    st.floats(0.1, 10.0),
+    st.floats(-10.0, -2.0).map(lambda x: 10.0**x),
+)
+def test_what_is_admitted_costs_no_more_than_delta_by_one_part_alone(
+    events: list[PrivacyEvent], epsilon: float, delta: float
+) -> None:
+    ledger = PrivacyLedger(epsilon, delta)
+    for event in events:
+        if admitted(ledger, event):
+            assert composed_delta([event], epsilon) <= delta * (1.0 + 1e-6)
+    kept = [spend.event for spend in ledger.history]
+    stays = [1.0 - event.delta for event in kept if isinstance(event, ApproximateEvent)]
+    assert 1.0 - float(np.prod(stays)) <= delta * (1.0 + 1e-6)
 
 
 def test_an_event_calibrated_to_the_budget_is_admitted_and_nothing_after_it() -> None:

@@ -255,7 +255,9 @@ def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: boo
 def _is_shown_simply(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether basic composition shows (epsilon, delta)."""
     left = _left(choice, epsilon, delta)
-    if choice.is_pure and left >= 0.0 and choice.pure_epsilon <= epsilon:
+    if left < 0.0:
+        return False
+    if choice.is_pure and choice.pure_epsilon <= epsilon:
         return True
     return BasicComposition(Mixture.of(choice)).shows(epsilon, left)
 
@@ -415,6 +417,8 @@ def _epsilon(mixture: Mixture, delta: float, *, quick: bool = False) -> float:
 def _beside_in_full(mixture: Mixture, delta: float, share: float, *, quick: bool) -> float:
     """Epsilon of a mixture of which about a ``share`` of epsilon is charged in full."""
     kept, in_full, left = _in_full(mixture, delta, share)
+    if left < MIN_DELTA:
+        return math.inf
     found = min(
         law.quick_epsilon(left) if quick and isinstance(law, Grid | Curve) else law.epsilon(left)
         for law in _laws(kept)
@@ -1161,7 +1165,7 @@ class Composition:
         return totals_epsilon(self._totals, delta, quick=quick)
 
     def remaining(self) -> float:
-        """Return the largest epsilon of a pure event that still fits, rounded down."""
+        """Return about the largest epsilon of a pure event that still fits, rounded down."""
         needed = (_epsilon_of_rest(choice, *self._budget) for choice in choices(self._totals))
         return max(0.0, add_down(self._budget[0], -max(needed)))
 

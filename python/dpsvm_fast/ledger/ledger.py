@@ -471,7 +471,10 @@ class PrivacyLedger:
         return spent, self.delta
 
     def remaining(self) -> float:
-        """Return the epsilon left at the delta of the budget, for a pure event."""
+        """Return about the epsilon left at the delta of the budget, for a pure event.
+
+        Beside events of other kinds a little less may fit.
+        """
         with self._whole._lock:
             composed = self._current()
         return min(one.remaining() for one in set(composed.values()))
