@@ -75,7 +75,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     """By day let a test draw the same noise in every run, so that none fails by chance.
 
     Whatever asks for noise without a seed gets the next of the test's own: no noise comes twice.
-    By night, and in tests marked ``fresh``, noise is the operating system's.
+    By night, and in tests marked ``fresh``, noise is the operating system's. Fixtures of a module
+    draw from its first test, and threads in the order in which they ask. Forked children repeat
+    what their parent would draw next, unlike those that are started anew.
     """
     from dpsvm_fast import _core
 

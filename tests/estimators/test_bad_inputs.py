@@ -40,7 +40,7 @@ from oracles.subjects import (
 )
 from oracles.watching import fitted_names
 
-# Promised: a tenth of it. Machines that run tests are busy: only a multiple of it is a failure.
+# Promised: 0.1 s. Machines that run tests are busy: only a multiple of it is a failure.
 SECONDS_TO_REFUSE = 3.0
 
 

@@ -1,4 +1,4 @@
-"""Faults of what solvers have of their own: forks, little memory, refused certificates.
+"""Faults of what solvers have of their own: Ctrl-C, forks, little memory, refused certificates.
 
 Whatever happens, the budget counts as spent once the solver was started, nothing half-fitted is
 left, and the next fit works with new noise. Faults of all estimators: `test_faults_everywhere`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ from sklearn.base import clone
 from dpsvm_fast import PrivacyLedger, _core
 from dpsvm_fast.exceptions import CertificationError
 from oracles.odd_inputs import ESTIMATORS, EVENTS, every_estimator
-from oracles.signals import FORKS, in_child
+from oracles.signals import FORKS, POSIX, in_child
 from oracles.watching import fitted_names
 
 pytestmark = pytest.mark.fresh
@@ -62,6 +63,8 @@ LONG: dict[str, dict[str, Any]] = {
         "tol": 1e-5,
     },
 }
+# Seconds of training before a signal.
+DELAY = 0.15
 SOLVERS = ("crammer_singer", "smooth")
 
 
@@ -84,6 +87,25 @@ def at_start_of_training(action: Callable[[], None]) -> Iterator[None]:
         for name in (f"solve_{suffix}" for suffix in SOLVERS):
             patch.setattr(_core, name, announced(getattr(_core, name)))
         yield
+
+
+@POSIX
+@every_estimator
+def test_ctrl_c_from_another_thread(estimator: str) -> None:
+    """The real signal with Python's own handler."""
+    fitting = model(estimator, **LONG[estimator], ledger=(ledger := budget()))
+    X, y = hard()
+    timer = threading.Timer(DELAY, os.kill, (os.getpid(), signal.SIGINT))
+    # A shell starts its background jobs with this signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with at_start_of_training(timer.start), pytest.raises(KeyboardInterrupt):
+            fitting.fit(X, y)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+    assert fitted_names(fitting) == []
+    assert len(ledger.history) == EVENTS[estimator]
 
 
 @pytest.mark.proof("output_perturbation", "Inexact minimiser")

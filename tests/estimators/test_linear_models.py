@@ -212,6 +212,7 @@ def test_statement_and_warnings(clusters: TrainingSet) -> None:
     assert known.random_source == "seed"
 
 
+@pytest.mark.fresh
 @pytest.mark.proof("output_perturbation", "The whole release, and what may leave with it")
 def test_noise_is_fresh_at_every_fit(clusters: TrainingSet) -> None:
     estimator = output()

@@ -261,8 +261,8 @@ class SumsPlan(Plan):
         return sum(one.size for one in self.sums)
 
     def summary(self) -> str:
-        """Public facts in one line."""
-        return f"{sum(one.size for one in self.sums)} noisy numbers"
+        """Return public facts in one line."""
+        return f"{self.n_learned} noisy numbers"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """Return the statement; ``occasion`` holds the fields about the fit."""
