@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -531,7 +532,7 @@ def test_plans_tell_the_price_of_a_person() -> None:
 
 
 def of_persons(statement: PrivacyStatement) -> PrivacyStatement:
-    return statement.of_unit("person")
+    return dataclasses.replace(statement, unit="person")
 
 
 def test_a_ledger_holds_one_unit(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_fields_are_checked(good: dict[str, Any], name: str, value: Any) -> None
 
 
 def test_a_ratio_that_no_float_holds_is_refused() -> None:
-    assert_refused(GAUSSIAN | {"sigma": 1e-200, "sensitivity": 1e200}, "ratio")
+    assert_refused(GAUSSIAN | {"sigma": 1e-200, "sensitivity": 1e200}, "sigma")
     with pytest.raises(TypeError, match="PrivacyEvent"):
         PrivacyEvent()
 

@@ -456,14 +456,14 @@ def test_nobody_waits_while_a_composition_is_computed(
     computed = getattr(Composition, name)
     free: list[bool] = []
 
-    def noted(self: Any, *arguments: Any) -> Any:
+    def noted(self: Any, *arguments: Any, **options: Any) -> Any:
         with closing(sqlite3.connect(path, timeout=0.0, isolation_level=None)) as other:
             try:
                 other.execute("BEGIN EXCLUSIVE")
                 free.append(True)
             except sqlite3.OperationalError:
                 free.append(False)
-        return computed(self, *arguments)
+        return computed(self, *arguments, **options)
 
     monkeypatch.setattr(Composition, name, noted)
     ledger.total()

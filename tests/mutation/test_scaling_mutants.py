@@ -54,7 +54,7 @@ def largest_share(adjacency: str, **options: Any) -> float:
     found = runs(adjacency, **options)
     spent = max(one.spent for one in found)
     (event,) = found[0].outcomes[0].privacy_.events
-    return spent / (event.mu if hasattr(event, "mu") else event.epsilon)
+    return spent / (event.epsilon if event.mu is None else event.mu)
 
 
 def event_covers(adjacency: str) -> bool:
