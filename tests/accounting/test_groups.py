@@ -587,7 +587,7 @@ def test_statements_say_what_is_protected() -> None:
         assert read_certificate(person.to_json()) == person
         assert "one person and all their rows" in " ".join(str(person).split())
         assert "weaker protection" not in str(person)
-        assert of_persons(person) is person
+        assert of_persons(person) == person
         assert ("the number of persons" in person.assumed_public) == (relation == "replace_one")
         # A promise for m units: m persons, such as a household.
         assert person.for_group(3) == row.for_group(3)
