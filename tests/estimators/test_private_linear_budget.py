@@ -36,6 +36,7 @@ from dpsvm_fast.mechanisms.pipeline import WEIGHT_RELEASES, DescentRule, Private
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection.plan import covers
 from dpsvm_fast.pipelines import planned_events
+from oracles import noisy_descent
 from oracles.plans import plan_of
 from twins import noisy_descent as twin
 
@@ -451,13 +452,20 @@ def test_one_score_is_trained_as_two_would_be(adjacency: str) -> None:
 
     def trained(run: DescentRule, kernel: str, n_scores: int) -> Array:
         descent = twin.Descent(
-            loss=kernel, n_scores=n_scores, smoothing=1.0, margin=0.5, n_features=3,
-            intercept=run.intercept, row_scale=run.row_scale, clip=run.clip, sigma=0.0, grid=None,
-            sampling_rate=1.0, divisor=1.0, regularization=0.0, optimizer="gd",
-            learning_rate=run.learning_rate, schedule="constant", horizon=100, momentum=0.0,
-            nesterov=False, beta1=0.9, beta2=0.9, stabilizer=1e-8, noise_correction=False,
-            average_from=run.average_from, radius=None, precision="f64",
-        )  # fmt: skip
+            **noisy_descent.settings(
+                loss=kernel,
+                n_scores=n_scores,
+                smoothing=1.0,
+                margin=0.5,
+                n_features=3,
+                intercept=run.intercept,
+                row_scale=run.row_scale,
+                clip=run.clip,
+                learning_rate=run.learning_rate,
+                average_from=run.average_from,
+                precision="f64",
+            )
+        )
         descent.run(records, noise, run.n_steps, 1)
         return descent.weights()
 

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
+from oracles.noisy_descent import settings
 from oracles.signals import POSIX, interrupted
 
 SCORES = {1: ("huber", "softplus"), 2: ("huber_ww", "softmax_margin"), 3: ("m3", "softmax_margin")}
@@ -110,35 +111,21 @@ def test_ellipsoid_batch_marks_what_it_could_not_certify() -> None:
 
 
 def descent(**changes: Any) -> _core.Descent:
-    options: dict[str, Any] = {
-        "loss": "huber",
-        "n_scores": 1,
-        "smoothing": 0.5,
+    usual: dict[str, Any] = {
         "margin": 1.0,
         "n_features": 2,
         "intercept": 1.0,
-        "row_scale": 1.0,
         "clip": 0.5,
         "sigma": 0.5,
         "grid": 2.0**-30,
         "sampling_rate": 0.4,
         "divisor": 5.0,
         "regularization": 0.01,
-        "optimizer": "gd",
         "learning_rate": 0.5,
-        "schedule": "constant",
         "horizon": 10,
-        "momentum": 0.0,
-        "nesterov": False,
-        "beta1": 0.9,
         "beta2": 0.99,
-        "stabilizer": 1e-8,
-        "noise_correction": False,
-        "average_from": None,
-        "radius": None,
-        "precision": "f32",
     }
-    return _core.Descent(**{**options, **changes})
+    return _core.Descent(**settings(**usual | changes))
 
 
 def records(n: int, n_classes: int) -> _core.Records:

@@ -25,6 +25,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.pipeline import NoisyCount, PrivateKernel, PrivateLinear
 from dpsvm_fast.mechanisms.rows import MAX_ROTATED, FourierFeatures, PublicMap, structure_of
+from oracles.noisy_descent import settings
 from oracles.plans import plan_of
 from twins.fourier import FourierMap as Twin
 from twins.fourier import features_of
@@ -238,34 +239,17 @@ def step(X: Any, y: Array, features: FourierFeatures, *, stored: bool, threads: 
     """Minus the noisy sum of clipped gradients at W = 0, in multiples of the grid."""
     records = PublicMap(unit=False).records(X, y, THREE_CLASSES.n_classes, threads)
     records.lift(features.map(), stored, threads)
-    kernel, smoothing, margin = THREE_CLASSES.kernel
     descent = _core.Descent(
-        loss=kernel,
-        n_scores=THREE_CLASSES.n_scores,
-        smoothing=smoothing,
-        margin=margin,
-        n_features=2 * features.n_components,
-        intercept=0.2,
-        row_scale=1.0 / math.hypot(1.0, 0.2),
-        clip=CLIP,
-        sigma=SIGMA,
-        grid=GRID,
-        sampling_rate=1.0,
-        divisor=1.0,
-        regularization=0.0,
-        optimizer="gd",
-        learning_rate=1.0,
-        schedule="constant",
-        horizon=1,
-        momentum=0.0,
-        nesterov=False,
-        beta1=0.9,
-        beta2=0.999,
-        stabilizer=1e-8,
-        noise_correction=False,
-        average_from=None,
-        radius=None,
-        precision="f32",
+        **settings(
+            **THREE_CLASSES.compiled,
+            n_features=2 * features.n_components,
+            intercept=0.2,
+            row_scale=1.0 / math.hypot(1.0, 0.2),
+            clip=CLIP,
+            sigma=SIGMA,
+            grid=GRID,
+            horizon=1,
+        )
     )
     descent.run(records, _core.NoiseSource(5), 1, threads)
     steps = np.asarray(descent.weights() / GRID)

@@ -70,9 +70,7 @@ def kernel(
     loss: str, n_classes: int, smoothing: float = 0.5, margin: float = 1.0
 ) -> dict[str, Any]:
     """Settings that describe a loss of the public table."""
-    chosen = Loss(name=loss, n_classes=n_classes, smoothing=smoothing, margin=margin)
-    name, tau, m = chosen.kernel
-    return {"loss": name, "n_scores": chosen.n_scores, "smoothing": tau, "margin": m}
+    return Loss(name=loss, n_classes=n_classes, smoothing=smoothing, margin=margin).compiled
 
 
 def records_of(

@@ -165,8 +165,8 @@ class AdaptiveComposition:
             self._size, self._wider_limits
         )
 
-    def epsilon(self, delta: float, *, quick: bool = True) -> float:
-        """Return the epsilon of a filter for these events at ``delta``, which is always quick."""
+    def epsilon(self, delta: float, *, quick: bool = False) -> float:
+        """Return the epsilon of a filter for these events at ``delta``, the same if ``quick``."""
         size, leak = self._size, Fraction(mul_down(delta, LEAK_SHARE))
         if size.square >= UNKNOWN.square:
             return math.inf
