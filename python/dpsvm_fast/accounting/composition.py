@@ -310,7 +310,8 @@ def _exact_delta(choice: Totals, epsilon: float) -> float:
 FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, Fraction(1, 10_000)
 # What a part that is charged in full may cost: of epsilon, all together, and of delta, each.
 FAINT_IN_FULL, FAINT_DELTA = 5e-6, 1e-7
-# The former beside a Gaussian loss with a parameter beyond the second number, tried as well.
+# The former beside a Gaussian loss with a parameter beyond the second number, tried as well, and
+# whatever can be charged in full.
 MORE_IN_FULL, LARGE_MU = 0.01, 12.0
 # Pure events from this size on lose nothing if they are charged in full: their loss is negative
 # with a probability of e^-16 at most.
@@ -409,7 +410,7 @@ def _epsilon(mixture: Mixture, delta: float, *, quick: bool = False) -> float:
     if delta < MIN_DELTA:
         return math.inf
     # Next to a Gaussian loss this large a grid may be far above the truth.
-    shares = (FAINT_IN_FULL, MORE_IN_FULL)[: 1 + (mixture.mu > LARGE_MU)]
+    shares = (FAINT_IN_FULL, *((MORE_IN_FULL, math.inf) if mixture.mu > LARGE_MU else ()))
     found = min(_beside_in_full(mixture, delta, share, quick=quick) for share in shares)
     return found if found < math.inf else BasicComposition(mixture).epsilon(delta)
 
