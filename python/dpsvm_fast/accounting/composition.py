@@ -706,8 +706,9 @@ class Grid:
         return least
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon at a delta."""
-        return self._of_laws(delta, _core.LossDistribution.epsilon)
+        """Return epsilon at a delta; a finer grid is not always the tighter one."""
+        law = _core.LossDistribution
+        return min(self._of_laws(delta, ask) for ask in (law.epsilon, law.quick_epsilon))
 
     def quick_epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at a delta, at little cost."""
