@@ -66,6 +66,13 @@ def sparse_table(X: Any) -> bool:
     return bool(sparse.issparse(X))
 
 
+def has_sparse(X: Any) -> bool:
+    """Return whether ``X`` is a sparse matrix, or a pandas frame with a sparse column."""
+    return bool(sparse.issparse(X)) or (
+        _is(X, "pandas", "DataFrame") and any(map(_is_sparse, X.dtypes))
+    )
+
+
 def refuse_columns(table: Any) -> None:
     """Refuse the first column that holds neither numbers nor booleans, from metadata alone.
 
