@@ -247,8 +247,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
 
     def _check_steps(self, X: Any) -> None:
         """Refuse steps that would make the whole not private."""
-        if has_sparse(X) and _share_decides(self):
-            raise InvalidParameterError(f"steps: in a ColumnTransformer of sparse rows, {BY_SHARE}")
+        check_form("steps", X, [self])
         if learned := learned_steps(self.steps):
             raise InvalidParameterError(
                 f"steps: {', '.join(map(str, learned))} learn from the rows without privacy. "
@@ -412,6 +411,27 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
 def _threshold(estimator: Any) -> float:
     """The share from which a ColumnTransformer makes sparse output dense; 0 if all is dense."""
     return float(estimator.sparse_threshold) if isinstance(estimator, ColumnTransformer) else 0.0
+
+
+def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
+    """Refuse sparse rows in a ColumnTransformer that makes them dense if they have few zeros.
+
+    Parameters
+    ----------
+    name : str
+        Parameter of the user that the estimators came in.
+    X : object
+        Rows; only their type is looked at.
+    estimators : iterable
+        Estimators, or Pipelines of them.
+
+    Raises
+    ------
+    InvalidParameterError
+        The rows are sparse, and one of the estimators contains such a ColumnTransformer.
+    """
+    if has_sparse(X) and any(map(_share_decides, estimators)):
+        raise InvalidParameterError(f"{name}: in a ColumnTransformer of sparse rows, {BY_SHARE}")
 
 
 def _share_decides(estimator: Any) -> bool:

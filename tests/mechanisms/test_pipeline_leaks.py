@@ -307,6 +307,10 @@ class TestEncoders:
             with pytest.raises(InvalidParameterError, match="sparse_threshold=0") as caught:
                 model.fit(X, Y)
             assert caught.value.parameter == "steps"
+            search = PrivateGridSearch(make_pipeline(columns, svc()), {})
+            with pytest.raises(InvalidParameterError, match="sparse_threshold=0") as caught:
+                search.fit(X, Y)
+            assert caught.value.parameter == "estimator"
             columns.set_params(sparse_threshold=0)
             assert model.fit(X, Y).privacy_.private
 
