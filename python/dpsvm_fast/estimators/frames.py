@@ -172,7 +172,7 @@ def label_values(y: Any) -> Any:
     elif _is(y, "pyarrow", "Array") or _is(y, "pyarrow", "ChunkedArray"):
         labels = np.asarray(y.to_pylist(), dtype=object) if y.null_count else np.asarray(y)
     elif _is(y, "pandas", "Series") or _is(y, "polars", "Series"):
-        labels = np.asarray(_of_numpy(y))
+        labels = np.asarray(of_numpy(y))
     else:
         return y
     if labels.dtype.kind == "O" and any(map(_is_missing, labels.ravel())):
@@ -180,7 +180,7 @@ def label_values(y: Any) -> Any:
     return labels
 
 
-def _of_numpy(column: Any) -> Any:
+def of_numpy(column: Any) -> Any:
     """Return a column in a type that NumPy has: it has no integers of 128 bits, as polars has."""
     wide = str(getattr(column, "dtype", "")).endswith("Int128")
     return column.cast(sys.modules["polars"].Float64) if wide else column
@@ -235,7 +235,7 @@ def _arrays(table: Any) -> Iterator[NDArray[Any]]:
         return
     columns = table.columns if _is(table, "pyarrow", "Table") else table.get_columns()
     for column in columns:
-        values = _of_numpy(column).to_numpy()
+        values = of_numpy(column).to_numpy()
         # Decimals, and booleans with missing ones, have no type in numpy; None becomes NaN.
         yield values.astype(np.float64) if values.dtype.kind == "O" else values
 
