@@ -30,6 +30,7 @@ from dpsvm_fast.certificates import (
     PrivacyEvent,
 )
 from dpsvm_fast.certificates.statement import Statement
+from dpsvm_fast.estimators.frames import has_sparse
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.rounding import add_up, mul_down
@@ -41,10 +42,16 @@ OURS = "dpsvm_fast."
 # Replacements for steps that learn from the rows, by class.
 SCALED = "scale by PublicScaler or PrivateStandardScaler"
 ENCODED = "give {} public categories=..., and sparse_output=False in a ColumnTransformer"
+# What a ColumnTransformer does with sparse rows unless it is told otherwise.
+BY_SHARE = "set sparse_threshold=0, or zeros in all rows decide whether its rows are sparse"
 INSTEAD = {
     **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"), SCALED),
     **dict.fromkeys(("PCA", "TruncatedSVD", "KernelPCA"), "reduce by PrivatePCA"),
     **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), ENCODED),
+    **dict.fromkeys(
+        ("PublicSplines", "HashingVectorizer", "FeatureHasher"),
+        f"in the ColumnTransformer around {{}}, {BY_SHARE}",
+    ),
     "SimpleImputer": "fill gaps with SimpleImputer(strategy='constant', fill_value=..., "
     "keep_empty_features=True) and a public value, or by SchemaEncoder",
     "SplineTransformer": "give SplineTransformer an array of public knots, or take PublicSplines",
@@ -212,7 +219,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         InvalidParameterError
             A step learns from the rows without privacy, or none is private. Nothing was spent.
         """
-        self._check_steps()
+        self._check_steps(X)
         super().fit(X, y, **params)
         return self
 
@@ -229,7 +236,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         -------
         array-like of shape (n_samples, n_transformed_features)
         """
-        self._check_steps()
+        self._check_steps(X)
         return super().fit_transform(X, y, **params)
 
     @property
@@ -238,8 +245,9 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         check_is_fitted(self)
         return total_privacy(self)
 
-    def _check_steps(self) -> None:
+    def _check_steps(self, X: Any) -> None:
         """Refuse steps that would make the whole not private."""
+        check_form("steps", X, [self])
         if learned := learned_steps(self.steps):
             raise InvalidParameterError(
                 f"steps: {', '.join(map(str, learned))} learn from the rows without privacy. "
@@ -327,13 +335,13 @@ class Step:
     name : str
         Names of the steps down to it, joined by two underscores.
     estimator : object
-    weighed : bool, default=False
-        Whether the share of zeros in all rows decides if the output is sparse or dense.
+    threshold : float, default=0.0
+        Share of numbers other than 0, in all rows, below which sparse output stays sparse.
     """
 
     name: str
     estimator: Any
-    weighed: bool = False
+    threshold: float = 0.0
 
     @property
     def statement(self) -> Statement | None:
@@ -347,9 +355,11 @@ class Step:
         kind = type(self.estimator)
         if self.statement is not None:
             return "private"
+        # Sparse and dense rows are trained on in different ways.
+        if self.threshold > 0.0 and _share_matters(self.estimator, self.threshold):
+            return "learned"
         own = getattr(kind, "_learns_from_rows", True) is False
-        by_share = self.weighed and getattr(self.estimator, "sparse_output", False)
-        if not by_share and (own or _declared(self.estimator)):
+        if own or _declared(self.estimator):
             return "public"
         if not own and not _requires_fit(self.estimator):
             return "public"
@@ -360,9 +370,12 @@ class Step:
 
     @property
     def maps_by_function(self) -> bool:
-        """Return whether it maps rows by a function that cannot be inspected."""
+        """Return whether it maps rows by a function, or class, that nobody here has inspected."""
         step = self.estimator
-        return isinstance(step, FunctionTransformer) and step.func is not None
+        if isinstance(step, FunctionTransformer):
+            return step.func is not None
+        # Also a subclass of a public step may learn.
+        return self.role == "public" and not type(step).__module__.startswith((OURS, "sklearn."))
 
     def __str__(self) -> str:
         return f"{self.name!r} ({type(self.estimator).__name__})"
@@ -388,11 +401,57 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
         return
     if isinstance(estimator, ColumnTransformer) and any(map(_looks, estimator.transformers)):
         yield Step(name, estimator)
-    # Sparse and dense rows are trained on in different ways.
-    weighed = isinstance(estimator, ColumnTransformer) and 0.0 < estimator.sparse_threshold < 1.0
+    threshold = _threshold(estimator)
     for part, step in inside:
         for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part)):
-            yield replace(leaf, weighed=True) if weighed else leaf
+            least = min(leaf.threshold or threshold, threshold)
+            yield replace(leaf, threshold=least) if threshold > 0.0 else leaf
+
+
+def _threshold(estimator: Any) -> float:
+    """The share from which a ColumnTransformer makes sparse output dense; 0 if all is dense."""
+    return float(estimator.sparse_threshold) if isinstance(estimator, ColumnTransformer) else 0.0
+
+
+def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
+    """Refuse sparse rows in a ColumnTransformer that makes them dense if they have few zeros.
+
+    Parameters
+    ----------
+    name : str
+        Parameter of the user that the estimators came in.
+    X : object
+        Rows; only their type is looked at.
+    estimators : iterable
+        Estimators, or Pipelines of them.
+
+    Raises
+    ------
+    InvalidParameterError
+        The rows are sparse, and one of the estimators contains such a ColumnTransformer.
+    """
+    if has_sparse(X) and any(map(_share_decides, estimators)):
+        raise InvalidParameterError(f"{name}: in a ColumnTransformer of sparse rows, {BY_SHARE}")
+
+
+def _share_decides(estimator: Any) -> bool:
+    """Whether a ColumnTransformer inside makes sparse rows dense if they have few zeros."""
+    inside = _inside(estimator) or ()
+    return _threshold(estimator) > 0.0 or any(_share_decides(step) for _, step in inside)
+
+
+def _share_matters(step: Any, threshold: float) -> bool:
+    """Whether a step in a ColumnTransformer gives sparse rows that may have too few zeros."""
+    if threshold == 1.0 and type(step) is OneHotEncoder and step.drop is None:
+        # One category of several in every row: most are 0, whatever the rows are.
+        return not any(len(column) > 1 for column in step.categories)
+    return bool(getattr(step, "sparse_output", _hashes(step)))
+
+
+def _hashes(step: Any) -> bool:
+    """Whether it is a step of scikit-learn whose output is always sparse."""
+    kind = type(step)
+    return kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS
 
 
 def _looks(part: tuple[str, Any, Any]) -> bool:
@@ -441,8 +500,7 @@ def _declared(estimator: Any) -> bool:
 
 def _requires_fit(estimator: Any) -> bool:
     """What scikit-learn's tags say; an estimator without tags requires a fit."""
-    kind = type(estimator)
-    if kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS:
+    if _hashes(estimator):
         return False
     try:
         return bool(get_tags(estimator).requires_fit)

@@ -53,6 +53,7 @@ from dpsvm_fast.model_selection.strategies import (
 from dpsvm_fast.pipelines import (
     OURS,
     Step,
+    check_form,
     leaf_steps,
     private_steps,
     private_steps_instead,
@@ -564,6 +565,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         """
         self._forget()
         checked = self.checked()
+        check_form("estimator", X, checked.candidates)
         if checked.learned:
             leak = (
                 "candidates have steps that learn from the rows without privacy: "
