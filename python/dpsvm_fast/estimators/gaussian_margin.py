@@ -437,9 +437,9 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         entries = n_matrices * n_coordinates(facts.n_columns)
         if entries > MAX_ENTRIES:
             raise ValueError(
-                f"X: got {facts.n_columns} features, expected fewer, as {n_matrices} symmetric "
-                f"matrices would have {entries} numbers, at most {MAX_ENTRIES} are supported; "
-                "reduce the features first, by PrivatePCA"
+                f"X: got {facts.n_columns} features, whose {n_matrices} symmetric matrices have "
+                f"{entries} numbers, expected at most {MAX_ENTRIES}; reduce the features first, by "
+                "PrivatePCA"
             )
         return filled(
             GaussianMargin,

@@ -486,7 +486,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         before, owned = before_of(self), facts.unit == "person"
         if before is not None and before.unit != facts.unit:
             raise InvalidParameterError(
-                f"groups: earlier calls protected each {before.unit}, expected the same"
+                f"groups: earlier calls protected each {before.unit}; expected the same unit"
             )
         return filled(
             GradientPerturbation,

@@ -211,9 +211,9 @@ class PartitionPlan(SearchPlan):
             smallest = min(part_sizes(n, m, v))
         if smallest < SMALLEST_PART:
             raise InvalidParameterError(
-                f"param_grid: got too few rows, or persons, for {m} candidates, expected at least "
-                f"{SMALLEST_PART} in each of {m + 1} parts, one with the share {v:g}; use fewer "
-                "candidates or strategy='random_stopping'"
+                f"param_grid: got too few rows (or persons) for {m} candidates, expected at least "
+                f"{SMALLEST_PART} in each of {m + 1} parts, one of which has the share {v:g}; use "
+                "fewer candidates or strategy='random_stopping'"
             )
 
     def choose(self, rows: Any, sources: Sources) -> Chosen:
