@@ -297,8 +297,8 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         row replaced by another (about twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound kappa of the rows' L2 norm; longer rows are scaled down to it, silently, in
-        ``fit`` and in predictions. Rows should come centred about where the classes meet, by a
-        public point.
+        ``fit`` and in predictions. Centre rows first, at a public point near where the classes
+        meet.
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set: ints, strings, bools or whole floats. None reads it from ``y``, which
         releases it without noise: a ``PrivacyLeakWarning``, and the statement is marked not
