@@ -209,8 +209,8 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         Privacy parameter, 0 < delta < 1.
     loss : str, default="softmax_margin"
         The function phi of the scores: any smooth loss of
-        :class:`dpsvm_fast.losses.Loss` except ``margin_distance``. ``softmax_margin`` is the smoothed
-        Crammer-Singer hinge, cross-entropy with ``margin=0``.
+        :class:`dpsvm_fast.losses.Loss` except ``margin_distance``. ``softmax_margin`` is the
+        smoothed Crammer-Singer hinge, cross-entropy with ``margin=0``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed (their number stays private), or one
         replaced by another (twice the noise; the number of rows is public).
