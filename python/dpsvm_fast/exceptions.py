@@ -90,7 +90,7 @@ class WeakPrivacyWarning(NotPrivateWarning):
 
 
 def _shown(value: object) -> str:
-    """Text of a public value; the beginning of a long one. Thousands of digits have no text."""
+    """Return the text of a public value, shortened; Python refuses to print thousands of digits."""
     if isinstance(value, int) and value.bit_length() > 512:
         return "a number of hundreds of digits"
     text = repr(value)

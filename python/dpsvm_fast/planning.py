@@ -447,8 +447,8 @@ def plan_noise(
     n_features : int >= 1
         Number of features.
     n_samples : int >= 1 or None, default=None
-        Expected number of training rows, or of persons, if it is public. With None, what depends
-        on it is left open.
+        Expected number of training rows, or of persons, if it is public. None omits what depends
+        on it.
     rows_per_person : int in 1..2**20 or None, default=None
         Largest number of rows of one person; adds the guarantee of such a person under noise for
         rows.
@@ -458,7 +458,7 @@ def plan_noise(
     Returns
     -------
     NoisePlan
-        Its ``str`` is prose; ``to_dict`` has the numbers.
+        Its ``str`` is a table; ``to_dict`` has the numbers.
 
     Raises
     ------

@@ -296,7 +296,7 @@ class Statement(Record):
         return found
 
     def derived_problems(self, record: Mapping[str, Any]) -> list[str]:
-        """Say nothing: a certificate is read whatever its words say, and then they are asked."""
+        """Return nothing: a certificate is read whatever its words say; they are checked later."""
         return []
 
     def word_problems(self, record: Mapping[str, Any]) -> list[str]:

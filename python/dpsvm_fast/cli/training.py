@@ -241,19 +241,19 @@ table_options = ui.together(
     ),
     ui.option(
         "--class-weight",
-        "Public class weights, 1 if not named; or 'balanced', from noisy counts.",
+        "Public class weights (default 1), or 'balanced', from noisy counts.",
         metavar="CLASS=W,...",
     ),
     format_option,
     ui.option(
         "--max-memory",
         MemorySize(),
-        "Memory limit; other rows go to a temporary folder.",
+        "Memory limit; rows beyond it go to a temporary folder.",
         default="2GiB",
         metavar="SIZE",
     ),
     ui.option(
-        "--temp", ui.FILE, "Place of the temporary folder.  [default: TMPDIR]", metavar="DIR"
+        "--temp", ui.FILE, "Where to put the temporary folder.  [default: TMPDIR]", metavar="DIR"
     ),
 )
 # What may be spent, and where that is written down.
@@ -1133,7 +1133,7 @@ TUNE_EXAMPLE = ui.example(
     metavar="NAME=A,B,...",
 )
 @ui.option("--strategy", ui.OneOf(STRATEGIES), "Search by parts or by runs.", default="partition")
-@ui.option("--selection", ui.OneOf(CHOICES), "Choice in a partition.", default="permute_and_flip")
+@ui.option("--selection", ui.OneOf(CHOICES), "Draw of the winner.", default="permute_and_flip")
 @ui.option("--stopping", ui.OneOf(STOPPING_LAWS), "Law of the number of runs.", default="geometric")
 @ui.option(
     "--refit-fraction",

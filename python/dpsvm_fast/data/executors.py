@@ -999,7 +999,7 @@ def _check_client(client: Any) -> str:
 
 
 def _one_build(builds: frozenset[str], spent: str) -> str:
-    """Refuse a mixture: what one record adds must not depend on who happens to sum it."""
+    """Refuse mixed builds: a record's contribution must not depend on the worker that sums it."""
     if len(builds) != 1:
         raise ClusterError(
             f"client: the workers run {', '.join(sorted(builds))}; expected the same version and "

@@ -119,7 +119,7 @@ class TakenRows:
         return int(self.places.nbytes)
 
     def __call__(self) -> Any:
-        """A copy of the rows."""
+        """Return a copy of the rows."""
         return self.file()[self.places]
 
 

@@ -378,7 +378,7 @@ class Numbered(Lookup):
             del self._kept[self._n_lasting :]
 
     def _number(self, value: Any) -> int:
-        """The number of one more value."""
+        """Return the number of a new value."""
         self._kept.append(value)
         return len(self._kept) - 1
 
@@ -1436,7 +1436,7 @@ def _is_arrow_file(data: mmap.mmap) -> bool:
 
 
 def _opened(source: Any, data: mmap.mmap, names: Sequence[str] | None) -> Any:
-    """A reader of these columns, or of all."""
+    """Return a reader of these columns, or of all."""
     import pyarrow as pa
 
     opener, options = pa.ipc.open_file if _is_arrow_file(data) else pa.ipc.open_stream, None

@@ -758,7 +758,7 @@ class ArrayRows:
         return found if (found != 1.0).any() else None
 
     def class_counts(self) -> NDArray[np.float64]:
-        """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
+        """Return exact class counts; each person adds shares that sum to at most 1."""
         assert self.owners is not None
         counts = self.owners.class_counts(self.codes, self.classes.size)
         return np.asarray(counts * COUNT_UNIT)

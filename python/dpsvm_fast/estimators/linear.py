@@ -254,8 +254,8 @@ class PrivateLinearSVC(PipelineClassifier):
     whiten : "auto" or bool, default="auto"
         Whether to whiten. "auto" decides by the noisy number of rows; without whitening training
         gets its budget, except with ``mechanism="objective"``, where it is lost: pass False there
-        if rows are known to be fewer than half the squared number of features, or their number
-        times mu than two for each class and feature.
+        if the number n of rows is known to be below d**2 / 2, or n mu below 2 K d, for d features
+        and K classes.
     margin : "auto" or float >= 0, default="auto"
         Margin of the loss. "auto" is 0 for "gradient", which makes the loss a likelihood
         with ``predict_proba``; 1 makes it the smoothed Crammer-Singer hinge, as accurate for many

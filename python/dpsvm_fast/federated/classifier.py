@@ -182,8 +182,8 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
         least = most = 0
     if total[-1] != survivors or not least * survivors <= n_records <= most * survivors:
         raise InconsistentSumError(
-            "sum: wrong check numbers: a party runs another version of the protocol, or it is the "
-            "sum of other parties"
+            "sum: wrong check numbers: a party runs another version of the protocol, or the sum is "
+            "of other parties"
         )
     return plan.codec.decode_sum(total[:-2], survivors), n_records
 

@@ -136,7 +136,7 @@ def _dropped(
         dropouts = dict.fromkeys(names, gone)
     unknown = sorted(map(str, set(dropouts) - set(names)))
     if unknown:
-        raise InvalidParameterError(f"dropouts: no rounds {unknown} in this specification")
+        raise InvalidParameterError(f"dropouts: got {unknown}, expected rounds of spec")
     most = spec.n_users - 1
     return {
         name: {check_integer("dropouts", i, 0, most) for i in dropouts.get(name, ())}

@@ -91,7 +91,7 @@ class BalancedPlan(Plan):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """That of the counts, and those of the training."""
+        """Event of the class counts, and events of the training."""
         return (self.class_counts.event, *self.training.events)
 
     @property

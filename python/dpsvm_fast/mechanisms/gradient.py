@@ -832,8 +832,8 @@ class GradientPerturbation(LinearPlan):
         self.descent()
         if not self.keeps_state and rows.n_persons > (self.n_records or 0):
             raise InvalidParameterError(
-                f"max_samples: got {self.n_records} and more {self.unit}s, expected an upper bound "
-                "with accountant='last_iterate'"
+                f"max_samples: got {self.n_records} for data with more {self.unit}s, expected an "
+                "upper bound on their number with accountant='last_iterate'"
             )
 
     def descent(self) -> _core.Descent:

@@ -736,8 +736,8 @@ def within_budget(
     own = largest_within(log_excess, at, slope, (lowest, epsilon), unused)
     if own is None:
         raise InvalidParameterError(
-            f"epsilon: got {epsilon!r} with delta {delta!r}, expected more, as the releases before "
-            f"the training would leave less than {least:g} of it"
+            f"epsilon: got {epsilon!r} with delta {delta!r}, expected more: the releases before "
+            f"training would leave less than {least:g} of it"
         )
     while True:
         plan = plan_of(own)

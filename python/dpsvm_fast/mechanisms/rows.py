@@ -76,7 +76,7 @@ class PublicMap:
 
     @property
     def n_added(self) -> int:
-        """How many entries a mapped row has more."""
+        """Number of entries that mapping adds to a row."""
         return int(self.constant > 0.0)
 
     @classmethod

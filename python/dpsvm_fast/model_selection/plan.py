@@ -371,8 +371,8 @@ def largest_epsilon(
             low, step = high / step, step * step
             if low < SMALLEST_SHARE * most:
                 raise InvalidParameterError(
-                    "epsilon: expected a larger epsilon or delta, as this budget is too small "
-                    "for any candidate"
+                    "epsilon: this budget is too small for any candidate; use a larger epsilon "
+                    "or delta"
                 )
             if allowed(low):
                 break

@@ -635,7 +635,7 @@ def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: No
 
 
 def _chain_problems(s: Sensitivity, lipschitz: float) -> list[str]:
-    """Whether each number of every sensitivity follows: one lie is reported once."""
+    """Report numbers of a sensitivity that do not follow, each wrong number once."""
     problems = follows("lipschitz", s.lipschitz, lipschitz)
     problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
     return problems + follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
