@@ -56,7 +56,8 @@ INSTEAD = {
     "keep_empty_features=True) and a public value, or by SchemaEncoder",
     "SplineTransformer": "give SplineTransformer an array of public knots, or take PublicSplines",
     "KBinsDiscretizer": "take PublicSplines with public knots",
-    "ColumnTransformer": "name its columns instead of passing a function that looks at the rows",
+    "ColumnTransformer": "name its columns instead of passing a function that looks at the rows, "
+    f"and for sparse rows {BY_SHARE}",
 }
 
 
@@ -248,7 +249,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
     def _check_steps(self, X: Any) -> None:
         """Refuse steps that would make the whole not private."""
         check_form("steps", X, [self])
-        if learned := learned_steps(self.steps):
+        if learned := learned_steps(self):
             raise InvalidParameterError(
                 f"steps: {', '.join(map(str, learned))} learn from the rows without privacy. "
                 + private_steps_instead(learned)
@@ -381,8 +382,10 @@ class Step:
         return f"{self.name!r} ({type(self.estimator).__name__})"
 
 
-def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
+def leaf_steps(estimator: Any, name: str, *, sparse: bool = False) -> Iterator[Step]:
     """Every estimator inside, in the order in which the rows meet them.
+
+    So is a ColumnTransformer that learns: what is numbers, or whether sparse rows become dense.
 
     Parameters
     ----------
@@ -390,6 +393,8 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
         A Pipeline, FeatureUnion or ColumnTransformer with anything inside, or one estimator.
     name : str
         Name of the whole; may be empty.
+    sparse : bool, default=False
+        Whether rows come in sparse.
     """
     if isinstance(estimator, str) or estimator is None:
         if estimator not in NOTHING:
@@ -399,13 +404,16 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
     if inside is None:
         yield Step(name, estimator)
         return
-    if isinstance(estimator, ColumnTransformer) and any(map(_looks, estimator.transformers)):
-        yield Step(name, estimator)
     threshold = _threshold(estimator)
+    if isinstance(estimator, ColumnTransformer) and (
+        any(map(_looks, estimator.transformers)) or (sparse and threshold > 0.0)
+    ):
+        yield Step(name, estimator)
     for part, step in inside:
-        for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part)):
+        for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part), sparse=sparse):
             least = min(leaf.threshold or threshold, threshold)
             yield replace(leaf, threshold=least) if threshold > 0.0 else leaf
+        sparse |= isinstance(estimator, Pipeline) and _gives_sparse(step)
 
 
 def _threshold(estimator: Any) -> float:
@@ -430,14 +438,18 @@ def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
     InvalidParameterError
         The rows are sparse, and one of the estimators contains such a ColumnTransformer.
     """
-    if has_sparse(X) and any(map(_share_decides, estimators)):
+    leaves = (leaf for one in estimators for leaf in leaf_steps(one, "", sparse=has_sparse(X)))
+    if has_sparse(X) and any(_threshold(leaf.estimator) > 0.0 for leaf in leaves):
         raise InvalidParameterError(f"{name}: in a ColumnTransformer of sparse rows, {BY_SHARE}")
 
 
-def _share_decides(estimator: Any) -> bool:
-    """Whether a ColumnTransformer inside makes sparse rows dense if they have few zeros."""
-    inside = _inside(estimator) or ()
-    return _threshold(estimator) > 0.0 or any(_share_decides(step) for _, step in inside)
+def _gives_sparse(estimator: Any) -> bool:
+    """Whether rows may leave an estimator sparse that came in dense."""
+    inside = _inside(estimator)
+    if inside is None:
+        return bool(getattr(estimator, "sparse_output", _hashes(estimator)))
+    dense = isinstance(estimator, ColumnTransformer) and not _threshold(estimator)
+    return not dense and any(_gives_sparse(step) for _, step in inside)
 
 
 def _share_matters(step: Any, threshold: float) -> bool:
@@ -445,7 +457,7 @@ def _share_matters(step: Any, threshold: float) -> bool:
     if threshold == 1.0 and type(step) is OneHotEncoder and step.drop is None:
         # One category of several in every row: most are 0, whatever the rows are.
         return not any(len(column) > 1 for column in step.categories)
-    return bool(getattr(step, "sparse_output", _hashes(step)))
+    return _gives_sparse(step)
 
 
 def _hashes(step: Any) -> bool:
@@ -473,10 +485,9 @@ def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def learned_steps(steps: list[tuple[str, Any]]) -> list[Step]:
-    """Return those of named steps, and inside them, that learn from rows without privacy."""
-    leaves = (leaf for name, step in steps for leaf in leaf_steps(step, name))
-    return [leaf for leaf in leaves if leaf.role == "learned"]
+def learned_steps(estimator: Any, name: str = "") -> list[Step]:
+    """Return the steps inside an estimator that learn from rows without privacy."""
+    return [leaf for leaf in leaf_steps(estimator, name) if leaf.role == "learned"]
 
 
 def _declared(estimator: Any) -> bool:

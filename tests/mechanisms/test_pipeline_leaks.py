@@ -314,6 +314,18 @@ class TestEncoders:
             columns.set_params(sparse_threshold=0)
             assert model.fit(X, Y).privacy_.private
 
+    def test_an_earlier_step_may_give_sparse_rows(self) -> None:
+        encoder = OneHotEncoder(categories=[["a", "b"]])
+        columns = ColumnTransformer([("n", Normalizer(), [0])], remainder="passthrough")
+        model = private(make_pipeline(encoder, columns, svc()))
+        with pytest.raises(InvalidParameterError, match=r"'columntransformer'.*sparse_threshold=0"):
+            model.fit(self.ROWS, Y)
+        leaky = make_pipeline(encoder, columns, svc()).fit(self.ROWS, Y)
+        with pytest.warns(PrivacyLeakWarning, match="columntransformer"):
+            assert not total_privacy(leaky).private
+        columns.set_params(sparse_threshold=0)
+        assert model.fit(self.ROWS, Y).privacy_.private
+
     @pytest.mark.parametrize(
         "encoder",
         [

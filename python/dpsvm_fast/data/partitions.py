@@ -424,7 +424,7 @@ class Partitions:
         InvalidParameterError
             The transformer has learned from rows without privacy.
         """
-        wrong = learned_steps([("transformer", transformer)])
+        wrong = learned_steps(transformer, "transformer")
         if wrong or not callable(getattr(transformer, "transform", None)):
             raise InvalidParameterError(
                 f"transformer: got {type(transformer).__name__}, expected a private transformer, "
