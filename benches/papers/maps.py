@@ -32,8 +32,9 @@ PROTOCOL = (
     "PrivateLinearSVC at its defaults, on the rows and on a public map of them, with the "
     "same splits: the official ones of Adult and MNIST with fresh noise, random 80/20 "
     "splits of the others.",
-    "Delta is 1e-5, one row more or fewer; bounds and shapes are public. Thirteen knots were chosen "
-    "on splits of Adult's training rows, among 9, 13, 17 and 25; fewer than 10,000 rows have five.",
+    "Delta is 1e-5, one row more or fewer; bounds and shapes are public. Thirteen knots were "
+    "chosen on splits of Adult's training rows, among 9, 13, 17 and 25; fewer than 10,000 rows "
+    "have five.",
 )
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 DELTA = 1e-5
