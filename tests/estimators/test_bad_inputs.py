@@ -108,7 +108,7 @@ def out_of_reach(subject: str, rows: Any) -> str:
     recipe = SUBJECTS[subject]
     if sparse.issparse(rows) and recipe.dense_only:
         return "^X: got a sparse matrix"
-    wide = len(np.shape(rows)) == 2 and np.shape(rows)[1] > recipe.most_features
+    wide = len(np.shape(rows)) == 2 and np.shape(rows)[1] > recipe.max_features
     return "^X: got 100000 features, expected" if wide else ""
 
 

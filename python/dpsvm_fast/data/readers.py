@@ -1519,7 +1519,7 @@ def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
     end = min(len(data), at + chunk[7]) if chunk[5] > 0 else at
     if at < 0:
         raise ValueError("an offset beyond the end of the file")
-    words = packed_most = unpacked_most = 0
+    words = max_packed = max_unpacked = 0
     while at < end:
         header, at = _thrift(data, at, MAX_NESTED)
         unpacked, packed = header[2], header[3]
@@ -1527,10 +1527,10 @@ def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
             raise ValueError("a page is longer than the file")
         if header[1] == DICTIONARY_PAGE:
             words = max(words, 2 * unpacked)
-        packed_most, unpacked_most = max(packed_most, packed), max(unpacked_most, unpacked)
+        max_packed, max_unpacked = max(max_packed, packed), max(max_unpacked, unpacked)
         at += packed
     copies = TEXT_COPIES if kind == TEXT else 1
-    return int(packed_most + copies * (unpacked_most + words))
+    return int(max_packed + copies * (max_unpacked + words))
 
 
 def _thrift(data: mmap.mmap, at: int, levels: int) -> tuple[dict[int, Any], int]:

@@ -144,12 +144,12 @@ class LocalTraining:
     @cached_property
     def diameter(self) -> float:
         """Largest change of a party's contribution, whatever its records."""
-        return mul_up(2.0 * self.spec.most_weight, self.model_norm)
+        return mul_up(2.0 * self.spec.max_weight, self.model_norm)
 
     @cached_property
     def solver_radius(self) -> float:
         """Distance of a computed contribution from that of real arithmetic, rounded up."""
-        rounded = mul_up(float(self.spec.most_weight), mul_up(self._projection_error, self.largest))
+        rounded = mul_up(float(self.spec.max_weight), mul_up(self._projection_error, self.largest))
         return add_up(mul_up(self.spec.tol, self.by_record), rounded)
 
     @property
@@ -173,7 +173,7 @@ class LocalTraining:
     @property
     def bound(self) -> float:
         """Bound on the norm of a contribution."""
-        return mul_up(float(self.spec.most_weight), self.model_norm)
+        return mul_up(float(self.spec.max_weight), self.model_norm)
 
     # One party's own numbers, of its records or persons.
 
@@ -583,4 +583,4 @@ class ObjectiveTraining:
     @property
     def bound(self) -> float:
         """Bound on the norm of a contribution."""
-        return self.radius * self.spec.most_weight
+        return self.radius * self.spec.max_weight

@@ -299,7 +299,7 @@ class FederatedSpec(PartyCounts):
         return n_records if self.weighting == "records" else 1
 
     @property
-    def most_weight(self) -> int:
+    def max_weight(self) -> int:
         """Largest factor of any party."""
         return self.weight(self.max_records)
 
@@ -544,12 +544,12 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
         """Round 1."""
         if self.components is None:
             return self._gram
-        times = WEIGHTED if self.most_weight > 1 else ""
+        times = WEIGHTED if self.max_weight > 1 else ""
         return RoundPlan(
             name="components",
             what=f"the noisy {self.aggregation} of the parties{times}",
             size=self._first_size,
-            codec=FixedPointCodec(step=round_up(1.001 * self.most_weight / PLAIN_STEPS)),
+            codec=FixedPointCodec(step=round_up(1.001 * self.max_weight / PLAIN_STEPS)),
             local_events=(self.components.event,),
         )
 

@@ -229,7 +229,7 @@ real!(
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 #[cfg(target_arch = "x86_64")]
-const MOST_PREFETCHED: usize = 64 * LINE;
+const MAX_PREFETCHED: usize = 64 * LINE;
 
 /// Asks for the beginning of `x` to be brought near; changes nothing else.
 #[inline(always)]
@@ -237,7 +237,7 @@ pub fn prefetch<T>(x: &[T]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let bytes = size_of_val(x).min(MOST_PREFETCHED);
+        let bytes = size_of_val(x).min(MAX_PREFETCHED);
         let start = x.as_ptr().cast::<i8>();
         for offset in (0..bytes).step_by(LINE) {
             // SAFETY: the address lies within the slice, and a prefetch reads nothing.
