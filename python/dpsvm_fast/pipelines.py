@@ -8,16 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-    SplineTransformer,
-)
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -386,18 +378,29 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
     if inside is None:
         yield Step(name, estimator)
         return
-    if isinstance(estimator, ColumnTransformer) and any(map(_looks, estimator.transformers)):
+    by_columns = _is_column_transformer(estimator)
+    if by_columns and any(map(_looks, estimator.transformers)):
         yield Step(name, estimator)
     # Sparse and dense rows are trained on in different ways.
-    weighed = isinstance(estimator, ColumnTransformer) and 0.0 < estimator.sparse_threshold < 1.0
+    weighed = by_columns and 0.0 < estimator.sparse_threshold < 1.0
     for part, step in inside:
         for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part)):
             yield replace(leaf, weighed=True) if weighed else leaf
 
 
+def _scikit_name(kind: type) -> str:
+    """Name of a class of scikit-learn, whose modules are slow to import; empty for another one."""
+    return kind.__name__ if kind.__module__.startswith("sklearn.") else ""
+
+
+def _is_column_transformer(estimator: Any) -> bool:
+    """Whether it is a ColumnTransformer."""
+    return "ColumnTransformer" in map(_scikit_name, type(estimator).__mro__)
+
+
 def _looks(part: tuple[str, Any, Any]) -> bool:
     """Whether a function that is given the rows chooses columns, and not by names and types."""
-    return callable(part[2]) and type(part[2]) is not make_column_selector
+    return callable(part[2]) and _scikit_name(type(part[2])) != "make_column_selector"
 
 
 def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
@@ -406,7 +409,7 @@ def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
         return list(estimator.steps)
     if isinstance(estimator, FeatureUnion):
         return list(estimator.transformer_list)
-    if isinstance(estimator, ColumnTransformer):
+    if _is_column_transformer(estimator):
         parts = getattr(estimator, "transformers_", None)
         if parts is None:
             parts = [*estimator.transformers, ("remainder", estimator.remainder, None)]
@@ -426,16 +429,16 @@ def _declared(estimator: Any) -> bool:
     Their fits look at the number, the names and the types of the columns, at the parameters, and,
     to refuse rows that do not fit, at values.
     """
-    kind = type(estimator)
-    if kind in (OneHotEncoder, OrdinalEncoder):
+    kind = _scikit_name(type(estimator))
+    if kind in ("OneHotEncoder", "OrdinalEncoder"):
         frequent = estimator.min_frequency is None and estimator.max_categories is None
         return frequent and not isinstance(estimator.categories, str)
-    if kind is SimpleImputer:
+    if kind == "SimpleImputer":
         # Columns without any value would be left out, or columns with gaps marked.
         kept = estimator.keep_empty_features is True and not estimator.add_indicator
         return kept and isinstance(estimator.strategy, str) and estimator.strategy == "constant"
-    return kind is PolynomialFeatures or (
-        kind is SplineTransformer and not isinstance(estimator.knots, str)
+    return kind == "PolynomialFeatures" or (
+        kind == "SplineTransformer" and not isinstance(estimator.knots, str)
     )
 
 

@@ -49,7 +49,9 @@ COMMANDS = {
 NAMES = tuple(name for part in COMMANDS.values() for name in part)
 
 # Modules of commands that share one.
-HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {
+HOMES = {
+    "fit": "training",
+    "evaluate": "tune",
     **dict.fromkeys(("demo", "bench", "audit"), "trials"),
     "verify": "statement",
     "schema": "predict",

@@ -36,13 +36,13 @@ from dpsvm_fast.files import checked_key, read_bytes, write_bytes
 from dpsvm_fast.persist.classes import (
     MAX_REPEATED,
     NOT_SAVED,
+    SAVED_CLASSES,
     SavedClass,
     check_facts,
     check_holds,
     check_promise,
     read_entries,
     same_labels,
-    saved_classes,
     statement_from,
     written,
 )
@@ -142,9 +142,9 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
 def _saved_class(model: Any, where: str) -> SavedClass:
     """The table's entry for the class itself, not for a parent."""
     name = type(model).__name__
-    saved = saved_classes().get(name)
+    saved = SAVED_CLASSES.get(name)
     if saved is None or saved.kind is not type(model):
-        known = ", ".join(saved_classes())
+        known = ", ".join(SAVED_CLASSES)
         raise InvalidParameterError(
             f"{where}: got an object of class {name}, which cannot be saved as JSON; save it with "
             f"joblib.dump for readers who trust you, or give one of {known}"
@@ -155,13 +155,13 @@ def _saved_class(model: Any, where: str) -> SavedClass:
 def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
     """Parameters as the class checks them."""
     others = {*saved.parameters, *NOT_SAVED, *PARTS}
-    if saved.kind.__module__.startswith("sklearn."):
+    if saved.module.startswith("sklearn."):
         for name, given in inspect.signature(saved.kind).parameters.items():
             value = getattr(model, name)
             if name not in others and value is not given.default and value != given.default:
                 raise InvalidParameterError(
                     f"{where}.{name}: got {shown(value)}, expected {given.default!r} in a saved "
-                    f"{saved.kind.__name__}"
+                    f"{saved.name}"
                 )
     return written(saved.parameters, {name: getattr(model, name) for name in saved.parameters})
 
@@ -303,7 +303,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
     ModelFormatError
     """
     name = record.get("class") if isinstance(record, dict) else None
-    saved = saved_classes().get(name) if isinstance(name, str) else None
+    saved = SAVED_CLASSES.get(name) if isinstance(name, str) else None
     if saved is None:
         raise ModelFormatError(
             f"{where}: got the class {shown(name)}, which this version cannot load"
@@ -323,7 +323,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
 
 def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[str]:
     """Names that a record has to have."""
-    name = saved.kind.__name__
+    name = saved.name
     names = {"class", "parameters"} | ({"output"} & set(record))
     names |= {"steps"} if name in PIPELINES else set()
     names |= {"estimator"} if name == SEARCH else set()
@@ -647,10 +647,10 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
 
     Notes
     -----
-    Guarantees: no code out of the file is run and nothing is imported because of it; every value
-    is checked before it is used. Without a key, the digest in the file only detects accidents and
-    careless edits: an attacker can write a new digest. With a key, nobody without it can change the
-    file unnoticed.
+    Guarantees: no code out of the file is run, and nothing but the modules of a fixed table is
+    imported; every value is checked before it is used. Without a key, the digest in the file only
+    detects accidents and careless edits: an attacker can write a new digest. With a key, nobody
+    without it can change the file unnoticed.
 
     Examples
     --------
@@ -735,8 +735,8 @@ def model_schema() -> dict[str, Any]:
     certificate = {"anyOf": [kind.refer(known) for kind in Statement.members().values()]}
     named = {"$ref": "#/$defs/class"}
     known["class"] = {
-        "description": "Class of the object: a word of a table; nothing is imported because of it.",
-        "enum": list(saved_classes()),
+        "description": "Class of the object: a word of a fixed table.",
+        "enum": list(SAVED_CLASSES),
     }
     for name, fitted in (("unfitted", False), ("fitted", True)):
         own = {"$ref": f"#/$defs/{name}"}
