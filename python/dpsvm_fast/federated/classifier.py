@@ -107,14 +107,6 @@ class FederatedLinearSVC(PrivateLinearClassifier):
         self.__dict__.update(vars(fitted))
         return self
 
-    def _released(
-        self, weights: NDArray[np.float64], scaling: float, **facts: Any
-    ) -> FederatedLinearSVC:
-        """Return the object itself, fitted."""
-        self._forget()
-        self.__dict__.update(linear_attributes(weights, scaling), **facts)
-        return self
-
 
 # The statement about a training across parties.
 
@@ -147,7 +139,7 @@ def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> Federat
             rounding=rounding,
             total=add_up(training.by_record, 2.0 * training.solver_radius, rounding),
         )
-    summed = [part.secure_round(trust) for part in spec.rounds if part.noise is not None]
+    summed = [part.secure_round(trust) for part in spec.rounds]
     statement = FederatedStatement.of(
         spec,
         n_scores=None if sensitivity is None else spec.trained_loss.n_scores,
@@ -305,18 +297,18 @@ def finalize(
         facts["components_"] = components
         k = components.shape[0]
         weights = np.hstack([weights[:, :k] @ components, weights[:, k:]])
-    statement = statement_of(spec, trust, random_source)
-    return FederatedLinearSVC(spec)._released(
-        weights,
-        spec.intercept_scaling,
+    model = FederatedLinearSVC(spec)
+    vars(model).update(
+        linear_attributes(weights, spec.intercept_scaling),
         classes_=public_classes(list(spec.classes)),
         n_features_in_=spec.n_features,
         n_survivors_=results["model"].survivors,
         n_records_=n_records or None,
-        privacy_=statement,
+        privacy_=statement_of(spec, trust, random_source),
         _fitted_loss=loss,
         **facts,
     )
+    return model
 
 
 # Simulation of all parties in one process.

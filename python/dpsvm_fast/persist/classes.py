@@ -136,14 +136,12 @@ def numbers(
     return Entry(numbers_to, read, none=none)
 
 
-def plain(hint: Any, *, none: bool = False, optional: bool = False) -> Entry:
+def plain(hint: Any, *, none: bool = False) -> Entry:
     """Return the entry of a number, word or flag with that annotation."""
-    kind = kind_of(hint)
-
-    def read(where: str, record: Any, facts: Facts) -> Any:
-        return refused(kind.check, where, record)
-
-    return Entry(partial(kind.check, ""), read, none=none, optional=optional)
+    test = kind_of(hint).check
+    return Entry(
+        partial(test, ""), lambda where, record, _: refused(test, where, record), none=none
+    )
 
 
 @dataclass(frozen=True)
@@ -382,18 +380,6 @@ def _checked_degree(name: str, value: Any) -> Any:
     return value
 
 
-def _marked(name: str, value: Any) -> Any:
-    """A parameter that may be NaN, for which JSON has no form."""
-    if isinstance(value, float) and math.isnan(value):
-        return {"number": "NaN"}
-    return plain_to(name, value)
-
-
-def _unmarked(name: str, record: Any) -> Any:
-    """The parameter that :func:`_marked` wrote."""
-    return math.nan if isinstance(record, dict) else plain_from(name, record)
-
-
 FLOATS = {"float64": np.float64, "float32": np.float32}
 MAX_DEGREES = 1000
 
@@ -410,7 +396,13 @@ FIXED = {
     "tokenizer": None,
     "token_pattern": r"(?u)\b\w\w+\b",
 }
-NUMBERED = {"write": _marked, "read": _unmarked}
+# A parameter that may be NaN, for which JSON has no form.
+NUMBERED = {
+    "write": lambda name, one: (
+        {"number": "NaN"} if isinstance(one, float) and math.isnan(one) else plain_to(name, one)
+    ),
+    "read": lambda name, one: math.nan if isinstance(one, dict) else plain_from(name, one),
+}
 # Of scikit-learn's parameters that are not plain, or for which a fit accepts more: what is accepted
 # in a file, how they are written and how they are read.
 SCIKIT: dict[str, dict[str, Any]] = {
@@ -528,19 +520,22 @@ class SavedClass:
             declared | {name: parameter(name, **how) for name, how in named.items()} | self.special
         )
 
-    def refit(self, model: Any, facts: dict[str, Any]) -> None:
-        """Fit on representative rows, and restore the types of arrays."""
+    def refit(self, model: Any, facts: dict[str, Any], where: str) -> None:
+        """Restore by a fit that learns nothing, which checks the parameters."""
         if self.rows is None:
             return
-        model.fit_transform(self.rows(model, facts))
-        width = getattr(model, "n_features_in_", None)
-        if facts.get("n_features_in_", width) != width:
-            raise ModelFormatError("the parameters are for another number of features")
-        if "categories_" in facts:
-            facts["categories_"] = [
-                np.array(values, dtype=kind)
-                for values, kind in zip(model.categories, facts["categories_"], strict=True)
-            ]
+        try:
+            model.fit_transform(self.rows(model, facts))
+            width = getattr(model, "n_features_in_", None)
+            if facts.get("n_features_in_", width) != width:
+                raise ValueError("the parameters are for another number of features")
+            if "categories_" in facts:
+                facts["categories_"] = [
+                    np.array(values, dtype=kind)
+                    for values, kind in zip(model.categories, facts["categories_"], strict=True)
+                ]
+        except (TypeError, ValueError) as error:
+            raise ModelFormatError(f"{where}: {error}") from None
 
 
 def _rows(facts: Facts) -> int:

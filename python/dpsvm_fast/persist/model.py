@@ -390,14 +390,8 @@ def _width(step: Any, before: int | None) -> int | None:
     return width
 
 
-def _one_hot_width(step: Any) -> int:
-    """Categories less those that are dropped."""
-    dropped = 0 if step.drop_idx_ is None else sum(one is not None for one in step.drop_idx_)
-    return sum(map(len, step.categories_)) - dropped
-
-
 WIDTHS: dict[str, Any] = {
-    "OneHotEncoder": _one_hot_width,
+    "OneHotEncoder": lambda step: len(step.get_feature_names_out()),
     "SplineTransformer": lambda step: step.n_features_out_,
     "PolynomialFeatures": lambda step: step.n_output_features_,
     "HashingVectorizer": lambda step: step.n_features,
@@ -410,7 +404,7 @@ def _set_fitted(
 ) -> None:
     """Publish what the fit published."""
     if record["attributes"] is None and not saved.private and not saved.fits:
-        _refit(saved, clone(model), {}, where)
+        saved.refit(clone(model), {}, where)
         return
     facts = read_entries(saved.attributes, record["attributes"], f"{where}.attributes")
     facts |= saved.derived(facts) if saved.derived is not None else {}
@@ -424,18 +418,10 @@ def _set_fitted(
     check_facts(where, model, facts)
     if "best_estimator" in record:
         facts["best_estimator_"] = _best_from(record, where, reading, statement, facts)
-    _refit(saved, model, facts, where)
+    saved.refit(model, facts, where)
     if "transformers" in record:
         _join_columns(model, facts, where)
     model.__dict__.update(facts)
-
-
-def _refit(saved: SavedClass, model: Any, facts: dict[str, Any], where: str) -> None:
-    """Restore by a fit that learns nothing, which checks the parameters."""
-    try:
-        saved.refit(model, facts)
-    except (ModelFormatError, TypeError, ValueError) as error:
-        raise ModelFormatError(f"{where}: {error}") from None
 
 
 def _best_from(
