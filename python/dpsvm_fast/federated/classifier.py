@@ -298,7 +298,7 @@ def finalize(
         k = components.shape[0]
         weights = np.hstack([weights[:, :k] @ components, weights[:, k:]])
     model = FederatedLinearSVC(spec)
-    vars(model).update(
+    model.__dict__.update(
         linear_attributes(weights, spec.intercept_scaling),
         classes_=public_classes(list(spec.classes)),
         n_features_in_=spec.n_features,
