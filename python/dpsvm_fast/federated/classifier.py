@@ -366,6 +366,17 @@ def simulate(
         The ledger refuses. Nothing was read or spent.
     SecureSumAborted
         Too few parties remained; nothing is released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast.federated import FederatedSpec, simulate
+    >>> spec = FederatedSpec.dp_helmet(
+    ...     n_users=20, n_features=2, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=50
+    ... )
+    >>> X = np.random.default_rng(0).uniform(-0.7, 0.7, size=(20, 50, 2))
+    >>> simulate(spec, [(own, (own[:, 0] > 0).astype(int)) for own in X]).n_survivors_
+    20
     """
     threads = check_n_threads(n_threads)
     seed = check_random_state(random_state)
