@@ -2,24 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BudgetExceededError",
-    "CertificationError",
-    "ClusterError",
-    "InconsistentSumError",
-    "InvalidParameterError",
-    "LedgerError",
-    "ModelFormatError",
-    "NotPrivateWarning",
-    "PartitionError",
-    "PartyRefusedError",
-    "PrivacyLeakWarning",
-    "SchemaError",
-    "SecureSumAborted",
-    "TableError",
-    "WeakPrivacyWarning",
-]
-
 
 class InvalidParameterError(ValueError):
     """An argument is outside its accepted range."""

@@ -8,16 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-    SplineTransformer,
-)
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -405,7 +397,7 @@ def leaf_steps(estimator: Any, name: str, *, sparse: bool = False) -> Iterator[S
         yield Step(name, estimator)
         return
     threshold = _threshold(estimator)
-    if isinstance(estimator, ColumnTransformer) and (
+    if _is_column_transformer(estimator) and (
         any(map(_looks, estimator.transformers)) or (sparse and threshold > 0.0)
     ):
         yield Step(name, estimator)
@@ -418,7 +410,7 @@ def leaf_steps(estimator: Any, name: str, *, sparse: bool = False) -> Iterator[S
 
 def _threshold(estimator: Any) -> float:
     """The share from which a ColumnTransformer makes sparse output dense; 0 if all is dense."""
-    return float(estimator.sparse_threshold) if isinstance(estimator, ColumnTransformer) else 0.0
+    return float(estimator.sparse_threshold) if _is_column_transformer(estimator) else 0.0
 
 
 def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
@@ -448,13 +440,13 @@ def _gives_sparse(estimator: Any) -> bool:
     inside = _inside(estimator)
     if inside is None:
         return bool(getattr(estimator, "sparse_output", _hashes(estimator)))
-    dense = isinstance(estimator, ColumnTransformer) and not _threshold(estimator)
+    dense = _is_column_transformer(estimator) and not _threshold(estimator)
     return not dense and any(_gives_sparse(step) for _, step in inside)
 
 
 def _share_matters(step: Any, threshold: float) -> bool:
     """Whether a step in a ColumnTransformer gives sparse rows that may have too few zeros."""
-    if threshold == 1.0 and type(step) is OneHotEncoder and step.drop is None:
+    if threshold == 1.0 and _scikit_name(type(step)) == "OneHotEncoder" and step.drop is None:
         # One category of several in every row: most are 0, whatever the rows are.
         return not any(len(column) > 1 for column in step.categories)
     return _gives_sparse(step)
@@ -466,9 +458,19 @@ def _hashes(step: Any) -> bool:
     return kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS
 
 
+def _scikit_name(kind: type) -> str:
+    """Name of a class of scikit-learn, whose modules are slow to import; empty for another one."""
+    return kind.__name__ if kind.__module__.startswith("sklearn.") else ""
+
+
+def _is_column_transformer(estimator: Any) -> bool:
+    """Whether it is a ColumnTransformer."""
+    return "ColumnTransformer" in map(_scikit_name, type(estimator).__mro__)
+
+
 def _looks(part: tuple[str, Any, Any]) -> bool:
     """Whether a function that is given the rows chooses columns, and not by names and types."""
-    return callable(part[2]) and type(part[2]) is not make_column_selector
+    return callable(part[2]) and _scikit_name(type(part[2])) != "make_column_selector"
 
 
 def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
@@ -477,7 +479,7 @@ def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
         return list(estimator.steps)
     if isinstance(estimator, FeatureUnion):
         return list(estimator.transformer_list)
-    if isinstance(estimator, ColumnTransformer):
+    if _is_column_transformer(estimator):
         parts = getattr(estimator, "transformers_", None)
         if parts is None:
             parts = [*estimator.transformers, ("remainder", estimator.remainder, None)]
@@ -496,16 +498,16 @@ def _declared(estimator: Any) -> bool:
     Their fits look at the number, the names and the types of the columns, at the parameters, and,
     to refuse rows that do not fit, at values.
     """
-    kind = type(estimator)
-    if kind in (OneHotEncoder, OrdinalEncoder):
+    kind = _scikit_name(type(estimator))
+    if kind in ("OneHotEncoder", "OrdinalEncoder"):
         frequent = estimator.min_frequency is None and estimator.max_categories is None
         return frequent and not isinstance(estimator.categories, str)
-    if kind is SimpleImputer:
+    if kind == "SimpleImputer":
         # Columns without any value would be left out, or columns with gaps marked.
         kept = estimator.keep_empty_features is True and not estimator.add_indicator
         return kept and isinstance(estimator.strategy, str) and estimator.strategy == "constant"
-    return kind is PolynomialFeatures or (
-        kind is SplineTransformer and not isinstance(estimator.knots, str)
+    return kind == "PolynomialFeatures" or (
+        kind == "SplineTransformer" and not isinstance(estimator.knots, str)
     )
 
 

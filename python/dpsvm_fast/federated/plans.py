@@ -398,27 +398,15 @@ def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
     """
     cost = distance_delta(n_rounds * Fraction(DISTANCE_ALLOWED), epsilon)
     left = add_down(delta, -cost)
-    if not left > 0.5 * delta:
-        needed = 2.0 * cost
-        if needed >= 1e-3:
-            most = math.floor(math.log(0.5 * delta / (n_rounds * DISTANCE_ALLOWED)))
-            raise InvalidParameterError.of(
-                "epsilon",
-                got=epsilon,
-                accepted=(
-                    f"at most {most} with this delta: the failure probability of the cryptography "
-                    "counts (1 + e^epsilon)-fold"
-                ),
-            )
-        raise InvalidParameterError.of(
-            "delta",
-            got=delta,
-            accepted=(
-                f"at least {needed:.3g} with this epsilon: the failure probability of the "
-                "cryptography counts (1 + e^epsilon)-fold"
-            ),
-        )
-    return left
+    if left > 0.5 * delta:
+        return left
+    counted = "the failure probability of the cryptography counts (1 + e^epsilon)-fold"
+    if 2.0 * cost >= 1e-3:
+        most = math.floor(math.log(0.5 * delta / (n_rounds * DISTANCE_ALLOWED)))
+        accepted = f"at most {most} with this delta: {counted}"
+        raise InvalidParameterError.of("epsilon", got=epsilon, accepted=accepted)
+    accepted = f"at least {2.0 * cost:.3g} with this epsilon: {counted}"
+    raise InvalidParameterError.of("delta", got=delta, accepted=accepted)
 
 
 def multiplier_of(epsilon: float, delta: float) -> float:
