@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
@@ -136,12 +137,10 @@ class GaussianEvent(PrivacyEvent):
     sensitivity: Annotated[Positive, NOISY]
     adjacency: Adjacency
 
-    def check(self) -> None:
-        """Refuse noise and sensitivity without a ratio."""
-        if not 0.0 < self.mu < float("inf"):
-            raise InvalidParameterError.of(
-                "sigma", got=self.sigma, accepted="a number with finite sensitivity / sigma"
-            )
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Noise and sensitivity have a ratio."""
+        accepted = "expected a number with finite sensitivity / sigma"
+        yield not 0.0 < self.mu < float("inf"), f"sigma: got {self.sigma!r}, {accepted}"
 
     @cached_property
     def mu(self) -> float:
@@ -235,13 +234,10 @@ class SubsampledGaussianEvent(PrivacyEvent):
     n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT]
     adjacency: Adjacency
 
-    def check(self) -> None:
-        """Refuse noise that is too small to compute with."""
-        multiplier = self.noise_multiplier
-        if div_up(2.0, multiplier) == float("inf"):
-            raise InvalidParameterError.of(
-                "noise_multiplier", got=multiplier, accepted="a number with a finite inverse"
-            )
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Noise is large enough to compute with."""
+        noise, accepted = self.noise_multiplier, "expected a number with a finite inverse"
+        yield math.isinf(div_up(2.0, noise)), f"noise_multiplier: got {noise!r}, {accepted}"
 
 
 @dataclass(frozen=True)
@@ -303,12 +299,11 @@ class ObjectiveEvent(PrivacyEvent):
     jacobian: Annotated[NonNegative, PRIVACY_LOSS] | None
     adjacency: Adjacency
 
-    def check(self) -> None:
-        """Refuse too few scores for the law, and anything but one of two numbers."""
-        least = OBJECTIVE_LAWS[self.law]
-        check_integer("n_scores", self.n_scores, least, MAX_SCORES)
-        if (self.kappa is None) == (self.jacobian is None):
-            raise InvalidParameterError("kappa: expected exactly one of kappa and jacobian")
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """There are enough scores for the law, and one of two numbers."""
+        check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MAX_SCORES)
+        both = (self.kappa is None) == (self.jacobian is None)
+        yield both, "kappa: expected exactly one of kappa and jacobian"
 
 
 @dataclass(frozen=True)
@@ -501,18 +496,18 @@ class RandomStoppingEvent(PrivacyEvent):
     mean: Annotated[float, Range(0.0, MAX_MEAN, open_low=True), COUNT]
     adjacency: Adjacency
 
-    def check(self) -> None:
-        """Refuse events of another relation, distances, and means that the law cannot have."""
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Events are of this relation and no distances, and the law can have this mean."""
         check_relation("base", self.base, self.adjacency)
-        if any(event.has_distance for event in self.base):
-            raise InvalidParameterError(
-                "base: got a DistanceEvent, expected events that describe one run exactly; spend "
-                "the distance of the whole search separately"
-            )
+        yield (
+            any(event.has_distance for event in self.base),
+            "base: got a DistanceEvent, expected events that describe one run exactly; spend the "
+            "distance of the whole search separately",
+        )
         least = STOPPING_LAWS[self.stopping]
         check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)
-        if self.stopping != "poisson" and not 0.0 < self.gamma < 1.0:
-            raise InvalidParameterError.of("mean", got=self.mean, accepted="a mean further from 1")
+        unlike = self.stopping != "poisson" and not 0.0 < self.gamma < 1.0
+        yield unlike, f"mean: got {self.mean!r}, expected a mean further from 1"
 
     @property
     def inside(self) -> tuple[Events, ...]:

@@ -8,6 +8,7 @@ How the numbers hang together is what ``verify`` checks.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, ClassVar
@@ -46,7 +47,6 @@ from dpsvm_fast.certificates.record import (
     Unit,
 )
 from dpsvm_fast.certificates.words import PARTS
-from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_down, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.validation import check_integer
 
@@ -136,9 +136,9 @@ class Noise(Record):
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_weights",)
 
-    def check(self) -> None:
-        """Refuse a scale or sampler of another distribution."""
-        _check_law("noise", self)
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Scale and sampler are those of the distribution."""
+        return _rules_of_law("noise", self)
 
     @property
     def n_weights(self) -> Count:
@@ -235,17 +235,16 @@ class ObjectiveNoise(Record):
     epsilon: Epsilon
     delta: Delta
 
-    def check(self) -> None:
-        """Refuse a scale, sampler or price of another distribution."""
-        _check_law("objective", self)
-        if self.jacobian is None and self.distribution == "gamma":
-            raise InvalidParameterError("jacobian: expected a number with 'gamma'")
-        if (self.delta > 0.0) != (self.distribution == "gaussian"):
-            raise InvalidParameterError("delta: expected 0 with 'gamma', above 0 with 'gaussian'")
-        if self.extra_regularization > self.regularization:
-            raise InvalidParameterError(
-                "extra_regularization: expected at most the whole regularization"
-            )
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Scale, sampler and price are those of the distribution."""
+        yield from _rules_of_law("objective", self)
+        gaussian = self.distribution == "gaussian"
+        unpriced = self.jacobian is None and not gaussian
+        yield unpriced, "jacobian: expected a number with 'gamma'"
+        mixed = (self.delta > 0.0) != gaussian
+        yield mixed, "delta: expected 0 with 'gamma', above 0 with 'gaussian'"
+        more = self.extra_regularization > self.regularization
+        yield more, "extra_regularization: expected at most the whole regularization"
         check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MAX_SCORES)
 
     def event(self, adjacency: str) -> PrivacyEvent:
@@ -371,17 +370,17 @@ class ReleasePart(Record):
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
 
-    def check(self) -> None:
-        """Refuse a scale, sampler or steps of another distribution."""
-        _check_law(f"part {self.name!r}", self)
-        full_batches = self.sampling_rate == 1.0
-        if self.distribution == "gamma" and not (full_batches and self.n_steps == 1):
-            raise InvalidParameterError("n_steps: expected one full sum with 'gamma'")
-        if self.last_iterate is not None and (self.distribution != "gaussian" or not full_batches):
-            raise InvalidParameterError("last_iterate: expected None without full Gaussian sums")
-        whole = self.distribution == "gaussian" and full_batches and self.last_iterate is None
-        if self.factor and not (whole and len(self.factor) == self.n_steps):
-            raise InvalidParameterError("factor: expected a weight for each full Gaussian sum")
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Scale, sampler and steps are those of the distribution."""
+        yield from _rules_of_law(f"part {self.name!r}", self)
+        full, gaussian = self.sampling_rate == 1.0, self.distribution == "gaussian"
+        several = not gaussian and not (full and self.n_steps == 1)
+        yield several, "n_steps: expected one full sum with 'gamma'"
+        last = self.last_iterate is not None
+        sampled = last and not (gaussian and full)
+        yield sampled, "last_iterate: expected None without full Gaussian sums"
+        whole = gaussian and full and not last and len(self.factor) == self.n_steps
+        yield self.factor and not whole, "factor: expected a weight for each full Gaussian sum"
 
     @property
     def n_numbers(self) -> Count:
@@ -417,17 +416,18 @@ def _event_of(
     return PureEvent(noise.epsilon, adjacency)
 
 
-def _check_law(what: str, noise: Noise | ObjectiveNoise | ReleasePart) -> None:
-    """Refuse a scale or a sampler that does not belong to the law."""
-    scales = (noise.sigma is not None, noise.beta is not None)
-    if scales != (noise.distribution == "gaussian", noise.distribution == "gamma"):
-        raise InvalidParameterError(
-            f"{what}: expected sigma alone with 'gaussian' and beta alone with 'gamma'"
-        )
-    if (noise.epsilon is None) != (noise.beta is None) and not isinstance(noise, ObjectiveNoise):
-        raise InvalidParameterError(f"{what}: expected epsilon only with beta")
-    if noise.sampler == "exact_grid" and (noise.distribution != "gaussian" or noise.grid is None):
-        raise InvalidParameterError(f"{what}: 'exact_grid' needs 'gaussian' and a grid")
+def _rules_of_law(
+    what: str, noise: Noise | ObjectiveNoise | ReleasePart
+) -> Iterator[tuple[object, str]]:
+    """Scale and sampler belong to the law."""
+    gaussian = noise.distribution == "gaussian"
+    other = (noise.sigma is not None, noise.beta is not None) != (gaussian, not gaussian)
+    yield other, f"{what}: expected sigma alone with 'gaussian' and beta alone with 'gamma'"
+    inside = isinstance(noise, ObjectiveNoise)
+    unpriced = (noise.epsilon is None) != (noise.beta is None) and not inside
+    yield unpriced, f"{what}: expected epsilon only with beta"
+    gridless = noise.sampler == "exact_grid" and not (gaussian and noise.grid is not None)
+    yield gridless, f"{what}: 'exact_grid' needs 'gaussian' and a grid"
 
 
 # The part of a statement about projected SGD, and what its sensitivity must be.
@@ -565,18 +565,14 @@ class SecureRound(Record):
     computational: Probability
     range_steps: Annotated[int, Range(1, ENCODABLE), GRID_STEP]
 
-    def check(self) -> None:
-        """Refuse inconsistent numbers; ``verify`` recomputes the derived ones."""
-        if self.smoothing >= self.sigma_steps:
-            raise InvalidParameterError.of(
-                "smoothing", got=self.smoothing, accepted="less than sigma_steps"
-            )
-        if not 0.0 < self.distance < 1.0:
-            raise InvalidParameterError.of(
-                "discreteness", got=self.discreteness, accepted="a sum of distances in (0, 1)"
-            )
-        if (self.name == "gram") != (self.clip_norm is not None):
-            raise InvalidParameterError("clip_norm: expected a number only for 'gram'")
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Numbers are consistent; ``verify`` recomputes the derived ones."""
+        large = self.smoothing >= self.sigma_steps
+        yield large, f"smoothing: got {self.smoothing!r}, expected less than sigma_steps"
+        got = f"discreteness: got {self.discreteness!r}"
+        yield not 0.0 < self.distance < 1.0, f"{got}, expected a sum of distances in (0, 1)"
+        clipped = (self.name == "gram") != (self.clip_norm is not None)
+        yield clipped, "clip_norm: expected a number only for 'gram'"
 
     @property
     def distance(self) -> float:

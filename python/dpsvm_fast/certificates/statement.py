@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
@@ -437,25 +437,22 @@ class PrivacyStatement(ReleaseStatement):
     parts: Annotated[tuple[ReleasePart, ...], OmitIfEmpty()] = ()
     reserved: Annotated[tuple[ReleasePart, ...], OmitIfEmpty()] = ()
 
-    def check(self) -> None:
-        """Refuse inconsistent fields."""
-        if (self.sensitivity is None) != (self.noise is None):
-            raise InvalidParameterError("noise: expected if and only if there is a sensitivity")
-        if self.noise is None and (self.objective is not None or self.descent is not None):
-            raise InvalidParameterError("noise: required with objective or descent")
-        exact = 1.0 if self.sensitivity is None else self.sensitivity.exact
-        if exact == 0.0 and self.objective is None:
-            raise InvalidParameterError("exact: got 0.0, expected a number > 0 without objective")
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Noise, sums and labels belong together."""
+        apart = (self.sensitivity is None) != (self.noise is None)
+        yield apart, "noise: expected if and only if there is a sensitivity"
+        noiseless = self.noise is None and (self.objective or self.descent)
+        yield noiseless, "noise: required with objective or descent"
+        unmoved = self.sensitivity is not None and self.sensitivity.exact == 0.0
+        without = unmoved and self.objective is None
+        yield without, "exact: got 0.0, expected a number > 0 without objective"
         noises = [part for part in (self.noise, self.objective, *self.parts) if part is not None]
-        if not noises:
-            raise InvalidParameterError("parts: a statement needs at least one noise source")
-        if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
-            raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
+        yield not noises, "parts: a statement needs at least one noise source"
+        pure = self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises)
+        yield pure, "delta: got 0.0, expected a number > 0 with Gaussian noise"
         of_rows = self.objective is not None and self.objective.jacobian is None
-        if self.unit == "person" and of_rows:
-            raise InvalidParameterError(
-                "unit: expected 'row' with these releases, whose sensitivity is that of one row"
-            )
+        unit = "unit: expected 'row' with these releases, whose sensitivity is that of one row"
+        yield self.unit == "person" and of_rows, unit
         for part in (*self.parts, *self.reserved):
             what = words.summed(part.name, self.adjacency, self.mechanism)
             # Clipped gradients have two texts.
@@ -463,8 +460,8 @@ class PrivacyStatement(ReleaseStatement):
             if part.what not in accepted:
                 raise InvalidParameterError.of("what", got=part.what, accepted=repr(what))
         labelled = self.loss != "none" or self.occasion.parameter == "model"
-        if labelled != (self.occasion.labels is not None):
-            raise InvalidParameterError("labels: expected if and only if there is a loss")
+        lost = labelled != (self.occasion.labels is not None)
+        yield lost, "labels: expected if and only if there is a loss"
 
     @property
     def events(self) -> Events:
@@ -615,21 +612,18 @@ class FederatedStatement(Statement):
     random_source: Source = "operating_system"
     adjacency: Annotated[str, Options(ADJACENCY)] = ADJACENCY
 
-    def check(self) -> None:
-        """Refuse inconsistent fields."""
-        if (self.threshold is None) != (self.trust == "trusted_curator"):
-            raise InvalidParameterError("threshold: expected if and only if trust is 'secure_sum'")
-        if self.local_epsilon is not None and not self.rounds:
-            raise InvalidParameterError("local_epsilon: expected None without rounds")
-        summed = [part.name for part in self.rounds]
-        if ("model" in summed) != (self.sensitivity is not None):
-            raise InvalidParameterError(
-                "sensitivity: expected if and only if there is a round 'model'"
-            )
-        if (self.n_scores is None) != (self.sensitivity is None):
-            raise InvalidParameterError("n_scores: expected if and only if there is a sensitivity")
-        if not self.events:
-            raise InvalidParameterError("rounds: expected at least one, or local_events")
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Trust, sums and events belong together."""
+        trusted, moved = self.trust == "trusted_curator", self.sensitivity is not None
+        opened = (self.threshold is None) != trusted
+        yield opened, "threshold: expected if and only if trust is 'secure_sum'"
+        alone = self.local_epsilon is not None and not self.rounds
+        yield alone, "local_epsilon: expected None without rounds"
+        of_model = any(part.name == "model" for part in self.rounds)
+        yield of_model != moved, "sensitivity: expected if and only if there is a round 'model'"
+        scored = (self.n_scores is not None) != moved
+        yield scored, "n_scores: expected if and only if there is a sensitivity"
+        yield not self.events, "rounds: expected at least one, or local_events"
         # Also that both can be made of the numbers.
         check_relation("events", (*self.events, *self.sent_events), self.adjacency)
         for part in self.rounds:
@@ -736,11 +730,11 @@ class SelectionNoise(Record):
     rate: Annotated[Positive, Unit("1 / score")] | None = None
     sigma: Annotated[Positive, SCORE] | None = None
 
-    def check(self) -> None:
-        """Refuse a scale of another mechanism."""
-        if (self.rate is None, self.sigma is None) != (self.gaussian, not self.gaussian):
-            name = "sigma" if self.gaussian else "rate"
-            raise InvalidParameterError(f"{name}: expected only with {self.mechanism!r}")
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """The scale is that of the mechanism."""
+        other = (self.rate is None, self.sigma is None) != (self.gaussian, not self.gaussian)
+        name = "sigma" if self.gaussian else "rate"
+        yield other, f"{name}: expected only with {self.mechanism!r}"
 
     @property
     def gaussian(self) -> bool:
@@ -839,18 +833,14 @@ class SelectionStatement(ReleaseStatement):
     stopping: Stopping | None
     refit: Events
 
-    def check(self) -> None:
-        """Refuse inconsistent fields."""
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Noise and events are those of the strategy."""
         partition = self.strategy == "partition"
-        if partition != (self.stopping is None):
-            raise InvalidParameterError(
-                "stopping: expected if and only if strategy is 'random_stopping'"
-            )
+        other = partition != (self.stopping is None)
+        yield other, "stopping: expected if and only if strategy is 'random_stopping'"
         check_option("selection", self.selection.mechanism, CHOICES if partition else NOISY_SCORES)
-        if len(self.branches) != len(self.candidates):
-            raise InvalidParameterError(
-                f"branches: got {len(self.branches)}, expected one for each candidate"
-            )
+        n = len(self.branches)
+        yield n != len(self.candidates), f"branches: got {n}, expected one for each candidate"
         check_relation("events", self.events, self.adjacency)
 
     @property
@@ -947,12 +937,10 @@ class PipelineStep(Record):
     statement: Annotated[Statement, Excluding((PIPELINE,))] | None = None
     learned: bool = False
 
-    def check(self) -> None:
-        """Refuse a statement of a step that learned without privacy."""
-        if self.learned and self.statement is not None:
-            raise InvalidParameterError(
-                "learned: a step with a statement cannot have learned without privacy"
-            )
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """A step that learned without privacy has no statement."""
+        both = self.learned and self.statement is not None
+        yield both, "learned: a step with a statement cannot have learned without privacy"
 
     def __str__(self) -> str:
         if self.learned:
@@ -1009,20 +997,18 @@ class PipelineStatement(Statement):
     steps: Annotated[tuple[PipelineStep, ...], Range(1)]
     functions: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
 
-    def check(self) -> None:
-        """Refuse statements that cannot be composed."""
-        if not self.statements:
-            raise InvalidParameterError("steps: at least one step needs a statement")
+    def rules(self) -> Iterator[tuple[object, str]]:
+        """Statements can be composed."""
+        yield not self.inside, "steps: at least one step needs a statement"
         for title, inner in self.inside:
-            if inner.adjacency != self.adjacency:
-                raise InvalidParameterError(
-                    f"steps: {title} has adjacency {inner.adjacency!r}, expected "
-                    f"{self.adjacency!r} in all steps; guarantees of different relations do not "
-                    "compose"
-                )
+            yield (
+                inner.adjacency != self.adjacency,
+                f"steps: {title} has adjacency {inner.adjacency!r}, expected {self.adjacency!r} in "
+                "all steps; guarantees of different relations do not compose",
+            )
         # A person at one party is less than a person.
-        if len({s.protected for s in self.statements}) > 1:
-            raise InvalidParameterError("steps: all steps need the same unit of privacy")
+        units = {inner.protected for _, inner in self.inside}
+        yield len(units) > 1, "steps: all steps need the same unit of privacy"
 
     @property
     def unit(self) -> str:
