@@ -494,6 +494,8 @@ def plan_noise(
     n_classes = estimator.classes.size
     facts = Facts(n_features=n_features, n_classes=n_classes, unit=unit)
     mechanism: Any = estimator.plan(facts)
+    # Refuses budgets whose noise cannot be drawn.
+    events = mechanism.events
     shared: dict[str, Any] = {
         "estimator": type(estimator).__name__,
         "epsilon": mechanism.epsilon,
@@ -506,7 +508,7 @@ def plan_noise(
     }
     if rows_per_person is not None:
         rows = check.check_integer("rows_per_person", rows_per_person, 1, LARGEST_GROUP)
-        epsilon = composed_epsilon(mechanism.events, mechanism.delta, group_size=rows)
+        epsilon = composed_epsilon(events, mechanism.delta, group_size=rows)
         shared |= {"rows_per_person": rows, "epsilon_of_person": epsilon}
     counts = getattr(mechanism, "class_counts", None)
     shared["class_count_deviation"] = counts and counts.sum.deviation

@@ -87,6 +87,16 @@ class PrivacyEvent(Record):
         return None
 
     @property
+    def prices(self) -> frozenset[str]:
+        """Names of the prices of which its guarantee is made; an empty one without a formula."""
+        return frozenset({self.price})
+
+    @property
+    def for_rows(self) -> bool:
+        """Whether its law is that of one row, and no person's."""
+        return False
+
+    @property
     def inside(self) -> tuple[tuple[PrivacyEvent, ...], ...]:
         """Lists of events that this one is about; none for an event that stands for itself."""
         return ()
@@ -305,6 +315,11 @@ class ObjectiveEvent(PrivacyEvent):
         both = (self.kappa is None) == (self.jacobian is None)
         yield both, "kappa: expected exactly one of kappa and jacobian"
 
+    @property
+    def for_rows(self) -> bool:
+        """Whether no constant pays for the curvature of a person's rows."""
+        return self.jacobian is None
+
 
 @dataclass(frozen=True)
 class DistanceEvent(PrivacyEvent):
@@ -447,6 +462,11 @@ class AlternativesEvent(ParallelEvent):
     def met(self) -> tuple[Events, ...]:
         """The event itself: which branch it is depends on releases."""
         return ((self,),)
+
+    @property
+    def prices(self) -> frozenset[str]:
+        """Those of all branches."""
+        return frozenset(inner.price for branch in self.branches for inner in branch)
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.audit import AuditReport
-from dpsvm_fast.certificates import (
-    AlternativesEvent,
-    ObjectiveEvent,
-    ParallelEvent,
-    RandomStoppingEvent,
-)
+from dpsvm_fast.certificates.events import NESTED
 from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_bounds
@@ -522,7 +517,7 @@ PROFILE_POINTS, PROFILE_REACH = 201, 2.0
 # Fewer where each takes a search, or the law of noise in an objective many times over.
 SLOW_PROFILE_POINTS = 51
 
-SLOW_EVENTS = (AlternativesEvent, ObjectiveEvent, ParallelEvent, RandomStoppingEvent)
+SLOW_EVENTS = ("objective", *NESTED)
 
 # A profile is drawn down to this share of the claimed delta.
 PROFILE_DEPTH = 1e-4
@@ -596,7 +591,7 @@ class PrivacyProfileDisplay(Display):
             Not a statement.
         """
         check_type("statement", statement, Statement, "a statement, such as model.privacy_")
-        slow = any(isinstance(event, SLOW_EVENTS) for event in statement.events)
+        slow = any(event.tag in SLOW_EVENTS for event in statement.events)
         points = SLOW_PROFILE_POINTS if slow else PROFILE_POINTS
         epsilons = np.linspace(0.0, PROFILE_REACH * statement.epsilon, points)
         deltas = [composed_delta(statement.events, float(epsilon)) for epsilon in epsilons]

@@ -19,7 +19,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dpsvm_fast.certificates.events import GaussianEvent
 from dpsvm_fast.certificates.record import (
     Adjacency,
     Delta,
@@ -465,9 +464,9 @@ class Comparison:
             self._compare("number of releases of weights", s.noise.n_releases, releases)
         for name, mu in facts["mu_"].items():
             own = [
-                (event.sensitivity / event.sigma) ** 2
+                event.mu**2
                 for part, event in zip(s.parts, s.events, strict=False)
-                if part.name == name and isinstance(event, GaussianEvent)
+                if part.name == name and event.mu is not None
             ]
             same = math.isclose(math.sqrt(math.fsum(own)), mu, rel_tol=MU_SLACK)
             self._compare(f"Gaussian parameter of {name}", mu if same else own, mu)
