@@ -8,22 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
-from dpsvm_fast.certificates.record import (
-    COUNT,
-    PRIVACY_LOSS,
-    PROBABILITY,
-    Adjacency,
-    Epsilon,
-    Excluding,
-    NonNegative,
-    OpenProbability,
-    Options,
-    Positive,
-    Range,
-    Record,
-    Share,
-    Unit,
-)
+from dpsvm_fast.certificates import record as field
+from dpsvm_fast.certificates.record import Record
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up
 from dpsvm_fast.validation import check_integer, check_real
@@ -33,7 +19,7 @@ from dpsvm_fast.validation import check_integer, check_real
 # An event never changes its meaning. A new mechanism with another privacy loss gets a new class
 # with a new tag; a reader that does not know a tag refuses it.
 
-NOISY = Unit("that of the noisy quantity")
+NOISY = field.Unit("that of the noisy quantity")
 
 
 class PrivacyEvent(Record):
@@ -54,7 +40,7 @@ class PrivacyEvent(Record):
 
     tag_field: ClassVar[str] = "type"
 
-    adjacency: Adjacency
+    adjacency: field.Adjacency
 
     def __new__(cls, *_: object, **__: object) -> PrivacyEvent:
         """Refuse the bare base class, which promises nothing."""
@@ -143,9 +129,9 @@ class GaussianEvent(PrivacyEvent):
     tag: ClassVar[str] = "gaussian"
     price: ClassVar[str] = "mu"
 
-    sigma: Annotated[Positive, NOISY]
-    sensitivity: Annotated[Positive, NOISY]
-    adjacency: Adjacency
+    sigma: Annotated[field.Positive, NOISY]
+    sensitivity: Annotated[field.Positive, NOISY]
+    adjacency: field.Adjacency
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """Noise and sensitivity have a ratio."""
@@ -171,8 +157,8 @@ class PureEvent(PrivacyEvent):
     tag: ClassVar[str] = "pure"
     price: ClassVar[str] = "epsilon"
 
-    epsilon: Epsilon
-    adjacency: Adjacency
+    epsilon: field.Epsilon
+    adjacency: field.Adjacency
 
 
 @dataclass(frozen=True)
@@ -194,9 +180,9 @@ class ApproximateEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "approximate"
 
-    epsilon: Epsilon
-    delta: OpenProbability
-    adjacency: Adjacency
+    epsilon: field.Epsilon
+    delta: field.OpenProbability
+    adjacency: field.Adjacency
 
 
 @dataclass(frozen=True)
@@ -239,10 +225,10 @@ class SubsampledGaussianEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "subsampled_gaussian"
 
-    noise_multiplier: Positive
-    sampling_rate: Annotated[Share, PROBABILITY]
-    n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT]
-    adjacency: Adjacency
+    noise_multiplier: field.Positive
+    sampling_rate: Annotated[field.Share, field.PROBABILITY]
+    n_steps: Annotated[int, field.Range(1, MAX_STEPS), field.COUNT]
+    adjacency: field.Adjacency
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """Noise is large enough to compute with."""
@@ -271,8 +257,8 @@ class ZCDPEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "zcdp"
 
-    rho: Annotated[Positive, Unit("privacy loss")]
-    adjacency: Adjacency
+    rho: Annotated[field.Positive, field.Unit("privacy loss")]
+    adjacency: field.Adjacency
 
 
 @dataclass(frozen=True)
@@ -302,12 +288,12 @@ class ObjectiveEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "objective"
 
-    law: Annotated[str, Options(*OBJECTIVE_LAWS)]
-    n_scores: Annotated[int, Range(1, MAX_SCORES), COUNT]
-    sigma: Positive
-    kappa: Positive | None
-    jacobian: Annotated[NonNegative, PRIVACY_LOSS] | None
-    adjacency: Adjacency
+    law: Annotated[str, field.Options(*OBJECTIVE_LAWS)]
+    n_scores: Annotated[int, field.Range(1, MAX_SCORES), field.COUNT]
+    sigma: field.Positive
+    kappa: field.Positive | None
+    jacobian: Annotated[field.NonNegative, field.PRIVACY_LOSS] | None
+    adjacency: field.Adjacency
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """There are enough scores for the law, and one of two numbers."""
@@ -353,8 +339,8 @@ class DistanceEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "distance"
 
-    distance: OpenProbability
-    adjacency: Adjacency
+    distance: field.OpenProbability
+    adjacency: field.Adjacency
 
     @property
     def has_distance(self) -> bool:
@@ -376,7 +362,7 @@ MAX_MEAN = 1e9
 NESTED = ("parallel", "alternatives", "random_stopping")
 
 Events = tuple[PrivacyEvent, ...]
-Branch = Annotated[tuple[Annotated[PrivacyEvent, Excluding(NESTED)], ...], Range(1)]
+Branch = Annotated[tuple[Annotated[PrivacyEvent, field.Excluding(NESTED)], ...], field.Range(1)]
 
 
 @dataclass(frozen=True)
@@ -408,8 +394,8 @@ class ParallelEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "parallel"
 
-    branches: Annotated[tuple[Branch, ...], Range(1)]
-    adjacency: Adjacency
+    branches: Annotated[tuple[Branch, ...], field.Range(1)]
+    adjacency: field.Adjacency
 
     def check(self) -> None:
         """Refuse events of another relation; keep equal branches once."""
@@ -511,10 +497,12 @@ class RandomStoppingEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "random_stopping"
 
-    base: Annotated[tuple[Annotated[PrivacyEvent, Excluding(NESTED[1:])], ...], Range(1)]
-    stopping: Annotated[str, Options(*STOPPING_LAWS)]
-    mean: Annotated[float, Range(0.0, MAX_MEAN, open_low=True), COUNT]
-    adjacency: Adjacency
+    base: Annotated[
+        tuple[Annotated[PrivacyEvent, field.Excluding(NESTED[1:])], ...], field.Range(1)
+    ]
+    stopping: Annotated[str, field.Options(*STOPPING_LAWS)]
+    mean: Annotated[float, field.Range(0.0, MAX_MEAN, open_low=True), field.COUNT]
+    adjacency: field.Adjacency
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """Events are of this relation and no distances, and the law can have this mean."""

@@ -16,6 +16,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from scipy.special import digamma
 
+from dpsvm_fast.certificates import record as field
 from dpsvm_fast.certificates.events import (
     MAX_SCORES,
     MAX_STEPS,
@@ -28,35 +29,22 @@ from dpsvm_fast.certificates.events import (
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
-from dpsvm_fast.certificates.record import (
-    COUNT,
-    PRIVACY_LOSS,
-    PROBABILITY,
-    Count,
-    Delta,
-    Epsilon,
-    NonNegative,
-    OmitIfEmpty,
-    Options,
-    Positive,
-    Probability,
-    Range,
-    Record,
-    Share,
-    Text,
-    Unit,
-)
+from dpsvm_fast.certificates.record import Record
 from dpsvm_fast.certificates.words import PARTS
 from dpsvm_fast.rounding import div_down, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.validation import check_integer
 
-Distribution = Annotated[str, Options("gaussian", "gamma")]
-Sampler = Annotated[str, Options("exact_grid", "floating_point")]
+Distribution = Annotated[str, field.Options("gaussian", "gamma")]
+Sampler = Annotated[str, field.Options("exact_grid", "floating_point")]
 # Most releases of weights by one fit.
 WEIGHT_RELEASES = 8
 
-FEATURE, WEIGHT, SCORE = Unit("feature"), Unit("weight"), Unit("score")
-SUMMED, NUMBER, GRID_STEP = Unit("that of the sum"), Unit("number of the sum"), Unit("grid step")
+FEATURE, WEIGHT, SCORE = field.Unit("feature"), field.Unit("weight"), field.Unit("score")
+SUMMED, NUMBER, GRID_STEP = (
+    field.Unit("that of the sum"),
+    field.Unit("number of the sum"),
+    field.Unit("grid step"),
+)
 
 # The parts of a statement: records of numbers, each checked by itself.
 #
@@ -92,16 +80,16 @@ class Sensitivity(Record):
         ``exact + 2 * solver_radius + rounding``.
     """
 
-    lipschitz: Annotated[Positive, Unit("gradient norm over score")]
-    C: Positive
-    data_norm: Annotated[Positive, FEATURE]
-    intercept_scaling: Annotated[NonNegative, FEATURE]
-    row_norm: Annotated[Positive, FEATURE]
-    relation_factor: Annotated[int, Range(1, 2)]
-    exact: Annotated[NonNegative, WEIGHT]
-    solver_radius: Annotated[NonNegative, WEIGHT]
-    rounding: Annotated[NonNegative, WEIGHT]
-    total: Annotated[Positive, WEIGHT]
+    lipschitz: Annotated[field.Positive, field.Unit("gradient norm over score")]
+    C: field.Positive
+    data_norm: Annotated[field.Positive, FEATURE]
+    intercept_scaling: Annotated[field.NonNegative, FEATURE]
+    row_norm: Annotated[field.Positive, FEATURE]
+    relation_factor: Annotated[int, field.Range(1, 2)]
+    exact: Annotated[field.NonNegative, WEIGHT]
+    solver_radius: Annotated[field.NonNegative, WEIGHT]
+    rounding: Annotated[field.NonNegative, WEIGHT]
+    total: Annotated[field.Positive, WEIGHT]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +115,12 @@ class Noise(Record):
 
     distribution: Distribution
     sampler: Sampler
-    sigma: Annotated[Positive, WEIGHT] | None
-    beta: Annotated[Positive, Unit("1 / (weight)")] | None
-    grid: Annotated[Positive, WEIGHT] | None
-    shape: tuple[Count, Count]
-    epsilon: Epsilon | None = None
-    n_releases: Annotated[int, Range(1, WEIGHT_RELEASES), COUNT] = 1
+    sigma: Annotated[field.Positive, WEIGHT] | None
+    beta: Annotated[field.Positive, field.Unit("1 / (weight)")] | None
+    grid: Annotated[field.Positive, WEIGHT] | None
+    shape: tuple[field.Count, field.Count]
+    epsilon: field.Epsilon | None = None
+    n_releases: Annotated[int, field.Range(1, WEIGHT_RELEASES), field.COUNT] = 1
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_weights",)
 
@@ -141,7 +129,7 @@ class Noise(Record):
         return _rules_of_law("noise", self)
 
     @property
-    def n_weights(self) -> Count:
+    def n_weights(self) -> field.Count:
         """Number of released weights, the product of the shape."""
         return math.prod(self.shape)
 
@@ -213,27 +201,27 @@ class ObjectiveNoise(Record):
         The share of the budget that this noise spends.
     """
 
-    n_classes: Annotated[int, Range(2), COUNT]
-    law: Annotated[str, Options(*OBJECTIVE_LAWS)]
-    n_scores: Annotated[int, Range(1, MAX_SCORES), COUNT]
-    smoothing: Annotated[Positive, SCORE]
-    margin: Annotated[NonNegative, SCORE]
-    lipschitz: Annotated[Positive, Unit("gradient norm over score")]
-    curvature: Annotated[Positive, Unit("1 / score^2")]
-    row_norm: Annotated[Positive, FEATURE]
-    regularization: Annotated[Positive, Unit("1 / weight^2")]
-    extra_regularization: Annotated[NonNegative, Unit("1 / weight^2")]
-    curvature_ratio: Positive
-    jacobian: Annotated[NonNegative, PRIVACY_LOSS] | None
+    n_classes: Annotated[int, field.Range(2), field.COUNT]
+    law: Annotated[str, field.Options(*OBJECTIVE_LAWS)]
+    n_scores: Annotated[int, field.Range(1, MAX_SCORES), field.COUNT]
+    smoothing: Annotated[field.Positive, SCORE]
+    margin: Annotated[field.NonNegative, SCORE]
+    lipschitz: Annotated[field.Positive, field.Unit("gradient norm over score")]
+    curvature: Annotated[field.Positive, field.Unit("1 / score^2")]
+    row_norm: Annotated[field.Positive, FEATURE]
+    regularization: Annotated[field.Positive, field.Unit("1 / weight^2")]
+    extra_regularization: Annotated[field.NonNegative, field.Unit("1 / weight^2")]
+    curvature_ratio: field.Positive
+    jacobian: Annotated[field.NonNegative, field.PRIVACY_LOSS] | None
     distribution: Distribution
     sampler: Sampler
-    sigma: Annotated[Positive, Unit("1 / weight")] | None
-    beta: Annotated[Positive, Unit("1 / (1 / weight)")] | None
-    grid: Annotated[Positive, Unit("1 / weight")] | None
-    shape: tuple[Count, Count]
-    gradient_tol: Annotated[Positive, Unit("1 / weight")]
-    epsilon: Epsilon
-    delta: Delta
+    sigma: Annotated[field.Positive, field.Unit("1 / weight")] | None
+    beta: Annotated[field.Positive, field.Unit("1 / (1 / weight)")] | None
+    grid: Annotated[field.Positive, field.Unit("1 / weight")] | None
+    shape: tuple[field.Count, field.Count]
+    gradient_tol: Annotated[field.Positive, field.Unit("1 / weight")]
+    epsilon: field.Epsilon
+    delta: field.Delta
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """Scale, sampler and price are those of the distribution."""
@@ -296,17 +284,17 @@ class LastIterate(Record):
     Bok, Su and Altschuler, ICML 2024; docs/proofs/gradient_perturbation.md, "Last iterate".
     """
 
-    learning_rate: Annotated[Positive, Unit("weight / gradient")]
-    divisor: Annotated[Positive, COUNT]
-    regularization: Annotated[Positive, Unit("1 / weight^2 over divisor")]
-    smoothing: Annotated[Positive, SCORE]
-    lipschitz: Annotated[Positive, Unit("gradient norm over score")]
-    curvature: Annotated[Positive, Unit("1 / score^2")]
-    row_norm: Annotated[Positive, FEATURE]
-    max_records: Count
-    smoothness: Annotated[Positive, Unit("1 / weight^2 over divisor")]
-    contraction: Annotated[float, Range(0.0, 1.0, open_high=True)]
-    effective_steps: Annotated[Positive, COUNT]
+    learning_rate: Annotated[field.Positive, field.Unit("weight / gradient")]
+    divisor: Annotated[field.Positive, field.COUNT]
+    regularization: Annotated[field.Positive, field.Unit("1 / weight^2 over divisor")]
+    smoothing: Annotated[field.Positive, SCORE]
+    lipschitz: Annotated[field.Positive, field.Unit("gradient norm over score")]
+    curvature: Annotated[field.Positive, field.Unit("1 / score^2")]
+    row_norm: Annotated[field.Positive, FEATURE]
+    max_records: field.Count
+    smoothness: Annotated[field.Positive, field.Unit("1 / weight^2 over divisor")]
+    contraction: Annotated[float, field.Range(0.0, 1.0, open_high=True)]
+    effective_steps: Annotated[field.Positive, field.COUNT]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,23 +338,23 @@ class ReleasePart(Record):
         one, and so on. Empty if a record has the same weight in all sums.
     """
 
-    name: Annotated[str, Options(*PARTS)]
-    what: Text
+    name: Annotated[str, field.Options(*PARTS)]
+    what: field.Text
     distribution: Distribution
     sampler: Sampler
-    clip_norm: Annotated[Positive, SUMMED]
-    rounding: Annotated[NonNegative, SUMMED]
-    contribution: Annotated[Positive, SUMMED]
-    relation_factor: Annotated[float, Range(1.0, 2.0)]
-    sigma: Annotated[Positive, SUMMED] | None
-    beta: Annotated[Positive, Unit("1 / (that of the sum)")] | None
-    grid: Annotated[Positive, SUMMED] | None
-    shape: Annotated[tuple[Count, ...], Range(1, 2)]
-    epsilon: Epsilon | None = None
-    n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT] = 1
-    sampling_rate: Annotated[Share, PROBABILITY] = 1.0
+    clip_norm: Annotated[field.Positive, SUMMED]
+    rounding: Annotated[field.NonNegative, SUMMED]
+    contribution: Annotated[field.Positive, SUMMED]
+    relation_factor: Annotated[float, field.Range(1.0, 2.0)]
+    sigma: Annotated[field.Positive, SUMMED] | None
+    beta: Annotated[field.Positive, field.Unit("1 / (that of the sum)")] | None
+    grid: Annotated[field.Positive, SUMMED] | None
+    shape: Annotated[tuple[field.Count, ...], field.Range(1, 2)]
+    epsilon: field.Epsilon | None = None
+    n_steps: Annotated[int, field.Range(1, MAX_STEPS), field.COUNT] = 1
+    sampling_rate: Annotated[field.Share, field.PROBABILITY] = 1.0
     last_iterate: LastIterate | None = None
-    factor: Annotated[tuple[Annotated[float, Range(0.0, 1.0)], ...], OmitIfEmpty()] = ()
+    factor: Annotated[tuple[Annotated[float, field.Range(0.0, 1.0)], ...], field.OmitIfEmpty()] = ()
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
 
@@ -383,7 +371,7 @@ class ReleasePart(Record):
         yield self.factor and not whole, "factor: expected a weight for each full Gaussian sum"
 
     @property
-    def n_numbers(self) -> Count:
+    def n_numbers(self) -> field.Count:
         """Numbers in each sum: the product of the shape."""
         return math.prod(self.shape)
 
@@ -458,12 +446,12 @@ class Descent(Record):
         number.
     """
 
-    n_samples: Count
-    n_epochs: Count
-    batch_size: Count
-    radius: Annotated[Positive, WEIGHT]
-    projection: Annotated[str, Options("joint", "per_class")]
-    average: Annotated[str, Options("last", "uniform", "weighted")]
+    n_samples: field.Count
+    n_epochs: field.Count
+    batch_size: field.Count
+    radius: Annotated[field.Positive, WEIGHT]
+    projection: Annotated[str, field.Options("joint", "per_class")]
+    average: Annotated[str, field.Options("last", "uniform", "weighted")]
 
     def check(self) -> None:
         """Refuse batches of more rows than there are."""
@@ -548,22 +536,22 @@ class SecureRound(Record):
     ``honest_survivors`` of those in the sum neither reveal nor use their noise.
     """
 
-    name: Annotated[str, Options(*ROUNDS)]
-    what: Text
-    size: Annotated[int, Range(1, MAX_NUMBERS), COUNT]
-    clip_norm: Annotated[Positive, Unit("feature squared")] | None = None
-    exact: Annotated[Positive, NUMBER]
-    grid: Annotated[Positive, NUMBER]
-    rounding: Annotated[Positive, NUMBER]
-    total: Annotated[Positive, NUMBER]
-    sigma_steps: Annotated[int, Range(2**4, 2**24), GRID_STEP]
-    honest_survivors: Annotated[int, Range(1, MAX_PARTIES), COUNT]
-    smoothing: Annotated[float, Range(1.0), GRID_STEP]
-    sigma: Annotated[Positive, NUMBER]
-    discreteness: Probability
-    overflow: Probability
-    computational: Probability
-    range_steps: Annotated[int, Range(1, ENCODABLE), GRID_STEP]
+    name: Annotated[str, field.Options(*ROUNDS)]
+    what: field.Text
+    size: Annotated[int, field.Range(1, MAX_NUMBERS), field.COUNT]
+    clip_norm: Annotated[field.Positive, field.Unit("feature squared")] | None = None
+    exact: Annotated[field.Positive, NUMBER]
+    grid: Annotated[field.Positive, NUMBER]
+    rounding: Annotated[field.Positive, NUMBER]
+    total: Annotated[field.Positive, NUMBER]
+    sigma_steps: Annotated[int, field.Range(2**4, 2**24), GRID_STEP]
+    honest_survivors: Annotated[int, field.Range(1, MAX_PARTIES), field.COUNT]
+    smoothing: Annotated[float, field.Range(1.0), GRID_STEP]
+    sigma: Annotated[field.Positive, NUMBER]
+    discreteness: field.Probability
+    overflow: field.Probability
+    computational: field.Probability
+    range_steps: Annotated[int, field.Range(1, ENCODABLE), GRID_STEP]
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """Numbers are consistent; ``verify`` recomputes the derived ones."""

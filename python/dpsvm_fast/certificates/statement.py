@@ -18,6 +18,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
+from dpsvm_fast.certificates import record as field
 from dpsvm_fast.certificates import words
 from dpsvm_fast.certificates.events import (
     STOPPING_LAWS,
@@ -28,28 +29,7 @@ from dpsvm_fast.certificates.events import (
     RandomStoppingEvent,
     check_relation,
 )
-from dpsvm_fast.certificates.record import (
-    COUNT,
-    PRIVACY_LOSS,
-    Adjacency,
-    Delta,
-    Epsilon,
-    Excluding,
-    Kind,
-    NonNegative,
-    OmitIfEmpty,
-    OpenProbability,
-    Options,
-    Pattern,
-    Positive,
-    Range,
-    Record,
-    Share,
-    Text,
-    Unit,
-    definition_of,
-    read_json,
-)
+from dpsvm_fast.certificates.record import Kind, Record, definition_of, read_json
 from dpsvm_fast.certificates.releases import (
     ADJACENCY,
     MAX_NUMBERS,
@@ -82,13 +62,13 @@ from dpsvm_fast.rounding import fraction_up
 from dpsvm_fast.validation import check_option
 
 Self = TypeVar("Self", bound="ReleaseStatement")
-Source = Annotated[str, Options("operating_system", "seed")]
+Source = Annotated[str, field.Options("operating_system", "seed")]
 Events = tuple[PrivacyEvent, ...]
 ACCOUNTANT = "dpsvm_fast.accounting"
 # How steps of pipelines are named: by their names down to it, and their class.
-StepTitle = Annotated[str, Pattern(r"^.+ \([A-Za-z0-9_]+\)$")]
-Period = Annotated[str, Pattern(r"^[A-Za-z0-9._:+/-]+$")]
-UncoveredCaveat = Annotated[str, Options("floating_point", "precision", "max_iter")]
+StepTitle = Annotated[str, field.Pattern(r"^.+ \([A-Za-z0-9_]+\)$")]
+Period = Annotated[str, field.Pattern(r"^[A-Za-z0-9._:+/-]+$")]
+UncoveredCaveat = Annotated[str, field.Options("floating_point", "precision", "max_iter")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,16 +99,18 @@ class Occasion(Record):
         Protocol of a cluster whose machines summed the rows.
     """
 
-    parameter: Annotated[str, Options("data_norm", "bounds", "param_grid", "model")]
-    parameters: tuple[Annotated[str, Pattern(r"^[A-Za-z0-9_]+$")], ...] = ()
-    labels: Annotated[str, Options("given", "read")] | None = None
-    assumed: Annotated[tuple[Annotated[str, Options(*words.ASSUMED)], ...], OmitIfEmpty()] = ()
-    functions: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
-    feature_seed: Annotated[int, Range(0)] | None = None
-    periods: Annotated[tuple[Period, ...], OmitIfEmpty()] = ()
-    learned: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
-    uncovered: Annotated[tuple[UncoveredCaveat, ...], OmitIfEmpty()] = ()
-    cluster: Annotated[str, Pattern("^[a-z0-9+_-]{1,20}$")] | None = None
+    parameter: Annotated[str, field.Options("data_norm", "bounds", "param_grid", "model")]
+    parameters: tuple[Annotated[str, field.Pattern(r"^[A-Za-z0-9_]+$")], ...] = ()
+    labels: Annotated[str, field.Options("given", "read")] | None = None
+    assumed: Annotated[
+        tuple[Annotated[str, field.Options(*words.ASSUMED)], ...], field.OmitIfEmpty()
+    ] = ()
+    functions: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
+    feature_seed: Annotated[int, field.Range(0)] | None = None
+    periods: Annotated[tuple[Period, ...], field.OmitIfEmpty()] = ()
+    learned: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
+    uncovered: Annotated[tuple[UncoveredCaveat, ...], field.OmitIfEmpty()] = ()
+    cluster: Annotated[str, field.Pattern("^[a-z0-9+_-]{1,20}$")] | None = None
 
     def joined(self, before: Occasion) -> Occasion:
         """Return the facts of two fits on the same records together."""
@@ -156,10 +138,10 @@ class Statement(Record):
     PROOF: ClassVar[str] = ""
     CHECK: ClassVar[str] = CHECK
 
-    epsilon: Epsilon
-    delta: Delta
-    adjacency: Adjacency
-    library_version: Text
+    epsilon: field.Epsilon
+    delta: field.Delta
+    adjacency: field.Adjacency
+    library_version: field.Text
 
     if TYPE_CHECKING:
 
@@ -320,7 +302,7 @@ class ReleaseStatement(Statement):
 
     occasion: Occasion
     random_source: Source = "operating_system"
-    unit: Annotated[str, Options(*words.UNITS[:2])] = "row"
+    unit: Annotated[str, field.Options(*words.UNITS[:2])] = "row"
 
     @property
     def protected(self) -> str:
@@ -428,14 +410,14 @@ class PrivacyStatement(ReleaseStatement):
     tag: ClassVar[str] = "dpsvm_fast.certificate"
     DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem", "events")
 
-    mechanism: Annotated[str, Options(*words.MECHANISMS)]
-    loss: Annotated[str, Options(*words.LOSSES, "none")]
-    sensitivity: Annotated[Sensitivity | None, OmitIfEmpty()] = None
-    noise: Annotated[Noise | None, OmitIfEmpty()] = None
-    objective: Annotated[ObjectiveNoise | None, OmitIfEmpty()] = None
-    descent: Annotated[Descent | None, OmitIfEmpty()] = None
-    parts: Annotated[tuple[ReleasePart, ...], OmitIfEmpty()] = ()
-    reserved: Annotated[tuple[ReleasePart, ...], OmitIfEmpty()] = ()
+    mechanism: Annotated[str, field.Options(*words.MECHANISMS)]
+    loss: Annotated[str, field.Options(*words.LOSSES, "none")]
+    sensitivity: Annotated[Sensitivity | None, field.OmitIfEmpty()] = None
+    noise: Annotated[Noise | None, field.OmitIfEmpty()] = None
+    objective: Annotated[ObjectiveNoise | None, field.OmitIfEmpty()] = None
+    descent: Annotated[Descent | None, field.OmitIfEmpty()] = None
+    parts: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
+    reserved: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """Noise, sums and labels belong together."""
@@ -512,9 +494,9 @@ class PrivacyStatement(ReleaseStatement):
 # A larger epsilon of what single parties sent is not worth a number.
 MAX_LOCAL = 200.0
 
-PARTY, ROW = Unit("party"), Unit("row")
-Parties = Annotated[int, Range(1, MAX_PARTIES), PARTY]
-Rows = Annotated[int, Range(1, MAX_NUMBERS), ROW]
+PARTY, ROW = field.Unit("party"), field.Unit("row")
+Parties = Annotated[int, field.Range(1, MAX_PARTIES), PARTY]
+Rows = Annotated[int, field.Range(1, MAX_NUMBERS), ROW]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -588,29 +570,31 @@ class FederatedStatement(Statement):
     SUBJECT: ClassVar[str] = "training"
     DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem")
 
-    algorithm: Annotated[str, Options("dp_helmet", "fed_dpdr")]
-    loss: Annotated[str, Options(*words.LOSSES)]
-    unit: Annotated[str, Options(*words.UNITS)]
+    algorithm: Annotated[str, field.Options("dp_helmet", "fed_dpdr")]
+    loss: Annotated[str, field.Options(*words.LOSSES)]
+    unit: Annotated[str, field.Options(*words.UNITS)]
     n_users: Parties
-    honest_fraction: Annotated[Share, Unit("share")]
-    max_dropout: Annotated[float, Range(0.0, 1.0, open_high=True), Unit("share")]
+    honest_fraction: Annotated[field.Share, field.Unit("share")]
+    max_dropout: Annotated[float, field.Range(0.0, 1.0, open_high=True), field.Unit("share")]
     min_survivors: Parties
     honest_survivors: Parties
     threshold: Parties | None
-    trust: Annotated[str, Options("secure_sum", "trusted_curator")]
+    trust: Annotated[str, field.Options("secure_sum", "trusted_curator")]
     sensitivity: Sensitivity | None
-    n_scores: Annotated[int, Range(1, MAX_NUMBERS), COUNT] | None
-    weighting: Annotated[str, Options("records", "users")]
-    regularization: Annotated[Positive, Unit("1 / weight^2")] | None
-    radius: Annotated[Positive, WEIGHT] | None
+    n_scores: Annotated[int, field.Range(1, MAX_NUMBERS), field.COUNT] | None
+    weighting: Annotated[str, field.Options("records", "users")]
+    regularization: Annotated[field.Positive, field.Unit("1 / weight^2")] | None
+    radius: Annotated[field.Positive, WEIGHT] | None
     min_records: Rows | None
     max_records: Rows | None
     rounds: tuple[SecureRound, ...]
     local_events: Events
-    delta: OpenProbability
-    local_epsilon: Annotated[float, Range(0.0, MAX_LOCAL, open_low=True), PRIVACY_LOSS] | None
+    delta: field.OpenProbability
+    local_epsilon: (
+        Annotated[float, field.Range(0.0, MAX_LOCAL, open_low=True), field.PRIVACY_LOSS] | None
+    )
     random_source: Source = "operating_system"
-    adjacency: Annotated[str, Options(ADJACENCY)] = ADJACENCY
+    adjacency: Annotated[str, field.Options(ADJACENCY)] = ADJACENCY
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """Trust, sums and events belong together."""
@@ -724,11 +708,11 @@ class SelectionNoise(Record):
         Standard deviation of Gaussian noise before it is rounded to whole numbers.
     """
 
-    mechanism: Annotated[str, Options(*CHOICES, *NOISY_SCORES)]
-    sensitivity: Annotated[int, Range(1, 2**31), SCORE]
-    relation_factor: Annotated[int, Range(1, 2)]
-    rate: Annotated[Positive, Unit("1 / score")] | None = None
-    sigma: Annotated[Positive, SCORE] | None = None
+    mechanism: Annotated[str, field.Options(*CHOICES, *NOISY_SCORES)]
+    sensitivity: Annotated[int, field.Range(1, 2**31), SCORE]
+    relation_factor: Annotated[int, field.Range(1, 2)]
+    rate: Annotated[field.Positive, field.Unit("1 / score")] | None = None
+    sigma: Annotated[field.Positive, SCORE] | None = None
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """The scale is that of the mechanism."""
@@ -776,8 +760,8 @@ class Stopping(Record):
         Mean number of runs.
     """
 
-    law: Annotated[str, Options(*STOPPING_LAWS)]
-    mean: Annotated[Positive, COUNT]
+    law: Annotated[str, field.Options(*STOPPING_LAWS)]
+    mean: Annotated[field.Positive, field.COUNT]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -826,8 +810,8 @@ class SelectionStatement(ReleaseStatement):
     PROOF: ClassVar[str] = "docs/proofs/private_selection.md"
     CHECK: ClassVar[str] = ""
 
-    strategy: Annotated[str, Options(*STRATEGIES)]
-    candidates: Annotated[tuple[str, ...], Range(1)]
+    strategy: Annotated[str, field.Options(*STRATEGIES)]
+    candidates: Annotated[tuple[str, ...], field.Range(1)]
     branches: tuple[Events, ...]
     selection: SelectionNoise
     stopping: Stopping | None
@@ -932,9 +916,9 @@ class PipelineStep(Record):
         Whether it learned from the rows without a promise.
     """
 
-    name: Text
-    estimator: Text
-    statement: Annotated[Statement, Excluding((PIPELINE,))] | None = None
+    name: field.Text
+    estimator: field.Text
+    statement: Annotated[Statement, field.Excluding((PIPELINE,))] | None = None
     learned: bool = False
 
     def rules(self) -> Iterator[tuple[object, str]]:
@@ -993,9 +977,9 @@ class PipelineStatement(Statement):
     )
     DERIVED: ClassVar[tuple[str, ...]] = ("private", "assumptions")
 
-    epsilon: Annotated[NonNegative, PRIVACY_LOSS]
-    steps: Annotated[tuple[PipelineStep, ...], Range(1)]
-    functions: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
+    epsilon: Annotated[field.NonNegative, field.PRIVACY_LOSS]
+    steps: Annotated[tuple[PipelineStep, ...], field.Range(1)]
+    functions: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
 
     def rules(self) -> Iterator[tuple[object, str]]:
         """Statements can be composed."""
@@ -1050,10 +1034,10 @@ class PipelineStatement(Statement):
         """Sentences on what the guarantee does not cover."""
         return tuple(dict.fromkeys(text for s in self.statements for text in s.caveats))
 
-    def _of_steps(self, field: str) -> tuple[str, ...]:
+    def _of_steps(self, name: str) -> tuple[str, ...]:
         """Texts of the steps' statements, each after the name of its step."""
         return tuple(
-            f"{title}: {text}" for title, inner in self.inside for text in getattr(inner, field)
+            f"{title}: {text}" for title, inner in self.inside for text in getattr(inner, name)
         )
 
     def word_problems(self, record: Mapping[str, Any]) -> list[str]:
@@ -1133,7 +1117,7 @@ def read_unchecked(
 # Certificates together with the digest of the saved model that they are about.
 
 
-HEX_DIGEST = Pattern("^[0-9a-f]{64}$")
+HEX_DIGEST = field.Pattern("^[0-9a-f]{64}$")
 
 
 @dataclass(frozen=True, kw_only=True)
