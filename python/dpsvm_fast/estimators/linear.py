@@ -66,12 +66,12 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         """Return the fields common to the plans of both pipelines."""
         trainer, pure, whiten = self._trainer(), self.delta == 0.0, self.whiten is True
         centred = trainer == "gradient" or not facts.sparse
-        no, other = "'auto' or False", f"mechanism={trainer!r}"
+        usual, how = "'auto' or False", f"mechanism={trainer!r}"
         refuse(
             self,
-            ("delta", pure and trainer == "gradient", f"a number in (0, 1) with {other}"),
-            ("whiten", pure and whiten, f"{no} with delta=0"),
-            ("whiten", whiten and not centred, f"{no} for sparse rows with {other}"),
+            ("delta", pure and trainer == "gradient", f"a number in (0, 1) with {how}"),
+            ("whiten", pure and whiten, f"{usual} with delta=0"),
+            ("whiten", whiten and not centred, f"{usual} for sparse rows with {how}"),
         )
         public = self._public_map(facts)
         loss = _loss(trainer, self.delta, facts.n_classes, self.margin)

@@ -1,8 +1,7 @@
-"""Noisy means and second moments of private rows, and what follows from them.
+"""Noisy means, second moments and class counts of private rows, and what follows from them.
 
-The whitening that follows from a noisy matrix of second moments.
-
-Proved in docs/proofs/auto_pipeline.md, section "Whitening".
+The whitening that follows from a noisy matrix of second moments is proved in
+docs/proofs/auto_pipeline.md, section "Whitening".
 """
 
 from __future__ import annotations
