@@ -815,9 +815,9 @@ class PrivateLinear(LinearPlan):
         if matrix is not None and features is None:
             d = self.n_features
             weights = np.hstack([weights[:, :d] @ matrix, weights[:, d:]])
-        found = {"weights": weights, "scaling": scaling, "temperature": temperature}
-        kernel = {"choice": choice, "features": features, "records": None}
-        return ReleasedPipeline(**vars(ready) | found | kernel)
+        found: dict[str, Any] = vars(ready) | {"weights": weights, "scaling": scaling}
+        found |= {"choice": choice, "features": features, "records": None}
+        return ReleasedPipeline(**found, temperature=temperature)
 
     def summary(self) -> str:
         """Return public facts in one line."""
