@@ -129,7 +129,15 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     leaves = _leaves(pipeline)
     for leaf in leaves:
         _check_fitted(leaf)
-    steps = tuple(_described(leaf) for leaf in leaves)
+    steps = tuple(
+        PipelineStep(
+            name=leaf.name,
+            estimator=type(leaf.estimator).__name__,
+            statement=leaf.statement,
+            learned=leaf.role == "learned",
+        )
+        for leaf in leaves
+    )
     statements = [step.statement for step in steps if step.statement is not None]
     if not statements:
         raise InvalidParameterError("pipeline: no step is private")
@@ -269,16 +277,6 @@ def _check_fitted(leaf: Step) -> None:
         raise TypeError(f"pipeline: step {leaf.name!r} is a {kind}, expected an estimator")
     if leaf.role != "public":
         check_is_fitted(leaf.estimator)
-
-
-def _described(leaf: Step) -> PipelineStep:
-    """The step as the statement lists it."""
-    return PipelineStep(
-        name=leaf.name,
-        estimator=type(leaf.estimator).__name__,
-        statement=leaf.statement,
-        learned=leaf.role == "learned",
-    )
 
 
 def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:

@@ -24,6 +24,7 @@ from dpsvm_fast.estimators.parameters import (
     one_of,
     or_word,
     real,
+    refuse,
     tests_of,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -523,9 +524,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
             reason = "with adjacency='replace_one', where the number of rows is public itself"
             accepted["max_samples"] = (None, reason)
         for name, (default, reason) in accepted.items():
-            value = getattr(self, name)
-            if value != default:
-                raise InvalidParameterError.of(name, got=value, accepted=f"{default!r} {reason}")
+            refuse(self, (name, getattr(self, name) != default, f"{default!r} {reason}"))
 
     def _loss_of(self, n_classes: int) -> Loss:
         """The loss with this estimator's automatic width and margin."""

@@ -286,8 +286,7 @@ class StoppingPlan(SearchPlan):
     def choose(self, rows: Any, sources: Sources) -> Chosen:
         """The winner of the runs."""
         branches, coins = self.budgets.branches, sources.coins
-        event = self.events[0]
-        assert isinstance(event, RandomStoppingEvent)
+        event: Any = self.events[0]
         n_runs = number_of_runs(event, coins)
         if n_runs == 0:
             return Chosen(-1, ConstantClassifier(rows.classes))
