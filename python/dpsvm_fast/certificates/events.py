@@ -133,7 +133,7 @@ class GaussianEvent(PrivacyEvent):
     sensitivity: Annotated[field.Positive, NOISY]
     adjacency: field.Adjacency
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Noise and sensitivity have a ratio."""
         accepted = "expected a number with finite sensitivity / sigma"
         yield not 0.0 < self.mu < float("inf"), f"sigma: got {self.sigma!r}, {accepted}"
@@ -230,7 +230,7 @@ class SubsampledGaussianEvent(PrivacyEvent):
     n_steps: Annotated[int, field.Range(1, MAX_STEPS), field.COUNT]
     adjacency: field.Adjacency
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Noise is large enough to compute with."""
         noise, accepted = self.noise_multiplier, "expected a number with a finite inverse"
         yield math.isinf(div_up(2.0, noise)), f"noise_multiplier: got {noise!r}, {accepted}"
@@ -295,7 +295,7 @@ class ObjectiveEvent(PrivacyEvent):
     jacobian: Annotated[field.NonNegative, field.PRIVACY_LOSS] | None
     adjacency: field.Adjacency
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """There are enough scores for the law, and one of two numbers."""
         check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MAX_SCORES)
         both = (self.kappa is None) == (self.jacobian is None)
@@ -504,7 +504,7 @@ class RandomStoppingEvent(PrivacyEvent):
     mean: Annotated[float, field.Range(0.0, MAX_MEAN, open_low=True), field.COUNT]
     adjacency: field.Adjacency
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Events are of this relation and no distances, and the law can have this mean."""
         check_relation("base", self.base, self.adjacency)
         yield (

@@ -446,11 +446,11 @@ class Record:
 
     def check(self) -> None:
         """Refuse fields that break a rule."""
-        for broken, sentence in self.rules():
+        for broken, sentence in self._rules():
             if broken:
                 raise InvalidParameterError(sentence)
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Yield whether fields are inconsistent, with what is said then; later ones rest on it."""
         yield from ()
 

@@ -124,7 +124,7 @@ class Noise(Record):
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_weights",)
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Scale and sampler are those of the distribution."""
         return _rules_of_law("noise", self)
 
@@ -223,7 +223,7 @@ class ObjectiveNoise(Record):
     epsilon: field.Epsilon
     delta: field.Delta
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Scale, sampler and price are those of the distribution."""
         yield from _rules_of_law("objective", self)
         gaussian = self.distribution == "gaussian"
@@ -358,7 +358,7 @@ class ReleasePart(Record):
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Scale, sampler and steps are those of the distribution."""
         yield from _rules_of_law(f"part {self.name!r}", self)
         full, gaussian = self.sampling_rate == 1.0, self.distribution == "gaussian"
@@ -553,7 +553,7 @@ class SecureRound(Record):
     computational: field.Probability
     range_steps: Annotated[int, field.Range(1, ENCODABLE), GRID_STEP]
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Numbers are consistent; ``verify`` recomputes the derived ones."""
         large = self.smoothing >= self.sigma_steps
         yield large, f"smoothing: got {self.smoothing!r}, expected less than sigma_steps"

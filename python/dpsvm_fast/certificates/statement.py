@@ -419,7 +419,7 @@ class PrivacyStatement(ReleaseStatement):
     parts: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
     reserved: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Noise, sums and labels belong together."""
         apart = (self.sensitivity is None) != (self.noise is None)
         yield apart, "noise: expected if and only if there is a sensitivity"
@@ -596,7 +596,7 @@ class FederatedStatement(Statement):
     random_source: Source = "operating_system"
     adjacency: Annotated[str, field.Options(ADJACENCY)] = ADJACENCY
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Trust, sums and events belong together."""
         trusted, moved = self.trust == "trusted_curator", self.sensitivity is not None
         opened = (self.threshold is None) != trusted
@@ -714,7 +714,7 @@ class SelectionNoise(Record):
     rate: Annotated[field.Positive, field.Unit("1 / score")] | None = None
     sigma: Annotated[field.Positive, SCORE] | None = None
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """The scale is that of the mechanism."""
         other = (self.rate is None, self.sigma is None) != (self.gaussian, not self.gaussian)
         name = "sigma" if self.gaussian else "rate"
@@ -817,7 +817,7 @@ class SelectionStatement(ReleaseStatement):
     stopping: Stopping | None
     refit: Events
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Noise and events are those of the strategy."""
         partition = self.strategy == "partition"
         other = partition != (self.stopping is None)
@@ -921,7 +921,7 @@ class PipelineStep(Record):
     statement: Annotated[Statement, field.Excluding((PIPELINE,))] | None = None
     learned: bool = False
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """A step that learned without privacy has no statement."""
         both = self.learned and self.statement is not None
         yield both, "learned: a step with a statement cannot have learned without privacy"
@@ -981,7 +981,7 @@ class PipelineStatement(Statement):
     steps: Annotated[tuple[PipelineStep, ...], field.Range(1)]
     functions: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Statements can be composed."""
         yield not self.inside, "steps: at least one step needs a statement"
         for title, inner in self.inside:

@@ -477,7 +477,7 @@ class FourierFeatures(Record):
     centre: Annotated[str, Options("none", "sphere", "ball")]
     seed: Annotated[int, Range(0, 2**64 - 1)]
 
-    def rules(self) -> Iterator[tuple[object, str]]:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Frequencies that depend on each other are those of 'rbf'."""
         other = self.kernel != "rbf" and self.structure != "independent"
         yield other, "structure: only frequencies of 'rbf' depend on each other"

@@ -120,6 +120,9 @@ pub trait Real: Copy + Send + Sync + Default + PartialEq + Into<f64> + 'static {
     fn times(self, other: Self) -> Self {
         Self::near(self.wide() * other.wide())
     }
+    /// The square root.
+    #[must_use]
+    fn root(self) -> Self;
     /// Sum of the lanes.
     fn sum<S: Simd>(simd: S, x: Self::Vector<S>) -> Self;
     /// Numbers in a vector.
@@ -140,6 +143,10 @@ macro_rules! real {
             #[inline(always)]
             fn wide(self) -> f64 {
                 self.into()
+            }
+            #[inline(always)]
+            fn root(self) -> Self {
+                self.sqrt()
             }
             #[inline(always)]
             fn of_slice<'a>($x: &'a [f32], $buffer: &'a mut Vec<Self>) -> Result<&'a [Self]> {
