@@ -249,7 +249,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
     def _check_steps(self, X: Any) -> None:
         """Refuse steps that would make the whole not private."""
         check_form("steps", X, [self])
-        if learned := learned_steps(self):
+        if learned := learned_steps(self, refit=True):
             raise InvalidParameterError(
                 f"steps: {', '.join(map(str, learned))} learn from the rows without privacy. "
                 + private_steps_instead(learned)
@@ -372,7 +372,9 @@ class Step:
         return f"{self.name!r} ({type(self.estimator).__name__})"
 
 
-def leaf_steps(estimator: Any, name: str, *, sparse: bool = False) -> Iterator[Step]:
+def leaf_steps(
+    estimator: Any, name: str, *, sparse: bool = False, refit: bool = False
+) -> Iterator[Step]:
     """Every estimator inside, in the order in which the rows meet them.
 
     So is a ColumnTransformer that learns: what is numbers, or whether sparse rows become dense.
@@ -385,12 +387,14 @@ def leaf_steps(estimator: Any, name: str, *, sparse: bool = False) -> Iterator[S
         Name of the whole; may be empty.
     sparse : bool, default=False
         Whether rows come in sparse.
+    refit : bool, default=False
+        Whether a fit follows, so that what an earlier one fitted does not count.
     """
     if isinstance(estimator, str) or estimator is None:
         if estimator not in NOTHING:
             yield Step(name, estimator)
         return
-    inside = _inside(estimator)
+    inside = _inside(estimator, refit=refit)
     if inside is None:
         yield Step(name, estimator)
         return
@@ -400,7 +404,8 @@ def leaf_steps(estimator: Any, name: str, *, sparse: bool = False) -> Iterator[S
     ):
         yield Step(name, estimator)
     for part, step in inside:
-        for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part), sparse=sparse):
+        own = f"{name}__{part}" if name else str(part)
+        for leaf in leaf_steps(step, own, sparse=sparse, refit=refit):
             least = min(leaf.threshold or threshold, threshold)
             yield replace(leaf, threshold=least) if threshold > 0.0 else leaf
         sparse |= isinstance(estimator, Pipeline) and _gives_sparse(step)
@@ -428,16 +433,18 @@ def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
     InvalidParameterError
         The rows are sparse, and one of the estimators contains such a ColumnTransformer.
     """
-    leaves = (leaf for one in estimators for leaf in leaf_steps(one, "", sparse=has_sparse(X)))
+    how: Any = {"sparse": has_sparse(X), "refit": True}
+    leaves = (leaf for one in estimators for leaf in leaf_steps(one, "", **how))
     if has_sparse(X) and any(_threshold(leaf.estimator) > 0.0 for leaf in leaves):
         raise InvalidParameterError(f"{name}: in a ColumnTransformer of sparse rows, {BY_SHARE}")
 
 
 def _gives_sparse(estimator: Any) -> bool:
     """Whether rows may leave an estimator sparse that came in dense."""
-    inside = _inside(estimator)
+    inside = _inside(estimator, refit=True)
     if inside is None:
-        return bool(getattr(estimator, "sparse_output", _hashes(estimator)))
+        hashes = any(map(_hashes, type(estimator).__mro__))
+        return bool(getattr(estimator, "sparse_output", hashes))
     dense = _is_column_transformer(estimator) and not _threshold(estimator)
     return not dense and any(_gives_sparse(step) for _, step in inside)
 
@@ -450,9 +457,8 @@ def _share_matters(step: Any, threshold: float) -> bool:
     return _gives_sparse(step)
 
 
-def _hashes(step: Any) -> bool:
-    """Whether it is a step of scikit-learn whose output is always sparse."""
-    kind = type(step)
+def _hashes(kind: type) -> bool:
+    """Whether it is a class of scikit-learn whose output is always sparse."""
     return kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS
 
 
@@ -471,23 +477,23 @@ def _looks(part: tuple[str, Any, Any]) -> bool:
     return callable(part[2]) and _scikit_name(type(part[2])) != "make_column_selector"
 
 
-def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
-    """Return names and estimators inside, fitted if possible; None for a leaf."""
+def _inside(estimator: Any, *, refit: bool) -> list[tuple[str, Any]] | None:
+    """Return names and estimators inside, fitted ones unless a fit follows; None for a leaf."""
     if isinstance(estimator, Pipeline):
         return list(estimator.steps)
     if isinstance(estimator, FeatureUnion):
         return list(estimator.transformer_list)
     if _is_column_transformer(estimator):
-        parts = getattr(estimator, "transformers_", None)
+        parts = None if refit else getattr(estimator, "transformers_", None)
         if parts is None:
             parts = [*estimator.transformers, ("remainder", estimator.remainder, None)]
         return [(name, step) for name, step, _ in parts]
     return None
 
 
-def learned_steps(estimator: Any, name: str = "") -> list[Step]:
+def learned_steps(estimator: Any, name: str = "", *, refit: bool = False) -> list[Step]:
     """Return the steps inside an estimator that learn from rows without privacy."""
-    return [leaf for leaf in leaf_steps(estimator, name) if leaf.role == "learned"]
+    return [leaf for leaf in leaf_steps(estimator, name, refit=refit) if leaf.role == "learned"]
 
 
 def _declared(estimator: Any) -> bool:
@@ -511,7 +517,7 @@ def _declared(estimator: Any) -> bool:
 
 def _requires_fit(estimator: Any) -> bool:
     """What scikit-learn's tags say; an estimator without tags requires a fit."""
-    if _hashes(estimator):
+    if _hashes(type(estimator)):
         return False
     try:
         return bool(get_tags(estimator).requires_fit)

@@ -287,6 +287,7 @@ class TestEncoders:
         "step",
         [
             (HashingVectorizer(n_features=8), 0),
+            (type("OwnVectorizer", (HashingVectorizer,), {})(n_features=8), 0),
             (OneHotEncoder(categories=[["a", "b"]], drop="first"), [0]),
         ],
     )
@@ -313,6 +314,14 @@ class TestEncoders:
             assert caught.value.parameter == "estimator"
             columns.set_params(sparse_threshold=0)
             assert model.fit(X, Y).privacy_.private
+
+    def test_what_an_earlier_fit_left_is_not_what_is_fitted(self) -> None:
+        columns = ColumnTransformer([("a", Normalizer(), [0, 1])]).fit(X)
+        columns.set_params(a=StandardScaler())
+        for step in (columns, make_pipeline(columns)):
+            model = private(make_pipeline(step, svc()))
+            with pytest.raises(InvalidParameterError, match="columntransformer__a"):
+                model.fit(X, Y)
 
     def test_an_earlier_step_may_give_sparse_rows(self) -> None:
         encoder = OneHotEncoder(categories=[["a", "b"]])
