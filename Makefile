@@ -27,9 +27,11 @@ bench: .venv/module-built tools  # benchmarks; results go to benches/results as 
 
 wheel: .venv/wheel-tools         # one stable-ABI wheel in dist/ for this machine, audited
 	tools/wheel.sh
+	.venv/bin/abi3audit --strict dist/*.whl
 
 wheels: .venv/wheel-tools        # the same for Linux on x86-64 and aarch64, with glibc and musl
 	tools/wheel.sh all
+	.venv/bin/abi3audit --strict dist/*.whl
 
 reproducible: .venv/wheel-tools  # the wheel of the last commit, built in two folders, has the same bytes
 	tools/test_reproducible.sh
@@ -64,5 +66,5 @@ endif
 	tools/install_tools.sh
 
 .venv/wheel-tools: .venv/made
-	.venv/bin/python -m pip install --quiet --group wheel
+	.venv/bin/python -m pip install --quiet --group wheel --group audit
 	touch .venv/wheel-tools

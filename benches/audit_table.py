@@ -24,7 +24,7 @@ RESULTS = ROOT / "benches" / "results"
 sys.path.insert(0, str(ROOT / "tests"))
 
 from dpsvm_fast.audit import AuditReport, audit  # noqa: E402
-from dpsvm_fast.audit.table import Row, selected  # noqa: E402
+from dpsvm_fast.audit.pair_audit import Row, selected  # noqa: E402
 from oracles.wrong_builds import (  # noqa: E402
     noise_too_small_by_sqrt_2,
     replacement_counted_once,

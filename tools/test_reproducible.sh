@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the wheel of the last commit twice, in two folders of different lengths, and compares the
-# bytes. BIN as in wheel.sh; takes two release builds without a cache.
+# Builds wheels of the last commit twice, in two folders of different lengths, and compares the bytes.
+# Usage: test_reproducible.sh [PLATFORM...], BIN and platforms as in wheel.sh; without a cache.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 BIN="$(cd "${BIN:-.venv/bin}" && pwd)"
@@ -11,9 +11,10 @@ trap 'rm -rf "$folder"' EXIT
 for name in a another/folder; do
     mkdir -p "$folder/$name"
     git archive HEAD | tar -x -C "$folder/$name"
-    "$folder/$name/tools/wheel.sh"
+    "$folder/$name/tools/wheel.sh" "$@"
 done
 rustc --version
-sha256sum "$folder"/a/dist/*.whl "$folder"/another/folder/dist/*.whl
-cmp "$folder"/a/dist/*.whl "$folder"/another/folder/dist/*.whl
+cd "$folder"
+sha256sum a/dist/*.whl another/folder/dist/*.whl
+diff -r a/dist another/folder/dist
 echo "both builds have the same bytes"

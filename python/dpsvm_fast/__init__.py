@@ -13,71 +13,36 @@ from dpsvm_fast._core import build_info as _build_info
 if TYPE_CHECKING:
     import dpsvm_fast.accounting as accounting
     import dpsvm_fast.noise as noise
-    from dpsvm_fast.certificates import PrivacyStatement
+    from dpsvm_fast.certificates import PrivacyStatement as PrivacyStatement
+    from dpsvm_fast.estimators import GradientPerturbationSVC as GradientPerturbationSVC
+    from dpsvm_fast.estimators import ObjectivePerturbationSVC as ObjectivePerturbationSVC
+    from dpsvm_fast.estimators import OutputPerturbationSVC as OutputPerturbationSVC
     from dpsvm_fast.estimators import (
-        GradientPerturbationSVC,
-        ObjectivePerturbationSVC,
-        OutputPerturbationSVC,
-        PrivateGaussianMarginClassifier,
-        PrivateKernelSVC,
-        PrivateLinearSVC,
+        PrivateGaussianMarginClassifier as PrivateGaussianMarginClassifier,
     )
-    from dpsvm_fast.exceptions import (
-        BudgetExceededError,
-        CertificationError,
-        InvalidParameterError,
-        LedgerError,
-        NotPrivateWarning,
-        PrivacyLeakWarning,
-        WeakPrivacyWarning,
-    )
-    from dpsvm_fast.ledger import PrivacyLedger
-    from dpsvm_fast.pipelines import PrivatePipeline, total_privacy
-    from dpsvm_fast.preprocessing import (
-        PrivateCenter,
-        PrivatePCA,
-        PrivateStandardScaler,
-        PrivateWhitener,
-        PublicImageFeatures,
-        PublicScaler,
-        PublicSplines,
-        RandomFourierFeatures,
-    )
-    from dpsvm_fast.verification.verify import verify
+    from dpsvm_fast.estimators import PrivateKernelSVC as PrivateKernelSVC
+    from dpsvm_fast.estimators import PrivateLinearSVC as PrivateLinearSVC
+    from dpsvm_fast.exceptions import BudgetExceededError as BudgetExceededError
+    from dpsvm_fast.exceptions import CertificationError as CertificationError
+    from dpsvm_fast.exceptions import InvalidParameterError as InvalidParameterError
+    from dpsvm_fast.exceptions import LedgerError as LedgerError
+    from dpsvm_fast.exceptions import NotPrivateWarning as NotPrivateWarning
+    from dpsvm_fast.exceptions import PrivacyLeakWarning as PrivacyLeakWarning
+    from dpsvm_fast.exceptions import WeakPrivacyWarning as WeakPrivacyWarning
+    from dpsvm_fast.ledger import PrivacyLedger as PrivacyLedger
+    from dpsvm_fast.pipelines import PrivatePipeline as PrivatePipeline
+    from dpsvm_fast.pipelines import total_privacy as total_privacy
+    from dpsvm_fast.preprocessing import PrivateCenter as PrivateCenter
+    from dpsvm_fast.preprocessing import PrivatePCA as PrivatePCA
+    from dpsvm_fast.preprocessing import PrivateStandardScaler as PrivateStandardScaler
+    from dpsvm_fast.preprocessing import PrivateWhitener as PrivateWhitener
+    from dpsvm_fast.preprocessing import PublicImageFeatures as PublicImageFeatures
+    from dpsvm_fast.preprocessing import PublicScaler as PublicScaler
+    from dpsvm_fast.preprocessing import PublicSplines as PublicSplines
+    from dpsvm_fast.preprocessing import RandomFourierFeatures as RandomFourierFeatures
+    from dpsvm_fast.verification.verify import verify as verify
 
 __version__: str = str(_build_info()["version"])
-
-__all__ = [
-    "BudgetExceededError",
-    "CertificationError",
-    "GradientPerturbationSVC",
-    "InvalidParameterError",
-    "LedgerError",
-    "NotPrivateWarning",
-    "ObjectivePerturbationSVC",
-    "OutputPerturbationSVC",
-    "PrivacyLeakWarning",
-    "PrivacyLedger",
-    "PrivacyStatement",
-    "PrivateCenter",
-    "PrivateGaussianMarginClassifier",
-    "PrivateKernelSVC",
-    "PrivateLinearSVC",
-    "PrivatePCA",
-    "PrivatePipeline",
-    "PrivateStandardScaler",
-    "PrivateWhitener",
-    "PublicImageFeatures",
-    "PublicScaler",
-    "PublicSplines",
-    "RandomFourierFeatures",
-    "WeakPrivacyWarning",
-    "__version__",
-    "accounting",
-    "noise",
-    "total_privacy",
-    "verify",
-]
 
 # Where the public names live. They are imported when they are first used: a program that checks a
 # certificate, or asks the command line for help, does not wait for scikit-learn.
@@ -114,6 +79,13 @@ _HOMES = {
         "RandomFourierFeatures",
     ),
 }
+__all__ = [
+    "__version__",
+    "accounting",
+    "noise",
+    *(name for names in _HOMES.values() for name in names),
+]
+
 _MODULES = frozenset(
     {
         "accounting",

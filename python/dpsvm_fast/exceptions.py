@@ -2,24 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BudgetExceededError",
-    "CertificationError",
-    "ClusterError",
-    "InconsistentSumError",
-    "InvalidParameterError",
-    "LedgerError",
-    "ModelFormatError",
-    "NotPrivateWarning",
-    "PartitionError",
-    "PartyRefusedError",
-    "PrivacyLeakWarning",
-    "SchemaError",
-    "SecureSumAborted",
-    "TableError",
-    "WeakPrivacyWarning",
-]
-
 
 class InvalidParameterError(ValueError):
     """An argument is outside its accepted range."""
@@ -90,7 +72,7 @@ class WeakPrivacyWarning(NotPrivateWarning):
 
 
 def _shown(value: object) -> str:
-    """Text of a public value; the beginning of a long one. Thousands of digits have no text."""
+    """Return the text of a public value, shortened; Python refuses to print thousands of digits."""
     if isinstance(value, int) and value.bit_length() > 512:
         return "a number of hundreds of digits"
     text = repr(value)

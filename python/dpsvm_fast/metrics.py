@@ -925,7 +925,7 @@ def evaluate(
         and area), "calibration" and "log_loss"; None for all that the model allows. Fewer metrics
         mean less noise.
     positive : label or None, default=None
-        The class that ROC and calibration are about. None takes the second of two classes; with
+        Class of ROC and calibration. None takes the second of two classes; with
         several, calibration is of the predicted class and there is no ROC.
     largest_loss : float, default=5.0
         Bound of one term of the log-loss, from 0.5 to 40. Noise grows with it.

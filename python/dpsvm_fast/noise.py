@@ -15,18 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpsvm_fast import _core
+from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import fraction_down
-from dpsvm_fast.validation import (
-    check_bool,
-    check_epsilon,
-    check_integer,
-    check_n_threads,
-    check_positive,
-    check_random_state,
-    check_real,
-)
 
 # Checks of the arguments of noise, and the source that it is drawn from.
 __all__ = [
@@ -48,13 +40,13 @@ MAX_SIDE = 2**63 - 1
 
 def make_source(random_state: int | None) -> _core.NoiseSource:
     """Create a source of noise; drawing from it requires the default floating-point mode."""
-    return _core.NoiseSource(check_random_state(random_state))
+    return _core.NoiseSource(check.check_random_state(random_state))
 
 
 def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     """Return `shape` as a tuple whose product fits an array."""
     sides = shape if isinstance(shape, (tuple, list)) else (shape,)
-    dims = tuple(check_integer("shape", side, 0, MAX_SIDE) for side in sides)
+    dims = tuple(check.check_integer("shape", side, 0, MAX_SIDE) for side in sides)
     if math.prod(dims) > MAX_SIDE:
         raise InvalidParameterError(f"shape: got {dims}, expected at most {MAX_SIDE} entries")
     return dims
@@ -62,7 +54,7 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 def check_sigma(sigma: float) -> float:
     """Return `sigma` as 0 or a positive float whose noise can be represented."""
-    number = check_real("sigma", sigma, low=0.0, high=_MAX_SIGMA)
+    number = check.check_real("sigma", sigma, low=0.0, high=_MAX_SIGMA)
     if 0.0 < number < _MIN_SIGMA:
         raise InvalidParameterError(
             f"sigma: got {number}, expected 0 or a number from {_MIN_SIGMA} to {_MAX_SIGMA}"
@@ -128,8 +120,8 @@ def discrete_gaussian(
     (2, 3)
     """
     dims = check_shape(shape)
-    sigma = check_integer("sigma", sigma, 1, MAX_SIGMA)
-    stream, threads = make_source(random_state), check_n_threads(None)
+    sigma = check.check_integer("sigma", sigma, 1, MAX_SIGMA)
+    stream, threads = make_source(random_state), check.check_n_threads(None)
     return stream.discrete_gaussian(math.prod(dims), sigma, threads).reshape(dims)
 
 
@@ -179,9 +171,9 @@ def discrete_laplace(
     (2, 3)
     """
     dims = check_shape(shape)
-    number = check_real("scale", scale, low=2.0**-20, high=2.0**30)
+    number = check.check_real("scale", scale, low=2.0**-20, high=2.0**30)
     numerator, denominator = (-few_bits_down(-Fraction(number))).as_integer_ratio()
-    stream, threads = make_source(random_state), check_n_threads(None)
+    stream, threads = make_source(random_state), check.check_n_threads(None)
     drawn = stream.discrete_laplace(math.prod(dims), numerator, denominator, threads)
     return np.asarray(drawn).reshape(dims)
 
@@ -237,7 +229,7 @@ def gaussian(
     dims = check_shape(shape)
     sigma = check_sigma(sigma)
     stream = make_source(random_state)
-    return stream.gaussian(math.prod(dims), sigma, check_n_threads(None)).reshape(dims)
+    return stream.gaussian(math.prod(dims), sigma, check.check_n_threads(None)).reshape(dims)
 
 
 @in_usual_arithmetic
@@ -294,9 +286,9 @@ def gaussian_on_grid(
     """
     dims = check_shape(shape)
     sigma = check_sigma(sigma)
-    grid = check_positive("grid", grid)
+    grid = check.check_positive("grid", grid)
     stream = make_source(random_state)
-    multiples = stream.gaussian_on_grid(math.prod(dims), sigma, grid, check_n_threads(None))
+    multiples = stream.gaussian_on_grid(math.prod(dims), sigma, grid, check.check_n_threads(None))
     return (multiples * np.float64(grid)).reshape(dims)
 
 
@@ -347,9 +339,9 @@ def gamma_ball(
     (10, 4)
     """
     dims = check_shape(shape)
-    beta = check_positive("beta", beta)
+    beta = check.check_positive("beta", beta)
     stream = make_source(random_state)
-    return stream.gamma_ball(math.prod(dims), beta, check_n_threads(None)).reshape(dims)
+    return stream.gamma_ball(math.prod(dims), beta, check.check_n_threads(None)).reshape(dims)
 
 
 @in_usual_arithmetic
@@ -395,9 +387,9 @@ def symmetric_gaussian(
     >>> bool((noise == noise.T).all())
     True
     """
-    side = check_integer("d", d, 0, MAX_SIDE)
+    side = check.check_integer("d", d, 0, MAX_SIDE)
     sigma = check_sigma(sigma)
-    return make_source(random_state).symmetric_gaussian(side, sigma, check_n_threads(None))
+    return make_source(random_state).symmetric_gaussian(side, sigma, check.check_n_threads(None))
 
 
 # Choices among scores with exact probabilities.
@@ -541,9 +533,9 @@ def few_bits_down(x: Fraction) -> float:
 
 def _selection_rate(epsilon: float, sensitivity: int, *, monotonic: bool) -> float:
     """Rate of a choice for what it may cost."""
-    factor = 1 if check_bool("monotonic", monotonic) else 2
-    moved = factor * check_integer("sensitivity", sensitivity, 1, 2**31)
-    return few_bits_down(Fraction(check_epsilon(epsilon)) / moved)
+    factor = 1 if check.check_bool("monotonic", monotonic) else 2
+    moved = factor * check.check_integer("sensitivity", sensitivity, 1, 2**31)
+    return few_bits_down(Fraction(check.check_epsilon(epsilon)) / moved)
 
 
 def _check_scores(scores: ArrayLike) -> NDArray[np.int64]:

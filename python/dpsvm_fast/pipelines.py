@@ -8,16 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-    SplineTransformer,
-)
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -30,6 +22,7 @@ from dpsvm_fast.certificates import (
     PrivacyEvent,
 )
 from dpsvm_fast.certificates.statement import Statement
+from dpsvm_fast.estimators.frames import has_sparse
 from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.rounding import add_up, mul_down
@@ -41,15 +34,22 @@ OURS = "dpsvm_fast."
 # Replacements for steps that learn from the rows, by class.
 SCALED = "scale by PublicScaler or PrivateStandardScaler"
 ENCODED = "give {} public categories=..., and sparse_output=False in a ColumnTransformer"
+# What a ColumnTransformer does with sparse rows unless it is told otherwise.
+BY_SHARE = "set sparse_threshold=0, or zeros in all rows decide whether its rows are sparse"
 INSTEAD = {
     **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"), SCALED),
     **dict.fromkeys(("PCA", "TruncatedSVD", "KernelPCA"), "reduce by PrivatePCA"),
     **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), ENCODED),
+    **dict.fromkeys(
+        ("PublicSplines", "HashingVectorizer", "FeatureHasher"),
+        f"in the ColumnTransformer around {{}}, {BY_SHARE}",
+    ),
     "SimpleImputer": "fill gaps with SimpleImputer(strategy='constant', fill_value=..., "
     "keep_empty_features=True) and a public value, or by SchemaEncoder",
     "SplineTransformer": "give SplineTransformer an array of public knots, or take PublicSplines",
     "KBinsDiscretizer": "take PublicSplines with public knots",
-    "ColumnTransformer": "name its columns instead of passing a function that looks at the rows",
+    "ColumnTransformer": "name its columns instead of passing a function that looks at the rows, "
+    f"and for sparse rows {BY_SHARE}",
 }
 
 
@@ -129,7 +129,15 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     leaves = _leaves(pipeline)
     for leaf in leaves:
         _check_fitted(leaf)
-    steps = tuple(_described(leaf) for leaf in leaves)
+    steps = tuple(
+        PipelineStep(
+            name=leaf.name,
+            estimator=type(leaf.estimator).__name__,
+            statement=leaf.statement,
+            learned=leaf.role == "learned",
+        )
+        for leaf in leaves
+    )
     statements = [step.statement for step in steps if step.statement is not None]
     if not statements:
         raise InvalidParameterError("pipeline: no step is private")
@@ -212,7 +220,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         InvalidParameterError
             A step learns from the rows without privacy, or none is private. Nothing was spent.
         """
-        self._check_steps()
+        self._check_steps(X)
         super().fit(X, y, **params)
         return self
 
@@ -229,7 +237,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         -------
         array-like of shape (n_samples, n_transformed_features)
         """
-        self._check_steps()
+        self._check_steps(X)
         return super().fit_transform(X, y, **params)
 
     @property
@@ -238,9 +246,10 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         check_is_fitted(self)
         return total_privacy(self)
 
-    def _check_steps(self) -> None:
+    def _check_steps(self, X: Any) -> None:
         """Refuse steps that would make the whole not private."""
-        if learned := learned_steps(self.steps):
+        check_form("steps", X, [self])
+        if learned := learned_steps(self):
             raise InvalidParameterError(
                 f"steps: {', '.join(map(str, learned))} learn from the rows without privacy. "
                 + private_steps_instead(learned)
@@ -268,16 +277,6 @@ def _check_fitted(leaf: Step) -> None:
         raise TypeError(f"pipeline: step {leaf.name!r} is a {kind}, expected an estimator")
     if leaf.role != "public":
         check_is_fitted(leaf.estimator)
-
-
-def _described(leaf: Step) -> PipelineStep:
-    """The step as the statement lists it."""
-    return PipelineStep(
-        name=leaf.name,
-        estimator=type(leaf.estimator).__name__,
-        statement=leaf.statement,
-        learned=leaf.role == "learned",
-    )
 
 
 def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
@@ -327,13 +326,13 @@ class Step:
     name : str
         Names of the steps down to it, joined by two underscores.
     estimator : object
-    weighed : bool, default=False
-        Whether the share of zeros in all rows decides if the output is sparse or dense.
+    threshold : float, default=0.0
+        Share of numbers other than 0, in all rows, below which sparse output stays sparse.
     """
 
     name: str
     estimator: Any
-    weighed: bool = False
+    threshold: float = 0.0
 
     @property
     def statement(self) -> Statement | None:
@@ -347,9 +346,11 @@ class Step:
         kind = type(self.estimator)
         if self.statement is not None:
             return "private"
+        # Sparse and dense rows are trained on in different ways.
+        if self.threshold > 0.0 and _share_matters(self.estimator, self.threshold):
+            return "learned"
         own = getattr(kind, "_learns_from_rows", True) is False
-        by_share = self.weighed and getattr(self.estimator, "sparse_output", False)
-        if not by_share and (own or _declared(self.estimator)):
+        if own or _declared(self.estimator):
             return "public"
         if not own and not _requires_fit(self.estimator):
             return "public"
@@ -360,16 +361,21 @@ class Step:
 
     @property
     def maps_by_function(self) -> bool:
-        """Return whether it maps rows by a function that cannot be inspected."""
+        """Return whether it maps rows by a function, or class, that nobody here has inspected."""
         step = self.estimator
-        return isinstance(step, FunctionTransformer) and step.func is not None
+        if isinstance(step, FunctionTransformer):
+            return step.func is not None
+        # Also a subclass of a public step may learn.
+        return self.role == "public" and not type(step).__module__.startswith((OURS, "sklearn."))
 
     def __str__(self) -> str:
         return f"{self.name!r} ({type(self.estimator).__name__})"
 
 
-def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
+def leaf_steps(estimator: Any, name: str, *, sparse: bool = False) -> Iterator[Step]:
     """Every estimator inside, in the order in which the rows meet them.
+
+    So is a ColumnTransformer that learns: what is numbers, or whether sparse rows become dense.
 
     Parameters
     ----------
@@ -377,6 +383,8 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
         A Pipeline, FeatureUnion or ColumnTransformer with anything inside, or one estimator.
     name : str
         Name of the whole; may be empty.
+    sparse : bool, default=False
+        Whether rows come in sparse.
     """
     if isinstance(estimator, str) or estimator is None:
         if estimator not in NOTHING:
@@ -386,18 +394,81 @@ def leaf_steps(estimator: Any, name: str) -> Iterator[Step]:
     if inside is None:
         yield Step(name, estimator)
         return
-    if isinstance(estimator, ColumnTransformer) and any(map(_looks, estimator.transformers)):
+    threshold = _threshold(estimator)
+    if _is_column_transformer(estimator) and (
+        any(map(_looks, estimator.transformers)) or (sparse and threshold > 0.0)
+    ):
         yield Step(name, estimator)
-    # Sparse and dense rows are trained on in different ways.
-    weighed = isinstance(estimator, ColumnTransformer) and 0.0 < estimator.sparse_threshold < 1.0
     for part, step in inside:
-        for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part)):
-            yield replace(leaf, weighed=True) if weighed else leaf
+        for leaf in leaf_steps(step, f"{name}__{part}" if name else str(part), sparse=sparse):
+            least = min(leaf.threshold or threshold, threshold)
+            yield replace(leaf, threshold=least) if threshold > 0.0 else leaf
+        sparse |= isinstance(estimator, Pipeline) and _gives_sparse(step)
+
+
+def _threshold(estimator: Any) -> float:
+    """The share from which a ColumnTransformer makes sparse output dense; 0 if all is dense."""
+    return float(estimator.sparse_threshold) if _is_column_transformer(estimator) else 0.0
+
+
+def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
+    """Refuse sparse rows in a ColumnTransformer that makes them dense if they have few zeros.
+
+    Parameters
+    ----------
+    name : str
+        Parameter of the user that the estimators came in.
+    X : object
+        Rows; only their type is looked at.
+    estimators : iterable
+        Estimators, or Pipelines of them.
+
+    Raises
+    ------
+    InvalidParameterError
+        The rows are sparse, and one of the estimators contains such a ColumnTransformer.
+    """
+    leaves = (leaf for one in estimators for leaf in leaf_steps(one, "", sparse=has_sparse(X)))
+    if has_sparse(X) and any(_threshold(leaf.estimator) > 0.0 for leaf in leaves):
+        raise InvalidParameterError(f"{name}: in a ColumnTransformer of sparse rows, {BY_SHARE}")
+
+
+def _gives_sparse(estimator: Any) -> bool:
+    """Whether rows may leave an estimator sparse that came in dense."""
+    inside = _inside(estimator)
+    if inside is None:
+        return bool(getattr(estimator, "sparse_output", _hashes(estimator)))
+    dense = _is_column_transformer(estimator) and not _threshold(estimator)
+    return not dense and any(_gives_sparse(step) for _, step in inside)
+
+
+def _share_matters(step: Any, threshold: float) -> bool:
+    """Whether a step in a ColumnTransformer gives sparse rows that may have too few zeros."""
+    if threshold == 1.0 and _scikit_name(type(step)) == "OneHotEncoder" and step.drop is None:
+        # One category of several in every row: most are 0, whatever the rows are.
+        return not any(len(column) > 1 for column in step.categories)
+    return _gives_sparse(step)
+
+
+def _hashes(step: Any) -> bool:
+    """Whether it is a step of scikit-learn whose output is always sparse."""
+    kind = type(step)
+    return kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS
+
+
+def _scikit_name(kind: type) -> str:
+    """Name of a class of scikit-learn, whose modules are slow to import; empty for another one."""
+    return kind.__name__ if kind.__module__.startswith("sklearn.") else ""
+
+
+def _is_column_transformer(estimator: Any) -> bool:
+    """Whether it is a ColumnTransformer."""
+    return "ColumnTransformer" in map(_scikit_name, type(estimator).__mro__)
 
 
 def _looks(part: tuple[str, Any, Any]) -> bool:
     """Whether a function that is given the rows chooses columns, and not by names and types."""
-    return callable(part[2]) and type(part[2]) is not make_column_selector
+    return callable(part[2]) and _scikit_name(type(part[2])) != "make_column_selector"
 
 
 def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
@@ -406,7 +477,7 @@ def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
         return list(estimator.steps)
     if isinstance(estimator, FeatureUnion):
         return list(estimator.transformer_list)
-    if isinstance(estimator, ColumnTransformer):
+    if _is_column_transformer(estimator):
         parts = getattr(estimator, "transformers_", None)
         if parts is None:
             parts = [*estimator.transformers, ("remainder", estimator.remainder, None)]
@@ -414,10 +485,9 @@ def _inside(estimator: Any) -> list[tuple[str, Any]] | None:
     return None
 
 
-def learned_steps(steps: list[tuple[str, Any]]) -> list[Step]:
-    """Return those of named steps, and inside them, that learn from rows without privacy."""
-    leaves = (leaf for name, step in steps for leaf in leaf_steps(step, name))
-    return [leaf for leaf in leaves if leaf.role == "learned"]
+def learned_steps(estimator: Any, name: str = "") -> list[Step]:
+    """Return the steps inside an estimator that learn from rows without privacy."""
+    return [leaf for leaf in leaf_steps(estimator, name) if leaf.role == "learned"]
 
 
 def _declared(estimator: Any) -> bool:
@@ -426,23 +496,22 @@ def _declared(estimator: Any) -> bool:
     Their fits look at the number, the names and the types of the columns, at the parameters, and,
     to refuse rows that do not fit, at values.
     """
-    kind = type(estimator)
-    if kind in (OneHotEncoder, OrdinalEncoder):
+    kind = _scikit_name(type(estimator))
+    if kind in ("OneHotEncoder", "OrdinalEncoder"):
         frequent = estimator.min_frequency is None and estimator.max_categories is None
         return frequent and not isinstance(estimator.categories, str)
-    if kind is SimpleImputer:
+    if kind == "SimpleImputer":
         # Columns without any value would be left out, or columns with gaps marked.
         kept = estimator.keep_empty_features is True and not estimator.add_indicator
         return kept and isinstance(estimator.strategy, str) and estimator.strategy == "constant"
-    return kind is PolynomialFeatures or (
-        kind is SplineTransformer and not isinstance(estimator.knots, str)
+    return kind == "PolynomialFeatures" or (
+        kind == "SplineTransformer" and not isinstance(estimator.knots, str)
     )
 
 
 def _requires_fit(estimator: Any) -> bool:
     """What scikit-learn's tags say; an estimator without tags requires a fit."""
-    kind = type(estimator)
-    if kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS:
+    if _hashes(estimator):
         return False
     try:
         return bool(get_tags(estimator).requires_fit)

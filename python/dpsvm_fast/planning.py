@@ -447,8 +447,8 @@ def plan_noise(
     n_features : int >= 1
         Number of features.
     n_samples : int >= 1 or None, default=None
-        Expected number of training rows, or of persons, if it is public. With None, what depends
-        on it is left open.
+        Expected number of training rows, or of persons, if it is public. None omits what depends
+        on it.
     rows_per_person : int in 1..2**20 or None, default=None
         Largest number of rows of one person; adds the guarantee of such a person under noise for
         rows.
@@ -458,7 +458,7 @@ def plan_noise(
     Returns
     -------
     NoisePlan
-        Its ``str`` is prose; ``to_dict`` has the numbers.
+        Its ``str`` is a table; ``to_dict`` has the numbers.
 
     Raises
     ------
@@ -494,6 +494,8 @@ def plan_noise(
     n_classes = estimator.classes.size
     facts = Facts(n_features=n_features, n_classes=n_classes, unit=unit)
     mechanism: Any = estimator.plan(facts)
+    # Refuses budgets whose noise cannot be drawn.
+    events = mechanism.events
     shared: dict[str, Any] = {
         "estimator": type(estimator).__name__,
         "epsilon": mechanism.epsilon,
@@ -506,7 +508,7 @@ def plan_noise(
     }
     if rows_per_person is not None:
         rows = check.check_integer("rows_per_person", rows_per_person, 1, LARGEST_GROUP)
-        epsilon = composed_epsilon(mechanism.events, mechanism.delta, group_size=rows)
+        epsilon = composed_epsilon(events, mechanism.delta, group_size=rows)
         shared |= {"rows_per_person": rows, "epsilon_of_person": epsilon}
     counts = getattr(mechanism, "class_counts", None)
     shared["class_count_deviation"] = counts and counts.sum.deviation
@@ -663,40 +665,33 @@ def _solver(
     mechanism: Solver, n_samples: int | None, *, is_bound: bool | None = None
 ) -> dict[str, Any]:
     """Noise inside the objective, or on trained weights."""
-    inside = isinstance(mechanism, ObjectivePerturbation)
-    decision = _decision(
+    noise, deviation = mechanism.output, mechanism.output.deviation
+    found: dict[str, Any]
+    if isinstance(mechanism, ObjectivePerturbation):
+        inside = mechanism.inside
+        # A coordinate of the minimiser is a function of Gaussians with the Lipschitz constant
+        # 1 / lambda: neither its standard deviation nor its tails are those of a larger one.
+        deviation = math.hypot(inside.deviation / mechanism.regularization, deviation)
+        objective = filled(
+            ObjectiveNoise,
+            mechanism,
+            extra_regularization=inside.record.extra_regularization,
+            linear_deviation=inside.deviation,
+            output_deviation=noise.deviation,
+        )
+        found, is_bound = {"objective": objective}, is_bound is None or is_bound
+    else:
+        output = OutputNoise(C=mechanism.C, sensitivity=noise.total, deviation=noise.deviation)
+        found = {"output": output}
+    found["decision"] = _decision(
         mechanism.score_loss,
-        _weight_deviation(mechanism),
+        deviation,
         row_norm=mechanism.row_norm,
         data_norm=mechanism.data_norm,
-        is_bound=inside if is_bound is None else is_bound,
+        is_bound=bool(is_bound),
         largest_norm=None if n_samples is None else _norm_of_solver(mechanism, n_samples),
     )
-    if not isinstance(mechanism, ObjectivePerturbation):
-        noise = mechanism.output
-        output = OutputNoise(C=mechanism.C, sensitivity=noise.total, deviation=noise.deviation)
-        return {"output": output, "decision": decision}
-    objective = filled(
-        ObjectiveNoise,
-        mechanism,
-        extra_regularization=mechanism.inside.record.extra_regularization,
-        linear_deviation=mechanism.inside.deviation,
-        output_deviation=mechanism.output.deviation,
-    )
-    return {"objective": objective, "decision": decision}
-
-
-def _weight_deviation(mechanism: Solver) -> float:
-    r"""Standard deviation of a released weight over the noise, or a bound of it.
-
-    With noise B in the objective the minimiser W(B) moves by at most :math:`\|dB\|/\lambda`: any
-    coordinate of it is a function of Gaussians with that Lipschitz constant, of which neither the
-    standard deviation nor the tails beyond the median are larger than those of a linear one.
-    """
-    inside = 0.0
-    if isinstance(mechanism, ObjectivePerturbation):
-        inside = mechanism.inside.deviation / mechanism.regularization
-    return math.hypot(inside, mechanism.output.deviation)
+    return found
 
 
 def _norm_of_solver(mechanism: Solver, n_samples: int) -> float:

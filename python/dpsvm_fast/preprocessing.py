@@ -333,8 +333,8 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one, and so does a person
-        at most.
+        Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
+        most one.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -493,8 +493,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one, and so does a person
-        at most.
+        Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
+        most one.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -832,8 +832,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one, and so does a person
-        at most. Weights count in steps of ``max_weight / 8192``.
+        Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
+        most one. Weights count in steps of ``max_weight / 8192``.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.

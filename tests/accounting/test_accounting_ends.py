@@ -408,6 +408,40 @@ def test_totals_of_random_events_do_not_fall(seed: int) -> None:
         last = total
 
 
+# Beside such parts one grid for all said 2278 and 14.
+BESIDE_LARGE_LOSSES: list[tuple[float, list[PrivacyEvent]]] = [
+    (
+        8.032455627449949e-08,
+        [
+            GaussianEvent(1.0, 51.439566102392064, ADD),
+            SubsampledGaussianEvent(2081.4314496835696, 1.3254153254308626e-06, 5388, ADD),
+            PureEvent(2.7842018179504934e-08, ADD),
+            SubsampledGaussianEvent(0.7338448363285259, 0.0003565819983394367, 59, ADD),
+            ObjectiveEvent("logistic", 4, 1.055678147387621, 0.07984488269594638, None, ADD),
+        ],
+    ),
+    (
+        2.2862802550863572e-06,
+        [
+            SubsampledGaussianEvent(0.04390217643119719, 2.282098638344828e-08, 1, ADD),
+            SubsampledGaussianEvent(3.9878985100641557, 7.660341263101138e-05, 39966, ADD),
+            SubsampledGaussianEvent(7.594586540091908, 9.235513364715975e-06, 111531, ADD),
+            ObjectiveEvent("softmax", 2, 11722.77078044413, 2.3282628694505327e-4, None, ADD),
+        ],
+    ),
+]
+
+
+@pytest.mark.proof("accountant", "Termination")
+@pytest.mark.parametrize(("delta", "events"), BESIDE_LARGE_LOSSES, ids=["gaussian", "rare"])
+def test_totals_are_near_basic_composition_at_most(
+    delta: float, events: list[PrivacyEvent]
+) -> None:
+    # Amounts are rounded up to three digits, and shares of delta down to powers of two.
+    simple = sum(composed_epsilon([event], delta / len(events)) for event in events)
+    assert composed_epsilon(events, delta) <= 1.3 * simple
+
+
 def measured(work: Callable[[], object]) -> float:
     """CPU time of ``work``; a refusal is an end as well."""
     start = time.process_time()
@@ -442,6 +476,8 @@ def longest_calls(ledgers: int, seed: int) -> tuple[float, float, float]:
             if draw.random() < 0.1:
                 total = max(total, measured(ledger.total))
         total = max(total, measured(ledger.total))
+        # What was admitted is shown to be within the budget.
+        assert ledger.total()[0] <= epsilon * (1.0 + 1e-6)
     return spend, total, late
 
 

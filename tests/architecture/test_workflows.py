@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from functools import cache
@@ -23,6 +26,8 @@ SCRIPT = re.compile(r"(?<![\w/.-])(?:tools|benches|tests|examples|docs|python|ru
 TARGET = re.compile(r"^\s*make ([\w ]+)", flags=re.MULTILINE)
 EXTRAS = re.compile(r"(?:--extras |--group |\.\[)([a-z,]+)")
 ACTION = re.compile(r"^[\w-]+/[\w/-]+@[0-9a-f]{40}$")
+# What a job may install before it stores a file that is released.
+BUILDERS = 'python -m pip install "pip>=25.1" && python -m pip install --group wheel'
 
 
 @cache
@@ -97,7 +102,7 @@ def test_nothing_from_elsewhere_runs_before_a_file_is_stored(name: str) -> None:
         if name == "wheels.yml":
             installed = False
             for step in (step for owner, step in steps(name) if owner == job):
-                installed |= "pip install" in step.get("run", "")
+                installed |= "pip install" in step.get("run", "").replace(BUILDERS, "")
                 assert not (installed and is_a(step, "up")), job
 
 
@@ -115,15 +120,50 @@ def test_only_approved_tags_are_published_and_only_that_job_may_write() -> None:
         assert not any("permissions" in workflow(name)["jobs"][job] for job in others)
 
 
-def test_wheels_are_built_by_named_tools_and_made_reproducible() -> None:
-    for job in ("build", "build-free-threaded"):
-        own = [step for owner, step in steps("wheels.yml") if owner == job]
-        (build,) = [step for step in own if "maturin-action" in step.get("uses", "")]
-        assert build["with"]["rust-toolchain"] == "${{ env.RUST }}"
-        assert build["with"]["maturin-version"] == "${{ env.MATURIN }}"
-        assert any("reproducible_wheel.py" in step.get("run", "") for step in own)
-    for name in ("RUST", "MATURIN"):
-        assert re.fullmatch(r"v?1\.\d+\.\d+", workflow("wheels.yml")["env"][name])
+def commands(job: str) -> list[str]:
+    return [step["run"] for owner, step in steps("wheels.yml") if owner == job and "run" in step]
+
+
+def test_wheels_are_built_by_the_script_and_the_versions_that_anyone_can_use() -> None:
+    for job in ("build", "build-free-threaded", "sdist"):
+        runs = [
+            step["run"] for owner, step in steps("wheels.yml") if owner == job and "run" in step
+        ]
+        assert BUILDERS in runs[0]
+        assert job == "sdist" or "tools/wheel.sh" in runs[1]
+    assert re.fullmatch(r"1\.\d+\.\d+", workflow("wheels.yml")["env"]["RUSTUP_TOOLCHAIN"])
+    (group,) = re.findall(r"^wheel = \[(.*)\]", PROJECT, flags=re.MULTILINE)
+    assert re.fullmatch(r'"maturin==[\d.]+", "ziglang==[\d.]+"', group)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the step runs on Linux")
+@pytest.mark.parametrize(
+    ("tag", "urls", "said"),
+    [
+        ("v0.2.0", '[project.urls]\nSource = "https://example.org"\n', ""),
+        ("v0.3.0", "", "the version in Cargo.toml 0.2.0"),
+        ("v0.2.0", "", "names no address under [project.urls]"),
+        ("v0.2.0", '[project.urls]\n[other]\nSource = "https://example.org"\n', "no address"),
+    ],
+)
+def test_a_tag_needs_its_version_and_an_address(
+    tmp_path: Path, tag: str, urls: str, said: str
+) -> None:
+    (script,) = [
+        step["run"] for job, step in steps("wheels.yml") if job == "version" and "run" in step
+    ]
+    (tmp_path / "Cargo.toml").write_text('[workspace.package]\nversion = "0.2.0"\n')
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "x"\n{urls}')
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "TAG": tag},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) == (not said)
+    assert said in done.stdout
 
 
 @pytest.mark.parametrize("name", NAMES)

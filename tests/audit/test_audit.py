@@ -15,7 +15,7 @@ from __future__ import annotations
 import pytest
 
 from dpsvm_fast.audit import AuditReport, audit
-from dpsvm_fast.audit.table import ROWS
+from dpsvm_fast.audit.pair_audit import ROWS
 from oracles.wrong_builds import Change, noise_too_small_by_sqrt_2, replacement_counted_once
 
 pytestmark = pytest.mark.statistical

@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 
 import dpsvm_fast as dp
 from dpsvm_fast.audit import AuditReport, Pair, audit, audit_density, audit_one_run
-from dpsvm_fast.audit.table import ROWS
+from dpsvm_fast.audit.pair_audit import ROWS
 from dpsvm_fast.cli import main
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection import PrivateGridSearch

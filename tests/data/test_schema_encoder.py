@@ -392,6 +392,13 @@ def test_a_template_has_no_private_values(kind: str) -> None:
     assert 'target = "y"' in text
 
 
+def test_integers_that_numpy_lacks_are_numbers() -> None:
+    pl = pytest.importorskip("polars", minversion="1.18")
+    schema = TableSchema.from_dict({"columns": {"n": {"bounds": [0, 9], "missing": 2}}})
+    table = pl.DataFrame({"n": [7, None]}, schema={"n": pl.Int128})
+    assert SchemaEncoder(schema).fit_transform(table).tolist() == [[7.0], [2.0]]
+
+
 def test_a_category_type_keeps_its_categories_to_itself() -> None:
     pl = pytest.importorskip("polars")
     table = pl.DataFrame({"work": ["s3cr3t"]}, schema={"work": pl.Enum(["s3cr3t", "b"])})

@@ -60,6 +60,12 @@ def test_string_labels(kind: str) -> None:
     assert fitted.score(X, WORDS[Y]) == expected.score(X, Y)
 
 
+def test_labels_of_a_type_that_numpy_lacks() -> None:
+    polars = pytest.importorskip("polars", minversion="1.18")
+    fitted = made("output", classes=[0, 1, 2]).fit(X, polars.Series(Y).cast(polars.Int128))
+    assert fitted.classes_.tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize("subject", CLASSIFIERS)
 @pytest.mark.parametrize("kind", ["boolean", "Int64", "bool", "category"])
 def test_nullable_labels_keep_their_kind(subject: str, kind: str) -> None:

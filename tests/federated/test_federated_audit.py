@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dpsvm_fast.federated.classifier import party_sources
 from dpsvm_fast.federated.local import Records, checked_records, contributions
-from dpsvm_fast.federated.simulate import party_sources
 from oracles.audit import epsilon_of_separation, plausible_deviation, separation_bound
 from oracles.parties import helmet
 

@@ -43,7 +43,7 @@ def without_noise(
 ) -> FederatedLinearSVC:
     """A simulation whose discrete noise is zero."""
     # The package's function hides its module.
-    module = sys.modules["dpsvm_fast.federated.simulate"]
+    module = sys.modules["dpsvm_fast.federated.classifier"]
     patch.setattr(module, "party_sources", lambda n, seed: [NoNoise() for _ in range(n)])
     return simulate(spec, parties)
 

@@ -92,7 +92,7 @@ def test_blocks_of_parties_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> Non
 
     spec, parties = reduction(n_features=3, local="output", n_users=10), parties_of(10)
     whole = simulate(spec, parties, random_state=1)
-    monkeypatch.setattr(sys.modules["dpsvm_fast.federated.simulate"], "BLOCK", 200)
+    monkeypatch.setattr(sys.modules["dpsvm_fast.federated.classifier"], "BLOCK", 200)
     blocks = simulate(spec, parties, random_state=1)
     assert (whole.coef_ == blocks.coef_).all()
 

@@ -15,8 +15,8 @@ from scipy import stats
 
 from dpsvm_fast import _core
 from dpsvm_fast.federated import local_update, simulate
+from dpsvm_fast.federated.classifier import party_sources
 from dpsvm_fast.federated.local import Records, checked_records, contributions
-from dpsvm_fast.federated.simulate import party_sources
 from oracles.parties import helmet
 
 FALSE_ALARM = 1e-6

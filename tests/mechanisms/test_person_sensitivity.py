@@ -21,9 +21,8 @@ from sklearn.base import clone
 from conftest import tries
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.estimators.inputs import ArrayRows
-from dpsvm_fast.mechanisms.class_counts import ClassCounts
 from dpsvm_fast.mechanisms.gaussian_margin import NoisyAnchors, unit_rows
-from dpsvm_fast.mechanisms.moments import NoisyColumnMoments, NoisyMean
+from dpsvm_fast.mechanisms.moments import ClassCounts, NoisyColumnMoments, NoisyMean
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.preprocessing import (
     PrivateCenter,

@@ -44,7 +44,7 @@ from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.audit.pair_audit import world_of
 from dpsvm_fast.estimators.inputs import ArrayRows, owners
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms.class_counts import ClassCounts
+from dpsvm_fast.mechanisms.moments import ClassCounts
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.model_selection.search import SearchRows

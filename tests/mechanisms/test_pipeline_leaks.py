@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
@@ -279,6 +281,50 @@ class TestEncoders:
         else:
             with pytest.raises(InvalidParameterError, match="columntransformer__e"):
                 model.fit(self.ROWS, Y)
+
+    @pytest.mark.parametrize("threshold", [0.3, 1])
+    @pytest.mark.parametrize(
+        "step",
+        [
+            (HashingVectorizer(n_features=8), 0),
+            (OneHotEncoder(categories=[["a", "b"]], drop="first"), [0]),
+        ],
+    )
+    def test_a_step_may_give_rows_with_and_without_zeros(self, step: Any, threshold: float) -> None:
+        columns = ColumnTransformer([("e", *step)], sparse_threshold=threshold)
+        with pytest.raises(InvalidParameterError, match="columntransformer__e"):
+            private(make_pipeline(columns, svc())).fit(self.ROWS, Y)
+        columns.set_params(sparse_threshold=0)
+        assert private(make_pipeline(columns, svc())).fit(self.ROWS, Y).privacy_.private
+
+    def test_the_form_of_sparse_rows_follows_from_all_of_them(self) -> None:
+        """Without any step inside that gives sparse rows itself."""
+        rows = np.tile([[0.5, 0.0, 0.0], [0.0, 0.25, 0.0]], (100, 1))
+        frame = pd.DataFrame(rows).astype(pd.SparseDtype(float, 0.0))
+        for X in (sparse.csr_matrix(rows), frame):
+            columns = ColumnTransformer([("a", Normalizer(), [0])], remainder="passthrough")
+            model = private(make_pipeline(columns, svc()))
+            with pytest.raises(InvalidParameterError, match="sparse_threshold=0") as caught:
+                model.fit(X, Y)
+            assert caught.value.parameter == "steps"
+            search = PrivateGridSearch(make_pipeline(columns, svc()), {})
+            with pytest.raises(InvalidParameterError, match="sparse_threshold=0") as caught:
+                search.fit(X, Y)
+            assert caught.value.parameter == "estimator"
+            columns.set_params(sparse_threshold=0)
+            assert model.fit(X, Y).privacy_.private
+
+    def test_an_earlier_step_may_give_sparse_rows(self) -> None:
+        encoder = OneHotEncoder(categories=[["a", "b"]])
+        columns = ColumnTransformer([("n", Normalizer(), [0])], remainder="passthrough")
+        model = private(make_pipeline(encoder, columns, svc()))
+        with pytest.raises(InvalidParameterError, match=r"'columntransformer'.*sparse_threshold=0"):
+            model.fit(self.ROWS, Y)
+        leaky = make_pipeline(encoder, columns, svc()).fit(self.ROWS, Y)
+        with pytest.warns(PrivacyLeakWarning, match="columntransformer"):
+            assert not total_privacy(leaky).private
+        columns.set_params(sparse_threshold=0)
+        assert model.fit(self.ROWS, Y).privacy_.private
 
     @pytest.mark.parametrize(
         "encoder",

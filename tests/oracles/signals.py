@@ -18,14 +18,19 @@ def interrupted(work: Callable[[], object], after: float) -> float:
     """CPU time from a signal, whose handler raises, to the end of ``work``, which is repeated.
 
     All of it, of every thread: a busy machine ends nothing before it began, and is not late.
+    Python ignores what a handler raises in a callback of a weak reference: then work ends late.
     """
+    arrived = False
 
     def handler(*_: object) -> None:
+        nonlocal arrived
+        arrived = True
         raise KeyboardInterrupt
 
     def repeated() -> None:
-        while True:
+        while not arrived:
             work()
+        raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGPROF, handler)
     start = time.process_time()

@@ -43,7 +43,7 @@ class Subject:
         Another recipe of a class that is there already.
     dense_only : bool
         Sparse rows are refused.
-    most_features : int
+    max_features : int
         More are refused before anything is spent.
     slow : bool
         Takes long enough to be left to the nightly run.
@@ -57,7 +57,7 @@ class Subject:
     private: bool = True
     variant: bool = False
     dense_only: bool = False
-    most_features: int = 2**30
+    max_features: int = 2**30
     slow: bool = False
     lacks: tuple[str, ...] = ()
 
@@ -78,11 +78,11 @@ SUBJECTS: dict[str, Subject] = {
     "linear": Subject(dp.PrivateLinearSVC, CLASSES | DIRECTIONS),
     "kernel": Subject(dp.PrivateKernelSVC, KERNEL | DIRECTIONS, lacks=("data_norm",)),
     "ellipsoids": Subject(
-        dp.PrivateGaussianMarginClassifier, CLASSES, dense_only=True, most_features=1000
+        dp.PrivateGaussianMarginClassifier, CLASSES, dense_only=True, max_features=1000
     ),
     "centre": Subject(dp.PrivateCenter, {"dense_output": True} | RICH, classifier=False),
-    "whitener": Subject(dp.PrivateWhitener, RICH, classifier=False, most_features=2**15),
-    "pca": Subject(dp.PrivatePCA, RICH, classifier=False, most_features=2**15),
+    "whitener": Subject(dp.PrivateWhitener, RICH, classifier=False, max_features=2**15),
+    "pca": Subject(dp.PrivatePCA, RICH, classifier=False, max_features=2**15),
     "standard scaler": Subject(
         dp.PrivateStandardScaler, {"bounds": (-3, 3)} | RICH, classifier=False
     ),
@@ -102,7 +102,7 @@ SUBJECTS: dict[str, Subject] = {
     "gradient sgd": variant(dp.GradientPerturbationSVC, optimizer="sgd", n_steps=10),
     "gradient adam": variant(dp.GradientPerturbationSVC, optimizer="adam", n_steps=10),
     "linear whitened": Subject(
-        dp.PrivateLinearSVC, CLASSES | {"whiten": True}, variant=True, most_features=2**15
+        dp.PrivateLinearSVC, CLASSES | {"whiten": True}, variant=True, max_features=2**15
     ),
     "linear output": variant(dp.PrivateLinearSVC, mechanism="output"),
     "linear objective": variant(dp.PrivateLinearSVC, slow=True, mechanism="objective"),
@@ -114,7 +114,7 @@ SUBJECTS: dict[str, Subject] = {
         CLASSES | {"psd": "constraint", "n_ellipsoids": 2},
         variant=True,
         dense_only=True,
-        most_features=1000,
+        max_features=1000,
         slow=True,
     ),
 }

@@ -32,7 +32,7 @@ from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.exceptions import ModelFormatError
 from dpsvm_fast.model_selection import DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.persist import load_model, model_schema, read_model, save_certificate, save_model
-from dpsvm_fast.persist.classes import declared_parameters, read_entries, saved_classes, written
+from dpsvm_fast.persist.classes import SAVED_CLASSES, declared_parameters, read_entries, written
 from oracles.saved import COMPOSED, LABELS, ROWS, answers, fitted, rewritten
 from oracles.subjects import SUBJECTS, every_recipe
 
@@ -347,7 +347,7 @@ def test_odd_parameters_of_public_steps_are_refused(
 
 
 def test_the_published_schema_knows_every_class() -> None:
-    assert set(model_schema()["$defs"]["class"]["enum"]) == set(saved_classes())
+    assert set(model_schema()["$defs"]["class"]["enum"]) == set(SAVED_CLASSES)
 
 
 @pytest.mark.parametrize("kind", ["output", "linear", "kernel", "ellipsoids", "pca", "pipeline"])

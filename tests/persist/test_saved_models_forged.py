@@ -182,7 +182,7 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
     (
         "output",
         {("attributes", "classes_"): {"dtype": "uint8", "values": [0, 1, 256]}},
-        "out of range of its type|sorted labels",
+        "outside the range of its type|sorted labels",
     ),
     ("linear", {("attributes", "mechanism_"): "gradient", ("attributes", "n_steps_"): None},
      "another number of steps"),

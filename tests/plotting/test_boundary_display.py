@@ -18,6 +18,8 @@ import dpsvm_fast as dp
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.plotting.displays import BoundaryDisplay
 
+pytestmark = pytest.mark.usefixtures("closed_figures")
+
 RNG = np.random.default_rng(0)
 X: NDArray[np.float64] = RNG.uniform(-1.0, 1.0, size=(600, 2))
 Y = np.where(X[:, 0] > X[:, 1], "right", "left")

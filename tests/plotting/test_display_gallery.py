@@ -10,6 +10,8 @@ import pytest
 from dpsvm_fast import plotting
 from oracles.scripts import module_of
 
+pytestmark = pytest.mark.usefixtures("closed_figures")
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "plots.md").read_text(encoding="utf-8")
 

@@ -13,6 +13,8 @@ from sklearn.exceptions import NotFittedError
 import dpsvm_fast as dp
 from dpsvm_fast.plotting.displays import EllipsoidDisplay
 
+pytestmark = pytest.mark.usefixtures("closed_figures")
+
 
 def rows(n_features: int = 2) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
     rng = np.random.default_rng(0)

@@ -11,6 +11,8 @@ import dpsvm_fast as dp
 from dpsvm_fast.planning import plan_noise
 from dpsvm_fast.plotting.displays import NoisePlanDisplay
 
+pytestmark = pytest.mark.usefixtures("closed_figures")
+
 EPSILONS = [1.0, 0.001, 0.1]
 
 

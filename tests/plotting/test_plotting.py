@@ -21,6 +21,8 @@ from dpsvm_fast.plotting.displays import (
     private_scores,
 )
 
+pytestmark = pytest.mark.usefixtures("closed_figures")
+
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 EPSILONS = [4.0, 0.5, 1.0]
 

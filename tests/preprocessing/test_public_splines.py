@@ -205,7 +205,7 @@ def test_a_choice_of_form_by_the_share_of_zeros_is_a_leak() -> None:
     table = pd.DataFrame(X, columns=list("abc"))
     splines = dp.PublicSplines((0, 10))
     svc = dp.PrivateLinearSVC(5.0, bounds=(0, 1), classes=[0, 1])
-    for threshold, learned in ((0.3, True), (0.0, False), (1.0, False)):
+    for threshold, learned in ((0.3, True), (0.0, False), (1.0, True)):
         columns = make_column_transformer((splines, ["a"]), sparse_threshold=threshold)
         made = dp.PrivatePipeline([("columns", columns), ("svc", svc)])
         if learned:

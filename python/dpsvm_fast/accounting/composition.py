@@ -249,6 +249,10 @@ def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: boo
     if left < 0.0:
         return math.inf
     found = _epsilon(Mixture.of(choice), left, quick=quick)
+    if not quick:
+        # A part with a rare and huge loss makes the grid for all coarse.
+        simple = BasicComposition(Mixture.of(choice.changed(rounded_up)))
+        found = min(found, simple.simple_epsilon(left, found))
     return min(choice.pure_epsilon, found) if choice.is_pure else found
 
 
@@ -259,7 +263,7 @@ def _is_shown_simply(choice: Totals, epsilon: float, delta: float) -> bool:
         return False
     if choice.is_pure and choice.pure_epsilon <= epsilon:
         return True
-    return BasicComposition(Mixture.of(choice)).shows(epsilon, left)
+    return BasicComposition(Mixture.of(choice)).simple_epsilon(left, epsilon) <= epsilon
 
 
 def _is_shown_quickly(choice: Totals, epsilon: float, delta: float) -> bool:
@@ -702,8 +706,9 @@ class Grid:
         return least
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon at a delta."""
-        return self._of_laws(delta, _core.LossDistribution.epsilon)
+        """Return epsilon at a delta; a finer grid is not always the tighter one."""
+        law = _core.LossDistribution
+        return min(self._of_laws(delta, ask) for ask in (law.epsilon, law.quick_epsilon))
 
     def quick_epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at a delta, at little cost."""
@@ -806,8 +811,8 @@ class BasicComposition:
                 break
         return found
 
-    def shows(self, epsilon: float, delta: float) -> bool:
-        """Return whether (epsilon, delta) follows if objectives count by one point each.
+    def simple_epsilon(self, delta: float, most: float) -> float:
+        """Return epsilon with one point of each objective; infinity where it exceeds ``most``.
 
         Shares are powers of two, so that what a part needs is mostly known from earlier questions.
         """
@@ -816,7 +821,7 @@ class BasicComposition:
         n = max(1, sum(count for _, count in (*parts, *objective)))
         share, needed, cost = _share(delta / n), self.mixture.pure_epsilon, 0.0
         if share < MIN_DELTA or any(_is_step(event) for event, _ in self.mixture.curved):
-            return False
+            return math.inf
         points = itertools.chain(
             ((_needed(law, share), share, count) for law, count in parts),
             ((reach(event), profile(event, reach(event)), count) for event, count in objective),
@@ -824,9 +829,9 @@ class BasicComposition:
         for at, spent, count in points:
             needed = add_up(needed, mul_up(at, float(count)))
             cost = add_up(cost, mul_up(spent, count * HEADROOM))
-            if needed > epsilon or cost > delta:
-                return False
-        return needed <= epsilon
+            if needed > most or cost > delta:
+                return math.inf
+        return needed
 
 
 @lru_cache(maxsize=1024)
@@ -1134,6 +1139,7 @@ def _check_size(group_size: object) -> int:
 # Binary digits of the larger amounts that are tried first: many totals share them, and what is
 # known of them. What an epsilon may be too large by.
 FEW_DIGITS, NEARLY = 3, 1.01
+rounded_up = partial(few_digits, digits=FEW_DIGITS)
 
 
 class Composition:
@@ -1186,7 +1192,7 @@ def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
     # Gaussian mechanisms alone are one, with a formula.
     if choice == gaussian and Gaussian(choice.mu).delta(epsilon) <= delta:
         return True
-    larger = choice.changed(partial(few_digits, digits=FEW_DIGITS))
+    larger = choice.changed(rounded_up)
     if _is_shown_simply(larger, epsilon, delta):
         return True
     if _is_refuted(choice, epsilon, delta):

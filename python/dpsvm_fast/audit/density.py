@@ -99,7 +99,7 @@ def audit_density(estimator: Any, *, pair: Pair | None = None) -> AuditReport:
 
 
 def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
-    """By the kind of the worlds."""
+    """Return the exact epsilon of a pair of worlds, by their kind."""
     first, second = worlds
     if isinstance(first, OutputWorld):
         solutions = [world.solution(_core.NoiseSource(0)) for world in worlds]

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar
 
-from dpsvm_fast.certificates.record import (
-    COUNT,
-    PRIVACY_LOSS,
-    PROBABILITY,
-    Adjacency,
-    Epsilon,
-    Excluding,
-    NonNegative,
-    OpenProbability,
-    Options,
-    Positive,
-    Range,
-    Record,
-    Share,
-    Unit,
-)
+from dpsvm_fast.certificates import record as field
+from dpsvm_fast.certificates.record import Record
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up
 from dpsvm_fast.validation import check_integer, check_real
@@ -32,7 +19,7 @@ from dpsvm_fast.validation import check_integer, check_real
 # An event never changes its meaning. A new mechanism with another privacy loss gets a new class
 # with a new tag; a reader that does not know a tag refuses it.
 
-NOISY = Unit("that of the noisy quantity")
+NOISY = field.Unit("that of the noisy quantity")
 
 
 class PrivacyEvent(Record):
@@ -53,7 +40,7 @@ class PrivacyEvent(Record):
 
     tag_field: ClassVar[str] = "type"
 
-    adjacency: Adjacency
+    adjacency: field.Adjacency
 
     def __new__(cls, *_: object, **__: object) -> PrivacyEvent:
         """Refuse the bare base class, which promises nothing."""
@@ -84,6 +71,16 @@ class PrivacyEvent(Record):
     def mu(self) -> float | None:
         """Parameter of a Gaussian mechanism; None for any other event."""
         return None
+
+    @property
+    def prices(self) -> frozenset[str]:
+        """Names of the prices of which its guarantee is made; an empty one without a formula."""
+        return frozenset({self.price})
+
+    @property
+    def for_rows(self) -> bool:
+        """Whether its law is that of one row, and no person's."""
+        return False
 
     @property
     def inside(self) -> tuple[tuple[PrivacyEvent, ...], ...]:
@@ -132,16 +129,14 @@ class GaussianEvent(PrivacyEvent):
     tag: ClassVar[str] = "gaussian"
     price: ClassVar[str] = "mu"
 
-    sigma: Annotated[Positive, NOISY]
-    sensitivity: Annotated[Positive, NOISY]
-    adjacency: Adjacency
+    sigma: Annotated[field.Positive, NOISY]
+    sensitivity: Annotated[field.Positive, NOISY]
+    adjacency: field.Adjacency
 
-    def check(self) -> None:
-        """Refuse noise and sensitivity without a ratio."""
-        if not 0.0 < self.mu < float("inf"):
-            raise InvalidParameterError.of(
-                "sigma", got=self.sigma, accepted="a number with finite sensitivity / sigma"
-            )
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Noise and sensitivity have a ratio."""
+        accepted = "expected a number with finite sensitivity / sigma"
+        yield not 0.0 < self.mu < float("inf"), f"sigma: got {self.sigma!r}, {accepted}"
 
     @cached_property
     def mu(self) -> float:
@@ -162,8 +157,8 @@ class PureEvent(PrivacyEvent):
     tag: ClassVar[str] = "pure"
     price: ClassVar[str] = "epsilon"
 
-    epsilon: Epsilon
-    adjacency: Adjacency
+    epsilon: field.Epsilon
+    adjacency: field.Adjacency
 
 
 @dataclass(frozen=True)
@@ -185,9 +180,9 @@ class ApproximateEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "approximate"
 
-    epsilon: Epsilon
-    delta: OpenProbability
-    adjacency: Adjacency
+    epsilon: field.Epsilon
+    delta: field.OpenProbability
+    adjacency: field.Adjacency
 
 
 @dataclass(frozen=True)
@@ -230,18 +225,15 @@ class SubsampledGaussianEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "subsampled_gaussian"
 
-    noise_multiplier: Positive
-    sampling_rate: Annotated[Share, PROBABILITY]
-    n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT]
-    adjacency: Adjacency
+    noise_multiplier: field.Positive
+    sampling_rate: Annotated[field.Share, field.PROBABILITY]
+    n_steps: Annotated[int, field.Range(1, MAX_STEPS), field.COUNT]
+    adjacency: field.Adjacency
 
-    def check(self) -> None:
-        """Refuse noise that is too small to compute with."""
-        multiplier = self.noise_multiplier
-        if div_up(2.0, multiplier) == float("inf"):
-            raise InvalidParameterError.of(
-                "noise_multiplier", got=multiplier, accepted="a number with a finite inverse"
-            )
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Noise is large enough to compute with."""
+        noise, accepted = self.noise_multiplier, "expected a number with a finite inverse"
+        yield math.isinf(div_up(2.0, noise)), f"noise_multiplier: got {noise!r}, {accepted}"
 
 
 @dataclass(frozen=True)
@@ -265,8 +257,8 @@ class ZCDPEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "zcdp"
 
-    rho: Annotated[Positive, Unit("privacy loss")]
-    adjacency: Adjacency
+    rho: Annotated[field.Positive, field.Unit("privacy loss")]
+    adjacency: field.Adjacency
 
 
 @dataclass(frozen=True)
@@ -296,19 +288,23 @@ class ObjectiveEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "objective"
 
-    law: Annotated[str, Options(*OBJECTIVE_LAWS)]
-    n_scores: Annotated[int, Range(1, MAX_SCORES), COUNT]
-    sigma: Positive
-    kappa: Positive | None
-    jacobian: Annotated[NonNegative, PRIVACY_LOSS] | None
-    adjacency: Adjacency
+    law: Annotated[str, field.Options(*OBJECTIVE_LAWS)]
+    n_scores: Annotated[int, field.Range(1, MAX_SCORES), field.COUNT]
+    sigma: field.Positive
+    kappa: field.Positive | None
+    jacobian: Annotated[field.NonNegative, field.PRIVACY_LOSS] | None
+    adjacency: field.Adjacency
 
-    def check(self) -> None:
-        """Refuse too few scores for the law, and anything but one of two numbers."""
-        least = OBJECTIVE_LAWS[self.law]
-        check_integer("n_scores", self.n_scores, least, MAX_SCORES)
-        if (self.kappa is None) == (self.jacobian is None):
-            raise InvalidParameterError("kappa: expected exactly one of kappa and jacobian")
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """There are enough scores for the law, and one of two numbers."""
+        check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MAX_SCORES)
+        both = (self.kappa is None) == (self.jacobian is None)
+        yield both, "kappa: expected exactly one of kappa and jacobian"
+
+    @property
+    def for_rows(self) -> bool:
+        """Whether no constant pays for the curvature of a person's rows."""
+        return self.jacobian is None
 
 
 @dataclass(frozen=True)
@@ -343,8 +339,8 @@ class DistanceEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "distance"
 
-    distance: OpenProbability
-    adjacency: Adjacency
+    distance: field.OpenProbability
+    adjacency: field.Adjacency
 
     @property
     def has_distance(self) -> bool:
@@ -366,7 +362,7 @@ MAX_MEAN = 1e9
 NESTED = ("parallel", "alternatives", "random_stopping")
 
 Events = tuple[PrivacyEvent, ...]
-Branch = Annotated[tuple[Annotated[PrivacyEvent, Excluding(NESTED)], ...], Range(1)]
+Branch = Annotated[tuple[Annotated[PrivacyEvent, field.Excluding(NESTED)], ...], field.Range(1)]
 
 
 @dataclass(frozen=True)
@@ -398,8 +394,8 @@ class ParallelEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "parallel"
 
-    branches: Annotated[tuple[Branch, ...], Range(1)]
-    adjacency: Adjacency
+    branches: Annotated[tuple[Branch, ...], field.Range(1)]
+    adjacency: field.Adjacency
 
     def check(self) -> None:
         """Refuse events of another relation; keep equal branches once."""
@@ -453,6 +449,11 @@ class AlternativesEvent(ParallelEvent):
         """The event itself: which branch it is depends on releases."""
         return ((self,),)
 
+    @property
+    def prices(self) -> frozenset[str]:
+        """Those of all branches."""
+        return frozenset(inner.price for branch in self.branches for inner in branch)
+
 
 @dataclass(frozen=True)
 class RandomStoppingEvent(PrivacyEvent):
@@ -496,23 +497,25 @@ class RandomStoppingEvent(PrivacyEvent):
 
     tag: ClassVar[str] = "random_stopping"
 
-    base: Annotated[tuple[Annotated[PrivacyEvent, Excluding(NESTED[1:])], ...], Range(1)]
-    stopping: Annotated[str, Options(*STOPPING_LAWS)]
-    mean: Annotated[float, Range(0.0, MAX_MEAN, open_low=True), COUNT]
-    adjacency: Adjacency
+    base: Annotated[
+        tuple[Annotated[PrivacyEvent, field.Excluding(NESTED[1:])], ...], field.Range(1)
+    ]
+    stopping: Annotated[str, field.Options(*STOPPING_LAWS)]
+    mean: Annotated[float, field.Range(0.0, MAX_MEAN, open_low=True), field.COUNT]
+    adjacency: field.Adjacency
 
-    def check(self) -> None:
-        """Refuse events of another relation, distances, and means that the law cannot have."""
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Events are of this relation and no distances, and the law can have this mean."""
         check_relation("base", self.base, self.adjacency)
-        if any(event.has_distance for event in self.base):
-            raise InvalidParameterError(
-                "base: got a DistanceEvent, expected events that describe one run exactly; spend "
-                "the distance of the whole search separately"
-            )
+        yield (
+            any(event.has_distance for event in self.base),
+            "base: got a DistanceEvent, expected events that describe one run exactly; spend the "
+            "distance of the whole search separately",
+        )
         least = STOPPING_LAWS[self.stopping]
         check_real("mean", self.mean, low=least, high=MAX_MEAN, open_low=True)
-        if self.stopping != "poisson" and not 0.0 < self.gamma < 1.0:
-            raise InvalidParameterError.of("mean", got=self.mean, accepted="a mean further from 1")
+        unlike = self.stopping != "poisson" and not 0.0 < self.gamma < 1.0
+        yield unlike, f"mean: got {self.mean!r}, expected a mean further from 1"
 
     @property
     def inside(self) -> tuple[Events, ...]:

@@ -24,7 +24,7 @@ import sys
 import types
 import typing
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
@@ -445,7 +445,14 @@ class Record:
         self.check()
 
     def check(self) -> None:
-        """Refuse inconsistent fields."""
+        """Refuse fields that break a rule."""
+        for broken, sentence in self._rules():
+            if broken:
+                raise InvalidParameterError(sentence)
+
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Yield whether fields are inconsistent, with what is said then; later ones rest on it."""
+        yield from ()
 
     @classmethod
     @cache

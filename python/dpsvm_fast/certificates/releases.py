@@ -8,6 +8,7 @@ How the numbers hang together is what ``verify`` checks.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, ClassVar
@@ -15,6 +16,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from scipy.special import digamma
 
+from dpsvm_fast.certificates import record as field
 from dpsvm_fast.certificates.events import (
     MAX_SCORES,
     MAX_STEPS,
@@ -27,36 +29,22 @@ from dpsvm_fast.certificates.events import (
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
-from dpsvm_fast.certificates.record import (
-    COUNT,
-    PRIVACY_LOSS,
-    PROBABILITY,
-    Count,
-    Delta,
-    Epsilon,
-    NonNegative,
-    OmitIfEmpty,
-    Options,
-    Positive,
-    Probability,
-    Range,
-    Record,
-    Share,
-    Text,
-    Unit,
-)
+from dpsvm_fast.certificates.record import Record
 from dpsvm_fast.certificates.words import PARTS
-from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_down, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.validation import check_integer
 
-Distribution = Annotated[str, Options("gaussian", "gamma")]
-Sampler = Annotated[str, Options("exact_grid", "floating_point")]
+Distribution = Annotated[str, field.Options("gaussian", "gamma")]
+Sampler = Annotated[str, field.Options("exact_grid", "floating_point")]
 # Most releases of weights by one fit.
 WEIGHT_RELEASES = 8
 
-FEATURE, WEIGHT, SCORE = Unit("feature"), Unit("weight"), Unit("score")
-SUMMED, NUMBER, GRID_STEP = Unit("that of the sum"), Unit("number of the sum"), Unit("grid step")
+FEATURE, WEIGHT, SCORE = field.Unit("feature"), field.Unit("weight"), field.Unit("score")
+SUMMED, NUMBER, GRID_STEP = (
+    field.Unit("that of the sum"),
+    field.Unit("number of the sum"),
+    field.Unit("grid step"),
+)
 
 # The parts of a statement: records of numbers, each checked by itself.
 #
@@ -92,16 +80,16 @@ class Sensitivity(Record):
         ``exact + 2 * solver_radius + rounding``.
     """
 
-    lipschitz: Annotated[Positive, Unit("gradient norm over score")]
-    C: Positive
-    data_norm: Annotated[Positive, FEATURE]
-    intercept_scaling: Annotated[NonNegative, FEATURE]
-    row_norm: Annotated[Positive, FEATURE]
-    relation_factor: Annotated[int, Range(1, 2)]
-    exact: Annotated[NonNegative, WEIGHT]
-    solver_radius: Annotated[NonNegative, WEIGHT]
-    rounding: Annotated[NonNegative, WEIGHT]
-    total: Annotated[Positive, WEIGHT]
+    lipschitz: Annotated[field.Positive, field.Unit("gradient norm over score")]
+    C: field.Positive
+    data_norm: Annotated[field.Positive, FEATURE]
+    intercept_scaling: Annotated[field.NonNegative, FEATURE]
+    row_norm: Annotated[field.Positive, FEATURE]
+    relation_factor: Annotated[int, field.Range(1, 2)]
+    exact: Annotated[field.NonNegative, WEIGHT]
+    solver_radius: Annotated[field.NonNegative, WEIGHT]
+    rounding: Annotated[field.NonNegative, WEIGHT]
+    total: Annotated[field.Positive, WEIGHT]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,21 +115,21 @@ class Noise(Record):
 
     distribution: Distribution
     sampler: Sampler
-    sigma: Annotated[Positive, WEIGHT] | None
-    beta: Annotated[Positive, Unit("1 / (weight)")] | None
-    grid: Annotated[Positive, WEIGHT] | None
-    shape: tuple[Count, Count]
-    epsilon: Epsilon | None = None
-    n_releases: Annotated[int, Range(1, WEIGHT_RELEASES), COUNT] = 1
+    sigma: Annotated[field.Positive, WEIGHT] | None
+    beta: Annotated[field.Positive, field.Unit("1 / (weight)")] | None
+    grid: Annotated[field.Positive, WEIGHT] | None
+    shape: tuple[field.Count, field.Count]
+    epsilon: field.Epsilon | None = None
+    n_releases: Annotated[int, field.Range(1, WEIGHT_RELEASES), field.COUNT] = 1
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_weights",)
 
-    def check(self) -> None:
-        """Refuse a scale or sampler of another distribution."""
-        _check_law("noise", self)
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Scale and sampler are those of the distribution."""
+        return _rules_of_law("noise", self)
 
     @property
-    def n_weights(self) -> Count:
+    def n_weights(self) -> field.Count:
         """Number of released weights, the product of the shape."""
         return math.prod(self.shape)
 
@@ -213,39 +201,38 @@ class ObjectiveNoise(Record):
         The share of the budget that this noise spends.
     """
 
-    n_classes: Annotated[int, Range(2), COUNT]
-    law: Annotated[str, Options(*OBJECTIVE_LAWS)]
-    n_scores: Annotated[int, Range(1, MAX_SCORES), COUNT]
-    smoothing: Annotated[Positive, SCORE]
-    margin: Annotated[NonNegative, SCORE]
-    lipschitz: Annotated[Positive, Unit("gradient norm over score")]
-    curvature: Annotated[Positive, Unit("1 / score^2")]
-    row_norm: Annotated[Positive, FEATURE]
-    regularization: Annotated[Positive, Unit("1 / weight^2")]
-    extra_regularization: Annotated[NonNegative, Unit("1 / weight^2")]
-    curvature_ratio: Positive
-    jacobian: Annotated[NonNegative, PRIVACY_LOSS] | None
+    n_classes: Annotated[int, field.Range(2), field.COUNT]
+    law: Annotated[str, field.Options(*OBJECTIVE_LAWS)]
+    n_scores: Annotated[int, field.Range(1, MAX_SCORES), field.COUNT]
+    smoothing: Annotated[field.Positive, SCORE]
+    margin: Annotated[field.NonNegative, SCORE]
+    lipschitz: Annotated[field.Positive, field.Unit("gradient norm over score")]
+    curvature: Annotated[field.Positive, field.Unit("1 / score^2")]
+    row_norm: Annotated[field.Positive, FEATURE]
+    regularization: Annotated[field.Positive, field.Unit("1 / weight^2")]
+    extra_regularization: Annotated[field.NonNegative, field.Unit("1 / weight^2")]
+    curvature_ratio: field.Positive
+    jacobian: Annotated[field.NonNegative, field.PRIVACY_LOSS] | None
     distribution: Distribution
     sampler: Sampler
-    sigma: Annotated[Positive, Unit("1 / weight")] | None
-    beta: Annotated[Positive, Unit("1 / (1 / weight)")] | None
-    grid: Annotated[Positive, Unit("1 / weight")] | None
-    shape: tuple[Count, Count]
-    gradient_tol: Annotated[Positive, Unit("1 / weight")]
-    epsilon: Epsilon
-    delta: Delta
+    sigma: Annotated[field.Positive, field.Unit("1 / weight")] | None
+    beta: Annotated[field.Positive, field.Unit("1 / (1 / weight)")] | None
+    grid: Annotated[field.Positive, field.Unit("1 / weight")] | None
+    shape: tuple[field.Count, field.Count]
+    gradient_tol: Annotated[field.Positive, field.Unit("1 / weight")]
+    epsilon: field.Epsilon
+    delta: field.Delta
 
-    def check(self) -> None:
-        """Refuse a scale, sampler or price of another distribution."""
-        _check_law("objective", self)
-        if self.jacobian is None and self.distribution == "gamma":
-            raise InvalidParameterError("jacobian: expected a number with 'gamma'")
-        if (self.delta > 0.0) != (self.distribution == "gaussian"):
-            raise InvalidParameterError("delta: expected 0 with 'gamma', above 0 with 'gaussian'")
-        if self.extra_regularization > self.regularization:
-            raise InvalidParameterError(
-                "extra_regularization: expected at most the whole regularization"
-            )
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Scale, sampler and price are those of the distribution."""
+        yield from _rules_of_law("objective", self)
+        gaussian = self.distribution == "gaussian"
+        unpriced = self.jacobian is None and not gaussian
+        yield unpriced, "jacobian: expected a number with 'gamma'"
+        mixed = (self.delta > 0.0) != gaussian
+        yield mixed, "delta: expected 0 with 'gamma', above 0 with 'gaussian'"
+        more = self.extra_regularization > self.regularization
+        yield more, "extra_regularization: expected at most the whole regularization"
         check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MAX_SCORES)
 
     def event(self, adjacency: str) -> PrivacyEvent:
@@ -297,17 +284,17 @@ class LastIterate(Record):
     Bok, Su and Altschuler, ICML 2024; docs/proofs/gradient_perturbation.md, "Last iterate".
     """
 
-    learning_rate: Annotated[Positive, Unit("weight / gradient")]
-    divisor: Annotated[Positive, COUNT]
-    regularization: Annotated[Positive, Unit("1 / weight^2 over divisor")]
-    smoothing: Annotated[Positive, SCORE]
-    lipschitz: Annotated[Positive, Unit("gradient norm over score")]
-    curvature: Annotated[Positive, Unit("1 / score^2")]
-    row_norm: Annotated[Positive, FEATURE]
-    max_records: Count
-    smoothness: Annotated[Positive, Unit("1 / weight^2 over divisor")]
-    contraction: Annotated[float, Range(0.0, 1.0, open_high=True)]
-    effective_steps: Annotated[Positive, COUNT]
+    learning_rate: Annotated[field.Positive, field.Unit("weight / gradient")]
+    divisor: Annotated[field.Positive, field.COUNT]
+    regularization: Annotated[field.Positive, field.Unit("1 / weight^2 over divisor")]
+    smoothing: Annotated[field.Positive, SCORE]
+    lipschitz: Annotated[field.Positive, field.Unit("gradient norm over score")]
+    curvature: Annotated[field.Positive, field.Unit("1 / score^2")]
+    row_norm: Annotated[field.Positive, FEATURE]
+    max_records: field.Count
+    smoothness: Annotated[field.Positive, field.Unit("1 / weight^2 over divisor")]
+    contraction: Annotated[float, field.Range(0.0, 1.0, open_high=True)]
+    effective_steps: Annotated[field.Positive, field.COUNT]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,40 +338,40 @@ class ReleasePart(Record):
         one, and so on. Empty if a record has the same weight in all sums.
     """
 
-    name: Annotated[str, Options(*PARTS)]
-    what: Text
+    name: Annotated[str, field.Options(*PARTS)]
+    what: field.Text
     distribution: Distribution
     sampler: Sampler
-    clip_norm: Annotated[Positive, SUMMED]
-    rounding: Annotated[NonNegative, SUMMED]
-    contribution: Annotated[Positive, SUMMED]
-    relation_factor: Annotated[float, Range(1.0, 2.0)]
-    sigma: Annotated[Positive, SUMMED] | None
-    beta: Annotated[Positive, Unit("1 / (that of the sum)")] | None
-    grid: Annotated[Positive, SUMMED] | None
-    shape: Annotated[tuple[Count, ...], Range(1, 2)]
-    epsilon: Epsilon | None = None
-    n_steps: Annotated[int, Range(1, MAX_STEPS), COUNT] = 1
-    sampling_rate: Annotated[Share, PROBABILITY] = 1.0
+    clip_norm: Annotated[field.Positive, SUMMED]
+    rounding: Annotated[field.NonNegative, SUMMED]
+    contribution: Annotated[field.Positive, SUMMED]
+    relation_factor: Annotated[float, field.Range(1.0, 2.0)]
+    sigma: Annotated[field.Positive, SUMMED] | None
+    beta: Annotated[field.Positive, field.Unit("1 / (that of the sum)")] | None
+    grid: Annotated[field.Positive, SUMMED] | None
+    shape: Annotated[tuple[field.Count, ...], field.Range(1, 2)]
+    epsilon: field.Epsilon | None = None
+    n_steps: Annotated[int, field.Range(1, MAX_STEPS), field.COUNT] = 1
+    sampling_rate: Annotated[field.Share, field.PROBABILITY] = 1.0
     last_iterate: LastIterate | None = None
-    factor: Annotated[tuple[Annotated[float, Range(0.0, 1.0)], ...], OmitIfEmpty()] = ()
+    factor: Annotated[tuple[Annotated[float, field.Range(0.0, 1.0)], ...], field.OmitIfEmpty()] = ()
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
 
-    def check(self) -> None:
-        """Refuse a scale, sampler or steps of another distribution."""
-        _check_law(f"part {self.name!r}", self)
-        full_batches = self.sampling_rate == 1.0
-        if self.distribution == "gamma" and not (full_batches and self.n_steps == 1):
-            raise InvalidParameterError("n_steps: expected one full sum with 'gamma'")
-        if self.last_iterate is not None and (self.distribution != "gaussian" or not full_batches):
-            raise InvalidParameterError("last_iterate: expected None without full Gaussian sums")
-        whole = self.distribution == "gaussian" and full_batches and self.last_iterate is None
-        if self.factor and not (whole and len(self.factor) == self.n_steps):
-            raise InvalidParameterError("factor: expected a weight for each full Gaussian sum")
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Scale, sampler and steps are those of the distribution."""
+        yield from _rules_of_law(f"part {self.name!r}", self)
+        full, gaussian = self.sampling_rate == 1.0, self.distribution == "gaussian"
+        several = not gaussian and not (full and self.n_steps == 1)
+        yield several, "n_steps: expected one full sum with 'gamma'"
+        last = self.last_iterate is not None
+        sampled = last and not (gaussian and full)
+        yield sampled, "last_iterate: expected None without full Gaussian sums"
+        whole = gaussian and full and not last and len(self.factor) == self.n_steps
+        yield self.factor and not whole, "factor: expected a weight for each full Gaussian sum"
 
     @property
-    def n_numbers(self) -> Count:
+    def n_numbers(self) -> field.Count:
         """Numbers in each sum: the product of the shape."""
         return math.prod(self.shape)
 
@@ -417,17 +404,18 @@ def _event_of(
     return PureEvent(noise.epsilon, adjacency)
 
 
-def _check_law(what: str, noise: Noise | ObjectiveNoise | ReleasePart) -> None:
-    """Refuse a scale or a sampler that does not belong to the law."""
-    scales = (noise.sigma is not None, noise.beta is not None)
-    if scales != (noise.distribution == "gaussian", noise.distribution == "gamma"):
-        raise InvalidParameterError(
-            f"{what}: expected sigma alone with 'gaussian' and beta alone with 'gamma'"
-        )
-    if (noise.epsilon is None) != (noise.beta is None) and not isinstance(noise, ObjectiveNoise):
-        raise InvalidParameterError(f"{what}: expected epsilon only with beta")
-    if noise.sampler == "exact_grid" and (noise.distribution != "gaussian" or noise.grid is None):
-        raise InvalidParameterError(f"{what}: 'exact_grid' needs 'gaussian' and a grid")
+def _rules_of_law(
+    what: str, noise: Noise | ObjectiveNoise | ReleasePart
+) -> Iterator[tuple[object, str]]:
+    """Scale and sampler belong to the law."""
+    gaussian = noise.distribution == "gaussian"
+    other = (noise.sigma is not None, noise.beta is not None) != (gaussian, not gaussian)
+    yield other, f"{what}: expected sigma alone with 'gaussian' and beta alone with 'gamma'"
+    inside = isinstance(noise, ObjectiveNoise)
+    unpriced = (noise.epsilon is None) != (noise.beta is None) and not inside
+    yield unpriced, f"{what}: expected epsilon only with beta"
+    gridless = noise.sampler == "exact_grid" and not (gaussian and noise.grid is not None)
+    yield gridless, f"{what}: 'exact_grid' needs 'gaussian' and a grid"
 
 
 # The part of a statement about projected SGD, and what its sensitivity must be.
@@ -458,12 +446,12 @@ class Descent(Record):
         number.
     """
 
-    n_samples: Count
-    n_epochs: Count
-    batch_size: Count
-    radius: Annotated[Positive, WEIGHT]
-    projection: Annotated[str, Options("joint", "per_class")]
-    average: Annotated[str, Options("last", "uniform", "weighted")]
+    n_samples: field.Count
+    n_epochs: field.Count
+    batch_size: field.Count
+    radius: Annotated[field.Positive, WEIGHT]
+    projection: Annotated[str, field.Options("joint", "per_class")]
+    average: Annotated[str, field.Options("last", "uniform", "weighted")]
 
     def check(self) -> None:
         """Refuse batches of more rows than there are."""
@@ -548,35 +536,31 @@ class SecureRound(Record):
     ``honest_survivors`` of those in the sum neither reveal nor use their noise.
     """
 
-    name: Annotated[str, Options(*ROUNDS)]
-    what: Text
-    size: Annotated[int, Range(1, MAX_NUMBERS), COUNT]
-    clip_norm: Annotated[Positive, Unit("feature squared")] | None = None
-    exact: Annotated[Positive, NUMBER]
-    grid: Annotated[Positive, NUMBER]
-    rounding: Annotated[Positive, NUMBER]
-    total: Annotated[Positive, NUMBER]
-    sigma_steps: Annotated[int, Range(2**4, 2**24), GRID_STEP]
-    honest_survivors: Annotated[int, Range(1, MAX_PARTIES), COUNT]
-    smoothing: Annotated[float, Range(1.0), GRID_STEP]
-    sigma: Annotated[Positive, NUMBER]
-    discreteness: Probability
-    overflow: Probability
-    computational: Probability
-    range_steps: Annotated[int, Range(1, ENCODABLE), GRID_STEP]
+    name: Annotated[str, field.Options(*ROUNDS)]
+    what: field.Text
+    size: Annotated[int, field.Range(1, MAX_NUMBERS), field.COUNT]
+    clip_norm: Annotated[field.Positive, field.Unit("feature squared")] | None = None
+    exact: Annotated[field.Positive, NUMBER]
+    grid: Annotated[field.Positive, NUMBER]
+    rounding: Annotated[field.Positive, NUMBER]
+    total: Annotated[field.Positive, NUMBER]
+    sigma_steps: Annotated[int, field.Range(2**4, 2**24), GRID_STEP]
+    honest_survivors: Annotated[int, field.Range(1, MAX_PARTIES), field.COUNT]
+    smoothing: Annotated[float, field.Range(1.0), GRID_STEP]
+    sigma: Annotated[field.Positive, NUMBER]
+    discreteness: field.Probability
+    overflow: field.Probability
+    computational: field.Probability
+    range_steps: Annotated[int, field.Range(1, ENCODABLE), GRID_STEP]
 
-    def check(self) -> None:
-        """Refuse inconsistent numbers; ``verify`` recomputes the derived ones."""
-        if self.smoothing >= self.sigma_steps:
-            raise InvalidParameterError.of(
-                "smoothing", got=self.smoothing, accepted="less than sigma_steps"
-            )
-        if not 0.0 < self.distance < 1.0:
-            raise InvalidParameterError.of(
-                "discreteness", got=self.discreteness, accepted="a sum of distances in (0, 1)"
-            )
-        if (self.name == "gram") != (self.clip_norm is not None):
-            raise InvalidParameterError("clip_norm: expected a number only for 'gram'")
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Numbers are consistent; ``verify`` recomputes the derived ones."""
+        large = self.smoothing >= self.sigma_steps
+        yield large, f"smoothing: got {self.smoothing!r}, expected less than sigma_steps"
+        got = f"discreteness: got {self.discreteness!r}"
+        yield not 0.0 < self.distance < 1.0, f"{got}, expected a sum of distances in (0, 1)"
+        clipped = (self.name == "gram") != (self.clip_norm is not None)
+        yield clipped, "clip_norm: expected a number only for 'gram'"
 
     @property
     def distance(self) -> float:

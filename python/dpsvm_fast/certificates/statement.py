@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
+from dpsvm_fast.certificates import record as field
 from dpsvm_fast.certificates import words
 from dpsvm_fast.certificates.events import (
     STOPPING_LAWS,
@@ -28,28 +29,7 @@ from dpsvm_fast.certificates.events import (
     RandomStoppingEvent,
     check_relation,
 )
-from dpsvm_fast.certificates.record import (
-    COUNT,
-    PRIVACY_LOSS,
-    Adjacency,
-    Delta,
-    Epsilon,
-    Excluding,
-    Kind,
-    NonNegative,
-    OmitIfEmpty,
-    OpenProbability,
-    Options,
-    Pattern,
-    Positive,
-    Range,
-    Record,
-    Share,
-    Text,
-    Unit,
-    definition_of,
-    read_json,
-)
+from dpsvm_fast.certificates.record import Kind, Record, definition_of, read_json
 from dpsvm_fast.certificates.releases import (
     ADJACENCY,
     MAX_NUMBERS,
@@ -82,13 +62,13 @@ from dpsvm_fast.rounding import fraction_up
 from dpsvm_fast.validation import check_option
 
 Self = TypeVar("Self", bound="ReleaseStatement")
-Source = Annotated[str, Options("operating_system", "seed")]
+Source = Annotated[str, field.Options("operating_system", "seed")]
 Events = tuple[PrivacyEvent, ...]
 ACCOUNTANT = "dpsvm_fast.accounting"
 # How steps of pipelines are named: by their names down to it, and their class.
-StepTitle = Annotated[str, Pattern(r"^.+ \([A-Za-z0-9_]+\)$")]
-Period = Annotated[str, Pattern(r"^[A-Za-z0-9._:+/-]+$")]
-UncoveredCaveat = Annotated[str, Options("floating_point", "precision", "max_iter")]
+StepTitle = Annotated[str, field.Pattern(r"^.+ \([A-Za-z0-9_]+\)$")]
+Period = Annotated[str, field.Pattern(r"^[A-Za-z0-9._:+/-]+$")]
+UncoveredCaveat = Annotated[str, field.Options("floating_point", "precision", "max_iter")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,16 +99,18 @@ class Occasion(Record):
         Protocol of a cluster whose machines summed the rows.
     """
 
-    parameter: Annotated[str, Options("data_norm", "bounds", "param_grid", "model")]
-    parameters: tuple[Annotated[str, Pattern(r"^[A-Za-z0-9_]+$")], ...] = ()
-    labels: Annotated[str, Options("given", "read")] | None = None
-    assumed: Annotated[tuple[Annotated[str, Options(*words.ASSUMED)], ...], OmitIfEmpty()] = ()
-    functions: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
-    feature_seed: Annotated[int, Range(0)] | None = None
-    periods: Annotated[tuple[Period, ...], OmitIfEmpty()] = ()
-    learned: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
-    uncovered: Annotated[tuple[UncoveredCaveat, ...], OmitIfEmpty()] = ()
-    cluster: Annotated[str, Pattern("^[a-z0-9+_-]{1,20}$")] | None = None
+    parameter: Annotated[str, field.Options("data_norm", "bounds", "param_grid", "model")]
+    parameters: tuple[Annotated[str, field.Pattern(r"^[A-Za-z0-9_]+$")], ...] = ()
+    labels: Annotated[str, field.Options("given", "read")] | None = None
+    assumed: Annotated[
+        tuple[Annotated[str, field.Options(*words.ASSUMED)], ...], field.OmitIfEmpty()
+    ] = ()
+    functions: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
+    feature_seed: Annotated[int, field.Range(0)] | None = None
+    periods: Annotated[tuple[Period, ...], field.OmitIfEmpty()] = ()
+    learned: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
+    uncovered: Annotated[tuple[UncoveredCaveat, ...], field.OmitIfEmpty()] = ()
+    cluster: Annotated[str, field.Pattern("^[a-z0-9+_-]{1,20}$")] | None = None
 
     def joined(self, before: Occasion) -> Occasion:
         """Return the facts of two fits on the same records together."""
@@ -156,10 +138,10 @@ class Statement(Record):
     PROOF: ClassVar[str] = ""
     CHECK: ClassVar[str] = CHECK
 
-    epsilon: Epsilon
-    delta: Delta
-    adjacency: Adjacency
-    library_version: Text
+    epsilon: field.Epsilon
+    delta: field.Delta
+    adjacency: field.Adjacency
+    library_version: field.Text
 
     if TYPE_CHECKING:
 
@@ -296,7 +278,7 @@ class Statement(Record):
         return found
 
     def derived_problems(self, record: Mapping[str, Any]) -> list[str]:
-        """Say nothing: a certificate is read whatever its words say, and then they are asked."""
+        """Return nothing: a certificate is read whatever its words say; they are checked later."""
         return []
 
     def word_problems(self, record: Mapping[str, Any]) -> list[str]:
@@ -320,7 +302,7 @@ class ReleaseStatement(Statement):
 
     occasion: Occasion
     random_source: Source = "operating_system"
-    unit: Annotated[str, Options(*words.UNITS[:2])] = "row"
+    unit: Annotated[str, field.Options(*words.UNITS[:2])] = "row"
 
     @property
     def protected(self) -> str:
@@ -428,34 +410,31 @@ class PrivacyStatement(ReleaseStatement):
     tag: ClassVar[str] = "dpsvm_fast.certificate"
     DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem", "events")
 
-    mechanism: Annotated[str, Options(*words.MECHANISMS)]
-    loss: Annotated[str, Options(*words.LOSSES, "none")]
-    sensitivity: Annotated[Sensitivity | None, OmitIfEmpty()] = None
-    noise: Annotated[Noise | None, OmitIfEmpty()] = None
-    objective: Annotated[ObjectiveNoise | None, OmitIfEmpty()] = None
-    descent: Annotated[Descent | None, OmitIfEmpty()] = None
-    parts: Annotated[tuple[ReleasePart, ...], OmitIfEmpty()] = ()
-    reserved: Annotated[tuple[ReleasePart, ...], OmitIfEmpty()] = ()
+    mechanism: Annotated[str, field.Options(*words.MECHANISMS)]
+    loss: Annotated[str, field.Options(*words.LOSSES, "none")]
+    sensitivity: Annotated[Sensitivity | None, field.OmitIfEmpty()] = None
+    noise: Annotated[Noise | None, field.OmitIfEmpty()] = None
+    objective: Annotated[ObjectiveNoise | None, field.OmitIfEmpty()] = None
+    descent: Annotated[Descent | None, field.OmitIfEmpty()] = None
+    parts: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
+    reserved: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
 
-    def check(self) -> None:
-        """Refuse inconsistent fields."""
-        if (self.sensitivity is None) != (self.noise is None):
-            raise InvalidParameterError("noise: expected if and only if there is a sensitivity")
-        if self.noise is None and (self.objective is not None or self.descent is not None):
-            raise InvalidParameterError("noise: required with objective or descent")
-        exact = 1.0 if self.sensitivity is None else self.sensitivity.exact
-        if exact == 0.0 and self.objective is None:
-            raise InvalidParameterError("exact: got 0.0, expected a number > 0 without objective")
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Noise, sums and labels belong together."""
+        apart = (self.sensitivity is None) != (self.noise is None)
+        yield apart, "noise: expected if and only if there is a sensitivity"
+        noiseless = self.noise is None and (self.objective or self.descent)
+        yield noiseless, "noise: required with objective or descent"
+        unmoved = self.sensitivity is not None and self.sensitivity.exact == 0.0
+        without = unmoved and self.objective is None
+        yield without, "exact: got 0.0, expected a number > 0 without objective"
         noises = [part for part in (self.noise, self.objective, *self.parts) if part is not None]
-        if not noises:
-            raise InvalidParameterError("parts: a statement needs at least one noise source")
-        if self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises):
-            raise InvalidParameterError("delta: got 0.0, expected a number > 0 with Gaussian noise")
+        yield not noises, "parts: a statement needs at least one noise source"
+        pure = self.delta == 0.0 and any(part.distribution == "gaussian" for part in noises)
+        yield pure, "delta: got 0.0, expected a number > 0 with Gaussian noise"
         of_rows = self.objective is not None and self.objective.jacobian is None
-        if self.unit == "person" and of_rows:
-            raise InvalidParameterError(
-                "unit: expected 'row' with these releases, whose sensitivity is that of one row"
-            )
+        unit = "unit: expected 'row' with these releases, whose sensitivity is that of one row"
+        yield self.unit == "person" and of_rows, unit
         for part in (*self.parts, *self.reserved):
             what = words.summed(part.name, self.adjacency, self.mechanism)
             # Clipped gradients have two texts.
@@ -463,8 +442,8 @@ class PrivacyStatement(ReleaseStatement):
             if part.what not in accepted:
                 raise InvalidParameterError.of("what", got=part.what, accepted=repr(what))
         labelled = self.loss != "none" or self.occasion.parameter == "model"
-        if labelled != (self.occasion.labels is not None):
-            raise InvalidParameterError("labels: expected if and only if there is a loss")
+        lost = labelled != (self.occasion.labels is not None)
+        yield lost, "labels: expected if and only if there is a loss"
 
     @property
     def events(self) -> Events:
@@ -515,9 +494,9 @@ class PrivacyStatement(ReleaseStatement):
 # A larger epsilon of what single parties sent is not worth a number.
 MAX_LOCAL = 200.0
 
-PARTY, ROW = Unit("party"), Unit("row")
-Parties = Annotated[int, Range(1, MAX_PARTIES), PARTY]
-Rows = Annotated[int, Range(1, MAX_NUMBERS), ROW]
+PARTY, ROW = field.Unit("party"), field.Unit("row")
+Parties = Annotated[int, field.Range(1, MAX_PARTIES), PARTY]
+Rows = Annotated[int, field.Range(1, MAX_NUMBERS), ROW]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -591,45 +570,44 @@ class FederatedStatement(Statement):
     SUBJECT: ClassVar[str] = "training"
     DERIVED: ClassVar[tuple[str, ...]] = (*ReleaseStatement.DERIVED, "theorem")
 
-    algorithm: Annotated[str, Options("dp_helmet", "fed_dpdr")]
-    loss: Annotated[str, Options(*words.LOSSES)]
-    unit: Annotated[str, Options(*words.UNITS)]
+    algorithm: Annotated[str, field.Options("dp_helmet", "fed_dpdr")]
+    loss: Annotated[str, field.Options(*words.LOSSES)]
+    unit: Annotated[str, field.Options(*words.UNITS)]
     n_users: Parties
-    honest_fraction: Annotated[Share, Unit("share")]
-    max_dropout: Annotated[float, Range(0.0, 1.0, open_high=True), Unit("share")]
+    honest_fraction: Annotated[field.Share, field.Unit("share")]
+    max_dropout: Annotated[float, field.Range(0.0, 1.0, open_high=True), field.Unit("share")]
     min_survivors: Parties
     honest_survivors: Parties
     threshold: Parties | None
-    trust: Annotated[str, Options("secure_sum", "trusted_curator")]
+    trust: Annotated[str, field.Options("secure_sum", "trusted_curator")]
     sensitivity: Sensitivity | None
-    n_scores: Annotated[int, Range(1, MAX_NUMBERS), COUNT] | None
-    weighting: Annotated[str, Options("records", "users")]
-    regularization: Annotated[Positive, Unit("1 / weight^2")] | None
-    radius: Annotated[Positive, WEIGHT] | None
+    n_scores: Annotated[int, field.Range(1, MAX_NUMBERS), field.COUNT] | None
+    weighting: Annotated[str, field.Options("records", "users")]
+    regularization: Annotated[field.Positive, field.Unit("1 / weight^2")] | None
+    radius: Annotated[field.Positive, WEIGHT] | None
     min_records: Rows | None
     max_records: Rows | None
     rounds: tuple[SecureRound, ...]
     local_events: Events
-    delta: OpenProbability
-    local_epsilon: Annotated[float, Range(0.0, MAX_LOCAL, open_low=True), PRIVACY_LOSS] | None
+    delta: field.OpenProbability
+    local_epsilon: (
+        Annotated[float, field.Range(0.0, MAX_LOCAL, open_low=True), field.PRIVACY_LOSS] | None
+    )
     random_source: Source = "operating_system"
-    adjacency: Annotated[str, Options(ADJACENCY)] = ADJACENCY
+    adjacency: Annotated[str, field.Options(ADJACENCY)] = ADJACENCY
 
-    def check(self) -> None:
-        """Refuse inconsistent fields."""
-        if (self.threshold is None) != (self.trust == "trusted_curator"):
-            raise InvalidParameterError("threshold: expected if and only if trust is 'secure_sum'")
-        if self.local_epsilon is not None and not self.rounds:
-            raise InvalidParameterError("local_epsilon: expected None without rounds")
-        summed = [part.name for part in self.rounds]
-        if ("model" in summed) != (self.sensitivity is not None):
-            raise InvalidParameterError(
-                "sensitivity: expected if and only if there is a round 'model'"
-            )
-        if (self.n_scores is None) != (self.sensitivity is None):
-            raise InvalidParameterError("n_scores: expected if and only if there is a sensitivity")
-        if not self.events:
-            raise InvalidParameterError("rounds: expected at least one, or local_events")
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Trust, sums and events belong together."""
+        trusted, moved = self.trust == "trusted_curator", self.sensitivity is not None
+        opened = (self.threshold is None) != trusted
+        yield opened, "threshold: expected if and only if trust is 'secure_sum'"
+        alone = self.local_epsilon is not None and not self.rounds
+        yield alone, "local_epsilon: expected None without rounds"
+        of_model = any(part.name == "model" for part in self.rounds)
+        yield of_model != moved, "sensitivity: expected if and only if there is a round 'model'"
+        scored = (self.n_scores is not None) != moved
+        yield scored, "n_scores: expected if and only if there is a sensitivity"
+        yield not self.events, "rounds: expected at least one, or local_events"
         # Also that both can be made of the numbers.
         check_relation("events", (*self.events, *self.sent_events), self.adjacency)
         for part in self.rounds:
@@ -730,17 +708,17 @@ class SelectionNoise(Record):
         Standard deviation of Gaussian noise before it is rounded to whole numbers.
     """
 
-    mechanism: Annotated[str, Options(*CHOICES, *NOISY_SCORES)]
-    sensitivity: Annotated[int, Range(1, 2**31), SCORE]
-    relation_factor: Annotated[int, Range(1, 2)]
-    rate: Annotated[Positive, Unit("1 / score")] | None = None
-    sigma: Annotated[Positive, SCORE] | None = None
+    mechanism: Annotated[str, field.Options(*CHOICES, *NOISY_SCORES)]
+    sensitivity: Annotated[int, field.Range(1, 2**31), SCORE]
+    relation_factor: Annotated[int, field.Range(1, 2)]
+    rate: Annotated[field.Positive, field.Unit("1 / score")] | None = None
+    sigma: Annotated[field.Positive, SCORE] | None = None
 
-    def check(self) -> None:
-        """Refuse a scale of another mechanism."""
-        if (self.rate is None, self.sigma is None) != (self.gaussian, not self.gaussian):
-            name = "sigma" if self.gaussian else "rate"
-            raise InvalidParameterError(f"{name}: expected only with {self.mechanism!r}")
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """The scale is that of the mechanism."""
+        other = (self.rate is None, self.sigma is None) != (self.gaussian, not self.gaussian)
+        name = "sigma" if self.gaussian else "rate"
+        yield other, f"{name}: expected only with {self.mechanism!r}"
 
     @property
     def gaussian(self) -> bool:
@@ -782,8 +760,8 @@ class Stopping(Record):
         Mean number of runs.
     """
 
-    law: Annotated[str, Options(*STOPPING_LAWS)]
-    mean: Annotated[Positive, COUNT]
+    law: Annotated[str, field.Options(*STOPPING_LAWS)]
+    mean: Annotated[field.Positive, field.COUNT]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -832,25 +810,21 @@ class SelectionStatement(ReleaseStatement):
     PROOF: ClassVar[str] = "docs/proofs/private_selection.md"
     CHECK: ClassVar[str] = ""
 
-    strategy: Annotated[str, Options(*STRATEGIES)]
-    candidates: Annotated[tuple[str, ...], Range(1)]
+    strategy: Annotated[str, field.Options(*STRATEGIES)]
+    candidates: Annotated[tuple[str, ...], field.Range(1)]
     branches: tuple[Events, ...]
     selection: SelectionNoise
     stopping: Stopping | None
     refit: Events
 
-    def check(self) -> None:
-        """Refuse inconsistent fields."""
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Noise and events are those of the strategy."""
         partition = self.strategy == "partition"
-        if partition != (self.stopping is None):
-            raise InvalidParameterError(
-                "stopping: expected if and only if strategy is 'random_stopping'"
-            )
+        other = partition != (self.stopping is None)
+        yield other, "stopping: expected if and only if strategy is 'random_stopping'"
         check_option("selection", self.selection.mechanism, CHOICES if partition else NOISY_SCORES)
-        if len(self.branches) != len(self.candidates):
-            raise InvalidParameterError(
-                f"branches: got {len(self.branches)}, expected one for each candidate"
-            )
+        n = len(self.branches)
+        yield n != len(self.candidates), f"branches: got {n}, expected one for each candidate"
         check_relation("events", self.events, self.adjacency)
 
     @property
@@ -942,17 +916,15 @@ class PipelineStep(Record):
         Whether it learned from the rows without a promise.
     """
 
-    name: Text
-    estimator: Text
-    statement: Annotated[Statement, Excluding((PIPELINE,))] | None = None
+    name: field.Text
+    estimator: field.Text
+    statement: Annotated[Statement, field.Excluding((PIPELINE,))] | None = None
     learned: bool = False
 
-    def check(self) -> None:
-        """Refuse a statement of a step that learned without privacy."""
-        if self.learned and self.statement is not None:
-            raise InvalidParameterError(
-                "learned: a step with a statement cannot have learned without privacy"
-            )
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """A step that learned without privacy has no statement."""
+        both = self.learned and self.statement is not None
+        yield both, "learned: a step with a statement cannot have learned without privacy"
 
     def __str__(self) -> str:
         if self.learned:
@@ -1005,24 +977,22 @@ class PipelineStatement(Statement):
     )
     DERIVED: ClassVar[tuple[str, ...]] = ("private", "assumptions")
 
-    epsilon: Annotated[NonNegative, PRIVACY_LOSS]
-    steps: Annotated[tuple[PipelineStep, ...], Range(1)]
-    functions: Annotated[tuple[StepTitle, ...], OmitIfEmpty()] = ()
+    epsilon: Annotated[field.NonNegative, field.PRIVACY_LOSS]
+    steps: Annotated[tuple[PipelineStep, ...], field.Range(1)]
+    functions: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
 
-    def check(self) -> None:
-        """Refuse statements that cannot be composed."""
-        if not self.statements:
-            raise InvalidParameterError("steps: at least one step needs a statement")
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Statements can be composed."""
+        yield not self.inside, "steps: at least one step needs a statement"
         for title, inner in self.inside:
-            if inner.adjacency != self.adjacency:
-                raise InvalidParameterError(
-                    f"steps: {title} has adjacency {inner.adjacency!r}, expected "
-                    f"{self.adjacency!r} in all steps; guarantees of different relations do not "
-                    "compose"
-                )
+            yield (
+                inner.adjacency != self.adjacency,
+                f"steps: {title} has adjacency {inner.adjacency!r}, expected {self.adjacency!r} in "
+                "all steps; guarantees of different relations do not compose",
+            )
         # A person at one party is less than a person.
-        if len({s.protected for s in self.statements}) > 1:
-            raise InvalidParameterError("steps: all steps need the same unit of privacy")
+        units = {inner.protected for _, inner in self.inside}
+        yield len(units) > 1, "steps: all steps need the same unit of privacy"
 
     @property
     def unit(self) -> str:
@@ -1064,10 +1034,10 @@ class PipelineStatement(Statement):
         """Sentences on what the guarantee does not cover."""
         return tuple(dict.fromkeys(text for s in self.statements for text in s.caveats))
 
-    def _of_steps(self, field: str) -> tuple[str, ...]:
+    def _of_steps(self, name: str) -> tuple[str, ...]:
         """Texts of the steps' statements, each after the name of its step."""
         return tuple(
-            f"{title}: {text}" for title, inner in self.inside for text in getattr(inner, field)
+            f"{title}: {text}" for title, inner in self.inside for text in getattr(inner, name)
         )
 
     def word_problems(self, record: Mapping[str, Any]) -> list[str]:
@@ -1147,7 +1117,7 @@ def read_unchecked(
 # Certificates together with the digest of the saved model that they are about.
 
 
-HEX_DIGEST = Pattern("^[0-9a-f]{64}$")
+HEX_DIGEST = field.Pattern("^[0-9a-f]{64}$")
 
 
 @dataclass(frozen=True, kw_only=True)

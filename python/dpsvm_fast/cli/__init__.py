@@ -37,9 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
-        from dpsvm_fast.cli.app import run
+        from dpsvm_fast.cli.app import PROGRAM, app
+        from dpsvm_fast.cli.screen import guarded
 
-        return run(words)
+        return guarded(
+            lambda: app.main(words, prog_name=PROGRAM, standalone_mode=False), as_json=as_json
+        )
     except KeyboardInterrupt:
         # While modules are imported, where no command could say anything.
         return _reported("interrupted", INTERRUPTED, as_json=as_json)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import click
 
 from dpsvm_fast._core import build_info
-from dpsvm_fast.cli.screen import CommandError, Interrupted, ReaderLeft, guarded
+from dpsvm_fast.cli.screen import CommandError, Interrupted, ReaderLeft
 
 PROGRAM = "dpsvm-fast"
 
@@ -49,7 +49,9 @@ COMMANDS = {
 NAMES = tuple(name for part in COMMANDS.values() for name in part)
 
 # Modules of commands that share one.
-HOMES = dict.fromkeys(("fit", "tune", "evaluate"), "training") | {
+HOMES = {
+    "fit": "training",
+    "evaluate": "tune",
     **dict.fromkeys(("demo", "bench", "audit"), "trials"),
     "verify": "statement",
     "schema": "predict",
@@ -238,22 +240,3 @@ def _typed_interrupts() -> Iterator[None]:
 )
 def app() -> None:
     """Differentially private support vector machines."""
-
-
-def run(words: list[str]) -> int:
-    """Run one command line.
-
-    Parameters
-    ----------
-    words : list of str
-        What follows the program's name.
-
-    Returns
-    -------
-    int
-        The exit code.
-    """
-    return guarded(
-        lambda: app.main(words, prog_name=PROGRAM, standalone_mode=False),
-        as_json="--json" in words,
-    )

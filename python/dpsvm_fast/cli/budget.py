@@ -94,10 +94,10 @@ def create(screen: ui.Screen, file: Path, **options: Any) -> None:
 def anchor(screen: ui.Screen, file: Path, anchor: Path) -> None:
     """Also count the spends of a budget FILE in a second file, ANCHOR.
 
-    The budget remembers its anchor. From then on, an older copy that is put back is refused, and so
-    is a second copy on this or another machine. Keep the anchor where it is not restored together
-    with the budget: on another disk, or under another owner. Nothing can be spent without it. Run
-    the command again to move to another anchor.
+    From then on, restored older copies of the budget are refused, and so are second copies on this
+    or another machine. Keep the anchor where it is not restored together with the budget: on
+    another disk, or under another owner. Nothing can be spent without it. Run the command again to
+    move to another anchor.
     """
     ledger = opened_budget(file, to_spend=True)
     ledger = PrivacyLedger(

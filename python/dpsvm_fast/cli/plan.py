@@ -81,7 +81,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 @ui.option(
     "--rows-per-person",
     ui.Integer(1, MAX_ROWS),
-    "Also show what noise for rows guarantees to a person with N rows.",
+    "Also show epsilon of a person with N rows, if noise protects rows.",
 )
 @model_option(*PLANNED)
 @ui.option(

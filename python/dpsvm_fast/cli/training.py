@@ -1,9 +1,8 @@
-"""``dpsvm-fast fit``, ``tune`` and ``evaluate``: commands that spend budget on rows."""
+"""``dpsvm-fast fit``, and what commands that spend budget on rows have in common."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import os
 import re
@@ -12,8 +11,8 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,26 +25,20 @@ from sklearn.preprocessing import Normalizer
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import PrivacyEvent
-from dpsvm_fast.certificates.events import STOPPING_LAWS
-from dpsvm_fast.certificates.statement import CHOICES, STRATEGIES
 from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.budget import opened_budget
 from dpsvm_fast.cli.files import Draft, reserved
 from dpsvm_fast.cli.plan import CLASSES, KERNEL, KERNELS, LINEAR, estimator_class
-from dpsvm_fast.cli.predict import format_option, model_and_table, model_options, person_option
+from dpsvm_fast.cli.predict import format_option, person_option
 from dpsvm_fast.data import Partitions, Table, TableSchema, open_table, partitioned
 from dpsvm_fast.data.readers import is_compressed
 from dpsvm_fast.data.schema import ROLES
 from dpsvm_fast.estimators import PrivateKernelSVC
-from dpsvm_fast.estimators.fit import private_fit
 from dpsvm_fast.estimators.inputs import UNIT_NORM
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, TableError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.plan import Facts
-from dpsvm_fast.metrics import TABLES, EvaluatedRows, Evaluation, PrivateEvaluation
-from dpsvm_fast.model_selection import PrivateGridSearch
-from dpsvm_fast.model_selection.search import RESERVED
 from dpsvm_fast.persist import save_certificate, save_model
 from dpsvm_fast.pipelines import planned_events, takes
 from dpsvm_fast.preprocessing import PublicImageFeatures, PublicScaler, PublicSplines
@@ -164,11 +157,6 @@ def trainer_of(estimator: Any) -> Any:
 # Options that name files to be read, of fit and of tune.
 INPUTS = ("data", "schema", "budget", "test_data")
 
-DECLARE_CLASSES = (
-    "{path}: the classes are not declared, and are never read from private data; write a line such "
-    'as classes = ["no", "yes"] at the top of the file'
-)
-
 
 class MemorySize(ui.Value):
     """Number of bytes with a unit: 512MiB, 2GB."""
@@ -241,19 +229,19 @@ table_options = ui.together(
     ),
     ui.option(
         "--class-weight",
-        "Public class weights, 1 if not named; or 'balanced', from noisy counts.",
+        "Public class weights (default 1), or 'balanced', from noisy counts.",
         metavar="CLASS=W,...",
     ),
     format_option,
     ui.option(
         "--max-memory",
         MemorySize(),
-        "Memory limit; other rows go to a temporary folder.",
+        "Memory limit; rows beyond it go to a temporary folder.",
         default="2GiB",
         metavar="SIZE",
     ),
     ui.option(
-        "--temp", ui.FILE, "Place of the temporary folder.  [default: TMPDIR]", metavar="DIR"
+        "--temp", ui.FILE, "Where to put the temporary folder.  [default: TMPDIR]", metavar="DIR"
     ),
 )
 # What may be spent, and where that is written down.
@@ -277,27 +265,6 @@ model_file_options = ui.together(
     ui.option("--test-data", ui.FILE, "PUBLIC rows for an accuracy without noise."),
     ui.option("--force", "Replace existing files.", is_flag=True),
 )
-
-
-def declared_schema(options: dict[str, Any]) -> TableSchema:
-    """Return the declared schema, with labels and classes.
-
-    Raises
-    ------
-    CommandError, InvalidParameterError
-        The schema is missing, incomplete or wrong. No data were read.
-    """
-    path = options["schema"]
-    if path is None:
-        raise ui.CommandError(
-            "--schema is missing: bounds and classes are declared, never read from private data; "
-            "write a template with --write-schema FILE, fill it in, and pass it as --schema FILE"
-        )
-    roles = {role: options[role] for role in ROLES if options[role] is not None}
-    schema = dataclasses.replace(TableSchema.load(path), **roles)
-    if schema.classes is None:
-        raise ui.CommandError(DECLARE_CLASSES.format(path=path))
-    return schema
 
 
 # Training rows of a command: whole in memory where they fit, else decoded to a private folder.
@@ -352,15 +319,6 @@ class Room:
     def left(self) -> int:
         """Return the bytes that are left now."""
         return self._max_memory - _resident_size() - TEMPORARIES
-
-    @property
-    def reading(self) -> int:
-        """Return the bytes for reading files."""
-        return max(MIN_MEMORY // 4, self.left // 2)
-
-    def holds(self, n_bytes: float, copies: int) -> bool:
-        """Return whether that many copies of that many bytes fit."""
-        return n_bytes * copies <= self.left
 
     def part(self, n_features: int) -> int:
         """Return the rows per part that leave half of the memory for kept rows."""
@@ -556,19 +514,29 @@ class Spending:
         # Set once there is a model.
         self.saved = False
 
-    def check(
-        self, estimator: Any, *, n_classes: int, sparse: bool, weighted: bool = False
-    ) -> None:
-        """Refuse a fit that would exceed the budget, before any data are read.
+    def check(self, estimator: Any, table: Table, *, n_classes: int, sparse: bool) -> None:
+        """Refuse a training that would exceed the budget, or does not take the table's owners.
+
+        No row is read.
 
         Raises
         ------
-        BudgetExceededError, InvalidParameterError, TypeError
-            There is no budget for it, or a parameter is outside its range.
+        BudgetExceededError, CommandError, InvalidParameterError, TypeError
+            There is no budget for it, it takes no persons or weights, or a parameter is outside its
+            range.
         """
-        known: dict[str, Any] = {"n_classes": n_classes, "sparse": sparse, "weighted": weighted}
-        events = planned_events(estimator, Facts(unit=self.unit, **known))
-        self.ledger.check(events, unit=self.unit)
+        trainer = trainer_of(estimator)
+        taken, owners = takes(trainer.checked()), table.schema.owners
+        for role, name in zip(owners, table.owners, strict=False):
+            if name not in taken:
+                raise ui.CommandError(
+                    f"--{role}-column: {type(trainer).__name__} with these options protects rows "
+                    "of equal weight only; use --model linear, or drop the column (ignore = true "
+                    "in the schema)"
+                )
+        known: dict[str, Any] = {"n_classes": n_classes, "sparse": sparse}
+        facts = Facts(unit=self.unit, weighted="weight" in owners, **known)
+        self.ledger.check(planned_events(estimator, facts), unit=self.unit)
 
     @property
     def spent(self) -> bool:
@@ -619,17 +587,6 @@ class Spending:
         # Raised here, so that the error does not travel along.
         raise ui.CommandError(sentence if self.spent else f"{sentence}; {self.spent_clause()}")
 
-    def check_owners(self, table: Table, estimator: Any) -> None:
-        """Refuse persons and weights that a training does not take, before any row is read."""
-        taken = takes(estimator.checked())
-        for role, name in zip(table.schema.owners, table.owners, strict=False):
-            if name not in taken:
-                raise ui.CommandError(
-                    f"--{role}-column: {type(estimator).__name__} with these options protects rows "
-                    "of equal weight only; use --model linear, or drop the column (ignore = true "
-                    "in the schema)"
-                )
-
     def spent_clause(self) -> str:
         """Return the end of a sentence: whether the budget is spent."""
         if not self.spent:
@@ -676,17 +633,12 @@ def _terminated_like_interrupted() -> Iterator[None]:
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     # A program started with nohup continues.
     heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _interrupt) for number in heard}
+    before = {number: signal.signal(number, signal.default_int_handler) for number in heard}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: Any) -> None:
-    """Signal handler."""
-    raise KeyboardInterrupt
 
 
 def _rounded_down(value: float, least: float) -> float:
@@ -745,7 +697,7 @@ class Task:
         step = self.room.part(table.n_features)
         reading = self.screen.progress("Reading", table.n_bytes_total or None)
         with self.spending.hide_other_messages():
-            if size is not None and self.room.holds(size, max(2, copies)):
+            if size is not None and size * max(2, copies) <= self.room.left:
                 with reading as bar:
                     X, y, *own = table.read(on_bytes=bar.advance_to)
                 if X.shape[0] == 0:
@@ -778,7 +730,7 @@ class Task:
         CommandError
             So many copies of them do not fit into the memory; ``advice`` says what else there is.
         """
-        if rows.folder is not None and not self.room.holds(rows.n_bytes, copies):
+        if rows.folder is not None and rows.n_bytes * copies > self.room.left:
             raise ui.CommandError(
                 "--max-memory: this training needs several copies of all rows in memory; raise it, "
                 f"or {advice}"
@@ -802,9 +754,11 @@ class Task:
             save_model(model, draft.draft, schema=self.table.schema)
             draft.publish()
         except OSError as error:
-            place = _rescued(model, self.table.schema)
-            self.spending.saved = place is not None
-            elsewhere = "nor anywhere else" if place is None else f"but is in {place}: move it"
+            elsewhere = "nor anywhere else"
+            with suppress(OSError):
+                place = Path(tempfile.mkdtemp(prefix="dpsvm_fast-model-")) / "model.json"
+                save_model(model, place, schema=self.table.schema)
+                self.spending.saved, elsewhere = True, f"but is in {place}: move it"
             raise ui.CommandError(
                 f"{draft.path}: the model cannot be written ({_reason(error)}), {elsewhere}"
             ) from None
@@ -841,6 +795,8 @@ class Task:
         """Report the guarantee, the files, and the next commands."""
         screen, options = self.screen, self.options
         output, data = options["output"], options["data"]
+        packed = data.suffix.lower() == ".gz"
+        ending = "".join(data.suffixes[-2:]) if packed else data.suffix
         private = "private" if statement.private else "NOT PRIVATE"
         screen.say(
             f"{output}: {name}, {private}, epsilon = {statement.epsilon:g}, delta = "
@@ -868,18 +824,8 @@ class Task:
         )
         screen.say(
             f"next: dpsvm-fast statement {ui.typed(output)}\n"
-            f"      dpsvm-fast predict {ui.typed(output)} NEW{_suffixes(data)} -o predictions.csv"
+            f"      dpsvm-fast predict {ui.typed(output)} NEW{ending} -o predictions.csv"
         )
-
-
-def _rescued(model: Any, schema: TableSchema) -> Path | None:
-    """Save the model to a temporary folder, if that is possible."""
-    try:
-        path = Path(tempfile.mkdtemp(prefix="dpsvm_fast-model-")) / "model.json"
-        save_model(model, path, schema=schema)
-    except OSError:
-        return None
-    return path
 
 
 def _reason(error: OSError) -> str:
@@ -899,15 +845,31 @@ def training(screen: ui.Screen, options: dict[str, Any]) -> Iterator[Task]:
     """
     if options["output"] is None:
         raise ui.CommandError("--output is missing; name the model file, such as -o model.json")
-    schema = declared_schema(options)
+    if options["schema"] is None:
+        raise ui.CommandError(
+            "--schema is missing: bounds and classes are declared, never read from private data; "
+            "write a template with --write-schema FILE, fill it in, and pass it as --schema FILE"
+        )
+    roles = {role: options[role] for role in ROLES if options[role] is not None}
+    schema = dataclasses.replace(TableSchema.load(options["schema"]), **roles)
+    if schema.classes is None:
+        raise ui.CommandError(
+            f"{options['schema']}: the classes are not declared, and are never read from private "
+            'data; write a line such as classes = ["no", "yes"] at the top of the file'
+        )
     spending = Spending(options, schema)
     outputs = (options["output"], options["certificate"])
     inputs = [options.get(name) for name in INPUTS]
     held = reserved(*outputs, force=options["force"], inputs=inputs)
     with held as drafts, spending.explain_failures():
         room = Room(options["max_memory"])
-        how: dict[str, Any] = {"format": options["data_format"], "max_memory": room.reading}
-        table = open_table(options["data"], schema, owners=True, **how)
+        table = open_table(
+            options["data"],
+            schema,
+            format=options["data_format"],
+            owners=True,
+            max_memory=max(MIN_MEMORY // 4, room.left // 2),
+        )
         if table.sparse and options["model"] in DENSE_ONLY:
             raise ui.CommandError(
                 f"--model: got {options['model']!r}, which needs dense rows; a LIBSVM file needs "
@@ -1004,12 +966,6 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
         trainer.set_params(low_memory=before)
 
 
-def _suffixes(data: Path) -> str:
-    """Return the end of a file name that says its format: .csv, or .csv.gz."""
-    packed = data.suffix.lower() == ".gz"
-    return f"{Path(data.stem).suffix}{data.suffix}" if packed else data.suffix
-
-
 # ``dpsvm-fast fit``: train a private model on the rows of a file.
 
 
@@ -1058,9 +1014,7 @@ def fit_command(screen: ui.Screen, **options: Any) -> None:
         )
         n_classes = len(table.schema.classes or ())
         mapped = options["splines"] is not None and options["model"] not in DENSE_ONLY
-        known: dict[str, Any] = {"n_classes": n_classes, "sparse": table.sparse or mapped}
-        spending.check_owners(table, trainer_of(estimator))
-        spending.check(estimator, weighted=table.schema.weight is not None, **known)
+        spending.check(estimator, table, n_classes=n_classes, sparse=table.sparse or mapped)
         with task.rows(copies_of(estimator, table.n_features)) as rows:
             train(task, estimator, rows)
         task.finish(estimator, trainer_of(estimator).privacy_)
@@ -1106,206 +1060,3 @@ def _write_schema(screen: ui.Screen, options: dict[str, Any]) -> None:
         "-o model.json"
     )
     screen.result({"schema": str(path)})
-
-
-# ``dpsvm-fast tune``: choose parameters and train, within one budget.
-
-
-# Rows, the rows of the parts, and what a fit of the largest of them needs.
-COPIES = 10
-
-TUNE_EXAMPLE = ui.example(
-    "dpsvm-fast tune people.csv --schema people.toml --epsilon 2 --model objective \\",
-    "    --grid C=0.1,1,10 -o model.json",
-)
-
-
-@click.command("tune", epilog=TUNE_EXAMPLE)
-@table_options
-@budget_options
-@ui.option("--model", ui.OneOf(CLASSES), "Pipeline, or one mechanism.", default="linear")
-@map_options
-@ui.option(
-    "--grid",
-    "param_grid",
-    "Values of one parameter, chosen without the data; may be repeated.",
-    multiple=True,
-    metavar="NAME=A,B,...",
-)
-@ui.option("--strategy", ui.OneOf(STRATEGIES), "Search by parts or by runs.", default="partition")
-@ui.option("--selection", ui.OneOf(CHOICES), "Choice in a partition.", default="permute_and_flip")
-@ui.option("--stopping", ui.OneOf(STOPPING_LAWS), "Law of the number of runs.", default="geometric")
-@ui.option(
-    "--refit-fraction",
-    ui.Real(0.0, includes_low=True),
-    "Budget share for retraining the winner on all rows.",
-    default=0.8,
-)
-@model_file_options
-@ui.pass_screen
-def tune_command(screen: ui.Screen, **options: Any) -> None:
-    """Choose parameters by a private search on DATA and train the winner.
-
-    --epsilon and --delta cover all candidates, the choice and the saved model together. The rows
-    must fit into --max-memory.
-    """
-    with training(screen, options) as task:
-        spending, table = task.spending, task.table
-        estimator = build(table.schema, spending, options)
-        names = ("strategy", "selection", "stopping", "refit_fraction", "random_state")
-        search = PrivateGridSearch(
-            estimator,
-            _grid(estimator, options),
-            spending.epsilon,
-            spending.delta,
-            adjacency=spending.adjacency,
-            ledger=spending.ledger,
-            **{name: options[name] for name in names},
-        )
-        # Parameters, and whether the budget has room for all of it, before any data are read.
-        spending.check_owners(table, search)
-        weighted = table.schema.weight is not None
-        spending.check(search, n_classes=2, sparse=False, weighted=weighted)
-        with task.rows(COPIES) as rows:
-            X, y = task.whole(rows, COPIES, "train without a search: dpsvm-fast fit")
-            with screen.progress("Searching", None):
-                search.fit(X, y, **rows.owners)
-        best = {name.rpartition("__")[2]: value for name, value in search.best_params_.items()}
-        task.finish(search, search.privacy_, best_parameters=best)
-
-
-def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
-    """Parse the values of each parameter, under the estimator's names.
-
-    Raises
-    ------
-    CommandError
-        No values are given, or a name is not a parameter of the model.
-    """
-    given: dict[str, list[Any]] = {}
-    for text in options["param_grid"]:
-        name, values = _parsed(text)
-        if name in given:
-            raise ui.CommandError(
-                f"--grid: {name!r} is given twice; write all its values at once: {name}=A,B,..."
-            )
-        given[name] = values
-    if not given:
-        raise ui.CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
-    for name, values in given.items():
-        if len(set(map(repr, values))) < len(values):
-            raise ui.CommandError(f"--grid: {name!r} repeats a value, and each value costs budget")
-    trainer = trainer_of(estimator)
-    known = sorted(set(trainer.get_params(deep=False)) - RESERVED)
-    prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
-    for name in given:
-        if name in RESERVED:
-            raise ui.CommandError(
-                f"--grid: {name!r} must be the same for all candidates; give it as an option (see "
-                "dpsvm-fast tune --help)"
-            )
-        if name not in known:
-            raise ui.CommandError(_unknown(name, type(trainer).__name__, known))
-    return {prefix + name: values for name, values in given.items()}
-
-
-def _unknown(name: str, model: str, known: Sequence[str]) -> str:
-    """Suggest names in place of an unknown one."""
-    # Capitals make a difference: C, c.
-    alike = {one.lower(): one for one in known}
-    near = [alike[one] for one in difflib.get_close_matches(name.lower(), alike, n=1)]
-    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
-    return f"--grid: {model} has no parameter {name!r} (see --model); {hint}"
-
-
-def _parsed(text: str) -> tuple[str, list[Any]]:
-    """Parse one NAME=A,B,..."""
-    name, equals, values = text.partition("=")
-    found = [_value(word.strip()) for word in values.split(",")]
-    if not equals or not name.strip() or any(value == "" for value in found):
-        raise ui.CommandError(f"--grid: got {text!r}, expected NAME=A,B,... such as C=0.1,1,10")
-    return name.strip(), found
-
-
-def _value(word: str) -> Any:
-    """Parse a number, true or false; keep any other word."""
-    if word in ("true", "false"):
-        return word == "true"
-    for kind in (int, float):
-        try:
-            return kind(word)
-        except ValueError:
-            continue
-    return word
-
-
-# ``dpsvm-fast evaluate``: measure a model on private rows.
-
-
-@click.command(
-    "evaluate",
-    epilog=ui.example(
-        "dpsvm-fast evaluate model.json test.csv --epsilon 1 --budget test.budget",
-        "dpsvm-fast evaluate model.json test.csv --epsilon 1 --metric accuracy --metric roc",
-    ),
-)
-@model_options
-@ui.option(
-    "--metric",
-    "metrics",
-    ui.OneOf(tuple(TABLES)),
-    "May be repeated; fewer metrics have less noise.  [default: all that MODEL allows]",
-    multiple=True,
-)
-@ui.option(
-    "--positive", "Positive class of roc and calibration, with several classes.", metavar="LABEL"
-)
-@person_option
-@budget_options
-@ui.option("--certificate", ui.FILE, "Write the certificate.")
-@ui.pass_screen
-def evaluate_command(screen: ui.Screen, **options: Any) -> None:
-    """Measure a saved MODEL on the private rows of DATA, with noise; costs --epsilon.
-
-    Every number has a confidence interval for noise and sampling. The budget is charged for the
-    rows of DATA, again if MODEL was trained on them. If the schema names persons, whole persons are
-    protected and each counts once.
-    """
-    model, table = model_and_table(options, labelled=True)
-    spending = Spending(options, table.schema)
-    inputs = [options[name] for name in ("model", "data", "schema", "key", "budget")]
-    held = reserved(options["certificate"], force=options["force"], inputs=inputs)
-    with held as drafts, spending.explain_failures():
-        evaluation = PrivateEvaluation(
-            model,
-            spending.epsilon,
-            spending.delta,
-            metrics=options["metrics"] or None,
-            positive=_label(model, options["positive"]),
-            adjacency=spending.adjacency,
-            random_state=options["random_state"],
-            ledger=spending.ledger,
-            n_threads=options["n_threads"],
-        ).checked()
-        with spending.hide_other_messages(), screen.progress("Evaluating", None):
-            batches = ((X, y, *dict(*own).values()) for X, y, *own in table.batches())
-            rows: Any = EvaluatedRows(evaluation, lambda: batches, grouped=bool(table.owners))
-            found = Evaluation(**private_fit(evaluation, rows))
-        spending.saved = True
-        for draft in drafts:
-            draft.write(found.privacy_.to_json() + "\n")
-    screen.say(str(found))
-    screen.result(
-        {
-            "model": str(options["model"]),
-            **{name: getattr(found.privacy_, name) for name in PROMISED},
-            "budget": spending.report(screen),
-            **found.to_dict(),
-        }
-    )
-
-
-def _label(model: Any, text: str | None) -> Any:
-    """Return the class with this text; the text itself if there is none."""
-    labels = getattr(model, "classes_", np.empty(0)).tolist()
-    return next((label for label in labels if str(label) == text), text)

@@ -356,7 +356,7 @@ def audit_command(screen: ui.Screen, **options: Any) -> int:
     Runs each mechanism on neighbouring data sets and certifies a lower bound of epsilon. A bound
     above the claim refutes it: exit code 1.
     """
-    from dpsvm_fast.audit.table import audited, selected
+    from dpsvm_fast.audit.pair_audit import audited, selected
 
     mechanism, trials = options["mechanism"], options["trials"]
     rows = selected(mechanism)

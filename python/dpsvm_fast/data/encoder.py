@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, cell_error, is_missing, kind_of
 from dpsvm_fast.data.schema import Bounds, Column, TableSchema, quoted, repeated, template_lines
-from dpsvm_fast.estimators.frames import column_names, tabular
+from dpsvm_fast.estimators.frames import column_names, of_numpy, tabular
 from dpsvm_fast.exceptions import TableError
 from dpsvm_fast.preprocessing import PublicTransformer
 
@@ -311,7 +311,7 @@ def _cells(values: Any, column: Column) -> Any:
     elif column.bounds is not None and hasattr(values, "to_numpy") and dtype is not None:
         # pandas' own types say their kind; polars has NaN for what is missing.
         how = {"dtype": np.float64, "na_value": np.nan} if kind and kind in "biuf" else {}
-        found = values.to_numpy(**how)
+        found = of_numpy(values).to_numpy(**how)
         if found.dtype.kind in "biuf":
             return found
     return _of_objects(_values(values), column)

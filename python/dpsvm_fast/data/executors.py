@@ -270,16 +270,25 @@ class Recipe:
     max_weight: float = 1.0
     averaged: int = 0
 
-    def checked(self, loaded: Any) -> Loaded:
+    def loaded(self, loader: Loader) -> Loaded:
         """Return rows as the compiled module takes them, class indices, and the owners of the rows.
 
         Raises
         ------
         RefusedError
-            Something else was loaded.
+            The loader failed, or something else was loaded.
         """
-        known = isinstance(loaded, tuple) and len(loaded) == 2 + len(self.owners)
-        X, y, *given = loaded if known else (loaded, None)
+        try:
+            found = loader()
+        except (MemoryError, RefusedError):
+            raise
+        except Exception as error:
+            raise RefusedError(f"its loader raised {type(error).__name__}") from None
+        if isinstance(loader, PreparedRows):
+            # They have been checked.
+            return found  # type: ignore[no-any-return]
+        known = isinstance(found, tuple) and len(found) == 2 + len(self.owners)
+        X, y, *given = found if known else (found, None)
         shape: tuple[int, ...] = getattr(X, "shape", ())
         if sparse.issparse(X) is self.sparse and len(shape) == 2 and shape[1] == self.n_features:
             codes = self._codes(y, shape[0])
@@ -398,8 +407,7 @@ class _Kept:
     lock: threading.Lock = field(default_factory=threading.Lock)
     records: _core.Records | None = None
     n_changes: int = 0
-    n_rows: float = 0
-    n_persons: int = 0
+    counts: tuple[float, int] = (0, 0)
 
 
 # In this process: records of running fits, and names of finished ones.
@@ -488,24 +496,23 @@ def _share(
         with kept.lock:
             rows: Any = kept.records
             if rows is None or operation.raw:
-                own = loaded(loader, recipe)
+                own = recipe.loaded(loader)
                 if own.X.shape[0] == 0:
                     return Share()
-                n_rows, n_persons = own.counts
                 if operation.raw:
-                    of = operation.digests(own.ids) if isinstance(operation, Persons) else None
                     parts = operation.parts(own, partition, n_threads)
-                    return Share(n_rows, n_persons, parts, () if of is None else (of,))
+                    if isinstance(operation, Persons):
+                        return Share(*own.counts, parts, (operation.digests(own.ids),))
+                    return Share(*own.counts, parts)
                 rows = recipe.mapped(own, n_threads)
-                kept.n_changes, kept.n_rows, kept.n_persons = 0, n_rows, n_persons
+                kept.n_changes, kept.counts = 0, own.counts
                 del own
             # Without records should a change that has not been made yet fail.
             kept.records = None
             for change in recipe.changes[kept.n_changes :]:
                 change.apply(rows, n_threads)
             kept.records, kept.n_changes = rows, len(recipe.changes)
-            parts = operation.parts(rows, partition, n_threads)
-            return Share(kept.n_rows, kept.n_persons, parts)
+            return Share(*kept.counts, operation.parts(rows, partition, n_threads))
     except Exception as error:
         return unsummed(partition, error)
 
@@ -519,17 +526,6 @@ def unsummed(partition: int, error: Exception) -> Share:
     # The text of an error may quote data, the name of its type does not.
     kind = type(error).__name__
     return Share(failure=(partition, f"its records could not be summed: {kind}"))
-
-
-def loaded(loader: Loader, recipe: Recipe) -> Loaded:
-    """Checked rows of a partition."""
-    try:
-        rows = loader()
-    except (MemoryError, RefusedError):
-        raise
-    except Exception as error:
-        raise RefusedError(f"its loader raised {type(error).__name__}") from None
-    return rows if isinstance(loader, PreparedRows) else recipe.checked(rows)
 
 
 # Records that are made once and kept in files, where memory has no room for them.
@@ -568,7 +564,7 @@ class PreparedRows:
     def __call__(self) -> Loaded:
         """Mapped rows, which need no further check."""
         assert self.recipe.public is not None
-        rows = loaded(self.loader, self.recipe)
+        rows = self.recipe.loaded(self.loader)
         released = _released(self.recipe)
         return rows._replace(X=_mapped(self.recipe.public, released, rows.X, self.n_threads))
 
@@ -999,7 +995,7 @@ def _check_client(client: Any) -> str:
 
 
 def _one_build(builds: frozenset[str], spent: str) -> str:
-    """Refuse a mixture: what one record adds must not depend on who happens to sum it."""
+    """Refuse mixed builds: a record's contribution must not depend on the worker that sums it."""
     if len(builds) != 1:
         raise ClusterError(
             f"client: the workers run {', '.join(sorted(builds))}; expected the same version and "

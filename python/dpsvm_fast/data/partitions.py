@@ -33,33 +33,6 @@ from dpsvm_fast.validation import optional_module
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MemoryRows:
-    """Rows of an array or CSR matrix in memory; only these are pickled."""
-
-    rows: Any
-    places: slice | NDArray[np.intp]
-
-    @property
-    def nbytes(self) -> int:
-        """Estimate the bytes of a pickle."""
-        every, chosen = range(self.rows.shape[0]), self.places
-        n_rows = len(every[chosen]) if isinstance(chosen, slice) else chosen.size
-        share = n_rows / max(1, len(every))
-        if sparse.issparse(self.rows):
-            return int((self.rows.data.nbytes + self.rows.indices.nbytes) * share)
-        return int(self.rows.nbytes * share)
-
-    def __call__(self) -> Any:
-        """The rows, as a view where they are a slice of an array."""
-        return self.rows[self.places]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Without the other rows."""
-        rows = self()
-        return type(self), (rows if sparse.issparse(rows) else rows.copy(), slice(None))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class FileRows:
     """Rows of a memory map, which each call maps again.
 
@@ -91,12 +64,6 @@ class FileRows:
         offset = start + rows.__array_interface__["data"][0] - first
         return cls(str(path), rows.dtype, rows.shape, rows.strides, int(offset))
 
-    def part(self, start: int, stop: int) -> FileRows:
-        """Return some of these rows."""
-        shape = (stop - start, *self.shape[1:])
-        offset = self.offset + start * self.strides[0]
-        return FileRows(self.path, self.dtype, shape, self.strides, offset)
-
     def __call__(self) -> NDArray[Any]:
         """The rows, as a view of a map that ends with them."""
         with open(self.path, "rb") as file:
@@ -107,20 +74,33 @@ class FileRows:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TakenRows:
-    """Rows at some places of a memory map."""
+class SomeRows:
+    """Rows of an array or CSR matrix in memory, or of a file; only these are pickled."""
 
-    file: FileRows
-    places: NDArray[np.intp]
+    rows: Any
+    places: slice | NDArray[np.intp]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a pickle."""
-        return int(self.places.nbytes)
+        """Estimate the bytes of a pickle."""
+        if isinstance(self.rows, FileRows):
+            return getattr(self.places, "nbytes", 0)
+        every, chosen = range(self.rows.shape[0]), self.places
+        n_rows = len(every[chosen]) if isinstance(chosen, slice) else chosen.size
+        parts = (self.rows.data, self.rows.indices) if sparse.issparse(self.rows) else (self.rows,)
+        return int(sum(part.nbytes for part in parts) * (n_rows / max(1, len(every))))
 
     def __call__(self) -> Any:
-        """A copy of the rows."""
-        return self.file()[self.places]
+        """The rows, as a view where they are a slice of an array or of a file."""
+        rows = self.rows() if isinstance(self.rows, FileRows) else self.rows
+        return rows[self.places]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the other rows."""
+        if isinstance(self.rows, FileRows):
+            return type(self), (self.rows, self.places)
+        rows = self()
+        return type(self), (rows if sparse.issparse(rows) else rows.copy(), slice(None))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -252,11 +232,10 @@ class MappedRows:
 def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = None) -> list[Any]:
     """Return loaders of the rows between cuts; a memory map is loaded by file name."""
     file = FileRows.of(values) if isinstance(values, np.memmap) else None
-    if file is not None and order is None:
-        return [file.part(start, end) for start, end in pairwise(cuts)]
-    parts: Any = [slice(start, end) for start, end in pairwise(cuts)]
-    places = parts if order is None else [order[part] for part in parts]
-    return [MemoryRows(values, some) if file is None else TakenRows(file, some) for some in places]
+    places: Any = [slice(start, end) for start, end in pairwise(cuts)]
+    if order is not None:
+        places = [order[part] for part in places]
+    return [SomeRows(values if file is None else file, some) for some in places]
 
 
 def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Loaders]:
@@ -424,7 +403,7 @@ class Partitions:
         InvalidParameterError
             The transformer has learned from rows without privacy.
         """
-        wrong = learned_steps([("transformer", transformer)])
+        wrong = learned_steps(transformer, "transformer")
         if wrong or not callable(getattr(transformer, "transform", None)):
             raise InvalidParameterError(
                 f"transformer: got {type(transformer).__name__}, expected a private transformer, "

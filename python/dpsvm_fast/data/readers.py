@@ -93,6 +93,8 @@ class Source(ABC):
 
     sparse = False
     n_rows: int | None = None
+    # Whether rows come as matrices only: such files do not name their columns.
+    by_place = False
 
     def __init__(
         self,
@@ -116,10 +118,10 @@ class Source(ABC):
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners, in order; ``progress`` receives the bytes read so far."""
 
-    def _made_decoder(self, **how: Any) -> Any:
-        """Converts cells to rows in every pass."""
-        how |= {"labelled": self.labelled, "owned": self.owned, "room": self.room}
-        return RowDecoder(self.schema, file=self.file, **how)
+    def _made_decoder(self) -> Any:
+        """What converts cells to rows in every pass."""
+        how: dict[str, Any] = {"labelled": self.labelled, "owned": self.owned, "room": self.room}
+        return RowDecoder(self.schema, file=self.file, by_place=self.by_place, **how)
 
 
 class CountedText:
@@ -378,7 +380,7 @@ class Numbered(Lookup):
             del self._kept[self._n_lasting :]
 
     def _number(self, value: Any) -> int:
-        """The number of one more value."""
+        """Return the number of a new value."""
         self._kept.append(value)
         return len(self._kept) - 1
 
@@ -1186,20 +1188,19 @@ class _Columnar(Source):
     def _types(self) -> dict[str, Any]:
         """Types by name of column."""
 
-    def _cells(self, batch: Any, names: Sequence[str]) -> Iterator[tuple[int, NDArray[np.int32]]]:
-        """Numbers of these columns among those that are read, and their cells."""
+    def _cells(self, batch: Any, names: Sequence[str]) -> list[NDArray[np.int32]]:
+        """Cells of these columns."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         with reading(self.file):
             # Offsets and places of a damaged file may point anywhere.
             batch.validate(full=True)
-        for name in names:
-            yield self._numbers[name], self._decoder.cells(self._numbers[name], columns[name])
+        return [self._decoder.cells(self._numbers[name], columns[name]) for name in names]
 
     def _decoded(self, batch: Any, before: int) -> tuple[Any, ...]:
         """Rows, labels and owners."""
         self._decoder.forget()
-        cells = [one for _, one in self._cells(batch, self._names)]
-        return (*self._decoder.rows(cells, before),)
+        rows: tuple[Any, ...] = self._decoder.rows(self._cells(batch, self._names), before)
+        return rows
 
 
 class ParquetSource(_Columnar):
@@ -1259,8 +1260,8 @@ class ParquetSource(_Columnar):
                     at, step = 0, min(BLOCK_ROWS, self._step * len(self._names) // len(names))
                     for batch in self._batches(file, [number], names, step):
                         if at + batch.num_rows <= n_rows:
-                            for j, cells in self._cells(batch, names):
-                                kept.write(j, at, cells)
+                            for name, cells in zip(names, self._cells(batch, names), strict=True):
+                                kept.write(self._numbers[name], at, cells)
                         at += batch.num_rows
                     if at != n_rows:
                         raise _cut_off(self.file)
@@ -1332,11 +1333,17 @@ class ArrowSource(_Columnar):
                     source = stack.enter_context(pa.OSFile(self.path))
             with reading(self.file):
                 reader = stack.enter_context(_opened(source, data, names))
+            # Of a file; a stream does not say it.
             n_batches = getattr(reader, "num_record_batches", None)
             for n_read in itertools.count(1):
-                batch = self._batch(reader, n_read - 1)
-                if batch is None:
-                    break
+                with reading(self.file):
+                    if n_batches is None:
+                        batch = next(reader, None)
+                    else:
+                        batch = reader.get_batch(n_read - 1) if n_read <= n_batches else None
+                    if batch is None:
+                        break
+                    batch = batch.select(self._names)
                 for row in range(0, batch.num_rows, self._step):
                     part = batch.slice(row, self._step)
                     yield self._decoded(part, before)
@@ -1345,16 +1352,6 @@ class ArrowSource(_Columnar):
                 # Before the next one is unpacked.
                 batch = part = None
                 progress(size * n_read // max(n_read, n_batches or n_read))
-
-    def _batch(self, reader: Any, place: int) -> Any:
-        """A record batch of a file, or the next one of a stream; None behind the last."""
-        n_batches = getattr(reader, "num_record_batches", None)
-        with reading(self.file):
-            if n_batches is None:
-                batch = next(reader, None)
-            else:
-                batch = reader.get_batch(place) if place < n_batches else None
-            return None if batch is None else batch.select(self._names)
 
     def _is_packed(self, data: mmap.mmap) -> bool:
         """Refuse packed batches and dictionaries that do not fit once unpacked.
@@ -1436,7 +1433,7 @@ def _is_arrow_file(data: mmap.mmap) -> bool:
 
 
 def _opened(source: Any, data: mmap.mmap, names: Sequence[str] | None) -> Any:
-    """A reader of these columns, or of all."""
+    """Return a reader of these columns, or of all."""
     import pyarrow as pa
 
     opener, options = pa.ipc.open_file if _is_arrow_file(data) else pa.ipc.open_stream, None
@@ -1519,7 +1516,7 @@ def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
     end = min(len(data), at + chunk[7]) if chunk[5] > 0 else at
     if at < 0:
         raise ValueError("an offset beyond the end of the file")
-    words = packed_most = unpacked_most = 0
+    words = max_packed = max_unpacked = 0
     while at < end:
         header, at = _thrift(data, at, MAX_NESTED)
         unpacked, packed = header[2], header[3]
@@ -1527,10 +1524,10 @@ def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
             raise ValueError("a page is longer than the file")
         if header[1] == DICTIONARY_PAGE:
             words = max(words, 2 * unpacked)
-        packed_most, unpacked_most = max(packed_most, packed), max(unpacked_most, unpacked)
+        max_packed, max_unpacked = max(max_packed, packed), max(max_unpacked, unpacked)
         at += packed
     copies = TEXT_COPIES if kind == TEXT else 1
-    return int(packed_most + copies * (unpacked_most + words))
+    return int(max_packed + copies * (max_unpacked + words))
 
 
 def _thrift(data: mmap.mmap, at: int, levels: int) -> tuple[dict[int, Any], int]:
@@ -1693,6 +1690,8 @@ NPZ_DAMAGED = (
 class NpzSource(Source):
     """Rows ``X`` of shape (n_samples, n_features), and labels ``y``; columns are those of X."""
 
+    by_place = True
+
     def _named(self, schema: TableSchema) -> TableSchema:
         """Refuse rows and labels that are too long."""
         with ExitStack() as stack:
@@ -1715,11 +1714,6 @@ class NpzSource(Source):
                     f"{MEMORY_ADVICE}"
                 )
             return schema.of_width(rows.shape[1], file=self.file, owned=self.owned)
-
-    def _made_decoder(self, **how: Any) -> RowDecoder:
-        """By place: such files do not name their columns."""
-        decoder: RowDecoder = super()._made_decoder(by_place=True, **how)
-        return decoder
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows and labels."""
@@ -1902,7 +1896,7 @@ class LibsvmSource(Source):
         self._first = 0 if found.zero_based else 1
         return found
 
-    def _made_decoder(self, **how: Any) -> LabelDecoder | None:
+    def _made_decoder(self) -> LabelDecoder | None:
         """Labels alone are decoded."""
         return LabelDecoder(self.schema, self.file) if self.labelled else None
 

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -43,10 +44,10 @@ def toml_key(text: str) -> str:
     return text if BARE_KEY.fullmatch(text) else toml_string(text)
 
 
-def column_lines(names: Sequence[str], values: str = "bounds = [LOW, HIGH]") -> str:
+def column_lines(names: Sequence[str]) -> str:
     """Return one line for each column, to be filled in; only the first of very many."""
     lines = [
-        f"  {toml_key(name)} = {{ {values} }}"
+        f"  {toml_key(name)} = {{ bounds = [LOW, HIGH] }}"
         if len(name) <= LONGEST_NAME
         else f"  # a name of {len(name)} characters"
         for name in names[:MAX_LINES]
@@ -228,12 +229,8 @@ class Column:
             owner = DETAILS[key]
             if kinds[0] != owner and record[key] != DEFAULTS.get(key):
                 raise SchemaError(f"{where}.{key}: needs {owner},")
-        column = cls(
-            name,
-            **{
-                key: COLUMN[key].read(f"{where}.{key}", record[key]) for key in (kinds[0], *details)
-            },
-        )
+        facts = {key: COLUMN[key].read(f"{where}.{key}", record[key]) for key in kinds + details}
+        column = cls(name, **facts)
         if column.ordered and len(column.categories or ()) < 2:
             raise SchemaError(f"{where}.ordered: expected at least two categories")
         if column.ordered and column.unknown != "refuse":
@@ -330,11 +327,6 @@ def _is_list(value: Any, test: Callable[[Any], bool]) -> bool:
     return isinstance(value, (list, tuple)) and all(map(test, value))
 
 
-def _is_pair(value: Any, test: Callable[[Any], bool]) -> bool:
-    """Whether it is two such values, the lower one first."""
-    return _is_list(value, test) and len(value) == 2 and bool(value[0] < value[1])
-
-
 def _is_text(value: Any) -> bool:
     """Whether it is text."""
     return isinstance(value, str)
@@ -350,9 +342,10 @@ def _differ(values: Sequence[Any]) -> bool:
     return len({str(one).strip() for one in values}) == len(values)
 
 
-def _is_bound(value: Any) -> bool:
-    """Whether it is a finite number in single precision."""
-    return is_number(value) and abs(value) <= LARGEST
+def _are_bounds(value: Any) -> bool:
+    """Whether it is two finite numbers in single precision, the lower one first."""
+    two = _is_list(value, is_number) and len(value) == 2
+    return two and bool(-LARGEST <= value[0] < value[1] <= LARGEST)
 
 
 def _are_dates(value: Any) -> bool:
@@ -392,7 +385,7 @@ TRUE = Key("true or false", lambda value: value is True)
 COLUMN = {
     "bounds": Key(
         "[low, high] with two finite numbers, low < high",
-        lambda value: _is_pair(value, _is_bound),
+        _are_bounds,
         lambda value: (float(value[0]), float(value[1])),
     ),
     "categories": Key(
@@ -539,9 +532,7 @@ def _is_header(value: Any) -> bool:
 
 # Keys for the format of a CSV file.
 TEXT = {
-    "delimiter": Key(
-        "one ASCII character other than a letter, digit or line break", lambda v: _is_mark(v)
-    ),
+    "delimiter": Key("one ASCII character other than a letter, digit or line break", _is_mark),
     "decimal": Key("'.' or ','", lambda value: _is_text(value) and value in (".", ",")),
     "quote": Key("one ASCII character or ''", lambda value: value == "" or _is_mark(value)),
     "encoding": Key("the name of a text encoding such as 'latin-1'", _is_encoding),
@@ -616,16 +607,14 @@ def _json(text: str) -> Mapping[str, Any]:
 
 def _toml(text: str) -> Mapping[str, Any]:
     """TOML, by the standard library from Python 3.11 on."""
-    for module in ("tomllib", "tomli"):
-        try:
-            reader = importlib.import_module(module)
-        except ImportError:
-            continue
-        return dict(reader.loads(text))
-    raise ImportError(
-        'schema files in TOML need tomli with Python 3.10: pip install "dpsvm-fast[cli]", or write '
-        "the schema as JSON"
-    )
+    try:
+        reader = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    except ImportError:
+        raise ImportError(
+            'schema files in TOML need tomli with Python 3.10: pip install "dpsvm-fast[cli]", or '
+            "write the schema as JSON"
+        ) from None
+    return dict(reader.loads(text))
 
 
 # Checks of a schema's tree of plain values.
@@ -692,7 +681,8 @@ def schema_values(record: Any) -> dict[str, Any]:
     }
     values["text"] = TextFormat.from_dict(record.get("csv", {}))
     other = record.get("all_other_columns")
-    columns, lacking = _column_records(record.get("columns", {}))
+    columns = _column_records(record.get("columns", {}))
+    lacking = [name for name, column in columns.items() if column is None]
     if other is not None:
         values["all_other_columns"] = _other_columns(other)
         # A column that is only named takes what is said of all others, in its place.
@@ -733,8 +723,8 @@ def check_roles(names: Mapping[str, Any], features: Iterable[str], origin: str =
             known[name] = f"the {role}"
 
 
-def _column_records(record: Any) -> tuple[dict[str, Any], list[str]]:
-    """Columns by name, None if their values are not declared, and the names of these."""
+def _column_records(record: Any) -> dict[str, Any]:
+    """Columns by name; None if their values are not declared."""
     if isinstance(record, list):
         record = _named_columns(record)
     if not isinstance(record, Mapping):
@@ -748,7 +738,7 @@ def _column_records(record: Any) -> tuple[dict[str, Any], list[str]]:
                 f"columns: got the name {shown(name)}, expected it without spaces around it"
             )
         found[name] = Column.from_dict(name, one, f"columns.{toml_key(name[:60])}")
-    return found, [name for name, column in found.items() if column is None]
+    return found
 
 
 def _named_columns(records: list[Any]) -> dict[str, Any]:
@@ -1060,14 +1050,14 @@ class TableSchema:
                 raise TableError(
                     f"{file}: {role}: no column {quoted(name)}; it has {_found(names)}"
                 )
-        outside = self.owners.values()
         absent = [c.name for c in self.columns if not c.ignore and c.name not in found]
         if absent:
             raise TableError(
                 f"{file}: {columns_in_words(absent)} {('is' if len(absent) == 1 else 'are')} "
                 f"missing, but declared in {self.origin}; the table has {_found(names)}"
             )
-        others = [name for name in names if name not in known and name not in (target, *outside)]
+        outside = known | {target, *self.owners.values()}
+        others = [name for name in names if name not in outside]
         columns = self.columns
         if self.all_other_columns is not None:
             columns = self._with_others(others)

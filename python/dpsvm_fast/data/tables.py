@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from scipy import sparse
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.data import Partitions, readers
-from dpsvm_fast.data.partitions import FileRows, parts_of, together
+from dpsvm_fast.data.partitions import FileRows, SomeRows, parts_of, together
 from dpsvm_fast.data.schema import (
     CLASSES,
     HINTS,
@@ -41,7 +42,10 @@ def template(
     path = os.fspath(path)
     kind = table_format(path, format)
     if kind in ("npz", "libsvm"):
-        return _without_names(readers.npz_width(path) if kind == "npz" else 0)
+        # Such files do not name their columns.
+        width = readers.npz_width(path) if kind == "npz" else 0
+        lines = (CLASSES, f"n_features = {width}", "", "[all_other_columns]", HINTS[-1])
+        return "\n".join((*lines, "bounds = []\n"))
     mark = ""
     if kind in ("csv", "tsv"):
         names = readers.read_header(path, TextFormat(), "," if kind == "csv" else "\t")
@@ -64,23 +68,8 @@ def template(
     return text + (f"\n[csv]\ndelimiter = {toml_string(mark)}\n" if mark else "")
 
 
-def _without_names(width: int) -> str:
-    """For files that do not name their columns."""
-    lines = [
-        CLASSES,
-        f"n_features = {width}",
-        "",
-        "[all_other_columns]",
-        *HINTS[-1:],
-        "bounds = []",
-    ]
-    return "\n".join(lines) + "\n"
-
-
 # Decoded rows in .npy files, of which only the names are passed on.
 
-
-HEADER_BYTES = 128
 
 CSR_FILES = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
 
@@ -106,7 +95,8 @@ class NpyWriter:
             path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o600
         )
         self._file = os.fdopen(handle, "wb")
-        self._file.write(self._header())
+        self._write_header()
+        self._start = self._file.tell()
 
     def append(self, rows: Any) -> None:
         """Write rows behind the others."""
@@ -116,14 +106,14 @@ class NpyWriter:
 
     def place(self, row: int, rows: NDArray[Any]) -> None:
         """Write rows from this one on, wherever it is."""
-        self._file.seek(HEADER_BYTES + row * self._dtype.itemsize * int(np.prod(self._width)))
+        self._file.seek(self._start + row * self._dtype.itemsize * math.prod(self._width))
         self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
         self.n_rows = max(self.n_rows, row + len(rows))
 
     def finish(self) -> None:
         """Write the number of rows, and close."""
         self._file.seek(0)
-        self._file.write(self._header())
+        self._write_header()
         self._file.close()
 
     def discard(self) -> None:
@@ -131,12 +121,11 @@ class NpyWriter:
         self._file.close()
         os.unlink(self.path)
 
-    def _header(self) -> bytes:
-        """Version 1.0 of the format, always of one length."""
+    def _write_header(self) -> None:
+        """Write numpy's header, which leaves room for more rows: it always has one length."""
         shape = (self.n_rows, *self._width)
         facts = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
-        text = repr(facts).ljust(HEADER_BYTES - 11) + "\n"
-        return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("latin-1")
+        np.lib.format.write_array_header_1_0(self._file, facts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,14 +136,14 @@ class CsrRows:
     ----------
     data, indices : FileRows or None
         Entries of the whole matrix; None if it has none.
-    indptr : FileRows
+    indptr : SomeRows
         Row pointers, one more than there are rows.
     n_features : int
     """
 
     data: FileRows | None
     indices: FileRows | None
-    indptr: FileRows
+    indptr: SomeRows
     n_features: int
 
     def __call__(self) -> Any:
@@ -164,17 +153,20 @@ class CsrRows:
         if self.data is None or self.indices is None:
             return sparse.csr_matrix(shape, dtype=np.float32)
         first, last = int(offsets[0]), int(offsets[-1])
-        data, indices = (np.array(one.part(first, last)()) for one in (self.data, self.indices))
+        data, indices = (np.array(one()[first:last]) for one in (self.data, self.indices))
         return sparse.csr_matrix((data, indices, offsets - first), shape=shape)
 
 
 def _csr_parts(maps: dict[str, Any], n_features: int, cuts: list[int]) -> list[Any]:
     """A loader for each part of a CSR matrix whose arrays are memory maps."""
     files = {name: FileRows.of(maps[name]) if maps[name].size else None for name in CSR_FILES}
-    offsets = files["indptr"]
-    assert offsets is not None
     return [
-        CsrRows(files["data"], files["indices"], offsets.part(start, stop + 1), n_features)
+        CsrRows(
+            files["data"],
+            files["indices"],
+            SomeRows(files["indptr"], slice(start, stop + 1)),
+            n_features,
+        )
         for start, stop in pairwise(cuts)
     ]
 

@@ -127,17 +127,18 @@ def linear_attributes(weights: NDArray[np.float64], scaling: float) -> dict[str,
 
     Parameters
     ----------
-    weights : ndarray of shape (n_scores, n_columns)
+    weights : ndarray of shape (..., n_scores, n_columns)
     scaling : float
         The constant feature, whose weights come last; 0 for none.
     """
     coef: NDArray[np.float64] = weights
-    intercept: NDArray[np.float64] = np.zeros(weights.shape[0])
+    intercept: NDArray[np.float64] = np.zeros(weights.shape[:-1])
     if scaling > 0.0:
-        coef, intercept = weights[:, :-1], weights[:, -1] * scaling
-    if weights.shape[0] == 2:
+        coef, intercept = weights[..., :-1], weights[..., -1] * scaling
+    if weights.shape[-2] == 2:
         # The common part of the two rows changes no prediction.
-        coef, intercept = coef[1:] - coef[:1], intercept[1:] - intercept[:1]
+        coef = coef[..., 1:, :] - coef[..., :1, :]
+        intercept = intercept[..., 1:] - intercept[..., :1]
     return {"coef_": np.ascontiguousarray(coef), "intercept_": intercept}
 
 

@@ -31,7 +31,7 @@ from dpsvm_fast.exceptions import (
     PrivacyLeakWarning,
 )
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
-from dpsvm_fast.mechanisms.class_counts import BalancedPlan
+from dpsvm_fast.mechanisms.moments import BalancedPlan
 from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
 from dpsvm_fast.validation import check_arithmetic, warn_of_weak_numbers
@@ -92,10 +92,11 @@ def private_fit(
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
     plan = estimator.plan(estimator.owned(facts))
-    training = plan.weighed_training
+    # Their noise is refused here if it cannot be drawn.
+    events, training = plan.events, plan.weighed_training
     how: Any = {"unit": facts.unit, "by_age": plan.by_age}
     if ledger is not None:
-        ledger.check(plan.events, **how)
+        ledger.check(events, **how)
     rows.read()
     if rows.facts != facts:
         raise ValueError("X: its values changed during the fit")
@@ -114,7 +115,7 @@ def private_fit(
     LOG.info("%s: %s", name, plan.summary())
     if rows.verbose:
         sys.stdout.write(f"{name}: {plan.summary()}\n")
-    charge(ledger, plan.events, name, private=private, **how)
+    charge(ledger, events, name, private=private, **how)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion)
     LOG.info("%s: released, %s", name, "private" if private else "NOT PRIVATE")

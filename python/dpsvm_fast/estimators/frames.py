@@ -66,6 +66,13 @@ def sparse_table(X: Any) -> bool:
     return bool(sparse.issparse(X))
 
 
+def has_sparse(X: Any) -> bool:
+    """Return whether ``X`` is a sparse matrix, or a pandas frame with a sparse column."""
+    return bool(sparse.issparse(X)) or (
+        _is(X, "pandas", "DataFrame") and any(map(_is_sparse, X.dtypes))
+    )
+
+
 def refuse_columns(table: Any) -> None:
     """Refuse the first column that holds neither numbers nor booleans, from metadata alone.
 
@@ -165,12 +172,18 @@ def label_values(y: Any) -> Any:
     elif _is(y, "pyarrow", "Array") or _is(y, "pyarrow", "ChunkedArray"):
         labels = np.asarray(y.to_pylist(), dtype=object) if y.null_count else np.asarray(y)
     elif _is(y, "pandas", "Series") or _is(y, "polars", "Series"):
-        labels = np.asarray(y)
+        labels = np.asarray(of_numpy(y))
     else:
         return y
     if labels.dtype.kind == "O" and any(map(_is_missing, labels.ravel())):
         raise ValueError("y: a label is missing; drop rows without a label")
     return labels
+
+
+def of_numpy(column: Any) -> Any:
+    """Return a column in a type that NumPy has: it has no integers of 128 bits, as polars has."""
+    wide = str(getattr(column, "dtype", "")).endswith("Int128")
+    return column.cast(sys.modules["polars"].Float64) if wide else column
 
 
 def _is_missing(item: Any) -> bool:
@@ -222,7 +235,7 @@ def _arrays(table: Any) -> Iterator[NDArray[Any]]:
         return
     columns = table.columns if _is(table, "pyarrow", "Table") else table.get_columns()
     for column in columns:
-        values = column.to_numpy()
+        values = of_numpy(column).to_numpy()
         # Decimals, and booleans with missing ones, have no type in numpy; None becomes NaN.
         yield values.astype(np.float64) if values.dtype.kind == "O" else values
 

@@ -297,8 +297,8 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         row replaced by another (about twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound kappa of the rows' L2 norm; longer rows are scaled down to it, silently, in
-        ``fit`` and in predictions. Rows should come centred about where the classes meet, by a
-        public point.
+        ``fit`` and in predictions. Centre rows first, at a public point near where the classes
+        meet.
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set: ints, strings, bools or whole floats. None reads it from ``y``, which
         releases it without noise: a ``PrivacyLeakWarning``, and the statement is marked not
@@ -437,9 +437,9 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         entries = n_matrices * n_coordinates(facts.n_columns)
         if entries > MAX_ENTRIES:
             raise ValueError(
-                f"X: got {facts.n_columns} features, expected fewer, as {n_matrices} symmetric "
-                f"matrices would have {entries} numbers, at most {MAX_ENTRIES} are supported; "
-                "reduce the features first, by PrivatePCA"
+                f"X: got {facts.n_columns} features, whose {n_matrices} symmetric matrices have "
+                f"{entries} numbers, expected at most {MAX_ENTRIES}; reduce the features first, by "
+                "PrivatePCA"
             )
         return filled(
             GaussianMargin,

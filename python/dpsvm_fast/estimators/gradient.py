@@ -24,6 +24,7 @@ from dpsvm_fast.estimators.parameters import (
     one_of,
     or_word,
     real,
+    refuse,
     tests_of,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
@@ -184,8 +185,8 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     r"""Multi-class linear SVM trained by noisy gradient descent (DP-SGD and DP-GD).
 
     All classes are trained together. With rows :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|),
-    s)`, clipped to the norm ``data_norm`` with the constant feature ``intercept_scaling``, it goes
-    towards the minimum of
+    s)`, clipped to the norm ``data_norm`` with the constant feature ``intercept_scaling``, descent
+    approaches the minimum of
 
     .. math:: \tfrac12 \|W\|_F^2 + C \sum_i \phi_{y_i}(W \tilde x_i)
 
@@ -208,9 +209,9 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
     loss : str, default="softmax_margin"
-        The function phi of the scores, one of the smooth losses of
-        :class:`dpsvm_fast.losses.Loss` but ``margin_distance``. ``softmax_margin`` is the smoothed
-        Crammer-Singer hinge, cross-entropy with ``margin=0``.
+        The function phi of the scores: any smooth loss of
+        :class:`dpsvm_fast.losses.Loss` except ``margin_distance``. ``softmax_margin`` is the
+        smoothed Crammer-Singer hinge, cross-entropy with ``margin=0``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed (their number stays private), or one
         replaced by another (twice the noise; the number of rows is public).
@@ -489,7 +490,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         before, owned = before_of(self), facts.unit == "person"
         if before is not None and before.unit != facts.unit:
             raise InvalidParameterError(
-                f"groups: earlier calls protected each {before.unit}, expected the same"
+                f"groups: earlier calls protected each {before.unit}; expected the same unit"
             )
         return filled(
             GradientPerturbation,
@@ -526,9 +527,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
             reason = "with adjacency='replace_one', where the number of rows is public itself"
             accepted["max_samples"] = (None, reason)
         for name, (default, reason) in accepted.items():
-            value = getattr(self, name)
-            if value != default:
-                raise InvalidParameterError.of(name, got=value, accepted=f"{default!r} {reason}")
+            refuse(self, (name, getattr(self, name) != default, f"{default!r} {reason}"))
 
     def _loss_of(self, n_classes: int) -> Loss:
         """The loss with this estimator's automatic width and margin."""

@@ -51,7 +51,7 @@ _QUOTES = re.compile(
     re.DOTALL,
 )
 # The number of samples is private when a record may be added or removed.
-_COUNTS = re.compile(r"(?<=numbers of samples): .*|(?<=\(shape=\()\d+(?=,)")
+_COUNTS = re.compile(r"(?<=numbers of samples): .*|((?<=shape[= ]\()|(?<=shape was \())\d+(?=,)")
 
 
 def checked_training_set(
@@ -137,7 +137,7 @@ def public_classes(classes: Any) -> NDArray[Any]:
 
     Raises
     ------
-    TypeError, ValueError
+    TypeError, InvalidParameterError
         Labels that are missing, repeated, of several kinds or fewer than two.
     """
     if isinstance(classes, str) or not hasattr(classes, "__iter__"):
@@ -152,12 +152,13 @@ def public_classes(classes: Any) -> NDArray[Any]:
             "classes: expected labels of one kind: ints, strings, bools or whole floats"
         )
     if "float" in kinds and not all(float(item).is_integer() for item in items):
-        raise ValueError("classes: float labels must be finite whole numbers")
+        raise InvalidParameterError("classes: float labels must be finite whole numbers")
+    if len(items) < 2:
+        count = "1 class" if items else "no class"
+        raise InvalidParameterError(f"classes: got {count}, expected at least 2 classes")
     labels = _label_array(items)
     if len(np.unique(labels)) != len(items):
-        raise ValueError("classes: a label is repeated")
-    if len(items) < 2:
-        raise ValueError(f"classes: got {len(items)} class, expected at least 2 classes")
+        raise InvalidParameterError("classes: a label is repeated")
     return np.sort(labels)
 
 
@@ -336,7 +337,7 @@ def _label_array(items: list[Any]) -> NDArray[Any]:
         whole = labels.dtype.kind in "fO" and all(_kind(item) == "int" for item in items)
         if not whole:
             return labels
-    raise ValueError("classes: integer labels must all fit in int64 or all in uint64")
+    raise InvalidParameterError("classes: integer labels must all fit in int64 or all in uint64")
 
 
 def _comparable(y: NDArray[Any], classes: NDArray[Any]) -> tuple[Any, Any] | None:
@@ -757,7 +758,7 @@ class ArrayRows:
         return found if (found != 1.0).any() else None
 
     def class_counts(self) -> NDArray[np.float64]:
-        """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
+        """Return exact class counts; each person adds shares that sum to at most 1."""
         assert self.owners is not None
         counts = self.owners.class_counts(self.codes, self.classes.size)
         return np.asarray(counts * COUNT_UNIT)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
-from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real
+from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real, refuse
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.noise import check_range
@@ -228,23 +228,18 @@ class PrivateKernelSVC(PipelineClassifier):
     def _check_norm(self) -> None:
         """Refuse what does not go together with ``normalize``."""
         check_range("data_norm", self.data_norm, "the bound on the norm of rows")
-        if self.normalize and self.data_norm != 1.0:
-            raise InvalidParameterError.of(
-                "data_norm",
-                got=self.data_norm,
-                accepted="1.0 with normalize=True, which scales every row to norm 1",
-            )
-        if self.normalize:
-            return
-        if self.bounds is not None:
+        plain = not self.normalize
+        if plain and self.bounds is not None:
             raise InvalidParameterError(
                 "bounds: expected None with normalize=False, which uses rows as they are with the "
                 "public bound data_norm"
             )
-        if self.whiten is True:
-            raise InvalidParameterError.of(
-                "whiten", got=True, accepted="'auto' or False with normalize=False"
-            )
+        one = "1.0 with normalize=True, which scales every row to norm 1"
+        refuse(
+            self,
+            ("data_norm", self.normalize and self.data_norm != 1.0, one),
+            ("whiten", plain and self.whiten is True, "'auto' or False with normalize=False"),
+        )
 
     def _public_map(self, facts: Facts) -> PublicMap:
         """The map of raw rows by public numbers."""

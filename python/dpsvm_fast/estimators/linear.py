@@ -20,7 +20,7 @@ from dpsvm_fast.estimators.inputs import (
     checked_rows,
     public_map,
 )
-from dpsvm_fast.estimators.parameters import chosen_loss, one_of, tests_of
+from dpsvm_fast.estimators.parameters import chosen_loss, one_of, refuse, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.losses import Loss
@@ -43,7 +43,6 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     """Base of classifiers that map rows by released numbers before training."""
 
     # What a fit publishes.
-    coef_: NDArray[np.float64]
     lift_: float
     lift_coef_: NDArray[np.float64] | None
     bounds_: Bounds | None
@@ -51,15 +50,11 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     whitening_: NDArray[np.float64] | None
 
     # What a subclass is made with.
-    epsilon: float
-    delta: float
     bounds: Any
     mechanism: str
     whiten: bool | str
     margin: float | str
     fit_intercept: bool
-    class_weight: Any
-    noise_grid: str
 
     def _trainer(self) -> str:
         """How the weights are trained."""
@@ -69,22 +64,15 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
 
     def _shared(self, facts: Facts) -> dict[str, Any]:
         """Return the fields common to the plans of both pipelines."""
-        trainer = self._trainer()
-        if trainer == "gradient" and self.delta == 0.0:
-            raise InvalidParameterError.of(
-                "delta", got=0.0, accepted="a number in (0, 1) with mechanism='gradient'"
-            )
-        if self.whiten is True and self.delta == 0.0:
-            raise InvalidParameterError.of(
-                "whiten", got=True, accepted="'auto' or False with delta=0"
-            )
+        trainer, pure, whiten = self._trainer(), self.delta == 0.0, self.whiten is True
         centred = trainer == "gradient" or not facts.sparse
-        if self.whiten is True and not centred:
-            raise InvalidParameterError.of(
-                "whiten",
-                got=True,
-                accepted=f"'auto' or False for sparse rows with mechanism={trainer!r}",
-            )
+        usual, how = "'auto' or False", f"mechanism={trainer!r}"
+        refuse(
+            self,
+            ("delta", pure and trainer == "gradient", f"a number in (0, 1) with {how}"),
+            ("whiten", pure and whiten, f"{usual} with delta=0"),
+            ("whiten", whiten and not centred, f"{usual} for sparse rows with {how}"),
+        )
         public = self._public_map(facts)
         loss = _loss(trainer, self.delta, facts.n_classes, self.margin)
         # Weights of classes would weigh answers, too; without a constant feature there is no room.
@@ -254,8 +242,8 @@ class PrivateLinearSVC(PipelineClassifier):
     whiten : "auto" or bool, default="auto"
         Whether to whiten. "auto" decides by the noisy number of rows; without whitening training
         gets its budget, except with ``mechanism="objective"``, where it is lost: pass False there
-        if rows are known to be fewer than half the squared number of features, or their number
-        times mu than two for each class and feature.
+        if the number n of rows is known to be below d**2 / 2, or n mu below 2 K d, for d features
+        and K classes.
     margin : "auto" or float >= 0, default="auto"
         Margin of the loss. "auto" is 0 for "gradient", which makes the loss a likelihood
         with ``predict_proba``; 1 makes it the smoothed Crammer-Singer hinge, as accurate for many

@@ -9,8 +9,7 @@ from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import OneRelease
-from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of, refuse
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.output import (
     AVERAGES,
@@ -225,12 +224,8 @@ class OutputPerturbationSVC(Probabilities, OneRelease):
     def _training(self, facts: Facts) -> OutputPerturbation:
         """Return the plan of the training for rows with these public facts."""
         for name, default in (EXACT_ONLY if self.solver == "psgd" else PSGD_ONLY).items():
-            if getattr(self, name) != default:
-                raise InvalidParameterError.of(
-                    name,
-                    got=getattr(self, name),
-                    accepted=f"{default!r} with solver={self.solver!r}, which does not use it",
-                )
+            accepted = f"{default!r} with solver={self.solver!r}, which does not use it"
+            refuse(self, (name, getattr(self, name) != default, accepted))
         return filled(
             OutputPerturbation,
             self,

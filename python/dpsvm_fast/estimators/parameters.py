@@ -156,6 +156,19 @@ GradientTol = Annotated[float, real(1e-8, 1.0)]
 MaxIter = Annotated[int | None, or_word(None, integer(1, 2**63 - 1))]
 
 
+def refuse(owner: object, *rules: tuple[str, object, str]) -> None:
+    """Refuse the first parameter that is wrong, each with what is accepted instead.
+
+    Raises
+    ------
+    InvalidParameterError
+        Some parameter is wrong.
+    """
+    for name, wrong, accepted in rules:
+        if wrong:
+            raise InvalidParameterError.of(name, got=getattr(owner, name), accepted=accepted)
+
+
 def number_or_none(value: float | str) -> float | None:
     """Return None for "auto", which is for the plan to choose."""
     return None if isinstance(value, str) else value
@@ -170,12 +183,17 @@ def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float
         A number for something that the loss does not have.
     """
     kind = KINDS[name]
+    for parameter, value in (("smoothing", smoothing), ("margin", margin)):
+        free: tuple[object, ...] = (value,)
+        if kind.smoothing is None:
+            free = ("auto",)
+        elif (name, parameter) == ("huber", "margin"):
+            free = ("auto", 1.0)
+        if value not in free:
+            accepted = f"{' or '.join(map(repr, free))} with loss={name!r}"
+            raise InvalidParameterError.of(parameter, got=value, accepted=accepted)
     if kind.smoothing is None:
-        for parameter, value in (("smoothing", smoothing), ("margin", margin)):
-            _refuse(name, parameter, value, ("auto",))
         return Loss(name=name, n_classes=n_classes, margin=0.0 if name == "logistic" else 1.0)
-    if name == "huber":
-        _refuse(name, "margin", margin, ("auto", 1.0))
     width = kind.smoothing if smoothing == "auto" else float(smoothing)
     automatic = kind.margin * width if kind.likelihood else kind.margin
     distance = automatic if margin == "auto" else float(margin)
@@ -183,13 +201,3 @@ def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float
     smoothing_range("smoothing", width)
     margin_range("margin", distance)
     return Loss(name=name, n_classes=n_classes, smoothing=width, margin=distance)
-
-
-def _refuse(loss: str, parameter: str, value: object, accepted: tuple[object, ...]) -> None:
-    """Refuse a value for a parameter that this loss does not have or does not leave free."""
-    if value not in accepted:
-        raise InvalidParameterError.of(
-            parameter,
-            got=value,
-            accepted=" or ".join(map(repr, accepted)) + f" with loss={loss!r}",
-        )

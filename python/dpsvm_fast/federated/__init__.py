@@ -1,7 +1,7 @@
 """Federated training: private classifiers of several parties that keep their records."""
 
 from dpsvm_fast.exceptions import InconsistentSumError, PartyRefusedError, SecureSumAborted
-from dpsvm_fast.federated.classifier import FederatedLinearSVC, finalize, public_state
+from dpsvm_fast.federated.classifier import FederatedLinearSVC, finalize, public_state, simulate
 from dpsvm_fast.federated.local import LocalUpdate, local_update
 from dpsvm_fast.federated.plans import RoundPlan
 from dpsvm_fast.federated.secsum import (
@@ -10,7 +10,6 @@ from dpsvm_fast.federated.secsum import (
     SumResult,
     TrustedSum,
 )
-from dpsvm_fast.federated.simulate import simulate
 from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec, HelmetSpec
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,33 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_epsilon
+from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates.releases import Sensitivity
 from dpsvm_fast.certificates.statement import FederatedStatement
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, linear_attributes
+from dpsvm_fast.estimators.fit import SEEDED, charge, refuse_or_warn
 from dpsvm_fast.estimators.inputs import public_classes
-from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
-from dpsvm_fast.federated.local import ROOT_TWO, matrix_of
+from dpsvm_fast.exceptions import (
+    InconsistentSumError,
+    InvalidParameterError,
+    NotPrivateWarning,
+    PartyRefusedError,
+    SecureSumAborted,
+)
+from dpsvm_fast.federated.local import (
+    ROOT_TWO,
+    Records,
+    checked_records,
+    contributions,
+    matrix_of,
+)
 from dpsvm_fast.federated.plans import RoundPlan
-from dpsvm_fast.federated.secsum import SumResult, centred, whole_numbers
+from dpsvm_fast.federated.secsum import SecureSum, SumResult, TrustedSum, centred, whole_numbers
 from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec
+from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.noise import RELATION_FACTOR
 from dpsvm_fast.rounding import add_up
+from dpsvm_fast.validation import check_integer, check_n_threads, check_random_state
 
 
 class FederatedLinearSVC(PrivateLinearClassifier):
@@ -84,21 +100,11 @@ class FederatedLinearSVC(PrivateLinearClassifier):
         FederatedLinearSVC
             This object.
         """
-        from dpsvm_fast.federated.simulate import simulate
-
         if self.spec is None:
             raise InvalidParameterError("spec: expected the specification of the parties")
         fitted = simulate(self.spec, parties)
         self._forget()
         self.__dict__.update(vars(fitted))
-        return self
-
-    def _released(
-        self, weights: NDArray[np.float64], scaling: float, **facts: Any
-    ) -> FederatedLinearSVC:
-        """Return the object itself, fitted."""
-        self._forget()
-        self.__dict__.update(linear_attributes(weights, scaling), **facts)
         return self
 
 
@@ -133,7 +139,7 @@ def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> Federat
             rounding=rounding,
             total=add_up(training.by_record, 2.0 * training.solver_radius, rounding),
         )
-    summed = [part.secure_round(trust) for part in spec.rounds if part.noise is not None]
+    summed = [part.secure_round(trust) for part in spec.rounds]
     statement = FederatedStatement.of(
         spec,
         n_scores=None if sensitivity is None else spec.trained_loss.n_scores,
@@ -182,8 +188,8 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
         least = most = 0
     if total[-1] != survivors or not least * survivors <= n_records <= most * survivors:
         raise InconsistentSumError(
-            "sum: wrong check numbers: a party runs another version of the protocol, or it is the "
-            "sum of other parties"
+            "sum: wrong check numbers: a party runs another version of the protocol, or the sum is "
+            "of other parties"
         )
     return plan.codec.decode_sum(total[:-2], survivors), n_records
 
@@ -291,15 +297,174 @@ def finalize(
         facts["components_"] = components
         k = components.shape[0]
         weights = np.hstack([weights[:, :k] @ components, weights[:, k:]])
-    statement = statement_of(spec, trust, random_source)
-    return FederatedLinearSVC(spec)._released(
-        weights,
-        spec.intercept_scaling,
+    model = FederatedLinearSVC(spec)
+    model.__dict__.update(
+        linear_attributes(weights, spec.intercept_scaling),
         classes_=public_classes(list(spec.classes)),
         n_features_in_=spec.n_features,
         n_survivors_=results["model"].survivors,
         n_records_=n_records or None,
-        privacy_=statement,
+        privacy_=statement_of(spec, trust, random_source),
         _fitted_loss=loss,
         **facts,
     )
+    return model
+
+
+# Simulation of all parties in one process.
+
+
+# Numbers that a block of parties may hold at a time: half a gigabyte.
+BLOCK = 2**26
+
+
+@in_usual_arithmetic
+def simulate(
+    spec: FederatedSpec,
+    parties: Sequence[tuple[Any, ...]],
+    *,
+    random_state: int | None = None,
+    n_threads: int | None = None,
+    dropouts: Iterable[int] | Mapping[str, Iterable[int]] = (),
+    secure_sum: SecureSum | None = None,
+    ledger: PrivacyLedger | None = None,
+) -> FederatedLinearSVC:
+    """Train across parties whose records are all in this process.
+
+    Each party fits, rounds and adds noise as it would on its own machine, from its own stream. The
+    sum is exact, so a secure protocol gives the same bits.
+
+    Parameters
+    ----------
+    spec : FederatedSpec
+    parties : sequence of (X, y) or (X, y, groups)
+        The records of each party; with ``unit="person"`` also groups, see :func:`local_update`.
+    random_state : int or None, default=None
+        None: each party's noise has its own key from the operating system. A seed makes the result
+        reproducible and not private: ``NotPrivateWarning``.
+    n_threads : int or None, default=None
+        None uses all cores of this process. Never changes the result.
+    dropouts : iterable of int, or mapping of round names to such, default=()
+        Numbers of the parties that drop out before the sum.
+    secure_sum : SecureSum or None, default=None
+        Protocol of the sum; None for a plain sum. The result has the same bits. Either way the
+        operator of this process sees all records, and the statement says that they are trusted.
+    ledger : PrivacyLedger or None, default=None
+        Asked before any records are read, and charged with everything before noise is drawn.
+
+    Returns
+    -------
+    FederatedLinearSVC
+
+    Raises
+    ------
+    InvalidParameterError, TypeError
+        The number of parties is not as agreed, or a parameter is out of range.
+    PartyRefusedError
+        A party's records are not as agreed; nothing is spent or released.
+    BudgetExceededError
+        The ledger refuses. Nothing was read or spent.
+    SecureSumAborted
+        Too few parties remained; nothing is released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsvm_fast.federated import FederatedSpec, simulate
+    >>> spec = FederatedSpec.dp_helmet(
+    ...     n_users=20, n_features=2, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=50
+    ... )
+    >>> X = np.random.default_rng(0).uniform(-0.7, 0.7, size=(20, 50, 2))
+    >>> simulate(spec, [(own, (own[:, 0] > 0).astype(int)) for own in X]).n_survivors_
+    20
+    """
+    threads = check_n_threads(n_threads)
+    seed = check_random_state(random_state)
+    ledger = check_ledger(ledger, "replace_one")
+    if len(parties) != spec.n_users:
+        raise InvalidParameterError.of("parties", got=len(parties), accepted=f"{spec.n_users}")
+    gone = _dropped(spec, dropouts)
+    adder = TrustedSum(spec.survivors_needed) if secure_sum is None else secure_sum
+    for name, lost in gone.items():
+        if spec.n_users - len(lost) < spec.survivors_needed:
+            raise SecureSumAborted(name, spec.n_users - len(lost), spec.survivors_needed)
+    if seed is not None:
+        refuse_or_warn(ledger, "random_state", SEEDED, NotPrivateWarning, stacklevel=4)
+    events = spec.events("trusted_curator")
+    if ledger is not None:
+        ledger.check(events, unit=spec.unit)
+    records, refusal = [], None
+    for i, party in enumerate(parties):
+        try:
+            X, y, *ids = party
+            records.append(checked_records(X, y, spec, *ids))
+        except PartyRefusedError as error:
+            refusal = f"party {i}: {error}"
+        if refusal is not None:
+            # Here, so that nothing of the first error travels along.
+            raise PartyRefusedError(refusal)
+    label = f"{spec.algorithm} of {spec.n_users} parties"
+    charge(ledger, events, label, private=seed is None, unit=spec.unit)
+    sources = party_sources(spec.n_users, seed)
+    results: dict[str, SumResult] = {}
+    for plan in spec.rounds:
+        left = [i for i in range(spec.n_users) if i not in gone[plan.name]]
+        vectors = _vectors(spec, plan.name, records, sources, left, results, threads)
+        results[plan.name] = adder.sum(vectors)
+    return finalize(
+        results,
+        spec,
+        trust="trusted_curator",
+        random_source="operating_system" if seed is None else "seed",
+    )
+
+
+def party_sources(n: int, seed: int | None) -> list[_core.NoiseSource]:
+    """Return one noise stream per party, keyed by the operating system or by a seed."""
+    if seed is None:
+        return [_core.NoiseSource(None) for _ in range(n)]
+    root = _core.NoiseSource(seed)
+    return [_core.NoiseSource(root.public_seed()) for _ in range(n)]
+
+
+def _dropped(
+    spec: FederatedSpec, dropouts: Iterable[int] | Mapping[str, Iterable[int]]
+) -> dict[str, set[int]]:
+    """Return the parties that drop out before the sum of each round."""
+    names = [part.name for part in spec.rounds]
+    if not isinstance(dropouts, Mapping):
+        gone = list(dropouts)
+        dropouts = dict.fromkeys(names, gone)
+    unknown = sorted(map(str, set(dropouts) - set(names)))
+    if unknown:
+        raise InvalidParameterError(f"dropouts: got {unknown}, expected rounds of spec")
+    most = spec.n_users - 1
+    return {
+        name: {check_integer("dropouts", i, 0, most) for i in dropouts.get(name, ())}
+        for name in names
+    }
+
+
+def _vectors(
+    spec: FederatedSpec,
+    round_name: str,
+    records: Sequence[Records],
+    sources: Sequence[_core.NoiseSource],
+    left: Sequence[int],
+    results: Mapping[str, SumResult],
+    n_threads: int,
+) -> Iterator[NDArray[np.int64]]:
+    """Yield vectors of the remaining parties, some parties at a time."""
+    public = public_state(spec, results)
+    numbers = spec.round(round_name).length + max(spec.max_records, 1) * spec.n_features
+    step = max(1, BLOCK // numbers)
+    for start in range(0, len(left), step):
+        block = left[start : start + step]
+        yield from contributions(
+            spec,
+            round_name,
+            Records.joined([records[i] for i in block]),
+            public,
+            [sources[i] for i in block],
+            n_threads,
+        )

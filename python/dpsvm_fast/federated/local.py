@@ -268,10 +268,10 @@ def _numbers(X: Any) -> NDArray[Any]:
     plain = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype in (np.float64, np.float32)
     try:
         rows = X if plain and type(X) is np.ndarray else checked_numbers(X)
+        if not np.isfinite(rows).all():
+            raise ValueError
     except (TypeError, ValueError):
         raise PartyRefusedError("records: expected a table of finite numbers") from None
-    if not np.isfinite(rows).all():
-        raise PartyRefusedError("records: expected a table of finite numbers")
     return np.require(rows, requirements=["C_CONTIGUOUS", "ALIGNED"])
 
 

@@ -273,7 +273,7 @@ class Party:
         return {"masked": stages.pack(words)}
 
     def _unmask(self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms) -> dict[str, Any]:
-        """Return one of the two shares of every party: it is in the sum or has dropped out."""
+        """Return a share of the seed of every party in the sum, and of the key of every other."""
         active, gone = _listed(
             lambda: (stages.as_parties(request["active"]), stages.as_parties(request["gone"]))
         )

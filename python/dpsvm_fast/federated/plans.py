@@ -144,12 +144,12 @@ class LocalTraining:
     @cached_property
     def diameter(self) -> float:
         """Largest change of a party's contribution, whatever its records."""
-        return mul_up(2.0 * self.spec.most_weight, self.model_norm)
+        return mul_up(2.0 * self.spec.max_weight, self.model_norm)
 
     @cached_property
     def solver_radius(self) -> float:
         """Distance of a computed contribution from that of real arithmetic, rounded up."""
-        rounded = mul_up(float(self.spec.most_weight), mul_up(self._projection_error, self.largest))
+        rounded = mul_up(float(self.spec.max_weight), mul_up(self._projection_error, self.largest))
         return add_up(mul_up(self.spec.tol, self.by_record), rounded)
 
     @property
@@ -173,7 +173,7 @@ class LocalTraining:
     @property
     def bound(self) -> float:
         """Bound on the norm of a contribution."""
-        return mul_up(float(self.spec.most_weight), self.model_norm)
+        return mul_up(float(self.spec.max_weight), self.model_norm)
 
     # One party's own numbers, of its records or persons.
 
@@ -398,27 +398,15 @@ def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
     """
     cost = distance_delta(n_rounds * Fraction(DISTANCE_ALLOWED), epsilon)
     left = add_down(delta, -cost)
-    if not left > 0.5 * delta:
-        needed = 2.0 * cost
-        if needed >= 1e-3:
-            most = math.floor(math.log(0.5 * delta / (n_rounds * DISTANCE_ALLOWED)))
-            raise InvalidParameterError.of(
-                "epsilon",
-                got=epsilon,
-                accepted=(
-                    f"at most {most} with this delta: the failure probability of the cryptography "
-                    "counts (1 + e^epsilon)-fold"
-                ),
-            )
-        raise InvalidParameterError.of(
-            "delta",
-            got=delta,
-            accepted=(
-                f"at least {needed:.3g} with this epsilon: the failure probability of the "
-                "cryptography counts (1 + e^epsilon)-fold"
-            ),
-        )
-    return left
+    if left > 0.5 * delta:
+        return left
+    counted = "the failure probability of the cryptography counts (1 + e^epsilon)-fold"
+    if 2.0 * cost >= 1e-3:
+        most = math.floor(math.log(0.5 * delta / (n_rounds * DISTANCE_ALLOWED)))
+        accepted = f"at most {most} with this delta: {counted}"
+        raise InvalidParameterError.of("epsilon", got=epsilon, accepted=accepted)
+    accepted = f"at least {2.0 * cost:.3g} with this epsilon: {counted}"
+    raise InvalidParameterError.of("delta", got=delta, accepted=accepted)
 
 
 def multiplier_of(epsilon: float, delta: float) -> float:
@@ -583,4 +571,4 @@ class ObjectiveTraining:
     @property
     def bound(self) -> float:
         """Bound on the norm of a contribution."""
-        return self.radius * self.spec.most_weight
+        return self.radius * self.spec.max_weight

@@ -51,12 +51,12 @@ def centred(total: NDArray[np.int64]) -> NDArray[np.int64]:
 TYPED = Fraction(1, 2**50)
 
 
-def least_number(share: float, n: int) -> int:
+def min_number(share: float, n: int) -> int:
     """Return ``ceil(share * n)``, with ``share`` as the decimal number that was typed."""
     return math.ceil(Fraction(share) * n * (1 - TYPED))
 
 
-def most_number(share: float, n: int) -> int:
+def max_number(share: float, n: int) -> int:
     """Return ``floor(share * n)``, with ``share`` as the decimal number that was typed."""
     return math.floor(Fraction(share) * n * (1 + TYPED))
 
@@ -95,7 +95,7 @@ class PartyCounts:
         check_fraction("honest_fraction", self.honest_fraction)
         check_real("max_dropout", self.max_dropout, low=0.0, high=1.0, open_high=True)
         if self.min_survivors is not None:
-            most = self.n_users - most_number(self.max_dropout, self.n_users)
+            most = self.n_users - max_number(self.max_dropout, self.n_users)
             check_integer("min_survivors", self.min_survivors, 1, most)
         if self.honest_survivors < 1:
             raise InvalidParameterError(
@@ -113,14 +113,14 @@ class PartyCounts:
     @property
     def colluders(self) -> int:
         """Largest number of parties that may collude with each other and the server."""
-        return self.n_users - least_number(self.honest_fraction, self.n_users)
+        return self.n_users - min_number(self.honest_fraction, self.n_users)
 
     @property
     def survivors_needed(self) -> int:
         """Smallest number of parties for which a sum is released."""
         if self.min_survivors is not None:
             return self.min_survivors
-        return self.n_users - most_number(self.max_dropout, self.n_users)
+        return self.n_users - max_number(self.max_dropout, self.n_users)
 
     @property
     def honest_survivors(self) -> int:

@@ -299,7 +299,7 @@ class FederatedSpec(PartyCounts):
         return n_records if self.weighting == "records" else 1
 
     @property
-    def most_weight(self) -> int:
+    def max_weight(self) -> int:
         """Largest factor of any party."""
         return self.weight(self.max_records)
 
@@ -492,8 +492,11 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
             raise InvalidParameterError.of("n_features", got=self.n_features, accepted=accepted)
         super()._settle()
         if self.local == "objective" and self.objective_epsilon is None:
-            # Searched for once: readers of the specification only check it.
-            vars(self)["objective_epsilon"] = _left_for_objective(self)
+            # The largest that keeps both rounds in the budget is searched for once: readers of the
+            # specification only check it. Each step takes a while; a small share is enough.
+            how: Any = {"least": 1e-3, "unused": 0.1}
+            found = within_budget(self, self.first.events(), self.objective_with, **how)
+            vars(self)["objective_epsilon"] = float(found.epsilon)
 
     @property
     def n_trained(self) -> int:
@@ -544,12 +547,12 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
         """Round 1."""
         if self.components is None:
             return self._gram
-        times = WEIGHTED if self.most_weight > 1 else ""
+        times = WEIGHTED if self.max_weight > 1 else ""
         return RoundPlan(
             name="components",
             what=f"the noisy {self.aggregation} of the parties{times}",
             size=self._first_size,
-            codec=FixedPointCodec(step=round_up(1.001 * self.most_weight / PLAIN_STEPS)),
+            codec=FixedPointCodec(step=round_up(1.001 * self.max_weight / PLAIN_STEPS)),
             local_events=(self.components.event,),
         )
 
@@ -620,14 +623,5 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
         )
 
 
-@lru_cache(maxsize=64)
-def _delta_of(events: tuple[PrivacyEvent, ...], epsilon: float) -> float:
-    """Return the composed delta; cached, as many classes take a good part of a second."""
-    return composed_delta(events, epsilon)
-
-
-def _left_for_objective(spec: DpdrSpec) -> float:
-    """Estimate the largest epsilon of the objectives that keeps both rounds in the budget."""
-    # A small share of epsilon is enough; each step of the search takes a while.
-    how: Any = {"least": 1e-3, "unused": 0.1}
-    return float(within_budget(spec, spec.first.events(), spec.objective_with, **how).epsilon)
+# Many classes take a good part of a second.
+_delta_of = lru_cache(maxsize=64)(composed_delta)

@@ -170,12 +170,21 @@ class DescentSums(CalibratedNoise):
 
     n_steps: int
 
-    # Why less noise does, where only the last iterate is released.
+    # Where only the last iterate is released: why less noise does, the ball of the iterates, and
+    # how many rows of a person take part.
     last_iterate: ClassVar[Any] = None
+    radius: ClassVar[Any] = None
+    rows_a_record: ClassVar[Any] = 0
 
     # A subclass has ``clip``, the bound R of what one record contributes before rounding,
     # ``sampling_rate``, ``grid`` (None for floating-point noise), ``rounding``, what that adds to a
     # contribution, and ``sigma``.
+
+    @property
+    def acting_clip(self) -> float:
+        """Clip norm of the compiled descent."""
+        own: Any = self
+        return float(own.clip)
 
     @cached_property
     def contribution(self) -> float:
@@ -192,16 +201,10 @@ class DescentSums(CalibratedNoise):
     def part(self) -> ReleasePart:
         """The noise as it is drawn, for the statement."""
         own: Any = self
-        return ReleasePart.of(
-            self,
-            name="training",
-            what=GRADIENTS,
-            clip_norm=own.clip,
-            relation_factor=float(self.factor),
-            epsilon=None,
-            factor=(),
-            **law_of("gaussian", own.sigma, own.grid),
-        )
+        law = law_of("gaussian", own.sigma, own.grid)
+        facts = {"clip_norm": own.clip, "relation_factor": float(self.factor)}
+        named: dict[str, Any] = {"name": "training", "what": GRADIENTS, "factor": ()}
+        return ReleasePart.of(self, epsilon=None, **named, **facts, **law)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -744,14 +747,13 @@ class GradientPerturbation(LinearPlan):
         if self.accountant == "composition" or self._not_last_iterate():
             return composed
         last = self._last_iterate
-        return (
-            last if self.accountant == "last_iterate" or last.sigma < composed.sigma else composed
-        )
+        less = self.accountant == "last_iterate" or last.sigma < composed.sigma
+        return last if less else composed
 
     @property
     def keeps_state(self) -> bool:
         """Whether the final state may be kept and the run continued."""
-        return isinstance(self.noise, ClippedSums)
+        return self.noise.last_iterate is None
 
     @cached_property
     def _last_iterate(self) -> LastIterateSums:
@@ -840,8 +842,8 @@ class GradientPerturbation(LinearPlan):
         self.descent()
         if not self.keeps_state and rows.n_persons > (self.n_records or 0):
             raise InvalidParameterError(
-                f"max_samples: got {self.n_records} and more {self.unit}s, expected an upper bound "
-                "with accountant='last_iterate'"
+                f"max_samples: got {self.n_records} for data with more {self.unit}s, expected an "
+                "upper bound on their number with accountant='last_iterate'"
             )
 
     def descent(self) -> _core.Descent:
@@ -853,9 +855,7 @@ class GradientPerturbation(LinearPlan):
 
     def records(self, rows: Rows) -> Any:
         """Weighed rows; nothing of a person is clipped where the last iterate alone is released."""
-        noise = self.noise
-        most_rows = noise.rows_a_record if isinstance(noise, LastIterateSums) else 0
-        records = rows.records(self.public, averaged=most_rows)
+        records = rows.records(self.public, averaged=self.noise.rows_a_record)
         rows.weigh(records)
         return records
 
@@ -883,7 +883,7 @@ class GradientPerturbation(LinearPlan):
 
     def descent_options(self) -> dict[str, Any]:
         """Settings of the compiled descent; steps are counted on from those taken before."""
-        noise, last = self.noise, isinstance(self.noise, LastIterateSums)
+        noise, last = self.noise, not self.keeps_state
         averaged = math.ceil(self.share * self.steps)
         own = ("n_features", "intercept", "divisor", "regularization", "schedule", "nesterov")
         options = self.loss.compiled | {name: getattr(self, name) for name in own}
@@ -892,7 +892,7 @@ class GradientPerturbation(LinearPlan):
         return options | {
             "exact_sums": sums_exactly(in_order, math.prod(self.shape)),
             "row_scale": 1.0,
-            "clip": noise.acting_clip if isinstance(noise, LastIterateSums) else noise.clip,
+            "clip": noise.acting_clip,
             "sigma": noise.sigma,
             "grid": noise.grid,
             "sampling_rate": self.rate,
@@ -905,7 +905,7 @@ class GradientPerturbation(LinearPlan):
             "stabilizer": self.floor,
             "noise_correction": self.noise_correction,
             "average_from": self.steps_before + self.steps - averaged if averaged else None,
-            "radius": noise.radius if isinstance(noise, LastIterateSums) else None,
+            "radius": noise.radius,
             "precision": "f64" if last else "f32",
         }
 

@@ -1,17 +1,16 @@
-"""Noisy means and second moments of private rows, and what follows from them.
+"""Noisy means, second moments and class counts of private rows, and what follows from them.
 
-The whitening that follows from a noisy matrix of second moments.
-
-Proved in docs/proofs/auto_pipeline.md, section "Whitening".
+The whitening that follows from a noisy matrix of second moments is proved in
+docs/proofs/auto_pipeline.md, section "Whitening".
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,15 +18,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
-from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent
+from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
     NoisySum,
     SecondMoments,
     SumRelease,
+    gaussian_parameter,
+    share_of,
+    within_budget,
 )
-from dpsvm_fast.mechanisms.plan import Rows, SumsPlan
+from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows, SumsPlan, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 from dpsvm_fast.rounding import div_up, fraction_up, mul_up, sqrt_up
 
@@ -98,10 +100,9 @@ class NoisyMean(SumRelease):
             **self.budget,
         )
 
-    def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedMean:
-        """Return the mean of mapped rows."""
-        total = rows.records(public).sums(rows.n_threads)
-        return self.release(total, rows.n_rows, source, rows.n_threads)
+    def summed(self, rows: Rows, public: PublicMap) -> tuple[NDArray[np.float64], float]:
+        """Return the exact sum of mapped rows, and their number."""
+        return rows.records(public).sums(rows.n_threads), rows.n_rows
 
     def release(
         self, total: NDArray[np.float64], n_rows: float, source: _core.NoiseSource, n_threads: int
@@ -255,11 +256,6 @@ class NoisyColumnMoments(SumRelease):
             )
         return noise
 
-    def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedColumns:
-        """Means and variances of the mapped columns."""
-        first, second, n_rows = self.summed(rows, public)
-        return self.release(first, second, n_rows, source, rows.n_threads)
-
     def summed(
         self, rows: Rows, public: PublicMap
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
@@ -405,11 +401,9 @@ class NoisyComponents(SecondMoments):
     part_name = "components"
     n_components: int | None = None
 
-    def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> ReleasedComponents:
-        """Return the components of mapped rows."""
-        moments = rows.records(public).gram(rows.n_threads)
-        wanted = self.n_components or self.n_features
-        return self.release(moments, wanted, source, rows.n_threads)
+    def summed(self, rows: Rows, public: PublicMap) -> tuple[Any, ...]:
+        """Return the exact second moments of mapped rows, and the number of components."""
+        return *super().summed(rows, public), self.n_components or self.n_features
 
     def release(
         self, moments: Array, n_components: int, source: _core.NoiseSource, n_threads: int
@@ -537,11 +531,6 @@ class NoisyMoments(SecondMoments):
     part_name = "whitening"
     scaled: bool = False
 
-    def run(self, rows: Rows, public: PublicMap, source: _core.NoiseSource) -> NDArray[np.float64]:
-        """Return the whitening matrix of mapped rows."""
-        moments = rows.records(public).gram(rows.n_threads)
-        return self.release(moments, source, rows.n_threads)
-
     def precise(self, count: float) -> bool:
         """Return whether the noise would be small compared with the moments of this many rows."""
         enough = count >= ROWS_A_SQUARE * self.n_features**2
@@ -614,7 +603,8 @@ class SumPlan(SumsPlan):
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
         """Make the release."""
-        return self.total.run(rows, self.public, source)
+        total: Any = self.total
+        return total.release(*total.summed(rows, self.public), source, rows.n_threads)
 
 
 # Running sums: what the rows of all periods so far add up to, released after every period.
@@ -713,6 +703,102 @@ class RunningMoments(SumPlan):
         deviation = noise.scale * float(np.linalg.norm(weights))
         moved = mul_up(noise.relation_factor, noise.contribution)
         # As if there had been one sum with so much noise.
-        seen = dataclasses.replace(self.total, factor=(), mu=moved / deviation)
+        seen = replace(self.total, factor=(), mu=moved / deviation)
         total = (weights[:, None] * releases).sum(axis=0)
         return RunningSums(seen.finished(total, int(rows.n_rows)), releases)
+
+
+# Class weights by noisy numbers of rows: the release of those, and the training after it.
+#
+# Proved in docs/proofs/persons.md, section "Class counts". Weights are functions of what was
+# released, and at most 1 whatever that is: to the training they are public numbers.
+
+
+# Of the squared Gaussian parameter, for the counts; and what they are taken for at least, in
+# deviations of their noise.
+CLASS_SHARE, MIN_COUNT = 0.02, 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassCounts(SumRelease):
+    """Release of the number of rows of each class.
+
+    Parameters
+    ----------
+    n_classes : int >= 2
+    """
+
+    n_classes: int
+
+    @classmethod
+    def before(cls, whole: Any, n_classes: int) -> ClassCounts:
+        """Return the release that takes its share of a budget with ``epsilon`` and ``delta``."""
+        mu = share_of(gaussian_parameter(whole.epsilon, whole.delta), CLASS_SHARE)
+        return filled(cls, whole, mu=mu, epsilon=None, n_classes=n_classes)
+
+    @cached_property
+    def sum(self) -> NoisySum:
+        """The noise and what it covers."""
+        factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
+        facts: Any = {"clip_norm": 1.0, "relation_factor": factor, "shape": (self.n_classes,)}
+        return NoisySum.of_multiples(2.0**-20, name="classes", **facts, **self.budget)
+
+    def balance(self, rows: Rows, source: _core.NoiseSource) -> None:
+        """Weigh each class by the inverse of its noisy number of rows; the rarest by 1."""
+        noisy = self.sum.release(rows.class_counts(), source, rows.n_threads)
+        # What noise alone would be no more than counts as so much.
+        counts = np.maximum(noisy, max(1.0, MIN_COUNT * self.sum.scale))
+        rows.balance(counts.min() / counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BalancedPlan(Plan):
+    """Plan of class counts and of training on rows that they weigh.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of both together.
+    class_counts : ClassCounts
+    training : Plan
+        With a ``statement``, and a budget that exact composition leaves it.
+    """
+
+    epsilon: float
+    delta: float
+    class_counts: ClassCounts
+    training: Any
+
+    @classmethod
+    def of(cls, whole: Any, facts: Facts, plan_of: Callable[..., Plan]) -> BalancedPlan:
+        """Return the plan within a budget; ``plan_of`` plans training for a given epsilon."""
+        counts = ClassCounts.before(whole, facts.n_classes)
+        spent, one = (counts.event,), replace(facts, n_features=None)
+        like = (spent, partial(plan_of, facts=one))
+        training = within_budget(whole, spent, partial(plan_of, facts=facts), like=like)
+        return filled(cls, whole, class_counts=counts, training=training)
+
+    @property
+    def events(self) -> tuple[PrivacyEvent, ...]:
+        """Event of the class counts, and events of the training."""
+        return (self.class_counts.event, *self.training.events)
+
+    @property
+    def weighed_training(self) -> Any:
+        """The plan that trains, after the class counts."""
+        return self.training
+
+    def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
+        """Release the class counts, then train and return the training's release."""
+        self.class_counts.balance(rows, source)
+        return self.training.run(rows, source)
+
+    def summary(self) -> str:
+        """Return public facts in one line."""
+        return f"{self.training.summary()}, after noisy class counts"
+
+    def statement(self, **occasion: Any) -> PrivacyStatement:
+        """Return the statement about both together."""
+        own: PrivacyStatement = self.training.statement(**occasion)
+        parts = (self.class_counts.sum.part, *own.parts)
+        return replace(own, epsilon=self.epsilon, delta=self.delta, parts=parts)

@@ -34,6 +34,10 @@ from dpsvm_fast.rounding import (
     sqrt_up,
 )
 
+if TYPE_CHECKING:
+    from dpsvm_fast.mechanisms.plan import Rows
+    from dpsvm_fast.mechanisms.rows import PublicMap
+
 # What the public settings of every mechanism have in common: words, factors and ranges.
 
 
@@ -133,11 +137,6 @@ def flat_weights(weights: NDArray[np.float64], n_weights: int) -> NDArray[np.flo
     if weights.size != n_weights or not np.isfinite(weights).all():
         raise CertificationError("the solver returned no usable weights; nothing is released")
     return np.ascontiguousarray(weights, dtype=np.float64).ravel()
-
-
-def nearest_on_grid(noisy: NDArray[np.float64], grid: float) -> NDArray[np.float64]:
-    """Post-processing: hides the low bits in which floating-point noise differs."""
-    return np.asarray(np.rint(noisy / grid) * grid)
 
 
 def release_on_grid(
@@ -310,7 +309,10 @@ class WeightNoise(CalibratedNoise):
             return release_on_grid(flat, self.scale, self.grid, source, n_threads)
         draw = source.gamma_ball if self.noise == "gamma" else source.gaussian
         released = flat + draw(flat.size, self.scale, n_threads)
-        return released if self.grid is None else nearest_on_grid(released, self.grid)
+        if self.grid is None:
+            return released
+        # Post-processing: hides the low bits in which floating-point noise differs.
+        return np.asarray(np.rint(released / self.grid) * self.grid)
 
 
 # A sum over records to which noise is added: how far neighbours move it, and the noise for that.
@@ -625,6 +627,14 @@ class SecondMoments(SumRelease):
             rounding=0.0 if grid is None else mul_up(ROUNDED_STEPS * grid, float(d)),
         )
 
+    def summed(self, rows: Rows, public: PublicMap) -> tuple[Any, ...]:
+        """Return the exact second moments of mapped rows."""
+        return (rows.records(public).gram(rows.n_threads),)
+
+    def exact(self, moments: NDArray[np.float64], *_: object) -> NDArray[np.float64]:
+        """Return the input of the noise."""
+        return moments
+
     @property
     def spectral_noise(self) -> float:
         """Estimate the spectral norm of the noise."""
@@ -736,8 +746,8 @@ def within_budget(
     own = largest_within(log_excess, at, slope, (lowest, epsilon), unused)
     if own is None:
         raise InvalidParameterError(
-            f"epsilon: got {epsilon!r} with delta {delta!r}, expected more, as the releases before "
-            f"the training would leave less than {least:g} of it"
+            f"epsilon: got {epsilon!r} with delta {delta!r}, expected more: the releases before "
+            f"training would leave less than {least:g} of it"
         )
     while True:
         plan = plan_of(own)

@@ -132,7 +132,7 @@ class ProjectedSGD:
     batch_size : int >= 1
         Size of a batch; more than ``n_samples`` count as ``n_samples``.
     radius : float > 0 or None
-        Radius of the ball or balls. None is :meth:`automatic_radius`.
+        Radius of the ball or balls. None is that of :meth:`ball_radius`.
     projection : {"joint", "per_class"}
         One ball for all weights, or one for each score.
     average : {"last", "uniform", "weighted"}
@@ -164,16 +164,14 @@ class ProjectedSGD:
         return fraction_up(1 / (Fraction(self.n_samples) * Fraction(C)))
 
     def ball_radius(self, loss: Loss, C: float, row_norm: float) -> float:
-        """R: the radius given, or the automatic one."""
-        return self.automatic_radius(loss, C, row_norm) if self.radius is None else self.radius
-
-    def automatic_radius(self, loss: Loss, C: float, row_norm: float) -> float:
-        r"""Return a radius that contains the minimiser for all data.
+        r"""R: the radius given, or one that contains the minimiser for all data.
 
         .. math:: \min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) / \Lambda})
 
         The gradient vanishes at the minimiser, and the objective is at most its value at 0.
         """
+        if self.radius is not None:
+            return self.radius
         regularization = self.regularization(C)
         by_gradient = div_up(mul_up(loss.lipschitz, row_norm), regularization)
         by_value = math.sqrt(2.0 * loss.at_zero / regularization)
@@ -462,15 +460,11 @@ class OutputPerturbation(WeightsPlan):
             sizes = {"n_weights": self.n_weights, "row_norm": norm}
             vars(self)["C"] = automatic_C(self.epsilon, self.delta, **shared, **sizes)
         if self.sgd is not None and self.adjacency != "replace_one":
-            raise InvalidParameterError.of(
-                "adjacency",
-                got=self.adjacency,
-                accepted="'replace_one' with solver='psgd', which needs a public number of rows",
-            )
+            accepted = "'replace_one' with solver='psgd', which needs a public number of rows"
+            raise InvalidParameterError.of("adjacency", got=self.adjacency, accepted=accepted)
         if self.sgd is not None and math.isinf(self.loss.curvature):
-            raise InvalidParameterError.of(
-                "loss", got=self.loss.name, accepted="a smooth loss with solver='psgd'"
-            )
+            accepted = "a smooth loss with solver='psgd'"
+            raise InvalidParameterError.of("loss", got=self.loss.name, accepted=accepted)
         check_range("C", self.C, "C")
         curvature = self.C * self.row_norm * self.row_norm
         check_range("C", curvature, "C (data_norm^2 + intercept_scaling^2)")

@@ -30,8 +30,7 @@ from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatemen
 from dpsvm_fast.certificates.words import CALIBRATED, CLIPPED
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.class_counts import ClassCounts
-from dpsvm_fast.mechanisms.moments import NoisyMean, NoisyMoments, whitening_shares
+from dpsvm_fast.mechanisms.moments import ClassCounts, NoisyMean, NoisyMoments, whitening_shares
 from dpsvm_fast.mechanisms.noise import (
     MAX_FEATURES,
     RELATION_FACTOR,
@@ -469,11 +468,6 @@ class Prepared:
         """The map of rows by what was released."""
         return ReleasedMap(self.centre, self.whitening)
 
-    def released(self, weights: Array, scaling: float, **kernel: Any) -> ReleasedPipeline:
-        """Return a copy with noisy weights and without the rows."""
-        facts = vars(self) | kernel | {"records": None}
-        return ReleasedPipeline(weights=weights, scaling=scaling, **facts)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReleasedPipeline(Prepared):
@@ -540,19 +534,6 @@ class PrivateLinear(LinearPlan):
     public: PublicMap = field(default=PublicMap(), compare=False)
     calibrated: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse budgets whose noise would not be a positive finite number."""
-        if self.pure:
-            return
-        if self.noise_grid == "exact" and self.mu < SMALLEST_EXACT_MU:
-            raise InvalidParameterError(
-                f"epsilon: the Gaussian parameter of the budget is {self.mu!r}, expected at least "
-                f"{SMALLEST_EXACT_MU:g}; use larger values of epsilon and delta, or "
-                "noise_grid='float'"
-            )
-        # Each sum, and the rest after them, refuses a budget that is too small.
-        assert self._rest.mu > 0.0
-
     @property
     def pure(self) -> bool:
         """Whether delta is 0."""
@@ -565,8 +546,15 @@ class PrivateLinear(LinearPlan):
 
     @cached_property
     def mu(self) -> float:
-        """Gaussian parameter of the whole budget."""
-        return gaussian_parameter(self.epsilon, self.delta)
+        """Gaussian parameter of the whole budget; refuses one whose noise cannot be drawn."""
+        mu = gaussian_parameter(self.epsilon, self.delta)
+        if self.noise_grid == "exact" and mu < SMALLEST_EXACT_MU:
+            raise InvalidParameterError(
+                f"epsilon: the Gaussian parameter of the budget is {mu!r}, expected at least "
+                f"{SMALLEST_EXACT_MU:g}; use larger values of epsilon and delta, or "
+                "noise_grid='float'"
+            )
+        return mu
 
     @cached_property
     def centre(self) -> NoisyMean | None:
@@ -640,16 +628,21 @@ class PrivateLinear(LinearPlan):
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Events that a ledger records; they cover either path."""
-        own = self.pure or self.trainer == "objective" or not self.before
+        """Events that a ledger records; they cover either path.
+
+        Each sum, and the rest after them, refuses a budget that is too small.
+        """
+        before = self.before
+        left = 0.0 if self.pure else self._rest.mu
+        own = self.pure or self.trainer == "objective" or not before
         if own and self.trainer != "gradient":
-            return (*self.before, *self._solver(1.0).events)
+            return (*before, *self._solver(1.0).events)
         if self.trainer == "output":
             # What it refuses is refused before anything is spent.
-            self._solver(self._rest.mu)
+            self._solver(left)
         # A plan does not know the number of features: earlier whitenings count as training.
-        n_first = len(self.before) - len(self.whitenings)
-        recorded = (*self.before[:n_first], *self.before[n_first:][-1:])
+        n_first = len(before) - len(self.whitenings)
+        recorded = (*before[:n_first], *before[n_first:][-1:])
         return (*recorded, self._left_by(recorded))
 
     def known_count(self, rows: Rows, source: _core.NoiseSource) -> float | None:
@@ -796,23 +789,35 @@ class PrivateLinear(LinearPlan):
             records=records if descends else None,
         )
 
-    def trained(self, ready: Prepared, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
-        """Return weights of the mapped rows themselves."""
+    def trained(
+        self,
+        ready: Prepared,
+        rows: Rows,
+        source: _core.NoiseSource,
+        *,
+        choice: KernelChoice | None = None,
+        features: FourierFeatures | None = None,
+    ) -> ReleasedPipeline:
+        """Return weights of the mapped rows themselves, or of random features of them."""
         rule, matrix, temperature = ready.training.rule, ready.whitening, 1.0
         if rule is not None:
             weights, temperature = rule.descended(ready.records, rows, source)
             scaling = rule.intercept
         else:
-            # Dense rows in single precision; sparse ones are not centred.
-            if sparse.issparse(rows.X):
+            if features is not None:
+                mapped = feature_rows(features, self.public, ready.map, rows.X, rows.n_threads)
+            elif sparse.issparse(rows.X):
+                # Sparse rows are not centred.
                 mapped = self.public.apply(rows.X)
             else:
                 mapped = mapped_rows(self.public, ready.map, rows.X, np.float32)
             weights, scaling = ready.training.solved(mapped, rows, source)
-        if matrix is not None:
+        if matrix is not None and features is None:
             d = self.n_features
             weights = np.hstack([weights[:, :d] @ matrix, weights[:, d:]])
-        return ready.released(weights, scaling, temperature=temperature)
+        found: dict[str, Any] = vars(ready) | {"weights": weights, "scaling": scaling}
+        found |= {"choice": choice, "features": features, "records": None}
+        return ReleasedPipeline(**found, temperature=temperature)
 
     def summary(self) -> str:
         """Return public facts in one line."""
@@ -954,8 +959,7 @@ class PrivateKernel(PrivateLinear):
     lifted: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse budgets without noise, and settings whose noise would depend on the rule."""
-        super().__post_init__()
+        """Refuse settings whose noise would depend on the rule."""
         if self.kernel == "auto" and self.trainer == "objective" and not self.pure:
             raise InvalidParameterError.of(
                 "kernel",
@@ -1048,26 +1052,16 @@ class PrivateKernel(PrivateLinear):
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
         """Make the releases of one path; drop everything else."""
         ready = self.prepared(rows, source)
-        choice = self.choice(ready.count)
-        if choice.kernel == "linear":
-            return dataclasses.replace(self.trained(ready, rows, source), choice=choice)
-        # Drawn only where it is used: a linear model is then that of the linear pipeline.
-        features = self.features(choice, source.public_seed())
-        assert features is not None
-        rule, temperature = ready.training.rule, 1.0
-        if rule is not None:
+        choice, features = self.choice(ready.count), None
+        if choice.kernel != "linear":
+            # Drawn only where it is used: a linear model is then that of the linear pipeline.
+            features = self.features(choice, source.public_seed())
+        if features is not None and ready.training.rule is not None:
             size = BYTES_A_NUMBER * 2 * features.n_components * max(rows.n_here, rows.n_rows)
             automatic = self.low_memory == "auto"
             stored = size <= LARGEST_STORE if automatic else not self.low_memory
             rows.lift(ready.records, features, stored=stored)
-            weights, temperature = rule.descended(ready.records, rows, source)
-            scaling = rule.intercept
-        else:
-            mapped = feature_rows(features, self.public, ready.map, rows.X, rows.n_threads)
-            weights, scaling = ready.training.solved(mapped, rows, source)
-        return ready.released(
-            weights, scaling, choice=choice, features=features, temperature=temperature
-        )
+        return self.trained(ready, rows, source, choice=choice, features=features)
 
     def features(self, choice: KernelChoice, seed: int) -> FourierFeatures | None:
         """Return the public map for a choice; None for the linear model.

@@ -14,7 +14,6 @@ from scipy import sparse
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates.record import Options, Range, Record
-from dpsvm_fast.exceptions import InvalidParameterError
 
 # Maps of single rows: the public one before anything is released, and the released one after it.
 #
@@ -76,7 +75,7 @@ class PublicMap:
 
     @property
     def n_added(self) -> int:
-        """How many entries a mapped row has more."""
+        """Number of entries that mapping adds to a row."""
         return int(self.constant > 0.0)
 
     @classmethod
@@ -163,7 +162,13 @@ class PublicMap:
             Finite numbers.
         """
         if sparse.issparse(X):
-            data = self._stored_entries(X)
+            # Zeros are mapped to zeros.
+            data = X.data.astype(np.float64)
+            if self.scale is not None:
+                with np.errstate(over="ignore"):
+                    data *= self.scale[X.indices]
+            low = self.low if self.floor is None else self.floor[X.indices]
+            data = np.clip(data, low, self.high)
             return sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
         rows = X.astype(np.float64)
         # What overflows is clipped, or shrunk with its row by ``apply``.
@@ -173,15 +178,6 @@ class PublicMap:
             if self.scale is not None:
                 rows *= self.scale
         return np.clip(rows, self.low if self.floor is None else self.floor, self.high)
-
-    def _stored_entries(self, X: Any) -> Array:
-        """Stored entries of a CSR matrix under the map; zeros are mapped to zeros."""
-        data = X.data.astype(np.float64)
-        if self.scale is not None:
-            with np.errstate(over="ignore"):
-                data *= self.scale[X.indices]
-        low = self.low if self.floor is None else self.floor[X.indices]
-        return np.asarray(np.clip(data, low, self.high))
 
     def _apply_csr(self, X: Any) -> Any:
         """As ``apply``: zeros are mapped to zeros."""
@@ -234,7 +230,7 @@ class ReleasedMap:
         record more would change the rounding of all others.
         """
         moved = self._moved(rows)
-        return np.asarray(moved / self._norms(moved)[:, None])
+        return np.asarray(moved / self._floored(np.linalg.norm(moved, axis=1))[:, None])
 
     def scores(self, rows: Any, coef: Array, intercept: Array) -> Array:
         r"""Scores :math:`\langle w, u - m \rangle / \nu(u) + b`, without mapping sparse rows.
@@ -258,14 +254,10 @@ class ReleasedMap:
         moved = row_scores(rows, self.matrix)
         return moved if self.centre is None else moved - self.matrix @ self.centre
 
-    def _norms(self, moved: Array) -> Array:
-        """What ``_moved`` rows are divided by."""
-        return self._floored(np.linalg.norm(moved, axis=1))
-
     def _lengths(self, rows: Any) -> Array:
         """Norms of ``_moved`` rows, without densifying sparse rows for a centre only."""
         if self.matrix is not None or not sparse.issparse(rows):
-            return self._norms(self._moved(rows))
+            return self._floored(np.linalg.norm(self._moved(rows), axis=1))
         squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
         if self.centre is not None:
             squares = squares - 2.0 * (rows @ self.centre) + self.centre @ self.centre
@@ -485,10 +477,10 @@ class FourierFeatures(Record):
     centre: Annotated[str, Options("none", "sphere", "ball")]
     seed: Annotated[int, Range(0, 2**64 - 1)]
 
-    def check(self) -> None:
-        """Refuse frequencies that depend on each other and cannot."""
-        if self.kernel != "rbf" and self.structure != "independent":
-            raise InvalidParameterError("structure: only frequencies of 'rbf' depend on each other")
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Frequencies that depend on each other are those of 'rbf'."""
+        other = self.kernel != "rbf" and self.structure != "independent"
+        yield other, "structure: only frequencies of 'rbf' depend on each other"
 
     def map(self) -> _core.FourierMap:
         """Return the compiled map; equal descriptions draw equal maps."""

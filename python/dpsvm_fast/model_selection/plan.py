@@ -326,13 +326,10 @@ def part_sizes(n_samples: int, n_candidates: int, validation_fraction: float) ->
 
 def is_cheap(events: Iterable[PrivacyEvent]) -> bool:
     """Return whether the accountant has a closed formula for these events."""
-    kinds, either = set(), False
-    for event in events:
-        alternatives = isinstance(event, AlternativesEvent)
-        either |= alternatives
-        branches = event.inside if alternatives else ((event,),)
-        kinds |= {inner.price for branch in branches for inner in branch}
+    events = tuple(events)
+    kinds = {price for event in events for price in event.prices}
     # A curve of several kinds is known in points only.
+    either = any(not event.price for event in events)
     return "" not in kinds and not (either and len(kinds) > 1)
 
 
@@ -371,8 +368,8 @@ def largest_epsilon(
             low, step = high / step, step * step
             if low < SMALLEST_SHARE * most:
                 raise InvalidParameterError(
-                    "epsilon: expected a larger epsilon or delta, as this budget is too small "
-                    "for any candidate"
+                    "epsilon: this budget is too small for any candidate; use a larger epsilon "
+                    "or delta"
                 )
             if allowed(low):
                 break

@@ -53,6 +53,7 @@ from dpsvm_fast.model_selection.strategies import (
 from dpsvm_fast.pipelines import (
     OURS,
     Step,
+    check_form,
     leaf_steps,
     private_steps,
     private_steps_instead,
@@ -271,7 +272,8 @@ class SearchRows:
         if self._was_read:
             return
         search = self._search
-        if all(map(_takes_numbers, search.candidates)):
+        first = [_first_step(candidate) for candidate in search.candidates]
+        if all(taken == "numbers" for _, taken in first):
             # Validation writes what it learns about X onto the copy.
             probe = copy.copy(search)
             numbers, self.y = checked_training_set(probe, self.X, self.y)
@@ -281,9 +283,9 @@ class SearchRows:
         else:
             self.X, self.y = _indexable(self.X, self.y)
             schemas: list[Any] = []
-            for step in map(_first_step, search.candidates):
+            for step, taken in first:
                 # Cells of tables are checked before anything is spent.
-                if _encodes(step) and step.schema not in schemas:
+                if taken == "cells" and step.schema not in schemas:
                     clone(step).fit_transform(self.X)
                     schemas.append(step.schema)
         search.counted.check_labels(self.y)
@@ -318,27 +320,13 @@ class SearchRows:
         return Part(rows_at(self.X, members), self.y[members], *own)
 
 
-def _first_step(candidate: Any) -> Any:
-    """The first estimator that rows meet."""
+def _first_step(candidate: Any) -> tuple[Any, str]:
+    """The first estimator that rows meet, and what it checks: "numbers", "cells" or "nothing"."""
     leaf = next(leaf_steps(candidate, ""), None)
-    return None if leaf is None else leaf.estimator
-
-
-def _encodes(step: Any) -> bool:
-    """Whether it turns cells of a table into numbers."""
-    return _is_ours(step) and not get_tags(step).input_tags.two_d_array
-
-
-def _is_ours(step: Any) -> bool:
-    """Whether it is an estimator of this library, which checks its rows."""
-    ours = type(step).__module__.startswith(OURS)
-    return ours and not isinstance(step, DeclaredTrainer)
-
-
-def _takes_numbers(candidate: Any) -> bool:
-    """Whether the first that rows meet is an estimator of this library that takes numbers."""
-    step = _first_step(candidate)
-    return _is_ours(step) and not _encodes(step)
+    step = None if leaf is None else leaf.estimator
+    if not type(step).__module__.startswith(OURS) or isinstance(step, DeclaredTrainer):
+        return step, "nothing"
+    return step, "numbers" if get_tags(step).input_tags.two_d_array else "cells"
 
 
 def _indexable(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
@@ -564,6 +552,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         """
         self._forget()
         checked = self.checked()
+        check_form("estimator", X, checked.candidates)
         if checked.learned:
             leak = (
                 "candidates have steps that learn from the rows without privacy: "

@@ -211,9 +211,9 @@ class PartitionPlan(SearchPlan):
             smallest = min(part_sizes(n, m, v))
         if smallest < SMALLEST_PART:
             raise InvalidParameterError(
-                f"param_grid: got too few rows, or persons, for {m} candidates, expected at least "
-                f"{SMALLEST_PART} in each of {m + 1} parts, one with the share {v:g}; use fewer "
-                "candidates or strategy='random_stopping'"
+                f"param_grid: got too few rows (or persons) for {m} candidates, expected at least "
+                f"{SMALLEST_PART} in each of {m + 1} parts, one of which has the share {v:g}; use "
+                "fewer candidates or strategy='random_stopping'"
             )
 
     def choose(self, rows: Any, sources: Sources) -> Chosen:
@@ -286,8 +286,7 @@ class StoppingPlan(SearchPlan):
     def choose(self, rows: Any, sources: Sources) -> Chosen:
         """The winner of the runs."""
         branches, coins = self.budgets.branches, sources.coins
-        event = self.events[0]
-        assert isinstance(event, RandomStoppingEvent)
+        event: Any = self.events[0]
         n_runs = number_of_runs(event, coins)
         if n_runs == 0:
             return Chosen(-1, ConstantClassifier(rows.classes))
@@ -472,14 +471,14 @@ def label_step(candidate: Any) -> Any | None:
 
 
 def _begin(parent: int) -> None:
-    """End a worker of joblib's own whose parent has ended before it began; watch it otherwise."""
+    """Exit if the parent of this joblib worker has already ended; otherwise watch it."""
     if os.getppid() != parent and "loky" in type(multiprocessing.current_process()).__module__:
         os._exit(1)
     _watch(parent)
 
 
 def _watch(parent: int) -> None:
-    """Begin to look whether the parent has ended, once."""
+    """Start the one thread that watches the parent process."""
     global _looking
     if os.getppid() == parent and _looking != os.getpid():
         _looking = os.getpid()
@@ -487,7 +486,7 @@ def _watch(parent: int) -> None:
 
 
 def _look(parent: int) -> None:
-    """Wait until the parent has ended, and end too."""
+    """Exit as soon as the parent process has ended."""
     while os.getppid() == parent:
         time.sleep(LOOK)
     os._exit(1)

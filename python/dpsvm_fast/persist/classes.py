@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from dataclasses import KW_ONLY, dataclass, field, is_dataclass, replace
+from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.compose import ColumnTransformer
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import (
-    Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-    SplineTransformer,
-)
 
 from dpsvm_fast import preprocessing as ours
 from dpsvm_fast import validation as check
@@ -36,25 +26,14 @@ from dpsvm_fast.certificates.record import (
     kind_of,
 )
 from dpsvm_fast.certificates.statement import Statement
-from dpsvm_fast.data.encoder import SchemaEncoder, checked_schema, read_columns
+from dpsvm_fast.data.encoder import checked_schema, read_columns
 from dpsvm_fast.data.schema import OF_MODEL, TableSchema
-from dpsvm_fast.estimators import (
-    GradientPerturbationSVC,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivateGaussianMarginClassifier,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-)
 from dpsvm_fast.estimators.inputs import NamedBounds, checked_bounds, public_classes
 from dpsvm_fast.estimators.parameters import added, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
-from dpsvm_fast.federated.classifier import FederatedLinearSVC
-from dpsvm_fast.federated.spec import FederatedSpec
 from dpsvm_fast.losses import WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.rows import KERNELS, MAX_COLUMNS, MAX_COMPONENTS, FourierFeatures
-from dpsvm_fast.model_selection import ConstantClassifier, PrivateGridSearch
 from dpsvm_fast.persist.values import (
     LABEL_TYPES,
     Shape,
@@ -67,7 +46,6 @@ from dpsvm_fast.persist.values import (
     refused,
     shown,
 )
-from dpsvm_fast.pipelines import PrivatePipeline
 from dpsvm_fast.preprocessing import squares
 from dpsvm_fast.verification import Verification, verify
 from dpsvm_fast.verification.verify import Comparison
@@ -158,14 +136,12 @@ def numbers(
     return Entry(numbers_to, read, none=none)
 
 
-def plain(hint: Any, *, none: bool = False, optional: bool = False) -> Entry:
+def plain(hint: Any, *, none: bool = False) -> Entry:
     """Return the entry of a number, word or flag with that annotation."""
-    kind = kind_of(hint)
-
-    def read(where: str, record: Any, facts: Facts) -> Any:
-        return refused(kind.check, where, record)
-
-    return Entry(partial(kind.check, ""), read, none=none, optional=optional)
+    test = kind_of(hint).check
+    return Entry(
+        partial(test, ""), lambda where, record, _: refused(test, where, record), none=none
+    )
 
 
 @dataclass(frozen=True)
@@ -404,18 +380,6 @@ def _checked_degree(name: str, value: Any) -> Any:
     return value
 
 
-def _marked(name: str, value: Any) -> Any:
-    """A parameter that may be NaN, for which JSON has no form."""
-    if isinstance(value, float) and math.isnan(value):
-        return {"number": "NaN"}
-    return plain_to(name, value)
-
-
-def _unmarked(name: str, record: Any) -> Any:
-    """The parameter that :func:`_marked` wrote."""
-    return math.nan if isinstance(record, dict) else plain_from(name, record)
-
-
 FLOATS = {"float64": np.float64, "float32": np.float32}
 MAX_DEGREES = 1000
 
@@ -432,7 +396,13 @@ FIXED = {
     "tokenizer": None,
     "token_pattern": r"(?u)\b\w\w+\b",
 }
-NUMBERED = {"write": _marked, "read": _unmarked}
+# A parameter that may be NaN, for which JSON has no form.
+NUMBERED = {
+    "write": lambda name, one: (
+        {"number": "NaN"} if isinstance(one, float) and math.isnan(one) else plain_to(name, one)
+    ),
+    "read": lambda name, one: math.nan if isinstance(one, dict) else plain_from(name, one),
+}
 # Of scikit-learn's parameters that are not plain, or for which a fit accepts more: what is accepted
 # in a file, how they are written and how they are read.
 SCIKIT: dict[str, dict[str, Any]] = {
@@ -474,19 +444,27 @@ SCHEMA = parameter(
     lambda _, record: _table_schema(record),
 )
 
+
+def _spec_class() -> Any:
+    """Import what parties agree on, which few models have."""
+    from dpsvm_fast.federated.spec import FederatedSpec
+
+    return FederatedSpec
+
+
 SPECIFICATION = parameter(
     "spec",
-    lambda name, spec: check.check_type(name, spec, (FederatedSpec, type(None)), "a FederatedSpec"),
+    lambda name, spec: check.check_type(name, spec, (_spec_class(), type(None)), "a FederatedSpec"),
     lambda _, spec: spec.to_dict(),
-    lambda _, record: FederatedSpec.from_dict(record),
+    lambda _, record: _spec_class().from_dict(record),
 )
 
 
 # The classes that can be saved, and of each the parameters and attributes that are.
 #
-# A file names a class by a word of this table; nothing is ever imported because a file says so.
-# What
-# is not listed here is not saved: no ledger, no seed of private noise, no number of threads.
+# A file names a class by a word of this table, and nothing but the modules of the table is ever
+# imported. What is not listed here is not saved: no ledger, no seed of private noise, no number of
+# threads.
 
 
 @dataclass(frozen=True)
@@ -495,9 +473,16 @@ class SavedClass:
 
     Parameters
     ----------
-    kind : type
-    parameters, attributes : dict of Entry
+    module, name : str
+        Where the class is. It is imported when one is saved or read, as scikit-learn's modules are
+        slow to import.
+    attributes : dict of Entry
         In the order in which they are read: later ones are checked against earlier ones.
+    named : str
+        Parameters of a class of scikit-learn that are saved, with blanks between them; others have
+        their defaults.
+    special : dict of Entry
+        Parameters besides those that the class declares.
     private : bool
         Whether a fit spends budget, and has a certificate.
     fits : bool
@@ -509,27 +494,48 @@ class SavedClass:
         rows on which a fit restores the object and checks its parameters.
     """
 
-    kind: type
-    parameters: Entries
+    module: str
+    name: str
     attributes: Entries = field(default_factory=dict)
+    _: KW_ONLY
+    named: str = ""
+    special: Entries = field(default_factory=dict)
     private: bool = False
     fits: bool = True
     derived: Callable[[Facts], dict[str, Any]] | None = None
     rows: Callable[[Any, Facts], Any] | None = None
 
-    def refit(self, model: Any, facts: dict[str, Any]) -> None:
-        """Fit on representative rows, and restore the types of arrays."""
+    @cached_property
+    def kind(self) -> type:
+        """The class itself."""
+        found: type = getattr(importlib.import_module(self.module), self.name)
+        return found
+
+    @cached_property
+    def parameters(self) -> Entries:
+        """How each parameter of the constructor is saved."""
+        declared = declared_parameters(self.kind) if is_dataclass(self.kind) else {}
+        named = {name: {"test": _any, **SCIKIT.get(name, {})} for name in self.named.split()}
+        return (
+            declared | {name: parameter(name, **how) for name, how in named.items()} | self.special
+        )
+
+    def refit(self, model: Any, facts: dict[str, Any], where: str) -> None:
+        """Restore by a fit that learns nothing, which checks the parameters."""
         if self.rows is None:
             return
-        model.fit_transform(self.rows(model, facts))
-        width = getattr(model, "n_features_in_", None)
-        if facts.get("n_features_in_", width) != width:
-            raise ModelFormatError("the parameters are for another number of features")
-        if "categories_" in facts:
-            facts["categories_"] = [
-                np.array(values, dtype=kind)
-                for values, kind in zip(model.categories, facts["categories_"], strict=True)
-            ]
+        try:
+            model.fit_transform(self.rows(model, facts))
+            width = getattr(model, "n_features_in_", None)
+            if facts.get("n_features_in_", width) != width:
+                raise ValueError("the parameters are for another number of features")
+            if "categories_" in facts:
+                facts["categories_"] = [
+                    np.array(values, dtype=kind)
+                    for values, kind in zip(model.categories, facts["categories_"], strict=True)
+                ]
+        except (TypeError, ValueError) as error:
+            raise ModelFormatError(f"{where}: {error}") from None
 
 
 def _rows(facts: Facts) -> int:
@@ -642,110 +648,6 @@ SCALES: Entries = {
 }
 
 
-def _saved(kind: type, attributes: Entries, **how: Any) -> SavedClass:
-    """Describe an estimator or transformer of this library, which declares its parameters."""
-    return SavedClass(kind, declared_parameters(kind), attributes, **({"private": True} | how))
-
-
-@lru_cache(maxsize=1)
-def saved_classes() -> dict[str, SavedClass]:
-    """Every class that can be saved, by the word for it in a file."""
-    labelled: Entries = FEATURES | {"classes_": LABELS}
-    norm = {"data_norm_": POSITIVE}
-    every = [
-        *(
-            _saved(kind, LINEAR)
-            for kind in (OutputPerturbationSVC, ObjectivePerturbationSVC, GradientPerturbationSVC)
-        ),
-        _saved(PrivateLinearSVC, LINEAR | LIFT | MAPPED),
-        _saved(PrivateKernelSVC, labelled | LIFT | LIFTED | WEIGHTS | MAPPED),
-        _saved(
-            PrivateGaussianMarginClassifier,
-            labelled | ELLIPSOIDS,
-            # The blocks that a fit cuts out.
-            derived=lambda f: {
-                "precisions_": np.ascontiguousarray(f["ellipsoids_"][..., :-1, :-1])
-            },
-        ),
-        SavedClass(FederatedLinearSVC, {"spec": SPECIFICATION}, FEDERATED, private=True),
-        _saved(
-            ours.PrivateCenter, FEATURES | {"mean_": numbers(_row), "n_samples_": POSITIVE} | norm
-        ),
-        _saved(ours.PrivateWhitener, FEATURES | {"whitening_": numbers(_square)} | norm),
-        _saved(ours.PrivatePCA, FEATURES | COMPONENTS | norm),
-        _saved(
-            ours.PrivateStandardScaler,
-            FEATURES | SCALES | norm,
-            derived=lambda f: {"var_": None if f["scale_"] is None else squares(f["scale_"])},
-        ),
-        *_public_transformers(),
-        *_declared_steps(),
-        *_compositions(),
-    ]
-    return {saved.kind.__name__: saved for saved in every}
-
-
-def scikit(kind: type, attributes: Entries, names: str, **how: Any) -> SavedClass:
-    """Return how a class of scikit-learn is saved.
-
-    Parameters
-    ----------
-    kind : type
-    attributes : dict of Entry
-    names : str
-        Parameters that are saved, with blanks between them; others have their defaults.
-    **how
-        As in `SavedClass`.
-    """
-    parameters = {
-        name: parameter(name, **{"test": _any, **SCIKIT.get(name, {})}) for name in names.split()
-    }
-    return SavedClass(kind, parameters, attributes, **how)
-
-
-def _public_transformers() -> list[SavedClass]:
-    """Transformers that learn nothing."""
-    return [
-        SavedClass(
-            ours.RandomFourierFeatures,
-            # The frequencies are public, and so is their seed.
-            declared_parameters(ours.RandomFourierFeatures)
-            | {"random_state": parameter("random_state", _seed)},
-            FEATURES | {"_features": replace(FOURIER, none=False)},
-            derived=lambda f: {
-                "seed_": f["_features"].seed,
-                "structure_": f["_features"].structure,
-            },
-        ),
-        *(
-            SavedClass(kind, declared_parameters(kind), FEATURES, fits=False)
-            for kind in (ours.PublicScaler, ours.PublicImageFeatures, ours.PublicSplines)
-        ),
-        SavedClass(
-            SchemaEncoder,
-            {"schema": SCHEMA},
-            {"schema_": Entry(TableSchema.to_dict, lambda where, record, _: _table_schema(record))},
-            fits=False,
-            derived=lambda facts: read_columns(facts["schema_"]),
-        ),
-        scikit(
-            Normalizer,
-            FEATURES,
-            "copy norm",
-            fits=False,
-            rows=lambda _, facts: np.zeros((1, facts.get("n_features_in_", 1))),
-        ),
-        scikit(
-            HashingVectorizer,
-            {},
-            "lowercase binary alternate_sign decode_error strip_accents analyzer norm n_features "
-            "ngram_range stop_words dtype input encoding preprocessor tokenizer token_pattern",
-            fits=False,
-            rows=lambda _, __: ["a row"],
-        ),
-    ]
-
-
 def _dtype_from(where: str, record: Any, facts: Facts) -> np.dtype[Any]:
     """Type of an array of numbers or of objects."""
     if record not in ("object", *LABEL_TYPES) or record == "str":
@@ -766,80 +668,166 @@ def _row_of_type(_: Any, facts: Facts) -> Any:
     return np.full((1, facts["n_features_in_"]), value, dtype=kind)
 
 
-def _declared_steps() -> list[SavedClass]:
-    """Steps of scikit-learn whose fit takes nothing from the rows; they are fitted anew."""
-    # A file must not ask for much more than it has.
-    few = FEATURES | {"n_features_in_": plain(Annotated[int, Range(1, MAX_REPEATED)])}
-    coded = few | {
-        "categories_": Entry(
-            lambda arrays: [array.dtype.name for array in arrays],
-            lambda where, record, facts: [_dtype_from(where, one, facts) for one in record],
-        )
-    }
-    typed = few | {"_fit_dtype": Entry(lambda kind: kind.name, _dtype_from)}
-    return [
-        scikit(
-            OneHotEncoder,
-            coded,
-            "categories drop sparse_output dtype handle_unknown",
-            rows=_row_of_categories,
-        ),
-        scikit(
-            OrdinalEncoder,
-            coded,
-            "categories dtype handle_unknown unknown_value encoded_missing_value",
-            rows=_row_of_categories,
-        ),
-        scikit(
-            SimpleImputer,
-            typed,
-            "missing_values strategy fill_value copy keep_empty_features add_indicator",
-            rows=_row_of_type,
-        ),
-        scikit(
-            SplineTransformer,
-            few,
-            "n_knots degree knots extrapolation include_bias order sparse_output",
-            rows=lambda model, _: model.knots[:2],
-        ),
-        scikit(
-            PolynomialFeatures,
-            few,
-            "degree interaction_only include_bias order",
-            rows=lambda _, facts: np.zeros((1, facts["n_features_in_"])),
-        ),
-    ]
+LABELLED: Entries = FEATURES | {"classes_": LABELS}
 
+NORM: Entries = {"data_norm_": POSITIVE}
+# A file must not ask for much more than it has.
+FEW: Entries = FEATURES | {"n_features_in_": plain(Annotated[int, Range(1, MAX_REPEATED)])}
 
-def _compositions() -> list[SavedClass]:
-    """Describe classes composed of estimators, which are saved separately."""
-    # Others are checked where they are used.
-    searched = {name: parameter(name, _any) for name in ("param_grid", "scoring", "class_weight")}
-    labelled = FEATURES | {"classes_": LABELS}
-    attributes = {
-        **{name: replace(attribute, optional=True) for name, attribute in labelled.items()},
-        "best_params_": Entry(
-            partial(plain_to, "best_params_"), lambda where, record, _: plain_from(where, record)
-        ),
-        "best_index_": plain(Annotated[int, Range(-1, MAX)]),
-        "best_score_": replace(FINITE, optional=True),
-    }
-    searched |= declared_parameters(PrivateGridSearch)
-    return [
-        SavedClass(PrivateGridSearch, searched, attributes, private=True),
-        scikit(Pipeline, {}, "verbose"),
-        scikit(PrivatePipeline, {}, "verbose"),
-        scikit(
-            ColumnTransformer,
-            FEATURES | {"sparse_output_": FLAG},
-            "sparse_threshold transformer_weights verbose verbose_feature_names_out",
-        ),
-        SavedClass(
-            ConstantClassifier,
-            {"classes": parameter("classes", lambda _, c: public_classes(c), **SPECIAL["classes"])},
-            fits=False,
-        ),
-    ]
+CODED: Entries = FEW | {
+    "categories_": Entry(
+        lambda arrays: [array.dtype.name for array in arrays],
+        lambda where, record, facts: [_dtype_from(where, one, facts) for one in record],
+    )
+}
+SEARCHED: Entries = {
+    **{name: replace(attribute, optional=True) for name, attribute in LABELLED.items()},
+    "best_params_": Entry(
+        partial(plain_to, "best_params_"), lambda where, record, _: plain_from(where, record)
+    ),
+    "best_index_": plain(Annotated[int, Range(-1, MAX)]),
+    "best_score_": replace(FINITE, optional=True),
+}
+OURS, MAPS, SCIKIT_MAPS = "dpsvm_fast.estimators", ours.__name__, "sklearn.preprocessing"
+
+_EVERY = (
+    SavedClass(OURS, "OutputPerturbationSVC", LINEAR, private=True),
+    SavedClass(OURS, "ObjectivePerturbationSVC", LINEAR, private=True),
+    SavedClass(OURS, "GradientPerturbationSVC", LINEAR, private=True),
+    SavedClass(OURS, "PrivateLinearSVC", LINEAR | LIFT | MAPPED, private=True),
+    SavedClass(OURS, "PrivateKernelSVC", LABELLED | LIFT | LIFTED | WEIGHTS | MAPPED, private=True),
+    SavedClass(
+        OURS,
+        "PrivateGaussianMarginClassifier",
+        LABELLED | ELLIPSOIDS,
+        private=True,
+        # The blocks that a fit cuts out.
+        derived=lambda f: {"precisions_": np.ascontiguousarray(f["ellipsoids_"][..., :-1, :-1])},
+    ),
+    SavedClass(
+        "dpsvm_fast.federated.classifier",
+        "FederatedLinearSVC",
+        FEDERATED,
+        special={"spec": SPECIFICATION},
+        private=True,
+    ),
+    SavedClass(
+        MAPS,
+        "PrivateCenter",
+        FEATURES | {"mean_": numbers(_row), "n_samples_": POSITIVE} | NORM,
+        private=True,
+    ),
+    SavedClass(
+        MAPS, "PrivateWhitener", FEATURES | {"whitening_": numbers(_square)} | NORM, private=True
+    ),
+    SavedClass(MAPS, "PrivatePCA", FEATURES | COMPONENTS | NORM, private=True),
+    SavedClass(
+        MAPS,
+        "PrivateStandardScaler",
+        FEATURES | SCALES | NORM,
+        private=True,
+        derived=lambda f: {"var_": None if f["scale_"] is None else squares(f["scale_"])},
+    ),
+    # Transformers that learn nothing.
+    SavedClass(
+        MAPS,
+        "RandomFourierFeatures",
+        FEATURES | {"_features": replace(FOURIER, none=False)},
+        # The frequencies are public, and so is their seed.
+        special={"random_state": parameter("random_state", _seed)},
+        derived=lambda f: {"seed_": f["_features"].seed, "structure_": f["_features"].structure},
+    ),
+    SavedClass(MAPS, "PublicScaler", FEATURES, fits=False),
+    SavedClass(MAPS, "PublicImageFeatures", FEATURES, fits=False),
+    SavedClass(MAPS, "PublicSplines", FEATURES, fits=False),
+    SavedClass(
+        "dpsvm_fast.data.encoder",
+        "SchemaEncoder",
+        {"schema_": Entry(TableSchema.to_dict, lambda where, record, _: _table_schema(record))},
+        special={"schema": SCHEMA},
+        fits=False,
+        derived=lambda facts: read_columns(facts["schema_"]),
+    ),
+    SavedClass(
+        SCIKIT_MAPS,
+        "Normalizer",
+        FEATURES,
+        named="copy norm",
+        fits=False,
+        rows=lambda _, facts: np.zeros((1, facts.get("n_features_in_", 1))),
+    ),
+    SavedClass(
+        "sklearn.feature_extraction.text",
+        "HashingVectorizer",
+        named="lowercase binary alternate_sign decode_error strip_accents analyzer norm n_features "
+        "ngram_range stop_words dtype input encoding preprocessor tokenizer token_pattern",
+        fits=False,
+        rows=lambda _, __: ["a row"],
+    ),
+    # Steps of scikit-learn whose fit takes nothing from the rows; they are fitted anew.
+    SavedClass(
+        SCIKIT_MAPS,
+        "OneHotEncoder",
+        CODED,
+        named="categories drop sparse_output dtype handle_unknown",
+        rows=_row_of_categories,
+    ),
+    SavedClass(
+        SCIKIT_MAPS,
+        "OrdinalEncoder",
+        CODED,
+        named="categories dtype handle_unknown unknown_value encoded_missing_value",
+        rows=_row_of_categories,
+    ),
+    SavedClass(
+        "sklearn.impute",
+        "SimpleImputer",
+        FEW | {"_fit_dtype": Entry(lambda kind: kind.name, _dtype_from)},
+        named="missing_values strategy fill_value copy keep_empty_features add_indicator",
+        rows=_row_of_type,
+    ),
+    SavedClass(
+        SCIKIT_MAPS,
+        "SplineTransformer",
+        FEW,
+        named="n_knots degree knots extrapolation include_bias order sparse_output",
+        rows=lambda model, _: model.knots[:2],
+    ),
+    SavedClass(
+        SCIKIT_MAPS,
+        "PolynomialFeatures",
+        FEW,
+        named="degree interaction_only include_bias order",
+        rows=lambda _, facts: np.zeros((1, facts["n_features_in_"])),
+    ),
+    # Classes composed of estimators, which are saved separately.
+    SavedClass(
+        "dpsvm_fast.model_selection",
+        "PrivateGridSearch",
+        SEARCHED,
+        # They are checked where they are used.
+        special={name: parameter(name, _any) for name in ("param_grid", "scoring", "class_weight")},
+        private=True,
+    ),
+    SavedClass("sklearn.pipeline", "Pipeline", named="verbose"),
+    SavedClass("dpsvm_fast.pipelines", "PrivatePipeline", named="verbose"),
+    SavedClass(
+        "sklearn.compose",
+        "ColumnTransformer",
+        FEATURES | {"sparse_output_": FLAG},
+        named="sparse_threshold transformer_weights verbose verbose_feature_names_out",
+    ),
+    SavedClass(
+        "dpsvm_fast.model_selection",
+        "ConstantClassifier",
+        special={
+            "classes": parameter("classes", lambda _, c: public_classes(c), **SPECIAL["classes"])
+        },
+        fits=False,
+    ),
+)
+# By the word for it in a file.
+SAVED_CLASSES = {saved.name: saved for saved in _EVERY}
 
 
 # Recomputations that are remembered: workers load the same model again and again.

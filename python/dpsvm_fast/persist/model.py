@@ -36,13 +36,13 @@ from dpsvm_fast.files import checked_key, read_bytes, write_bytes
 from dpsvm_fast.persist.classes import (
     MAX_REPEATED,
     NOT_SAVED,
+    SAVED_CLASSES,
     SavedClass,
     check_facts,
     check_holds,
     check_promise,
     read_entries,
     same_labels,
-    saved_classes,
     statement_from,
     written,
 )
@@ -142,9 +142,9 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
 def _saved_class(model: Any, where: str) -> SavedClass:
     """The table's entry for the class itself, not for a parent."""
     name = type(model).__name__
-    saved = saved_classes().get(name)
+    saved = SAVED_CLASSES.get(name)
     if saved is None or saved.kind is not type(model):
-        known = ", ".join(saved_classes())
+        known = ", ".join(SAVED_CLASSES)
         raise InvalidParameterError(
             f"{where}: got an object of class {name}, which cannot be saved as JSON; save it with "
             f"joblib.dump for readers who trust you, or give one of {known}"
@@ -155,13 +155,13 @@ def _saved_class(model: Any, where: str) -> SavedClass:
 def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
     """Parameters as the class checks them."""
     others = {*saved.parameters, *NOT_SAVED, *PARTS}
-    if saved.kind.__module__.startswith("sklearn."):
+    if saved.module.startswith("sklearn."):
         for name, given in inspect.signature(saved.kind).parameters.items():
             value = getattr(model, name)
             if name not in others and value is not given.default and value != given.default:
                 raise InvalidParameterError(
                     f"{where}.{name}: got {shown(value)}, expected {given.default!r} in a saved "
-                    f"{saved.kind.__name__}"
+                    f"{saved.name}"
                 )
     return written(saved.parameters, {name: getattr(model, name) for name in saved.parameters})
 
@@ -303,7 +303,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
     ModelFormatError
     """
     name = record.get("class") if isinstance(record, dict) else None
-    saved = saved_classes().get(name) if isinstance(name, str) else None
+    saved = SAVED_CLASSES.get(name) if isinstance(name, str) else None
     if saved is None:
         raise ModelFormatError(
             f"{where}: got the class {shown(name)}, which this version cannot load"
@@ -323,7 +323,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
 
 def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[str]:
     """Names that a record has to have."""
-    name = saved.kind.__name__
+    name = saved.name
     names = {"class", "parameters"} | ({"output"} & set(record))
     names |= {"steps"} if name in PIPELINES else set()
     names |= {"estimator"} if name == SEARCH else set()
@@ -390,14 +390,8 @@ def _width(step: Any, before: int | None) -> int | None:
     return width
 
 
-def _one_hot_width(step: Any) -> int:
-    """Categories less those that are dropped."""
-    dropped = 0 if step.drop_idx_ is None else sum(one is not None for one in step.drop_idx_)
-    return sum(map(len, step.categories_)) - dropped
-
-
 WIDTHS: dict[str, Any] = {
-    "OneHotEncoder": _one_hot_width,
+    "OneHotEncoder": lambda step: len(step.get_feature_names_out()),
     "SplineTransformer": lambda step: step.n_features_out_,
     "PolynomialFeatures": lambda step: step.n_output_features_,
     "HashingVectorizer": lambda step: step.n_features,
@@ -410,7 +404,7 @@ def _set_fitted(
 ) -> None:
     """Publish what the fit published."""
     if record["attributes"] is None and not saved.private and not saved.fits:
-        _refit(saved, clone(model), {}, where)
+        saved.refit(clone(model), {}, where)
         return
     facts = read_entries(saved.attributes, record["attributes"], f"{where}.attributes")
     facts |= saved.derived(facts) if saved.derived is not None else {}
@@ -424,18 +418,10 @@ def _set_fitted(
     check_facts(where, model, facts)
     if "best_estimator" in record:
         facts["best_estimator_"] = _best_from(record, where, reading, statement, facts)
-    _refit(saved, model, facts, where)
+    saved.refit(model, facts, where)
     if "transformers" in record:
         _join_columns(model, facts, where)
     model.__dict__.update(facts)
-
-
-def _refit(saved: SavedClass, model: Any, facts: dict[str, Any], where: str) -> None:
-    """Restore by a fit that learns nothing, which checks the parameters."""
-    try:
-        saved.refit(model, facts)
-    except (ModelFormatError, TypeError, ValueError) as error:
-        raise ModelFormatError(f"{where}: {error}") from None
 
 
 def _best_from(
@@ -647,10 +633,10 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
 
     Notes
     -----
-    Guarantees: no code out of the file is run and nothing is imported because of it; every value
-    is checked before it is used. Without a key, the digest in the file only detects accidents and
-    careless edits: an attacker can write a new digest. With a key, nobody without it can change the
-    file unnoticed.
+    Guarantees: no code out of the file is run, and nothing but the modules of a fixed table is
+    imported; every value is checked before it is used. Without a key, the digest in the file only
+    detects accidents and careless edits: an attacker can write a new digest. With a key, nobody
+    without it can change the file unnoticed.
 
     Examples
     --------
@@ -735,8 +721,8 @@ def model_schema() -> dict[str, Any]:
     certificate = {"anyOf": [kind.refer(known) for kind in Statement.members().values()]}
     named = {"$ref": "#/$defs/class"}
     known["class"] = {
-        "description": "Class of the object: a word of a table; nothing is imported because of it.",
-        "enum": list(saved_classes()),
+        "description": "Class of the object: a word of a fixed table.",
+        "enum": list(SAVED_CLASSES),
     }
     for name, fitted in (("unfitted", False), ("fitted", True)):
         own = {"$ref": f"#/$defs/{name}"}

@@ -129,7 +129,7 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
         raise ModelFormatError(f"{where}: expected shorter labels, or fewer of them")
     # NumPy 1 wraps such numbers around.
     if expected is int and not all(np.iinfo(kind).min <= x <= np.iinfo(kind).max for x in values):
-        raise ModelFormatError(f"{where}: a label is out of range of its type")
+        raise ModelFormatError(f"{where}: a label is outside the range of its type")
     labels = np.array(values, dtype=None if kind == "str" else kind)
     if labels.tolist() != values or not (labels[1:] > labels[:-1]).all():
         raise ModelFormatError(f"{where}: expected sorted labels without repetitions")
@@ -246,7 +246,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ModelFormatError(_no_json(text, error)) from None
     except ValueError as error:
-        raise ModelFormatError(f"{error}; no model does") from None
+        raise ModelFormatError(f"{error}; save_model writes no such file") from None
     if not isinstance(document, dict):
         raise ModelFormatError("is not a JSON object; expected a file that save_model wrote")
     return document

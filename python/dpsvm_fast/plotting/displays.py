@@ -16,14 +16,10 @@ from sklearn.dummy import DummyClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from dpsvm_fast import validation as check
 from dpsvm_fast.accounting import composed_delta
 from dpsvm_fast.audit import AuditReport
-from dpsvm_fast.certificates import (
-    AlternativesEvent,
-    ObjectiveEvent,
-    ParallelEvent,
-    RandomStoppingEvent,
-)
+from dpsvm_fast.certificates.events import NESTED
 from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_bounds
@@ -48,13 +44,6 @@ from dpsvm_fast.plotting.drawing import (
     plain_ticks,
 )
 from dpsvm_fast.rounding import add_up, div_down, mul_down
-from dpsvm_fast.validation import (
-    check_epsilon,
-    check_integer,
-    check_option,
-    check_positive,
-    check_type,
-)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -182,7 +171,7 @@ class BoundaryDisplay(PlaneDisplay):
             raise InvalidParameterError(
                 "estimator: expected a classifier that was fitted on 2 features"
             )
-        n_points = check_integer("grid_resolution", grid_resolution, 2)
+        n_points = check.check_integer("grid_resolution", grid_resolution, 2)
         bounds = _public_bounds(estimator) if bounds is None else bounds
         names = getattr(estimator, "feature_names_in_", None)
         limits = broadcast_bounds(checked_bounds(bounds), 2, names)
@@ -317,14 +306,14 @@ class EllipsoidDisplay(PlaneDisplay):
         self, *, model: PrivateGaussianMarginClassifier, level: float | None = None
     ) -> None:
         kind = PrivateGaussianMarginClassifier
-        check_type("model", model, kind, f"a {kind.__name__}")
+        check.check_type("model", model, kind, f"a {kind.__name__}")
         check_is_fitted(model)
         if model.n_features_in_ != 2:
             raise InvalidParameterError.of(
                 "model", got=f"{model.n_features_in_} features", accepted="2 features"
             )
         self.model, self.classes = model, model.classes_
-        self.level = None if level is None else check_positive("level", level)
+        self.level = None if level is None else check.check_positive("level", level)
 
     @classmethod
     def from_estimator(
@@ -462,7 +451,7 @@ class AuditDisplay(Display):
     """
 
     def __init__(self, *, report: AuditReport) -> None:
-        check_type("report", report, AuditReport, "an AuditReport")
+        check.check_type("report", report, AuditReport, "an AuditReport")
         if not report.histogram:
             raise InvalidParameterError.of(
                 "report", got=report.method, accepted="a report of audit(), which has histograms"
@@ -522,7 +511,7 @@ PROFILE_POINTS, PROFILE_REACH = 201, 2.0
 # Fewer where each takes a search, or the law of noise in an objective many times over.
 SLOW_PROFILE_POINTS = 51
 
-SLOW_EVENTS = (AlternativesEvent, ObjectiveEvent, ParallelEvent, RandomStoppingEvent)
+SLOW_EVENTS = ("objective", *NESTED)
 
 # A profile is drawn down to this share of the claimed delta.
 PROFILE_DEPTH = 1e-4
@@ -595,8 +584,8 @@ class PrivacyProfileDisplay(Display):
         TypeError
             Not a statement.
         """
-        check_type("statement", statement, Statement, "a statement, such as model.privacy_")
-        slow = any(isinstance(event, SLOW_EVENTS) for event in statement.events)
+        check.check_type("statement", statement, Statement, "a statement, such as model.privacy_")
+        slow = any(event.tag in SLOW_EVENTS for event in statement.events)
         points = SLOW_PROFILE_POINTS if slow else PROFILE_POINTS
         epsilons = np.linspace(0.0, PROFILE_REACH * statement.epsilon, points)
         deltas = [composed_delta(statement.events, float(epsilon)) for epsilon in epsilons]
@@ -696,10 +685,10 @@ def private_scores(
     (2, 3)
     """
     shares = _shares(estimator)
-    budgets = [check_epsilon(epsilon, "epsilons") for epsilon in epsilons]
+    budgets = [check.check_epsilon(epsilon, "epsilons") for epsilon in epsilons]
     if not budgets:
         raise InvalidParameterError.of("epsilons", got=[], accepted="at least one epsilon")
-    n_repeats = check_integer("n_repeats", n_repeats, 1)
+    n_repeats = check.check_integer("n_repeats", n_repeats, 1)
     shape = (len(budgets), n_repeats)
     scores = np.empty(shape)
     seeds = [
@@ -730,7 +719,7 @@ def _shares(estimator: Any) -> list[float]:
             f"estimator: got {type(estimator).__name__}, expected a classifier with the parameters "
             "epsilon, delta and random_state, or a Pipeline with one at its end"
         )
-    own = [check_epsilon(step.epsilon) for step in steps]
+    own = [check.check_epsilon(step.epsilon) for step in steps]
     total = add_up(*own)
     return [1.0] if len(own) == 1 else [div_down(one, total) for one in own]
 
@@ -994,7 +983,7 @@ class NoisePlanDisplay(Display):
     def __init__(self, *, plans: NoisePlan | Iterable[NoisePlan]) -> None:
         plans = (plans,) if isinstance(plans, NoisePlan) else tuple(plans)
         for plan in plans:
-            check_type("plans", plan, NoisePlan, "plans of plan_noise()")
+            check.check_type("plans", plan, NoisePlan, "plans of plan_noise()")
         if not plans:
             raise InvalidParameterError.of("plans", got=[], accepted="at least one plan")
         for name in COMMON:
@@ -1045,7 +1034,7 @@ class NoisePlanDisplay(Display):
         InvalidParameterError
             An unknown kind, or "lead" with plans that have no decision to show.
         """
-        check_option("kind", kind, KINDS)
+        check.check_option("kind", kind, KINDS)
         if kind == "lead" and any(plan.decision is None for plan in self.plans):
             raise InvalidParameterError.of(
                 "plans",
@@ -1182,7 +1171,7 @@ class EvaluationDisplay(Display):
     """
 
     def __init__(self, *, evaluation: Evaluation) -> None:
-        check_type("evaluation", evaluation, Evaluation, "what evaluate() returns")
+        check.check_type("evaluation", evaluation, Evaluation, "what evaluate() returns")
         self.evaluation = evaluation
 
     @classmethod
@@ -1229,7 +1218,7 @@ class EvaluationDisplay(Display):
         InvalidParameterError
             Another kind, or one that was not requested.
         """
-        check_option("kind", kind, EVALUATIONS)
+        check.check_option("kind", kind, EVALUATIONS)
         if kind not in self.evaluation.metrics:
             accepted = f"one of the requested metrics: {self.evaluation.metrics}"
             raise InvalidParameterError.of("kind", got=kind, accepted=accepted)

@@ -76,39 +76,40 @@ def off_grid(grid: float | None) -> bool:
 class _Row(NamedTuple):
     """Constants of a loss that the proofs use; tau is its temperature."""
 
+    # Noise in the objective needs a law; empty for losses without one.
     law: str
+    # Largest norm of the gradient in the scores, and largest eigenvalue of the Hessian.
     lipschitz: float
     curvature: float
     temperature: float
 
 
+def _constants(loss: str, n_scores: int) -> _Row | None:
+    """Return the line of the table of losses at smoothing 1; None for an unknown loss."""
+    n = float(n_scores)
+    # One term for each score, each with a derivative in [-1, 1]; or one for each pair of scores.
+    logistic = _Row("logistic", math.sqrt(n), 0.25, 1.0)
+    pairs = _Row("weston_watkins", math.sqrt(n * (n - 1.0)), 0.5 * n, 1.0)
+    return {
+        "crammer_singer": _Row("", math.sqrt(2.0), math.inf, 1.0),
+        "softmax_margin": SOFTMAX if n_scores > 1 else logistic,
+        "huber": _Row("huber", math.sqrt(n), 0.5, 0.5),
+        "logistic": logistic,
+        "softplus": logistic,
+        "m3": pairs,
+        "huber_ww": pairs,
+        # The slope of a Huber function of a distance.
+        "margin_distance": _Row("", 1.0, 1.0, 1.0),
+    }.get(loss)
+
+
+SOFTMAX = _Row("softmax", math.sqrt(2.0), 0.5, 1.0)
+
+
 def lipschitz_of(loss: str, n_scores: int) -> float | None:
     """Return the largest norm of a loss's gradient in the scores; None for an unknown loss."""
-    if loss == "crammer_singer" or (loss == "softmax_margin" and n_scores > 1):
-        return math.sqrt(2.0)
-    if loss in WESTON_WATKINS:
-        return math.sqrt(n_scores * (n_scores - 1.0))
-    if loss == "margin_distance":
-        # The slope of a Huber function of a distance.
-        return 1.0
-    if loss in ("huber", "logistic", "softplus", "softmax_margin"):
-        # One term for each score, each with a derivative in [-1, 1].
-        return math.sqrt(n_scores)
-    return None
-
-
-def curvature_of(loss: str, n_scores: int, smoothing: float) -> float | None:
-    """Return the largest eigenvalue of a loss's Hessian in the scores; None if not smooth."""
-    if loss in WESTON_WATKINS:
-        return n_scores / (2.0 * smoothing)
-    if loss == "margin_distance":
-        return 1.0 / smoothing
-    if loss == "huber" or (loss == "softmax_margin" and n_scores > 1):
-        return 1.0 / (2.0 * smoothing)
-    if loss in ("softplus", "softmax_margin", "logistic"):
-        # One-score terms; the temperature of the logistic loss is 1.
-        return 1.0 / (4.0 * smoothing)
-    return None
+    known = _constants(loss, n_scores)
+    return None if known is None else known.lipschitz
 
 
 def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
@@ -276,25 +277,15 @@ def _ellipsoid_problems(statement: PrivacyStatement, o: ObjectiveNoise) -> list[
 
 def _row(statement: PrivacyStatement, o: ObjectiveNoise) -> _Row | None:
     """The line of the table of losses; None if the scores are not those of loss and classes."""
-    loss, K, n, tau = statement.loss, o.n_classes, scores_of(statement, o.shape[0]), o.smoothing
+    loss, K, n = statement.loss, o.n_classes, scores_of(statement, o.shape[0])
+    expected, known = 1 if K == 2 and loss not in WESTON_WATKINS else K, _constants(loss, n)
     if statement.mechanism == "gaussian_margin" and loss == "softmax_margin":
         # Also of two classes each has a score: their matrices are constrained one by one.
-        return _Row("softmax", math.sqrt(2.0), 1.0 / (2.0 * tau), tau)
-    if loss == "logistic":
-        tau = 1.0
-    lipschitz, curvature = lipschitz_of(loss, n), curvature_of(loss, n, tau)
-    if lipschitz is None or curvature is None or loss == "margin_distance":
-        # The last one has no law.
+        expected, known = n, SOFTMAX
+    if known is None or not known.law or n != expected:
         return None
-    if n != (1 if K == 2 and loss not in WESTON_WATKINS else K):
-        return None
-    if loss in WESTON_WATKINS:
-        return _Row("weston_watkins", lipschitz, curvature, tau)
-    if loss == "softmax_margin" and n > 1:
-        return _Row("softmax", lipschitz, curvature, tau)
-    if loss == "huber":
-        return _Row("huber", lipschitz, curvature, tau / 2.0)
-    return _Row("logistic", lipschitz, curvature, tau)
+    tau = 1.0 if loss == "logistic" else o.smoothing
+    return known._replace(curvature=known.curvature / tau, temperature=known.temperature * tau)
 
 
 # The part of a certificate that is about noisy sums, recomputed number by number.
@@ -477,13 +468,11 @@ def _check_last_iterate(
     statement: PrivacyStatement, part: ReleasePart, last: LastIterate
 ) -> list[str]:
     """Check that the theorem covers the run, and the number of steps that it counts as."""
-    n_scores = part.shape[0]
-    lipschitz = lipschitz_of(statement.loss, n_scores)
-    curvature = curvature_of(statement.loss, n_scores, last.smoothing)
-    if lipschitz is None or curvature is None:
+    known = _constants(statement.loss, part.shape[0])
+    if known is None or math.isinf(known.curvature):
         return [f"the last iterate of {part.name!r} with loss {statement.loss!r} is not bounded"]
-    problems = follows("lipschitz", last.lipschitz, lipschitz)
-    problems += follows("curvature", last.curvature, curvature)
+    problems = follows("lipschitz", last.lipschitz, known.lipschitz)
+    problems += follows("curvature", last.curvature, known.curvature / last.smoothing)
     problems += follows("clip_norm", part.clip_norm, last.lipschitz * last.row_norm)
     eta, m, M = (Fraction(x) for x in (last.learning_rate, last.regularization, last.smoothness))
     curved = Fraction(last.curvature) * Fraction(last.row_norm) ** 2 * last.max_records
@@ -635,7 +624,7 @@ def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: No
 
 
 def _chain_problems(s: Sensitivity, lipschitz: float) -> list[str]:
-    """Whether each number of every sensitivity follows: one lie is reported once."""
+    """Report numbers of a sensitivity that do not follow, each wrong number once."""
     problems = follows("lipschitz", s.lipschitz, lipschitz)
     problems += follows("row_norm", s.row_norm, math.hypot(s.data_norm, s.intercept_scaling))
     return problems + follows("total", s.total, s.exact + 2.0 * s.solver_radius + s.rounding)
@@ -923,7 +912,7 @@ def _arrangement_problems(statement: FederatedStatement) -> list[str]:
     bare = not helmet and len(names) + bool(own) < 2 and len(own) < 2
     distant = any(event.tag == "distance" for event in own)
     # The law of a person has a constant for the curvature.
-    of_rows = any(isinstance(e, ObjectiveEvent) and e.jacobian is None for e in own)
+    of_rows = any(event.for_rows for event in own)
     return failures(
         (helmet and names != ["model"], "dp_helmet has exactly one noisy sum, of models"),
         (helmet and own, "dp_helmet has no noise other than that of its sum"),

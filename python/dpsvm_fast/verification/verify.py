@@ -19,16 +19,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dpsvm_fast.certificates.events import GaussianEvent
-from dpsvm_fast.certificates.record import (
-    Adjacency,
-    Delta,
-    Epsilon,
-    OmitIfEmpty,
-    Options,
-    Record,
-    read_json,
-)
+from dpsvm_fast.certificates import record as field
+from dpsvm_fast.certificates.record import Record, read_json
 from dpsvm_fast.certificates.render import bullets, paragraphs
 from dpsvm_fast.certificates.statement import (
     FederatedStatement,
@@ -169,12 +161,14 @@ class Policy(Record):
         A field of another type or outside its range.
     """
 
-    epsilon: Epsilon
-    delta: Delta
-    adjacency: Annotated[tuple[Adjacency, ...], OmitIfEmpty()] = ()
-    unit: Annotated[tuple[Annotated[str, Options(*UNITS)], ...], OmitIfEmpty()] = ()
-    exact_noise: Annotated[bool, OmitIfEmpty()] = False
-    forbidden_caveats: Annotated[tuple[Annotated[str, Options(*CAVEATS)], ...], OmitIfEmpty()] = ()
+    epsilon: field.Epsilon
+    delta: field.Delta
+    adjacency: Annotated[tuple[field.Adjacency, ...], field.OmitIfEmpty()] = ()
+    unit: Annotated[tuple[Annotated[str, field.Options(*UNITS)], ...], field.OmitIfEmpty()] = ()
+    exact_noise: Annotated[bool, field.OmitIfEmpty()] = False
+    forbidden_caveats: Annotated[
+        tuple[Annotated[str, field.Options(*CAVEATS)], ...], field.OmitIfEmpty()
+    ] = ()
 
     @classmethod
     def read(cls, record: object) -> Policy:
@@ -465,9 +459,9 @@ class Comparison:
             self._compare("number of releases of weights", s.noise.n_releases, releases)
         for name, mu in facts["mu_"].items():
             own = [
-                (event.sensitivity / event.sigma) ** 2
+                event.mu**2
                 for part, event in zip(s.parts, s.events, strict=False)
-                if part.name == name and isinstance(event, GaussianEvent)
+                if part.name == name and event.mu is not None
             ]
             same = math.isclose(math.sqrt(math.fsum(own)), mu, rel_tol=MU_SLACK)
             self._compare(f"Gaussian parameter of {name}", mu if same else own, mu)

@@ -90,24 +90,10 @@ pub trait Tone:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// The square root.
-    #[must_use]
-    fn root(self) -> Self;
 }
 
-impl Tone for f32 {
-    #[inline(always)]
-    fn root(self) -> Self {
-        self.sqrt()
-    }
-}
-
-impl Tone for f64 {
-    #[inline(always)]
-    fn root(self) -> Self {
-        self.sqrt()
-    }
-}
+impl Tone for f32 {}
+impl Tone for f64 {}
 
 /// For each pixel along a side its nearest cells, and how near: two, or one and a nearness of 0.
 fn nearest<T: Tone>(side: usize, cells: usize) -> Result<Vec<[(usize, T); 2]>> {

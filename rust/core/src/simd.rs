@@ -120,6 +120,9 @@ pub trait Real: Copy + Send + Sync + Default + PartialEq + Into<f64> + 'static {
     fn times(self, other: Self) -> Self {
         Self::near(self.wide() * other.wide())
     }
+    /// The square root.
+    #[must_use]
+    fn root(self) -> Self;
     /// Sum of the lanes.
     fn sum<S: Simd>(simd: S, x: Self::Vector<S>) -> Self;
     /// Numbers in a vector.
@@ -140,6 +143,10 @@ macro_rules! real {
             #[inline(always)]
             fn wide(self) -> f64 {
                 self.into()
+            }
+            #[inline(always)]
+            fn root(self) -> Self {
+                self.sqrt()
             }
             #[inline(always)]
             fn of_slice<'a>($x: &'a [f32], $buffer: &'a mut Vec<Self>) -> Result<&'a [Self]> {
@@ -229,7 +236,7 @@ real!(
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 #[cfg(target_arch = "x86_64")]
-const MOST_PREFETCHED: usize = 64 * LINE;
+const MAX_PREFETCHED: usize = 64 * LINE;
 
 /// Asks for the beginning of `x` to be brought near; changes nothing else.
 #[inline(always)]
@@ -237,7 +244,7 @@ pub fn prefetch<T>(x: &[T]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let bytes = size_of_val(x).min(MOST_PREFETCHED);
+        let bytes = size_of_val(x).min(MAX_PREFETCHED);
         let start = x.as_ptr().cast::<i8>();
         for offset in (0..bytes).step_by(LINE) {
             // SAFETY: the address lies within the slice, and a prefetch reads nothing.

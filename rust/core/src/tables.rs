@@ -244,7 +244,7 @@ impl CellReader {
     }
 
     /// As many rows as `text` can have.
-    pub fn most_rows(text: &[u8]) -> usize {
+    pub fn max_rows(text: &[u8]) -> usize {
         text.iter().filter(|b| is_line_end(**b)).count() + 1
     }
 
@@ -261,14 +261,14 @@ impl CellReader {
         features: &mut [f32],
         interrupt: &dyn Interrupt,
     ) -> Result<Block<'t>> {
-        let most_rows = features.len() / self.n_features.max(1);
+        let max_rows = features.len() / self.n_features.max(1);
         let mut places: Vec<BTreeMap<Cow<'t, [u8]>, i32>> = vec![BTreeMap::new(); self.n_codes];
         let mut block = Block {
-            codes: matrix(most_rows, self.n_codes)?,
+            codes: matrix(max_rows, self.n_codes)?,
             ..Block::default()
         };
         block.words.resize_with(self.n_codes, Vec::new);
-        while block.n_rows < most_rows {
+        while block.n_rows < max_rows {
             let mut at = block.end;
             if self.columns.len() > 1 {
                 let rest = &text[at..];

@@ -18,7 +18,7 @@ fn format(decimal: u8) -> TextFormat {
 /// One column of numbers.
 fn numbers(text: &str, decimal: u8) -> Result<Vec<f32>, (usize, Fault)> {
     let reader = CellReader::new(format(decimal), vec![Slot::Feature(0)], 1).unwrap();
-    let mut found = vec![0.0; CellReader::most_rows(text.as_bytes())];
+    let mut found = vec![0.0; CellReader::max_rows(text.as_bytes())];
     let block = reader.read(text.as_bytes(), &mut found, &Never).unwrap();
     found.truncate(block.n_rows);
     block

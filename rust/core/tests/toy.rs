@@ -68,7 +68,7 @@ impl<const BITS: u32, const MARGIN: bool> Float for Toy<BITS, MARGIN> {
     const ZERO: Self = Self(0.0);
     const ONE: Self = Self(1.0);
     const EPSILON: Self = Self(if MARGIN { power(1 - BITS as i32) } else { 0.0 });
-    const MOST_WHOLE: Self = Self(power(BITS as i32 - 1 + !MARGIN as i32));
+    const MAX_WHOLE: Self = Self(power(BITS as i32 - 1 + !MARGIN as i32));
     const SAFE: (Self, Self) = (Self(power(-16)), Self(power(16)));
 
     fn whole(n: usize) -> Self {

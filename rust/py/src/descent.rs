@@ -27,7 +27,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard};
 
 /// How often a run tells how far it is, at most.
-const MOST_CALLS: u32 = 40;
+const MAX_CALLS: u32 = 40;
 
 /// Private gradient descent whose state survives between calls of `run`.
 ///
@@ -223,7 +223,7 @@ impl Descent {
         let mut guard = self.locked()?;
         let (settings, state) = (&self.settings, &mut *guard);
         let streams = gate::brief(|| self.streams(tasks, n_steps))?;
-        let part = on_step.map_or(n_steps, |_| n_steps.div_ceil(MOST_CALLS));
+        let part = on_step.map_or(n_steps, |_| n_steps.div_ceil(MAX_CALLS));
         let mut done = 0;
         while done < n_steps {
             let steps = done..n_steps.min(done.saturating_add(part));

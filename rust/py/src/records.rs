@@ -127,7 +127,7 @@ fn files((entries, classes): (PathBuf, PathBuf), write: bool) -> PyResult<Record
 }
 
 /// Fewer than `2^32` records of norm at most 1 have no sum of outer products beyond `2^32`.
-const MOST_GRAM_BITS: u32 = 32 + 40;
+const MAX_GRAM_BITS: u32 = 32 + 40;
 
 #[pymethods]
 impl Records {
@@ -243,7 +243,7 @@ impl Records {
     fn gram_from_parts(parts: PyReadonlyArray3<'_, i64>) -> PyResult<Array<f64>> {
         let columns = parts.shape()[1];
         let entries = shaped(&parts, &[2, columns, columns], "parts")?;
-        let most = 1_i128 << MOST_GRAM_BITS;
+        let most = 1_i128 << MAX_GRAM_BITS;
         let values = gate::run(|_| gram_values(&join(entries, most)?))?;
         Ok(Array::shaped(values, [columns; 2]))
     }

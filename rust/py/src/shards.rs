@@ -15,7 +15,7 @@ use pyo3::types::PyBytes;
 use std::sync::Mutex;
 
 /// Contributions are at most `2^46` units, and this many times `2^44` records have room.
-const MOST_BITS: u32 = 90;
+const MAX_BITS: u32 = 90;
 
 /// The key that all shards of one run share.
 pub fn shard_key(bytes: &Bound<'_, PyBytes>) -> PyResult<Key> {
@@ -107,7 +107,7 @@ impl ShardedRun {
         let mut guard = descent.locked()?;
         let state = &mut *guard;
         gate::run(|_| {
-            let units = join(total, 1 << MOST_BITS)?;
+            let units = join(total, 1 << MAX_BITS)?;
             let streams = descent.streams(tasks, self.steps)?;
             descent.settings().advance(state, &units, &streams, step)
         })?;

@@ -63,7 +63,7 @@ impl TextCells {
         max_rows: usize,
     ) -> PyResult<Cells<'py>> {
         let rest = text.get(start..).unwrap_or_default();
-        let n_rows = CellReader::most_rows(rest).min(max_rows);
+        let n_rows = CellReader::max_rows(rest).min(max_rows);
         let [n_features, n_codes] = self.reader.shape();
         let mut block = Block::default();
         let features = filled([n_rows, n_features], |out: &mut [f32], interrupt| {

@@ -12,9 +12,9 @@ use crate::runtime::threads::each_chunk;
 use rayon::ThreadPool;
 
 /// Below this many units, adding and subtracting [`ROUNDING`] units rounds a double to whole ones.
-pub const MOST_ROUNDED: f64 = 2_251_799_813_685_248.0;
+pub const MAX_ROUNDED: f64 = 2_251_799_813_685_248.0;
 /// `1.5 * 2^52`.
-pub const ROUNDING: f64 = 3.0 * MOST_ROUNDED;
+pub const ROUNDING: f64 = 3.0 * MAX_ROUNDED;
 
 /// Entries that one thread merges at a time.
 const CHUNK: usize = 1 << 14;
@@ -60,7 +60,7 @@ impl<F: Float + Send + Sync> ExactSum<F> {
     /// The largest `size` that has room.
     #[inline(always)]
     pub fn largest(&self) -> F {
-        F::MOST_WHOLE * self.unit
+        F::MAX_WHOLE * self.unit
     }
 
     /// Room for more terms, whose entries are multiples of the unit and whose absolute values, of
@@ -71,11 +71,11 @@ impl<F: Float + Send + Sync> ExactSum<F> {
     #[inline(always)]
     pub fn room(&mut self, size: F) -> Result<&mut [F]> {
         let units = size / self.unit;
-        if self.reached + units > F::MOST_WHOLE {
+        if self.reached + units > F::MAX_WHOLE {
             self.flush()?;
         }
         let reached = self.reached + units;
-        let kept = reached <= F::MOST_WHOLE;
+        let kept = reached <= F::MAX_WHOLE;
         if !kept {
             return Err(too_large());
         }
@@ -112,7 +112,7 @@ impl<F: Float + Send + Sync> ExactSum<F> {
     pub fn merge(&mut self, others: &mut [&mut Self], pool: Option<&ThreadPool>) -> Result<()> {
         let reached = |reached: F, other: &&mut Self| reached + other.reached;
         let reached = others.iter().fold(self.reached, reached);
-        if others.iter().any(|other| other.large.is_some()) || reached > F::MOST_WHOLE {
+        if others.iter().any(|other| other.large.is_some()) || reached > F::MAX_WHOLE {
             self.flush()?;
             for other in others.iter_mut() {
                 other.flush()?;
@@ -237,12 +237,12 @@ mod tests {
                     let mut sum = sum::<MARGIN>(unit, state);
                     let before = sum.integer(0);
                     let Ok(room) = sum.room(Toy(size.0 * unit)) else {
-                        exact &= size.0 > Small::<MARGIN>::MOST_WHOLE.0 && sum.integer(0) == before;
+                        exact &= size.0 > Small::<MARGIN>::MAX_WHOLE.0 && sum.integer(0) == before;
                         continue;
                     };
                     room[0] += Toy(term as f64 * unit);
                     exact &= sum.integer(0) == before + i128::from(term);
-                    exact &= size.0 <= Small::<MARGIN>::MOST_WHOLE.0;
+                    exact &= size.0 <= Small::<MARGIN>::MAX_WHOLE.0;
                     take((sum.small[0].0 / unit, sum.reached.0), &mut open);
                 }
             }

@@ -13,7 +13,7 @@ use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
 use crate::records::lift::LiftRoom;
 use crate::records::persons::{Products, shortening};
-use crate::records::store::{LEAST_DISTANCE, ROW_GRID, RecordRows, Records};
+use crate::records::store::{MIN_DISTANCE, ROW_GRID, RecordRows, Records};
 use crate::rows::clip::sum_of_squares;
 use crate::rows::sparse::{Blocks, SparseRows};
 use crate::rows::view::Row;
@@ -501,10 +501,10 @@ const WIDTH: usize = 8;
 const ROWS_AHEAD: usize = 3;
 
 /// Share of the bound that truncated coefficients of a person may lose.
-const MOST_LOST: f64 = 0.01;
+const MAX_LOST: f64 = 0.01;
 
 /// No row is stretched by more.
-const STRETCH: f64 = 1.0 / LEAST_DISTANCE;
+const STRETCH: f64 = 1.0 / MIN_DISTANCE;
 
 /// Some sparse rows.
 pub struct SparsePass<'p, T> {
@@ -734,7 +734,7 @@ impl<T: Precision> SparsePass<'_, T> {
         let (grid, width) = (self.rule.coefficient_grid, m.next_multiple_of(WIDTH));
         let distance = 2.0 + self.length().sqrt() + clip.intercept;
         let lost = grid * (k as f64).sqrt() * m as f64 * distance * (1.0 + 1e-6);
-        if lost > clip.bound * MOST_LOST {
+        if lost > clip.bound * MAX_LOST {
             return Ok(None);
         }
         let LeafScratch { scores, own, .. } = &mut *self.scratch;

@@ -1,6 +1,6 @@
 //! From exact sums to noisy ones: the only place where noise meets data.
 
-use crate::descent::exact_sum::{ExactSum, MOST_ROUNDED, ROUNDING};
+use crate::descent::exact_sum::{ExactSum, MAX_ROUNDED, ROUNDING};
 use crate::records::store::ROW_GRID;
 
 /// Where the sums lie, one for each score and column, the intercept's column last.
@@ -51,7 +51,7 @@ pub enum Noise<'n> {
 pub fn add_noise(sum: &ExactSum, places: &Places<'_>, noise: Noise<'_>, noisy: &mut [f64]) {
     if let (None, Some((small, bound))) = (places.centre, sum.doubles()) {
         match noise {
-            Noise::Grid(grid, steps) if sum.unit() <= grid && bound <= MOST_ROUNDED * grid => {
+            Noise::Grid(grid, steps) if sum.unit() <= grid && bound <= MAX_ROUNDED * grid => {
                 let inverse = 1.0 / grid;
                 for_each(places, (small, steps), noisy, |sum, steps| {
                     let rounded = (sum * inverse + ROUNDING) - ROUNDING;

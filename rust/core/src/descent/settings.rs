@@ -78,7 +78,7 @@ pub struct DescentSettings {
 }
 
 /// Steps of their grid that weights may be away from 0: all sums of such numbers are exact.
-const MOST_STEPS: f64 = 2_251_799_813_685_248.0;
+const MAX_STEPS: f64 = 2_251_799_813_685_248.0;
 
 impl DescentSettings {
     /// Columns of the weights.
@@ -264,9 +264,7 @@ impl DescentSettings {
         };
         // Beyond, weights are no multiples of the step any more.
         let message = "expected a radius of at most 2^51 steps, for weights on a grid";
-        let right = self
-            .radius
-            .is_some_and(|radius| radius <= step * MOST_STEPS);
+        let right = self.radius.is_some_and(|radius| radius <= step * MAX_STEPS);
         require(right, "radius", message)?;
         let message = "expected a power of two over the divisor, for weights on a grid";
         require(libm::frexp(step).0 == 0.5, "learning_rate", message)?;

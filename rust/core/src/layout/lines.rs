@@ -18,7 +18,7 @@ const CHAINS: usize = 4;
 /// Entries of a dense row that goes with lines, at most.
 pub const SHORT: usize = 24;
 /// Vectors of a line that are met at a time: more sums would not stay in the registers.
-const MOST_VECTORS: usize = 3;
+const MAX_VECTORS: usize = 3;
 
 /// Bound on the number of roundings that a term of a sum over `entries` goes through.
 pub fn depth(entries: usize) -> f64 {
@@ -117,7 +117,7 @@ impl Lines {
         let lanes = T::lanes::<S>();
         let mut first = 0;
         while first < self.classes {
-            let vectors = (self.classes - first).div_ceil(lanes).min(MOST_VECTORS);
+            let vectors = (self.classes - first).div_ceil(lanes).min(MAX_VECTORS);
             let a = &coefficient[first..first + vectors * lanes];
             let at = (self.classes, first);
             // Often only a few of many classes move.
@@ -125,7 +125,7 @@ impl Lines {
                 match vectors {
                     1 => add_part::<S, U, T, 1>(simd, row, w, at, a),
                     2 => add_part::<S, U, T, 2>(simd, row, w, at, a),
-                    _ => add_part::<S, U, T, MOST_VECTORS>(simd, row, w, at, a),
+                    _ => add_part::<S, U, T, MAX_VECTORS>(simd, row, w, at, a),
                 }
             }
             first += vectors * lanes;
@@ -244,12 +244,12 @@ pub fn weighted_sum<S: Simd, U: Real, T: Real>(
     let (stride, lanes) = (out.len(), T::lanes::<S>());
     let mut first = 0;
     while first < stride {
-        let vectors = (stride - first).div_ceil(lanes).min(MOST_VECTORS);
+        let vectors = (stride - first).div_ceil(lanes).min(MAX_VECTORS);
         let at = (stride, first);
         match vectors {
             1 => part::<S, U, T, 1>(simd, line, b, at, out),
             2 => part::<S, U, T, 2>(simd, line, b, at, out),
-            _ => part::<S, U, T, MOST_VECTORS>(simd, line, b, at, out),
+            _ => part::<S, U, T, MAX_VECTORS>(simd, line, b, at, out),
         }
         first += vectors * lanes;
     }

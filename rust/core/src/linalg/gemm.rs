@@ -18,14 +18,14 @@ pub trait Product: Real {
     /// `out = x w^T` with `x` n x d, `w` k x d.
     fn times_transposed(x: &[Self], w: &[Self], out: &mut [Self], shape: (usize, usize, usize)) {
         let (n, d, k) = shape;
-        let (x, w) = (Matrix::plain(x), Matrix::transposed(w));
+        let (x, w) = (Matrix::new(x, false), Matrix::new(w, true));
         Self::multiply(out, false, x, w, (n, k, d));
     }
 
     /// `w += c^T x` with `c` n x k, `x` n x d.
     fn add_transposed_times(c: &[Self], x: &[Self], w: &mut [Self], shape: (usize, usize, usize)) {
         let (n, k, d) = shape;
-        let (c, x) = (Matrix::transposed(c), Matrix::plain(x));
+        let (c, x) = (Matrix::new(c, true), Matrix::new(x, false));
         Self::multiply(w, true, c, x, (k, d, n));
     }
 }
@@ -38,16 +38,7 @@ pub struct Matrix<'a, T> {
 }
 
 impl<'a, T> Matrix<'a, T> {
-    fn plain(entries: &'a [T]) -> Self {
-        let transposed = false;
-        Self {
-            entries,
-            transposed,
-        }
-    }
-
-    fn transposed(entries: &'a [T]) -> Self {
-        let transposed = true;
+    fn new(entries: &'a [T], transposed: bool) -> Self {
         Self {
             entries,
             transposed,

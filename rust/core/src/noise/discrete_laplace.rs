@@ -10,14 +10,14 @@ use crate::runtime::interrupt::Interrupt;
 use rand::Rng;
 
 /// Largest numerator and denominator of a scale.
-pub const MOST_SCALE: u64 = 1 << 50;
+pub const MAX_SCALE: u64 = 1 << 50;
 
 /// `size` independent draws with `P(k)` proportional to `exp(-|k| denominator / numerator)`.
 ///
 /// Values beyond `i64`, of probability below `exp(-8191)`, are cut off at its ends.
 ///
 /// # Errors
-/// A numerator or denominator not from 1 to [`MOST_SCALE`]; `n_threads` out of range; no memory;
+/// A numerator or denominator not from 1 to [`MAX_SCALE`]; `n_threads` out of range; no memory;
 /// interrupted.
 pub fn discrete_laplace(
     task: Task<'_>,
@@ -31,8 +31,8 @@ pub fn discrete_laplace(
         ("scale_denominator", denominator),
     ];
     for (name, value) in scale {
-        let message = format_args!("got {value}, expected 1 to {MOST_SCALE}");
-        require((1..=MOST_SCALE).contains(&value), name, message)?;
+        let message = format_args!("got {value}, expected 1 to {MAX_SCALE}");
+        require((1..=MAX_SCALE).contains(&value), name, message)?;
     }
     fill_blocks(task, 0, size, n_threads, interrupt, |stream, block| {
         for value in block {

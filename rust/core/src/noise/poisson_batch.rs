@@ -14,7 +14,7 @@ use crate::noise::natural::Natural;
 use rand::Rng;
 
 /// The smallest rate accepted: far below any use, and no intermediate number overflows.
-const LEAST_RATE: f64 = 1e-300;
+const MIN_RATE: f64 = 1e-300;
 
 /// From here on one coin for each index is cheaper than one logarithm for each member: a random word
 /// takes 8 nanoseconds, a jump 16.
@@ -43,8 +43,8 @@ impl Rate {
     /// # Errors
     /// `q` not from 1e-300 to 1.
     pub fn new(q: f64) -> Result<Self> {
-        let message = format_args!("got {q}, expected {LEAST_RATE:e} to 1");
-        require((LEAST_RATE..=1.0).contains(&q), "sampling_rate", message)?;
+        let message = format_args!("got {q}, expected {MIN_RATE:e} to 1");
+        require((MIN_RATE..=1.0).contains(&q), "sampling_rate", message)?;
         let method = if q == 1.0 {
             Method::All
         } else if q >= COIN_RATE {
@@ -215,7 +215,7 @@ struct Complement {
 }
 
 impl Complement {
-    /// For `q` from [`LEAST_RATE`] up to below 1.
+    /// For `q` from [`MIN_RATE`] up to below 1.
     fn of(q: f64) -> Self {
         let (fraction, exponent) = libm::frexp(q);
         // q = mantissa 2^-shift

@@ -20,10 +20,10 @@ use crate::runtime::memory::collected;
 const RATE_BITS: i32 = 20;
 
 /// Scores may differ by less than this.
-const MOST_DIFFERENCE: u64 = 1 << 32;
+const MAX_DIFFERENCE: u64 = 1 << 32;
 
 /// Products of rates from here on with differences could overflow.
-const MOST_RATE: f64 = 1e290;
+const MAX_RATE: f64 = 1e290;
 
 /// Scores and rate, checked.
 struct Scores<'s> {
@@ -38,9 +38,9 @@ impl<'s> Scores<'s> {
             return Err(Error::invalid("scores", "got none, expected at least one"));
         };
         let message = "expected scores that differ by less than 2**32";
-        require(worst.abs_diff(*best) < MOST_DIFFERENCE, "scores", message)?;
-        let message = format_args!("got {rate:e}, expected a positive number up to {MOST_RATE:e}");
-        require(rate > 0.0 && rate <= MOST_RATE, "rate", message)?;
+        require(worst.abs_diff(*best) < MAX_DIFFERENCE, "scores", message)?;
+        let message = format_args!("got {rate:e}, expected a positive number up to {MAX_RATE:e}");
+        require(rate > 0.0 && rate <= MAX_RATE, "rate", message)?;
         let leading = libm::ldexp(libm::frexp(rate).0, RATE_BITS);
         let message =
             format_args!("got {rate:e}, expected a number of at most {RATE_BITS} significant bits");

@@ -20,12 +20,12 @@ pub trait Float:
     /// Distance from 1 to the next number.
     const EPSILON: Self;
     /// Half of the integers' end: every integer up to twice this is a number of the format.
-    const MOST_WHOLE: Self;
+    const MAX_WHOLE: Self;
     /// Sums of squares in this range met no overflow, and no underflow that matters.
     const SAFE: (Self, Self);
     /// `n`, which is small.
     fn whole(n: usize) -> Self;
-    /// The integer part of a number of magnitude at most [`Self::MOST_WHOLE`].
+    /// The integer part of a number of magnitude at most [`Self::MAX_WHOLE`].
     fn integer(self) -> i64;
     /// Square root.
     fn sqrt(self) -> Self;
@@ -43,7 +43,7 @@ impl Float for f64 {
     const ZERO: Self = 0.0;
     const ONE: Self = 1.0;
     const EPSILON: Self = Self::EPSILON;
-    const MOST_WHOLE: Self = 4_503_599_627_370_496.0;
+    const MAX_WHOLE: Self = 4_503_599_627_370_496.0;
     const SAFE: (Self, Self) = (1e-240, 1e240);
 
     #[inline(always)]

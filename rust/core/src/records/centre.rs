@@ -9,7 +9,7 @@
 use crate::error::{Result, require};
 use crate::records::map::norm_above;
 use crate::records::store::{
-    Centre, LEAST_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records, waves,
+    Centre, MIN_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records, waves,
 };
 use crate::rows::clip::towards_zero;
 use crate::rows::sparse::SparseRows;
@@ -179,16 +179,16 @@ impl Distances<'_> {
     }
 }
 
-/// `1 / max(distance, LEAST_DISTANCE)` rounded down, for `square = distance^2 / grid^2`.
+/// `1 / max(distance, MIN_DISTANCE)` rounded down, for `square = distance^2 / grid^2`.
 ///
 /// Square root and quotient each err by at most half a unit in the last place, which the last
 /// factor takes back.
 #[inline(always)]
 fn factor_below(square: f64) -> f32 {
     let distance = square.sqrt() * ROW_GRID;
-    if distance <= LEAST_DISTANCE {
+    if distance <= MIN_DISTANCE {
         // The squares of the grid's multiples are integers: the comparison is exact.
-        return (1.0 / LEAST_DISTANCE) as f32;
+        return (1.0 / MIN_DISTANCE) as f32;
     }
     towards_zero(1.0 / distance * (1.0 - 4.0 * f64::EPSILON))
 }

@@ -26,7 +26,7 @@ pub struct Owners {
 }
 
 /// Rows of a person whose inner products are kept, at most: as many as a descent takes at a time.
-const MOST_ROWS: usize = 64;
+const MAX_ROWS: usize = 64;
 /// They are kept where they are no more numbers than this many for an entry of the rows, and some.
 const PRODUCTS_PER_ENTRY: usize = 2;
 /// Persons whose products are computed at a time.
@@ -161,7 +161,7 @@ impl Records {
             let entries = stored.start[rows.end] - stored.start[rows.start];
             let m = rows.len();
             let numbers = m * (m + 1) / 2;
-            let few = m <= MOST_ROWS && numbers <= PRODUCTS_PER_ENTRY * entries + MOST_ROWS;
+            let few = m <= MAX_ROWS && numbers <= PRODUCTS_PER_ENTRY * entries + MAX_ROWS;
             let before = match range.last() {
                 Some(Range { end, .. }) if p % TOGETHER > 0 => *end,
                 _ => 0,
@@ -185,7 +185,7 @@ impl Records {
                     let terms = entries(i).map(|(j, x)| f64::from(*x) * room[*j as usize]);
                     terms.sum()
                 };
-                let mut near = [0.0; MOST_ROWS];
+                let mut near = [0.0; MAX_ROWS];
                 for (near, i) in near.iter_mut().zip(rows.clone()) {
                     *near = point.map_or(0.0, |point| inner(point, i));
                 }

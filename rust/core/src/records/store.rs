@@ -25,7 +25,7 @@ use std::ops::Range;
 pub const ROW_GRID: f64 = 1.0 / 1_048_576.0;
 
 /// Rows closer to the centre than this are not stretched to norm 1.
-pub const LEAST_DISTANCE: f64 = 1.0 / 16.0;
+pub const MIN_DISTANCE: f64 = 1.0 / 16.0;
 
 /// The stored entries, row after row.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub enum RecordRows {
 pub struct Centre {
     /// Multiples of [`ROW_GRID`].
     pub point: Vec<f64>,
-    /// One for each record, at most `1 / LEAST_DISTANCE`, rounded down so that the effective row
+    /// One for each record, at most `1 / MIN_DISTANCE`, rounded down so that the effective row
     /// `factor (x - point)` has norm at most 1.
     pub factor: Vec<f32>,
 }

@@ -1,6 +1,7 @@
-//! Labels as codes of classes.
+//! Labels as codes of classes, and weights of rows.
 
 use crate::error::{Result, require};
+use crate::simd::Real;
 
 /// Refuses labels of another number than rows, or outside `0..n_classes`.
 ///
@@ -25,4 +26,14 @@ pub(crate) fn check_weights(weights: &[f64], n_rows: usize) -> Result<()> {
     let right = fits && weights.iter().all(|w| (0.0..=1.0).contains(w));
     require(right, "weights", message)?;
     Ok(())
+}
+
+/// Multiplies what a row adds by its weight, where there are any.
+#[inline(always)]
+pub(crate) fn weigh<T: Real>(weights: &[f64], row: usize, coefficients: &mut [T]) {
+    if let Some(weight) = weights.get(row) {
+        for a in coefficients {
+            *a = T::near(a.wide() * weight);
+        }
+    }
 }

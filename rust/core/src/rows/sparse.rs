@@ -34,7 +34,7 @@ pub(crate) struct Blocks {
 const BANDS: usize = 256;
 const PART_ENTRIES: usize = 1 << 20;
 /// Entries for each column of a block, on average, from which columns are worth it.
-const LEAST_ENTRIES: usize = 4;
+const MIN_ENTRIES: usize = 4;
 
 impl SparseRows {
     /// Entries with their columns, and where each row starts and the last one ends.
@@ -143,7 +143,7 @@ impl SparseRows {
         if let Some(known) = self.blocks.get() {
             return Ok(known.as_ref());
         }
-        let worthwhile = self.start[n] >= LEAST_ENTRIES * columns * n.div_ceil(rows);
+        let worthwhile = self.start[n] >= MIN_ENTRIES * columns * n.div_ceil(rows);
         let made = match worthwhile.then(|| self.cut(n, columns, rows, interrupt)) {
             Some(Err(Error::OutOfMemory { .. })) | None => None,
             Some(made) => Some(made?),

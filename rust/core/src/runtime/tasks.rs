@@ -9,7 +9,7 @@ use rayon::ThreadPool;
 use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// How often a caller that waits for other threads looks at its interrupt.
@@ -27,6 +27,15 @@ fn large_stack() -> std::thread::Builder {
 /// What a thread that cannot be started is: there was no memory for its stack.
 fn no_stack<E>(_: E) -> Error {
     Error::OutOfMemory { bytes: LARGE_STACK }
+}
+
+/// Relays the interrupt until the other side of the channel is dropped.
+fn relay(wait: &Receiver<()>, interrupt: &dyn Interrupt, stopped: &AtomicBool) {
+    while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
+        if interrupt.stopped() {
+            stopped.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// `work` on a thread with room on its stack, while the calling one watches the interrupt and
@@ -53,11 +62,7 @@ pub fn on_large_stack<R: Send>(
                 work(&Relayed(stopped))
             })
             .map_err(no_stack)?;
-        while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
-            if interrupt.stopped() {
-                stopped.store(true, Ordering::Relaxed);
-            }
-        }
+        relay(&wait, interrupt, stopped);
         worker.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
@@ -141,11 +146,7 @@ fn watched(
                 }
             });
         });
-        while wait.recv_timeout(WATCH_PERIOD) == Err(RecvTimeoutError::Timeout) {
-            if interrupt.stopped() {
-                stopped.store(true, Ordering::Relaxed);
-            }
-        }
+        relay(&wait, interrupt, stopped);
     });
     if stopped.into_inner() {
         return Err(Error::Interrupted);

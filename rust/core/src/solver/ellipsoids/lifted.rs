@@ -56,8 +56,6 @@ pub struct Lifted {
 
 /// What happens to the inner products `<Phi_j, u_i>` of one record.
 pub trait RecordMap<T>: Sync {
-    /// Numbers of state a record has.
-    fn states(&self) -> usize;
     /// Replaces the inner products by the coefficients of `u_i`; what it returns is added up.
     /// There is `room` for the scores of a record.
     fn apply<S: Simd>(
@@ -275,7 +273,7 @@ impl<T: LiftedReal, M: RecordMap<T>> Kernel for Round<'_, T, M> {
     fn run<S: Simd>(self, simd: S) {
         let (lifted, chunk) = (self.lifted, self.chunk);
         let (d, p, j) = (lifted.order, lifted.size, lifted.ellipsoids);
-        let states = self.map.states();
+        let states = chunk.room.len();
         while chunk.done < self.end {
             let rows = chunk.done..self.end.min(chunk.done + lifted.block);
             chunk.done = rows.end;

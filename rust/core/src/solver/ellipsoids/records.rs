@@ -5,8 +5,9 @@
 
 use crate::error::Result;
 use crate::loss::smooth::SmoothLoss;
+use crate::rows::labels::weigh;
 use crate::runtime::memory::{copied, mapped, with_capacity};
-use crate::simd::{Real, Simd};
+use crate::simd::Simd;
 use crate::solver::ellipsoids::lifted::RecordMap;
 
 /// Targets of the records and what each target sees.
@@ -48,16 +49,6 @@ impl Targets {
         })
     }
 
-    /// Multiplies what a record adds by its factor.
-    #[inline(always)]
-    fn weigh<T: Real>(&self, record: usize, row: &mut [T]) {
-        if let Some(weight) = self.weight.get(record) {
-            for a in row {
-                *a = T::near(a.wide() * weight);
-            }
-        }
-    }
-
     /// Gathers what record `record` sees of `products`, lets `work` rewrite it and puts it back;
     /// the rest becomes zero.
     #[inline(always)]
@@ -85,10 +76,6 @@ impl Targets {
 pub struct Gradient<'p>(pub &'p Targets);
 
 impl RecordMap<f64> for Gradient<'_> {
-    fn states(&self) -> usize {
-        self.0.loss.scores
-    }
-
     #[inline(always)]
     fn apply<S: Simd>(
         &self,
@@ -101,7 +88,7 @@ impl RecordMap<f64> for Gradient<'_> {
         self.0.through(record, (products, room), |row| {
             negate(row);
             self.0.loss.gradient_row(0, row, state);
-            self.0.weigh(record, row);
+            weigh(&self.0.weight, record, row);
             let size = row.iter().map(|a| a * a).sum::<f64>().sqrt();
             negate(row);
             size
@@ -121,10 +108,6 @@ fn negate(row: &mut [f64]) {
 pub struct Hessian<'p>(pub &'p Targets);
 
 impl RecordMap<f32> for Hessian<'_> {
-    fn states(&self) -> usize {
-        self.0.loss.scores
-    }
-
     #[inline(always)]
     fn apply<S: Simd>(
         &self,
@@ -136,7 +119,7 @@ impl RecordMap<f32> for Hessian<'_> {
     ) -> f64 {
         self.0.through(record, (products, room), |row| {
             self.0.loss.hessian_row(simd, 0, row, state);
-            self.0.weigh(record, row);
+            weigh(&self.0.weight, record, row);
         });
         0.0
     }

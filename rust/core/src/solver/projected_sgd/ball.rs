@@ -15,6 +15,7 @@
 use crate::error::Result;
 use crate::layout::weights::{TypedRow, WeightLayout};
 use crate::numeric::ROUNDOFF;
+use crate::numeric::float::two_sum;
 use crate::runtime::memory::{filled, with_capacity, zeros};
 use crate::simd::Simd;
 
@@ -48,9 +49,8 @@ impl Square {
     /// Adds `change`; the rounding of the sum goes to `low` (two-sum), that of `low` to `error`.
     #[inline(always)]
     fn add(&mut self, change: f64) {
-        let sum = self.high + change;
-        let part = sum - self.high;
-        self.low += (self.high - (sum - part)) + (change - part);
+        let (sum, rest) = two_sum(self.high, change);
+        self.low += rest;
         self.high = sum;
         self.error += 2.0 * ROUNDOFF * self.low.abs();
     }
@@ -120,16 +120,14 @@ impl<L: WeightLayout> Iterate<L> {
         averaged: bool,
     ) -> Result<Self> {
         let padded = layout.padded_classes();
-        let average = if averaged {
-            Some(Average {
+        let average = || -> Result<Average> {
+            Ok(Average {
                 settled: zeros(layout.stored())?,
                 lag: zeros(layout.stored())?,
                 share: zeros(padded)?,
                 total: 0.0,
                 coefficient: zeros(padded)?,
             })
-        } else {
-            None
         };
         Ok(Self {
             layout,
@@ -143,7 +141,7 @@ impl<L: WeightLayout> Iterate<L> {
             square: zeros(classes)?,
             length: zeros(padded)?,
             change: zeros(padded)?,
-            average,
+            average: averaged.then(average).transpose()?,
             refreshes: 0,
             projections: 0,
         })

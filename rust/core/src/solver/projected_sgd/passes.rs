@@ -36,7 +36,7 @@ use crate::layout::lines::Lines;
 use crate::layout::weights::{WeightLayout, typed};
 use crate::loss::smooth::SmoothLoss;
 use crate::numeric::ROUNDOFF;
-use crate::rows::labels::{check_labels, check_weights};
+use crate::rows::labels::{check_labels, check_weights, weigh};
 use crate::rows::shuffled::Store;
 use crate::rows::view::{RowBounds, Rows};
 use crate::runtime::interrupt::{Interrupt, poll};
@@ -412,11 +412,7 @@ impl<L: WeightLayout> Kernel for SgdPass<'_, '_, L> {
                 let row = typed(problem.store.row(*i as usize, &mut buffer), &mut entries)?;
                 iterate.scores(simd, row, gradient);
                 loss.gradient_row(problem.label[*i as usize] as usize, gradient, &mut state);
-                if let Some(weight) = problem.weight.get(*i as usize) {
-                    for a in gradient.iter_mut() {
-                        *a *= weight;
-                    }
-                }
+                weigh(problem.weight, *i as usize, gradient);
             }
             let share = plan.share(update);
             let step = -share / (plan.regularization * plan.batch as f64);

@@ -177,14 +177,11 @@ impl Passes for BlockPasses<'_, '_> {
     }
 
     fn sample(&self) -> RowSample {
-        let share = if self.nests() { SAMPLE_SHARE } else { 1 };
+        // Sparse rows in fewer blocks tell too little about the rest.
+        let nests = self.sweep.store.is_dense() || self.double.len() >= SAMPLE_SHARE;
+        let share = if nests { SAMPLE_SHARE } else { 1 };
         let blocks = self.double.len().div_ceil(share);
         RowSample::new(self.double[blocks - 1].rows.end, self.n)
-    }
-
-    fn nests(&self) -> bool {
-        // Sparse rows in fewer blocks tell too little about the rest.
-        self.sweep.store.is_dense() || self.double.len() >= SAMPLE_SHARE
     }
 
     fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {

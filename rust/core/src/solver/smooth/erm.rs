@@ -49,17 +49,12 @@ pub fn solve(
     check_weights(weights, rows.n_rows())?;
     let entries = rows.n_rows().saturating_mul(d);
     let pool = pool_above(settings.threads, entries, PARALLEL_ENTRIES)?;
+    let stored = Stored::new(rows, settings, pool.as_deref(), interrupt)?;
     SmoothFit {
-        stored: &Stored::new(rows, settings, pool.as_deref(), interrupt)?,
         pool,
-        labels,
         weights,
         linear,
-        start: None,
-        settings,
-        scaled,
-        columns: d,
-        interrupt,
+        ..SmoothFit::new(&stored, labels, (d, settings), scaled, interrupt)
     }
     .choose()
 }
@@ -82,16 +77,8 @@ pub fn solve_few_rows(
     let held = (&stored.store, &*stored.order);
     let start = row_space::start(held, labels, settings, &scaled, columns, interrupt)?;
     SmoothFit {
-        stored: &stored,
-        pool: None,
-        labels,
-        weights: &[],
-        linear: None,
         start,
-        settings,
-        scaled,
-        columns,
-        interrupt,
+        ..SmoothFit::new(&stored, labels, (columns, settings), scaled, interrupt)
     }
     .choose()
 }
@@ -136,19 +123,12 @@ pub fn solve_batch(
         .collect();
     let work = |_: usize, task: &mut Task<'_, '_>, interrupt: &dyn Interrupt| {
         let ((linear, weights), certified) = task;
-        let job = SmoothFit {
-            stored: &stored,
-            pool: None,
-            labels,
-            weights: &[],
+        let scaled = Scaled::new(&rows, settings)?;
+        let fit = SmoothFit {
             linear: Some(linear),
-            start: None,
-            settings,
-            scaled: Scaled::new(&rows, settings)?,
-            columns: d,
-            interrupt,
+            ..SmoothFit::new(&stored, labels, (d, settings), scaled, interrupt)
         };
-        if let Some(found) = job.choose()?.weights {
+        if let Some(found) = fit.choose()?.weights {
             weights.copy_from_slice(&found);
             **certified = true;
         }
@@ -230,7 +210,29 @@ struct SmoothFit<'j, 'a> {
     interrupt: &'j dyn Interrupt,
 }
 
-impl SmoothFit<'_, '_> {
+impl<'j, 'a> SmoothFit<'j, 'a> {
+    /// By one thread, from 0, without weights of the rows or a linear term.
+    fn new(
+        stored: &'j Stored<'a>,
+        labels: &'j [i64],
+        (columns, settings): (usize, &'j SmoothSettings),
+        scaled: Scaled,
+        interrupt: &'j dyn Interrupt,
+    ) -> Self {
+        Self {
+            stored,
+            pool: None,
+            labels,
+            weights: &[],
+            linear: None,
+            start: None,
+            settings,
+            scaled,
+            columns,
+            interrupt,
+        }
+    }
+
     /// Solves in the layout that suits the rows.
     fn choose(&self) -> Result<SmoothSolution> {
         let shape = (self.settings.loss.scores, self.columns);

@@ -82,7 +82,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         let stored = passes.stored();
         let relative = CURVATURE_SHARE * problem.loss.curvature_at_zero() / problem.lambda;
         let scale = |square: &f32| (1.0 + relative * f64::from(*square)).recip();
-        let nesting = passes.nests() && passes.sample().rows < problem.len();
+        let nesting = passes.sample().rows < problem.len();
         let inner = if nesting { stored } else { 0 };
         Ok(Self {
             scale: mapped(squares, |square| scale(square).max(LEAST_SCALE))?,
@@ -292,29 +292,20 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
     /// (Notay, SIAM J. Sci. Comput. 22 (2000)).
     fn conjugate_gradients(
         &mut self,
-        room: usize,
+        at: usize,
         rows: RowSample,
         share: f64,
         most: usize,
     ) -> Result<()> {
-        let mut own = std::mem::take(&mut self.rooms[room]);
-        let outcome = self.solve_in(&mut own, rows, share, most);
-        self.rooms[room] = own;
-        outcome
-    }
-
-    fn solve_in(
-        &mut self,
-        room: &mut Room<P::Narrow>,
-        rows: RowSample,
-        share: f64,
-        most: usize,
-    ) -> Result<()> {
+        let mut own = std::mem::take(&mut self.rooms[at]);
+        let room = &mut own;
         let sampled = rows == self.passes.sample();
         if let Some(inverse) = &self.inverse
             && sampled
         {
-            return inverse.solve(&room.residual, &mut room.x);
+            inverse.solve(&room.residual, &mut room.x)?;
+            self.rooms[at] = own;
+            return Ok(());
         }
         let mut nested = self.nesting && !sampled;
         room.x.fill(P::Narrow::default());
@@ -356,6 +347,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
                 *c = z.plus(keep.times(*c));
             }
         }
+        self.rooms[at] = own;
         Ok(())
     }
 

@@ -13,11 +13,12 @@
 use crate::error::{Result, require};
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
+use crate::rows::labels::weigh;
 use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{mapped, zeros};
-use crate::simd::{Real, Simd};
+use crate::simd::Simd;
 
 /// What the caller asks of the solver; plain public numbers.
 #[derive(Debug, Clone, Copy)]
@@ -119,16 +120,6 @@ impl SmoothProblem {
     pub fn len(&self) -> usize {
         self.label.len()
     }
-
-    /// Multiplies what a row adds by its weight.
-    #[inline(always)]
-    pub fn weigh<T: Real>(&self, row: usize, coefficients: &mut [T]) {
-        if let Some(weight) = self.weight.get(row) {
-            for a in coefficients {
-                *a = T::near(a.wide() * weight);
-            }
-        }
-    }
 }
 
 /// The first rows, and their share of all rows.
@@ -177,7 +168,7 @@ impl RowMap<f64> for Gradient<'_> {
     fn apply<S: Simd>(&self, _simd: S, row: usize, scores: &mut [f64], state: &mut [f32]) -> f64 {
         let label = self.0.label[row] as usize;
         self.0.loss.gradient_row(label, scores, state);
-        self.0.weigh(row, scores);
+        weigh(&self.0.weight, row, scores);
         scores.iter().map(|a| a * a).sum::<f64>().sqrt()
     }
 }
@@ -190,7 +181,7 @@ impl RowMap<f32> for Hessian<'_> {
     fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [f32], state: &mut [f32]) -> f64 {
         let label = self.0.label[row] as usize;
         self.0.loss.hessian_row(simd, label, scores, state);
-        self.0.weigh(row, scores);
+        weigh(&self.0.weight, row, scores);
         0.0
     }
 }
@@ -209,8 +200,6 @@ pub trait Passes {
     fn store(&self) -> &Store<'_>;
     /// Rows for a warm start and for cheap approximations; all where that is not worth having.
     fn sample(&self) -> RowSample;
-    /// Whether the sample may tell enough about the rest to be a preconditioner.
-    fn nests(&self) -> bool;
     /// `total = sum_i a_i u_i^T` at `weights`; keeps the curvature for later products. Returns the
     /// sum of the norms of the `a_i`.
     ///
@@ -234,6 +223,7 @@ pub trait Passes {
 }
 
 /// Powers of two between the user's units and the solver's; exact.
+#[derive(Clone, Copy)]
 pub struct Scaled {
     /// `lambda / 4^e`.
     pub lambda: f64,

@@ -64,9 +64,8 @@ pub fn start(
         columns: rank,
     };
     let scaled = Scaled {
-        lambda: scaled.lambda,
         target: TARGET_SHARE * scaled.target,
-        unscale: scaled.unscale,
+        ..*scaled
     };
     let scores = settings.loss.scores;
     let passes = BlockPasses::new((&coordinates, &[]), None, n, (scores, rank))?;
@@ -85,10 +84,8 @@ impl RowSpace {
         let mut entries = matrix(n, columns)?;
         let mut buffer = store.buffer()?;
         for (at, out) in entries.chunks_exact_mut(columns).enumerate() {
-            let row = store.row(at, &mut buffer);
-            for (i, x) in row.value.iter().enumerate() {
-                out[row.index.get(i).map_or(i, |column| *column as usize)] = f64::from(*x);
-            }
+            let entries = store.row(at, &mut buffer).entries();
+            entries.for_each(|(column, x)| out[column] = f64::from(x));
         }
         let mut gram = matrix(n, n)?;
         f64::times_transposed(&entries, &entries, &mut gram, (n, columns, n));

@@ -269,10 +269,6 @@ impl Passes for SparsePasses<'_, '_> {
         RowSample::new(n, n)
     }
 
-    fn nests(&self) -> bool {
-        false
-    }
-
     fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
         let (map, room) = (
             Gradient(pass.problem),

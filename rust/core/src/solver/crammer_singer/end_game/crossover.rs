@@ -16,6 +16,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{copied, with_capacity, zeros};
 use crate::solver::crammer_singer::problem::Problem;
 use crate::solver::crammer_singer::simplex::settle;
+use crate::solver::smooth::newton_parts::add;
 
 /// Most entries of the weights: elimination costs their square for every free coordinate.
 const LARGEST: usize = 400;
@@ -146,9 +147,7 @@ fn empty(
         for other in &mut steps {
             let ratio = other[bound] / step[bound];
             if ratio != 0.0 {
-                for (o, s) in other.iter_mut().zip(&step) {
-                    *o -= ratio * s;
-                }
+                add(other, -ratio, &step);
                 other[bound] = 0.0;
             }
         }
@@ -268,9 +267,7 @@ fn eliminate(columns: &mut [Vec<f64>], interrupt: &dyn Interrupt) -> Result<Vec<
                 continue;
             }
             let ratio = column[row] / scale;
-            for (value, d) in column.iter_mut().zip(&direction) {
-                *value -= ratio * d;
-            }
+            add(column, -ratio, &direction);
             column[row] = ratio;
         }
         row_used[row] = true;

@@ -24,6 +24,7 @@ use crate::solver::crammer_singer::end_game::system::System;
 use crate::solver::crammer_singer::epoch::leading;
 use crate::solver::crammer_singer::problem::Problem;
 use crate::solver::crammer_singer::simplex::{each_above, largest, project};
+use crate::solver::smooth::newton_parts::add;
 use std::ops::Range;
 
 /// Most entries of the weights, and of a row: the Newton system is built and factored at each step.
@@ -266,12 +267,8 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
             let share = (-low_slope / (end_slope - low_slope)).clamp(0.1, 0.9);
             length = low + (end - low) * share;
         }
-        for (v, x) in self.weights.iter_mut().zip(direction) {
-            *v += length * x;
-        }
-        for (g, s) in self.scores.iter_mut().zip(&self.slopes) {
-            *g += length * s;
-        }
+        add(&mut self.weights, length, direction);
+        add(&mut self.scores, length, &self.slopes);
         Ok(())
     }
 
@@ -328,9 +325,7 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
             ..Found::default()
         };
         for part in parts {
-            for (sum, part) in all.image.iter_mut().zip(&part.image) {
-                *sum += part;
-            }
+            add(&mut all.image, 1.0, &part.image);
             all.moved += part.moved;
             all.gap += part.gap;
             all.value += part.value;
@@ -379,9 +374,7 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
             self.far_value += value;
             append(&mut self.near, &near)?;
             append(&mut self.scores, &scores)?;
-            for (sum, part) in self.far.iter_mut().zip(&far) {
-                *sum += part;
-            }
+            add(&mut self.far, 1.0, &far);
         }
         self.reference.copy_from_slice(&self.weights);
         self.reach = reach;
