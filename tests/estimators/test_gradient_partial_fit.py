@@ -122,6 +122,37 @@ def test_two_calls_are_one_run_but_for_the_noise(
     assert np.abs(once - whole.coef_).max() > 0.1 * scale
 
 
+def test_momentum_comes_and_goes_with_the_number_of_rows(clusters: TrainingSet) -> None:
+    """It is public under replace_one, and automatic momentum follows it."""
+    X, y = clusters
+    estimator = model(epsilon=64.0, adjacency="replace_one")
+    # Few rows, all, all, few.
+    for call, rows in enumerate((slice(0, 4), slice(None), slice(None), slice(0, 4)), 1):
+        estimator.partial_fit(X[rows], y[rows])
+        velocity = vars(estimator)["_continuation"].state["first"]
+        assert velocity.size == (18 if call in (2, 3) else 0)
+        assert np.isfinite(estimator.coef_).all()
+        assert len(estimator.privacy_.parts) == call
+        assert verify(estimator.privacy_).ok
+
+
+@seeded
+def test_the_velocity_goes_on(clusters: TrainingSet) -> None:
+    """A call whose noise drowns all: its first step is along the velocity of the call before."""
+    settings: dict[str, Any] = {
+        "epsilon": 64.0, "adjacency": "replace_one", "n_steps": 1, "average": 0.0,
+        "random_state": 1,
+    }  # fmt: skip
+    estimator = model(**settings).partial_fit(*clusters)
+    state = vars(estimator)["_continuation"].state
+    # What the first step went along, a thousandfold.
+    state["first"] *= 1e3
+    before = state["weights"].copy()
+    estimator.partial_fit(*clusters)
+    moved = vars(estimator)["_continuation"].state["weights"] - before
+    assert np.corrcoef(moved.ravel(), -state["first"].ravel())[0, 1] > 0.99
+
+
 @seeded
 def test_the_mean_is_over_the_iterates_of_the_last_call(clusters: TrainingSet) -> None:
     common: dict[str, Any] = {

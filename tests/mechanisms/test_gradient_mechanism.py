@@ -102,7 +102,11 @@ def test_more_budget_takes_more_steps_and_none_of_the_whole_way() -> None:
     for n in (None, 800):
         small, large = (mechanism(epsilon=epsilon, n_records=n) for epsilon in (1.0, 16.0))
         assert small.steps == 100 < 300 < large.steps
-        ways = [plan.step * plan.steps**0.5 * plan.noise.sigma for plan in (small, large)]
+        assert small.inertia == 0.0
+        ways = [
+            plan.step / (1.0 - plan.inertia) * plan.steps**0.5 * plan.noise.sigma
+            for plan in (small, large)
+        ]
         assert ways[1] == pytest.approx(ways[0], rel=1e-3)
         assert mechanism(epsilon=16.0, n_records=n, learning_rate=0.1).steps == 100
 
@@ -110,29 +114,62 @@ def test_more_budget_takes_more_steps_and_none_of_the_whole_way() -> None:
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_public_rules(adjacency: str) -> None:
     """Written out once more: the noise moves a weight by 1 / (c kt) on the whole way."""
-    for n, d in ((None, 50), (100, 50), (2000, 50), (100_000, 50)):
-        plan = mechanism(n_records=n, n_features=d, adjacency=adjacency)
+    kinds = set()
+    for n, d, given in (
+        *((n, 50, None) for n in (None, 100, 2000, 20_000, 100_000)),
+        *((None, 50, T) for T in (1, 30)),
+        *((5000, 50, T) for T in (1, 10, 100, 1000)),
+    ):
+        plan = mechanism(n_records=n, n_features=d, n_steps=given, adjacency=adjacency)
         c = 0.5 if n is None else min(0.7, max(0.35, math.sqrt(6 * d / n)))
         mu = 1.0 / gaussian_twin.sigma(1.0, 1e-6) / (2.0 if adjacency == "replace_one" else 1.0)
         regularization = c * KT * 0.25 * KT / mu
-        longest = 0.021 if n is None else 32.0 / n
+        longest = 0.021 if n is None else 24.0 / n
         wanted = max(100.0, 1.0 / (regularization * longest), (n or 0) * mu / 300.0)
-        steps = math.ceil(min(500.0, wanted))
+        steps = given or math.ceil(min(500.0, wanted))
         assert plan.steps == steps
-        # Too long a step is cut, and half of the factor goes into less clipping.
-        excess = max(1.0, 1.0 / (regularization * steps) / (4.0 * longest))
-        assert (excess > 1.0) == (n == 100_000)
+        # Too long a step is cut and has momentum. Beyond ten times, half of the rest of the factor
+        # goes into less clipping.
+        too_long = max(1.0, 1.0 / (regularization * steps) / longest)
+        farther, excess = min(10.0, too_long), max(1.0, too_long / 10.0)
+        kinds.add((given is None, too_long > 1.0, excess > 1.0))
         wider = min(2.8, math.sqrt(excess))
         assert plan.clip == pytest.approx(0.25 * KT * wider, rel=1e-12)
-        assert plan.step == pytest.approx(1.0 / (regularization * steps * excess), rel=1e-3)
-        moved = plan.step * plan.noise.sigma * math.sqrt(steps)
+        assert plan.step == pytest.approx(1.0 / (regularization * steps * too_long), rel=1e-3)
+        moved = plan.step * farther * plan.noise.sigma * math.sqrt(steps)
         assert moved == pytest.approx(wider / (c * KT * excess), rel=1e-3)
         options = plan.descent_options()
+        assert options["momentum"] == pytest.approx(1.0 - 1.0 / farther, abs=1e-12)
         assert options["average_from"] == steps - math.ceil(steps / 4)
         assert options["regularization"] == 0.0
         assert options["divisor"] == 1.0
         # Nothing declared: the number of records plays no part.
-        assert (plan.noise.sigma == mechanism(adjacency=adjacency).noise.sigma) == (steps == 100)
+        same = plan.noise.sigma == mechanism(adjacency=adjacency).noise.sigma
+        assert same == (steps == 100 and excess == 1.0)
+    # Steps of every kind were there, by the rule and given.
+    assert len(kinds) == 6
+
+
+def test_what_is_given_holds() -> None:
+    """Momentum and lengths of steps that the user gives, and settings without the rule."""
+    large: dict[str, Any] = {"epsilon": 64.0, "n_records": 20_000}
+    assert mechanism(**large).inertia == pytest.approx(0.9)
+    for momentum in (0.0, 0.1, 0.7, 0.97):
+        plan = mechanism(momentum=momentum, **large)
+        assert plan.descent_options()["momentum"] == momentum
+        # Steps are short enough in any case, and as many.
+        assert plan.step <= 24.0 / 20_000
+        assert plan.steps == 500
+    given = mechanism(learning_rate=0.3, n_steps=10, **large)
+    assert (given.step, given.clip) == (0.3, mechanism().clip)
+    last = LAST | {"average": 0.0, "max_grad_norm": 1.5, "accountant": "auto", "epsilon": 64.0}
+    assert not mechanism(**last).keeps_state
+    for plan in (given, mechanism(**LAST), mechanism(**last)):
+        assert plan.descent_options()["momentum"] == 0.0
+    for optimizer in ("sgd", "adam"):
+        plan = mechanism(optimizer=optimizer, n_steps=10, **large)
+        assert plan.descent_options()["momentum"] == 0.0
+        assert plan.clip == mechanism().clip
 
 
 def test_many_rows_of_full_batches_are_summed_exactly() -> None:

@@ -98,7 +98,7 @@ OWN: dict[str, list[Bad]] = {
         *bad(77, "optimizer", "newton", None, 1),
         *bad(77, "learning_rate", 0.0, -1.0, INF, NAN, 1e-300, 1e300, "fast", None),
         *bad(77, "schedule", "cosine", None, 1),
-        *bad(77, "momentum", -0.1, 1.0, 1 - 2**-53, NAN, "auto", None),
+        *bad(77, "momentum", -0.1, 1.0, 1 - 2**-53, NAN, "automatic", None),
         *bad(77, "nesterov", 1, "yes", None),
         *bad(77, "betas", 0.9, (0.9,), (0.9, 1.0), (-0.1, 0.9), ("a", "b"), None, "ab"),
         *bad(77, "stabilizer", 0.0, -1.0, INF, 1e-300, None),

@@ -19,7 +19,7 @@ PLAIN: dict[str, Any] = {
     "trainer": "gradient", "n_classes": 2, "n_ellipsoids": 1, "trace_weight": 0.0,
     "smoothing": 0.5, "margin": 1.0, "C": None, "extra_regularization": None, "tol": 1e-5,
     "optimizer": "gd", "n_steps": None, "sampling_rate": None, "expected_batch_size": None,
-    "max_grad_norm": None, "learning_rate": None, "schedule": "constant", "momentum": 0.0,
+    "max_grad_norm": None, "learning_rate": None, "schedule": "constant", "momentum": None,
     "nesterov": False, "betas": (0.9, 0.999), "stabilizer": None, "noise_correction": False,
     "average": None, "accountant": "auto", "n_records": None,
 }  # fmt: skip

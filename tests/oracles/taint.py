@@ -127,7 +127,7 @@ def noise_of(world: World) -> Iterator[None]:
         yield
 
 
-def resumed(state: dict[str, Any]) -> dict[str, Any]:
+def resumed(state: dict[str, Any], **_: Any) -> dict[str, Any]:
     """What the library does to a state that is taken up again, by the twin's names."""
     return state | {"averaged": 0, "total": np.zeros_like(state["total"])}
 

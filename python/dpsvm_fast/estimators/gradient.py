@@ -38,13 +38,13 @@ from dpsvm_fast.mechanisms.plan import Facts, filled
 
 # Parameters of some optimizers alone, with their defaults: any other value with another optimizer
 # would be ignored silently.
-MOMENTUM_ONLY = {"momentum": 0.0, "nesterov": False}
+MOMENTUM_ONLY = {"momentum": "auto", "nesterov": False}
 ADAM_ONLY = {"betas": (0.9, 0.999), "stabilizer": "auto", "noise_correction": False}
 # May change between calls of partial_fit: they change no result.
 # What the plan chooses where these are "auto".
 AUTOMATIC = (
     *("n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm", "learning_rate"),
-    *("stabilizer", "average"),
+    *("momentum", "stabilizer", "average"),
 )
 FREE = ("n_threads", "verbose", "ledger")
 # The widths for which the automatic steps were chosen: scores of the size of the noise in them.
@@ -251,8 +251,9 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         For weights of rows divided by ``data_norm``. "auto": see Notes.
     schedule : {"constant", "inverse", "linear"}, default="constant"
         The learning rate times 1, 1 / (t + 1) or 1 - t / n_steps in step t = 0, 1, ...
-    momentum : float in [0, 1), default=0.0
-        For ``gd`` and ``sgd``: velocity = momentum * velocity + g.
+    momentum : "auto" or float in [0, 1), default="auto"
+        For ``gd`` and ``sgd``: velocity = momentum * velocity + g. "auto" is 0, or up to 0.9 for
+        full batches whose steps would be too long, see Notes.
     nesterov : bool, default=False
         Whether a step goes along ``g + momentum * velocity`` instead of the velocity.
     betas : tuple of two floats in [0, 1), default=(0.9, 0.999)
@@ -332,15 +333,17 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     Gaussian parameter of (epsilon, delta):
 
     - ``n_steps`` is within 100 and 500 for full batches: ``n mu / 300``, or so many that a step is
-      at most ``32 / n``, 0.021 without n; ``20 / sampling_rate``, twenty passes, and at least 100
+      at most ``24 / n``, 0.021 without n; ``20 / sampling_rate``, twenty passes, and at least 100
       for sampled ones.
-    - Where 500 full batches would take steps of more than four times that, x times too long,
-      weights would swing: steps are cut by x, and ``max_grad_norm`` is ``sqrt(x)`` times as large,
-      at most 2.8 times. This needs ``n_steps`` and ``learning_rate`` to be "auto".
-    - ``learning_rate`` of ``gd`` and ``sgd``: the rates of all steps add up to ``b / (q lambda)``
-      with ``lambda = c kt sigma / (q sqrt(n_steps))``, so that the noise moves each weight by about
-      ``1 / (c kt)`` on the whole way, and with C at most what makes the penalty settle; of
-      ``adam``, to ``sqrt(n_steps) / (c kt)``.
+    - Steps of full batches that are longer, x times too long, would make weights swing: 500 steps
+      of a large budget, or few given ones. Then ``momentum`` is ``1 - 1 / x``, at most 0.9, and
+      steps of ``24 / n`` go as far. Where x is y times as much as momentum makes up for, the way is
+      y times shorter, and ``max_grad_norm`` is ``sqrt(y)`` times as large, at most 2.8 times. This
+      needs ``learning_rate`` to be "auto".
+    - ``learning_rate`` of ``gd`` and ``sgd``: the rates of all steps, divided by ``1 - momentum``,
+      add up to ``b / (q lambda)`` with ``lambda = c kt sigma / (q sqrt(n_steps))``, so that the
+      noise moves each weight by about ``1 / (c kt)`` on the whole way, and with C at most what
+      makes the penalty settle; of ``adam``, to ``sqrt(n_steps) / (c kt)``.
     - c is 0.5 without n, else ``sqrt(6 d / n)`` within 0.35 and 0.7. With
       ``accountant="last_iterate"`` the learning rate is the largest allowed.
 
@@ -387,7 +390,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     max_grad_norm: param.AutoPositive = "auto"
     learning_rate: param.AutoWithin = "auto"
     schedule: Annotated[str, one_of("constant", "inverse", "linear")] = "constant"
-    momentum: Annotated[float, decay] = 0.0
+    momentum: Annotated[float | str, auto_or(decay)] = "auto"
     nesterov: param.Flag = False
     betas: Annotated[tuple[float, float], checked_betas] = (0.9, 0.999)
     stabilizer: param.AutoWithin = "auto"
@@ -518,8 +521,8 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         }
         if self.optimizer == "gd" and self.sampling_rate != 1.0:
             accepted["sampling_rate"] = ("auto", "or 1.0 with optimizer='gd', which takes all rows")
-        if self.momentum == 0.0:
-            accepted["nesterov"] = (False, "with momentum=0")
+        if self.momentum in (0.0, "auto"):
+            accepted["nesterov"] = (False, "without a momentum")
         if self.adjacency == "replace_one":
             reason = "with adjacency='replace_one', where the number of rows is public itself"
             accepted["max_samples"] = (None, reason)

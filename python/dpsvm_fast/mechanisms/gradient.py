@@ -105,10 +105,11 @@ SAMPLING_RATE = 0.1
 # c where the number of records is not public.
 UNKNOWN_C = 0.5
 # Steps beyond which weights of full batches swing where noise does not hide it: over the number of
-# records, for rows that spread over eight directions, and where that number is not public. Where
-# the most steps do not suffice, one may be SWING times as long; of the factor that this takes away
-# the clip gets the square root, as in the pipeline, up to WIDER times the usual one.
-LONGEST_STEP, LONGEST_BLIND_STEP, SWING, WIDER = 32.0, 0.021, 4.0, 2.8
+# records, for rows that spread over six directions, and where that number is not public. Where the
+# steps do not suffice, momentum takes one up to FARTHER times as far. Beyond, the way is cut; of
+# the factor that this takes away the clip gets the square root, as in the pipeline, up to WIDER
+# times the usual one.
+LONGEST_STEP, LONGEST_BLIND_STEP, FARTHER, WIDER = 24.0, 0.021, 10.0, 2.8
 
 EULER = 0.5772156649015329
 
@@ -527,7 +528,7 @@ class GradientPerturbation(LinearPlan):
         R.
     learning_rate : float > 0 or None
     schedule : {"constant", "inverse", "linear"}
-    momentum : float in [0, 1)
+    momentum : float in [0, 1) or None
     nesterov : bool
     betas : tuple of two floats in [0, 1)
     stabilizer : float > 0 or None
@@ -579,7 +580,7 @@ class GradientPerturbation(LinearPlan):
     max_grad_norm: float | None
     learning_rate: float | None
     schedule: str
-    momentum: float
+    momentum: float | None
     nesterov: bool
     betas: tuple[float, float]
     stabilizer: float | None
@@ -668,7 +669,7 @@ class GradientPerturbation(LinearPlan):
     @property
     def _longest_steps(self) -> float:
         """How many of the longest steps would make the way; 0 where their length is not ours."""
-        given = self.n_steps or self.learning_rate or self.accountant == "last_iterate"
+        given = self.learning_rate or self.accountant == "last_iterate"
         if given or self.optimizer == "adam" or self.rate < 1.0:
             return 0.0
         longest = LONGEST_STEP / self.n_records if self.n_records else LONGEST_BLIND_STEP
@@ -681,9 +682,16 @@ class GradientPerturbation(LinearPlan):
         return min(WIDER, math.sqrt(self._excess)) if self.max_grad_norm is None else 1.0
 
     @property
+    def inertia(self) -> float:
+        """Momentum: given, or what takes steps of the longest length all the way."""
+        if self.momentum is not None:
+            return self.momentum
+        return 1.0 - 1.0 / max(1.0, min(FARTHER, self._longest_steps / self.steps))
+
+    @property
     def _excess(self) -> float:
-        """How many times too long steps would be."""
-        return max(1.0, self._longest_steps / (SWING * self.steps))
+        """How many times too long steps would be, momentum included."""
+        return max(1.0, (1.0 - self.inertia) * self._longest_steps / self.steps)
 
     @property
     def _c_kappa(self) -> float:
@@ -763,7 +771,7 @@ class GradientPerturbation(LinearPlan):
         for name, holds, accepted in (
             ("optimizer", self.optimizer == "gd", "'gd'"),
             ("sampling_rate", self.rate == 1.0, "1"),
-            ("momentum", self.momentum == 0.0, "0"),
+            ("momentum", not self.momentum, "0"),
             ("schedule", self.schedule == "constant", "'constant'"),
             ("average", self.share == 0.0, "0"),
             ("C", self.C is not None, "a number"),
@@ -804,7 +812,7 @@ class GradientPerturbation(LinearPlan):
         total, root = _schedule_sum(self.schedule, self.steps), math.sqrt(self.steps)
         if self.optimizer == "adam":
             return root / (c_kappa * total)
-        per_sum, kept = self.noise.sigma / (self.rate * root), 1.0 - self.momentum
+        per_sum, kept = self.noise.sigma / (self.rate * root), 1.0 - self.inertia
         found = kept * self.divisor / (self.rate * c_kappa * per_sum * total)
         return min(found, kept / self.regularization) if self.regularization > 0.0 else found
 
@@ -840,8 +848,10 @@ class GradientPerturbation(LinearPlan):
 
     def descent(self) -> _core.Descent:
         """Return the compiled run before its first step, or in the state after earlier calls."""
-        state = None if self.state is None else resumed(self.state)
-        return _core.Descent(**self.descent_options(), state=state)
+        options = self.descent_options()
+        remembers = self.optimizer == "adam" or options["momentum"] > 0.0
+        state = None if self.state is None else resumed(self.state, remembers=remembers)
+        return _core.Descent(**options, state=state)
 
     def records(self, rows: Rows) -> Any:
         """Weighed rows; nothing of a person is clipped where the last iterate alone is released."""
@@ -889,7 +899,7 @@ class GradientPerturbation(LinearPlan):
             "optimizer": "adam" if self.optimizer == "adam" else "gd",
             "learning_rate": self.step,
             "horizon": self.steps,
-            "momentum": self.momentum,
+            "momentum": 0.0 if last else self.inertia,
             "beta1": self.betas[0],
             "beta2": self.betas[1],
             "stabilizer": self.floor,
@@ -932,6 +942,11 @@ def _counted(on_step: OnStep | None, before: int, n_steps: int) -> OnStep | None
     return None if on_step is None else lambda done, _: on_step(before + done, n_steps)
 
 
-def resumed(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state with a new mean, over iterates of the next run only."""
-    return state | {"averaged": 0, "sum": np.zeros_like(state["sum"])}
+def resumed(state: dict[str, Any], *, remembers: bool) -> dict[str, Any]:
+    """Return the state with a new mean, of the next run's iterates, and a velocity if that has one.
+
+    Automatic momentum differs between runs over other numbers of rows.
+    """
+    rest = np.zeros_like(state["weights"][: None if remembers else 0])
+    velocity = state["first"] if state["first"].size == rest.size else rest
+    return state | {"averaged": 0, "sum": np.zeros_like(state["sum"]), "first": velocity}
