@@ -274,10 +274,10 @@ def test_a_full_disk_says_how_much_is_needed(place: Place, monkeypatch: pytest.M
 def test_rows_that_do_not_fit_are_pointed_to_sums(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpsvm_fast.cli.training import Room
+    from dpsvm_fast.cli.training import TrainingRows
 
     through_files(monkeypatch)
-    monkeypatch.setattr(Room, "holds", lambda self, n_bytes, copies: False)
+    monkeypatch.setattr(TrainingRows, "n_bytes", 2**60)
     refused(place, place.fit("--mechanism", "objective"), "--max-memory", "--mechanism gradient")
     assert place.fit()[0] == 0
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpsvm_fast import (
+    InvalidParameterError,
     PrivacyLedger,
     PrivateGaussianMarginClassifier,
     PrivateKernelSVC,
@@ -56,7 +57,7 @@ def test_a_centre_beyond_the_range_of_rows() -> None:
 def test_more_features_than_matrices_can_have() -> None:
     ledger = PrivacyLedger(1.0, 1e-6)
     model = PrivateGaussianMarginClassifier(classes=[0, 1], ledger=ledger)
-    with pytest.raises(ValueError, match=r"^X: got 4095 features, expected fewer"):
+    with pytest.raises(InvalidParameterError, match=r"^X: got 4095 features, .* expected at most"):
         fit(model, np.zeros((2, 4095)))
     assert ledger.history == ()
 

@@ -15,6 +15,7 @@ from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import OneRelease
 from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
+from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin, n_coordinates
 from dpsvm_fast.mechanisms.plan import Facts, filled
@@ -436,7 +437,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         n_matrices = facts.n_classes * self.n_ellipsoids
         entries = n_matrices * n_coordinates(facts.n_columns)
         if entries > MAX_ENTRIES:
-            raise ValueError(
+            raise InvalidParameterError(
                 f"X: got {facts.n_columns} features, whose {n_matrices} symmetric matrices have "
                 f"{entries} numbers, expected at most {MAX_ENTRIES}; reduce the features first, by "
                 "PrivatePCA"
