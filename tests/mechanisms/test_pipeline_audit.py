@@ -384,8 +384,9 @@ STEEP: dict[str, Any] = {**LABELLED, "classes": [0, 1], "margin": 50.0}
 FORGETFUL: dict[str, Any] = {"accountant": "last_iterate", "C": 1e-3, "expected_batch_size": 1.0}
 FORGETFUL |= {"loss": "huber", "margin": "auto", "learning_rate": 2.0**-12, "n_steps": 30}
 DESCENTS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "all steps": (GradientPerturbationSVC, {"average": 0.0, "n_steps": 20}),
-    "mean of iterates": (GradientPerturbationSVC, {"n_steps": 20}),
+    # Momentum would let the last steps count for less.
+    "all steps": (GradientPerturbationSVC, {"average": 0.0, "n_steps": 20, "momentum": 0.0}),
+    "mean of iterates": (GradientPerturbationSVC, {"n_steps": 20, "momentum": 0.0}),
     "last iterate": (GradientPerturbationSVC, FORGETFUL),
     "linear": (PrivateLinearSVC, {"whiten": False}),
     "kernel": (PrivateKernelSVC, {"whiten": False, "n_components": 4}),
