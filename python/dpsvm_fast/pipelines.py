@@ -433,9 +433,10 @@ def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
     InvalidParameterError
         The rows are sparse, and one of the estimators contains such a ColumnTransformer.
     """
-    how: Any = {"sparse": has_sparse(X), "refit": True}
-    leaves = (leaf for one in estimators for leaf in leaf_steps(one, "", **how))
-    if has_sparse(X) and any(_threshold(leaf.estimator) > 0.0 for leaf in leaves):
+    if not has_sparse(X):
+        return
+    leaves = (leaf for one in estimators for leaf in leaf_steps(one, "", sparse=True, refit=True))
+    if any(_threshold(leaf.estimator) > 0.0 for leaf in leaves):
         raise InvalidParameterError(f"{name}: in a ColumnTransformer of sparse rows, {BY_SHARE}")
 
 
@@ -443,7 +444,7 @@ def _gives_sparse(estimator: Any) -> bool:
     """Whether rows may leave an estimator sparse that came in dense."""
     inside = _inside(estimator, refit=True)
     if inside is None:
-        hashes = any(map(_hashes, type(estimator).__mro__))
+        hashes = any(_scikit_name(kind) in STATELESS for kind in type(estimator).__mro__)
         return bool(getattr(estimator, "sparse_output", hashes))
     dense = _is_column_transformer(estimator) and not _threshold(estimator)
     return not dense and any(_gives_sparse(step) for _, step in inside)
@@ -455,11 +456,6 @@ def _share_matters(step: Any, threshold: float) -> bool:
         # One category of several in every row: most are 0, whatever the rows are.
         return not any(len(column) > 1 for column in step.categories)
     return _gives_sparse(step)
-
-
-def _hashes(kind: type) -> bool:
-    """Whether it is a class of scikit-learn whose output is always sparse."""
-    return kind.__module__.startswith("sklearn.feature_extraction.") and kind.__name__ in STATELESS
 
 
 def _scikit_name(kind: type) -> str:
@@ -517,7 +513,7 @@ def _declared(estimator: Any) -> bool:
 
 def _requires_fit(estimator: Any) -> bool:
     """What scikit-learn's tags say; an estimator without tags requires a fit."""
-    if _hashes(type(estimator)):
+    if _scikit_name(type(estimator)) in STATELESS:
         return False
     try:
         return bool(get_tags(estimator).requires_fit)
