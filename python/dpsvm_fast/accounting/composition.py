@@ -509,7 +509,8 @@ def _laws(mixture: Mixture) -> list[Law]:
         most = OUTCOMES_WITH_PROFILE if mu else math.ceil(LONGEST_SUM / point_cost(event))
         few = _outcomes(pure, most)
         if few is not None and not mu:
-            return [Curve(partial(_with_responses, event, *few))]
+            high = reach(event) + float(few[0].max())
+            return [Curve(partial(_with_responses, event, *few), high)]
         if few is not None and is_quick(event) and mu < LARGEST_MU_FOR_CHORDS:
             return [ObjectiveWithGaussian(event, mu, *few)]
     return [Grid(mixture)]
@@ -649,9 +650,10 @@ LARGEST_SEARCHED = 1e5
 
 @dataclass(frozen=True)
 class Curve:
-    """An event given by its privacy profile."""
+    """An event given by its privacy profile, which falls to little at about ``end``."""
 
     profile: Function
+    end: float = 1.0
 
     def delta(self, epsilon: float) -> float:
         """Return delta at an epsilon."""
@@ -659,7 +661,7 @@ class Curve:
 
     def epsilon(self, delta: float, within: float = 1e-12) -> float:
         """Return epsilon at a delta."""
-        high = 1.0
+        high = self.end
         while self.profile(high) > delta:
             high *= 2.0
             if high > LARGEST_SEARCHED:
@@ -674,7 +676,7 @@ class Curve:
 @lru_cache(maxsize=256)
 def _curve_of(event: ObjectiveEvent) -> Curve:
     """Law of one objective, value by value: the same object each time, as a key of caches."""
-    return Curve(partial(profile, event))
+    return Curve(partial(profile, event), reach(event))
 
 
 # Number of events with costly points that get as many points as a single one, and for a quick
