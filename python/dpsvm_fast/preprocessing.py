@@ -119,7 +119,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
             protected. Ids are private and not kept.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
-            is ignored.
+            is ignored; with ``adjacency="replace_one"`` it, or its person, still counts.
 
         Returns
         -------

@@ -96,6 +96,7 @@ class ShardedRows:
             classes,
             owners=partitions.owners,
             max_weight=self._max_weight,
+            counted=estimator.adjacency == "replace_one",
         )
         # Whether rows are counted otherwise than one by one.
         self._owned = bool(partitions.owners) or self._max_weight != 1.0

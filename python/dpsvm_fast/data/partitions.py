@@ -18,7 +18,7 @@ from scipy import sparse
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.estimators.frames import label_values, named_array
-from dpsvm_fast.estimators.inputs import checked_groups, checked_weights
+from dpsvm_fast.estimators.inputs import checked_groups, checked_weights, compressed_rows
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.pipelines import learned_steps
 from dpsvm_fast.validation import optional_module
@@ -503,7 +503,7 @@ class Partitions:
         step = check.check_integer("rows_per_partition", rows_per_partition, 1)
         names = None
         if sparse.issparse(X):
-            X = sparse.csr_matrix(X)
+            X = sparse.csr_matrix(compressed_rows(X))
         elif not isinstance(X, np.ndarray):
             X, names = named_array(X)
         if X.ndim != 2 or X.shape[1] == 0:

@@ -331,7 +331,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
             person. Ids are private and not kept.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
-            is ignored.
+            is ignored; with ``adjacency="replace_one"`` it, or its person, still counts.
         on_step : callable, optional
             Called periodically with the number of steps done and the total, both public, for a
             progress bar. If it raises, the fit ends as after Ctrl-C. Only descent has steps.
