@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -333,6 +334,23 @@ def test_verbose_prints_public_numbers_only(
     # One line a search, however many runs it made, and the same one for other data.
     assert first == second
     assert first.startswith("PrivateGridSearch: ")
+
+
+@pytest.mark.proof("private_selection", "Random stopping")
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_log_tells_nobody_how_many_fits_there_were(
+    strategy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A released number of runs costs more than a secret one."""
+    X, y = data()
+    with caplog.at_level(logging.DEBUG, logger="dpsvm_fast"):
+        search(strategy=strategy, mean_runs=20.0).fit(X, y)
+        lines = [record.getMessage() for record in caplog.records if record.name == "dpsvm_fast"]
+        assert len(lines) == 2
+        assert all(line.startswith("PrivateGridSearch: ") for line in lines)
+        # Negative control: by itself a candidate reports its plan.
+        dp.OutputPerturbationSVC(classes=[0, 1]).fit(X, y)
+    assert caplog.records[-1].getMessage() == "OutputPerturbationSVC: released, private"
 
 
 # joblib tells when a busy machine took long to write arguments.

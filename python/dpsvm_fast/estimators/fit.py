@@ -54,6 +54,12 @@ def within_search() -> Iterator[None]:
         _within_search.reset(token)
 
 
+def _log(message: str, *facts: str) -> None:
+    """Report public facts, except of candidates: how many fits a search makes may be secret."""
+    if not _within_search.get():
+        LOG.info(message, *facts)
+
+
 # Parameters that do not affect the guarantee, and the label set, which has its own line.
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
 
@@ -112,13 +118,13 @@ def private_fit(
     private = not (read is None or estimator.random_state is not None or learned)
     source = _core.NoiseSource(estimator.random_state)
     name = type(estimator).__name__
-    LOG.info("%s: %s", name, plan.summary())
+    _log("%s: %s", name, plan.summary())
     if rows.verbose:
         sys.stdout.write(f"{name}: {plan.summary()}\n")
     charge(ledger, events, name, private=private, **how)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion)
-    LOG.info("%s: released, %s", name, "private" if private else "NOT PRIVATE")
+    _log("%s: released, %s", name, "private" if private else "NOT PRIVATE")
     return estimator._attributes(training, released) | rows.published | {"privacy_": statement}
 
 
@@ -147,7 +153,7 @@ def charge(
         ledger.spend(
             events, label if private else f"{label}, NOT PRIVATE", unit=unit, by_age=by_age
         )
-        LOG.info("%s: charged", label)
+        _log("%s: charged", label)
 
 
 class FitRows(Rows, Protocol):
