@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+from dpsvm_fast.validation import check_path
 
 # Bytes of a file, most of them of arrays. Larger ones are refused before they are read.
 LARGEST_FILE = 1 << 32
@@ -89,7 +90,7 @@ def checked_key(key: object) -> bytes | None:
         found = None if key is None else bytes(key)
     elif isinstance(key, (str, os.PathLike)):
         try:
-            found = read_bytes(Path(key), LONGEST_KEY, of_text=False)
+            found = read_bytes(Path(check_path("key", key)), LONGEST_KEY, of_text=False)
         except ModelFormatError as error:
             raise InvalidParameterError(f"key: {str(key)!r} {error}") from None
     else:

@@ -13,7 +13,7 @@ import operator
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -156,6 +156,30 @@ def check_type(
     if not isinstance(value, kinds):
         raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
     return cast("Kind", value)
+
+
+def check_path(name: str, value: object) -> str:
+    """Accept the name of a file or folder, as text or as a path."""
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(path, str):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected the path of a file")
+    if "\0" in path:
+        raise InvalidParameterError(f"{name}: got a path with a null character, expected none")
+    return path
+
+
+def check_column(name: str, value: object) -> str | None:
+    """Accept the name of a column, or None."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected the name of a column")
+    return value
+
+
+def check_items(name: str, value: Any, accepted: str) -> tuple[Any, ...]:
+    """Accept what has items, other than text; ``accepted`` says for people what they are."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
+    return tuple(value)
 
 
 def check_adjacency(value: object, name: str = "adjacency") -> str:

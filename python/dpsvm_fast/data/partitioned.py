@@ -435,7 +435,7 @@ def fit(
         kept = check.check_integer("resident", resident, 0)
     else:
         kept = len(partitions) if check.check_bool("resident", resident) else 0
-    folder = None if scratch is None else Path(scratch)
+    folder = None if scratch is None else Path(check.check_path("scratch", scratch))
     if folder is not None and client is not None:
         raise InvalidParameterError("scratch: got a folder with a client, expected None")
     whole: Any = estimator
