@@ -8,7 +8,6 @@ import uuid
 from pathlib import Path
 
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
-from dpsvm_fast.validation import check_path
 
 # Bytes of a file, most of them of arrays. Larger ones are refused before they are read.
 LARGEST_FILE = 1 << 32
@@ -90,9 +89,11 @@ def checked_key(key: object) -> bytes | None:
         found = None if key is None else bytes(key)
     elif isinstance(key, (str, os.PathLike)):
         try:
-            found = read_bytes(Path(check_path("key", key)), LONGEST_KEY, of_text=False)
+            found = read_bytes(Path(key), LONGEST_KEY, of_text=False)
         except ModelFormatError as error:
             raise InvalidParameterError(f"key: {str(key)!r} {error}") from None
+        except ValueError:
+            raise InvalidParameterError("key: got a path with a null character") from None
     else:
         raise TypeError(
             f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "

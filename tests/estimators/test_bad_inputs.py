@@ -102,6 +102,17 @@ def test_data_are_checked_whatever_scikit_learn_is_told(subject: str, value: flo
         assert_refused(lambda: fitting.fit(with_value(value), Y), fitting, "^X: contains")
 
 
+@every_subject
+@pytest.mark.parametrize("value", [1e308, 5e-324, 1e-200])
+def test_numpy_says_nothing_of_numbers_beyond_the_floats(subject: str, value: float) -> None:
+    """Whatever it is told to do about them: whether there are any depends on the rows."""
+    fitting = made(subject)
+    with np.errstate(all="raise"):
+        fitting.fit(with_value(value), Y)
+        if hasattr(fitting, "transform"):
+            fitting.transform(with_value(value))
+
+
 def test_a_lack_of_memory_does_not_tell_the_number_of_rows() -> None:
     texts = set()
     for n_rows in (2**50, 2**50 + 1, 2**60):
