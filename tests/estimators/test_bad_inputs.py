@@ -113,6 +113,14 @@ def test_numpy_says_nothing_of_numbers_beyond_the_floats(subject: str, value: fl
             fitting.transform(with_value(value))
 
 
+@every_classifier
+def test_masked_labels_are_refused(subject: str) -> None:
+    """The numbers behind a mask are no labels."""
+    fitting = made(subject)
+    masked = np.ma.masked_array(Y, mask=np.arange(len(Y)) == 2)
+    assert_refused(lambda: fitting.fit(X, masked), fitting, "^y: masked arrays")
+
+
 def test_a_lack_of_memory_does_not_tell_the_number_of_rows() -> None:
     texts = set()
     for n_rows in (2**50, 2**50 + 1, 2**60):

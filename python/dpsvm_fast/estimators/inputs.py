@@ -226,6 +226,8 @@ def _refused_by_type(X: Any) -> Any:
 def _validated(estimator: Any, X: Any, *labels: Any, reset: bool) -> Any:
     """Rows, and labels if any, checked against, or written down as, what ``estimator`` knows."""
     X = _refused_by_type(X)
+    if any(isinstance(label, np.ma.MaskedArray) for label in labels):
+        raise TypeError("y: masked arrays are not supported; drop the masked rows first")
     y = tuple(map(label_values, labels))
 
     def validate() -> Any:
