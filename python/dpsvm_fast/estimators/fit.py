@@ -11,9 +11,7 @@ import logging
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -34,29 +32,15 @@ from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import BalancedPlan
 from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
-from dpsvm_fast.validation import check_arithmetic, warn_of_weak_numbers
+from dpsvm_fast.validation import check_arithmetic, in_search, warn_of_weak_numbers
 
 # Says public facts alone: plans, spends and whether they are private.
 LOG = logging.getLogger("dpsvm_fast")
 
-# Set while a search fits its candidates: it has warned once for all of them. One value a thread,
-# since filters of warnings are shared by all threads.
-_within_search: ContextVar[bool] = ContextVar("_within_search", default=False)
-
-
-@contextmanager
-def within_search() -> Iterator[None]:
-    """Context of fits of candidates, which do not warn, as their search does."""
-    token = _within_search.set(True)
-    try:
-        yield
-    finally:
-        _within_search.reset(token)
-
 
 def _log(message: str, *facts: str) -> None:
     """Report public facts, except of candidates: how many fits a search makes may be secret."""
-    if not _within_search.get():
+    if not in_search():
         LOG.info(message, *facts)
 
 
@@ -402,7 +386,7 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
     InvalidParameterError
         It would not be private, or its failure not be covered, and the ledger is strict.
     """
-    if _within_search.get():
+    if in_search():
         return
     ledger, above = estimator.ledger, stacklevel + 1
     strict = ledger is not None and ledger.strict
@@ -434,7 +418,7 @@ def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
     undeclared = (
         getattr(one, "_rests_on", None) == "bounds" and one.bounds is None for one in fitting
     )
-    if _within_search.get() or not any(undeclared):
+    if in_search() or not any(undeclared):
         return
     if estimator.ledger is not None and estimator.ledger.strict:
         raise InvalidParameterError(f"bounds: {UNSCALED}. {LEARNED}{STRICT}")
