@@ -6,11 +6,17 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from dpsvm_fast import PublicScaler
+from dpsvm_fast.data import Partitions, TableSchema, open_table
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.persist import load_model, save_certificate, to_onnx
+from dpsvm_fast.plotting import NoisePlanDisplay
 from dpsvm_fast.validation import (
     ADJACENCIES,
     check_adjacency,
@@ -160,3 +166,59 @@ def test_random_state() -> None:
 def test_generators_are_refused_with_the_reason(value: object) -> None:
     with pytest.raises(TypeError, match=r"^random_state: got .*cryptographic generator"):
         check_random_state(value)
+
+
+SCHEMA = TableSchema.from_dict({"columns": {"a": {"bounds": [0, 1]}}})
+PATHS: dict[str, Callable[[Any], object]] = {
+    "schema": lambda value: TableSchema.load(value),
+    "template": lambda value: TableSchema.template(value),
+    "table": lambda value: open_table(value, SCHEMA),
+    "model": lambda value: load_model(value),
+    "certificate": lambda value: save_certificate("model.json", value),
+    "of a model": lambda value: save_certificate(value, "certificate.json"),
+    "graph": lambda value: to_onnx(PublicScaler((0, 1)).fit([[0.5]]), value),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize(
+    "value", [5, 1.5, b"x", [], object()], ids=lambda value: type(value).__name__
+)
+def test_what_is_no_path_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(TypeError, match=r"^(path|model): got .*, expected the path of a file$"):
+        PATHS[name](value)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_a_path_has_no_null_character(name: str) -> None:
+    with pytest.raises(InvalidParameterError, match="null character") as caught:
+        PATHS[name]("a\0b")
+    assert caught.value.parameter in ("path", "model")
+
+
+@pytest.mark.parametrize("value", [None, 5, "loaders", object()], ids=str)
+def test_what_has_no_items_is_refused_by_name(value: object) -> None:
+    calls: dict[str, Callable[[Any], object]] = {
+        "loaders": lambda v: Partitions.from_loaders(v, n_features=1),
+        "public": lambda v: TableSchema.from_frame({"a": [1]}, public=v),
+        "plans": lambda v: NoisePlanDisplay.from_plans(v),
+    }
+    for name, call in calls.items():
+        with pytest.raises(TypeError, match=f"^{name}: got"):
+            call(value)
+
+
+def test_columns_have_names() -> None:
+    for name in ("target", "person"):
+        for value in (5, ["a"], np.array([1.0, 2.0])):
+            with pytest.raises(TypeError, match=f"^{name}: got"):
+                TableSchema.from_frame({"a": [1]}, **{name: value})
+
+
+def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
+    for name, read in (("paths", Partitions.from_parquet), ("source", Partitions.from_arrow)):
+        file = tmp_path / "table"
+        file.write_bytes(b"neither of them, but long enough to look")
+        with pytest.raises(InvalidParameterError, match="'table'") as caught:
+            read(str(file), label=None)
+        assert caught.value.parameter == name

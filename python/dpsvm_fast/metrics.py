@@ -783,7 +783,7 @@ class PrivateEvaluation(PrivateEstimator):
         labels = self.classes.tolist()
         if self.positive is None:
             return 1 if len(labels) == 2 else None
-        if self.positive not in labels:
+        if np.ndim(self.positive) or self.positive not in labels:
             raise InvalidParameterError("positive: expected a label of the model's classes_")
         return int(labels.index(self.positive))
 

@@ -33,7 +33,10 @@ __all__ = ["PrivatePipeline", "total_privacy"]
 OURS = "dpsvm_fast."
 # Replacements for steps that learn from the rows, by class.
 SCALED = "scale by PublicScaler or PrivateStandardScaler"
-ENCODED = "give {} public categories=..., and sparse_output=False in a ColumnTransformer"
+ENCODED = (
+    "give {} public categories=..., a handle_unknown= that never warns (not 'warn', nor 'ignore' "
+    "with drop=), and sparse_output=False in a ColumnTransformer"
+)
 # What a ColumnTransformer does with sparse rows unless it is told otherwise.
 BY_SHARE = "set sparse_threshold=0, or zeros in all rows decide whether its rows are sparse"
 INSTEAD = {
@@ -98,9 +101,10 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     Guarantees: where the result is ``private``, all fitted attributes of all steps together are
     (epsilon, delta)-differentially private for the relation of the steps, provided that the facts
     listed as public were public. A step counts as free when it is one of this library's without a
-    budget (those named ``Public...``, ``RandomFourierFeatures``, ``SchemaEncoder``), when its
-    scikit-learn tags say that it needs no fit (``Normalizer``, ``FunctionTransformer``), or when
-    all that it uses is declared: ``OneHotEncoder`` and ``OrdinalEncoder`` with ``categories``,
+    budget (those named ``Public...``, ``RandomFourierFeatures``, ``SchemaEncoder``), when it is one
+    of scikit-learn's that map each row by itself (``Normalizer``, ``FunctionTransformer``), when it
+    is a class of your own whose tags say that it needs no fit, or when all that it uses is
+    declared: ``OneHotEncoder`` and ``OrdinalEncoder`` with ``categories``,
     ``SimpleImputer`` with a constant and ``keep_empty_features=True``, ``SplineTransformer`` with
     positions of knots, ``PolynomialFeatures``. Names and types of columns are public. An estimator
     that is listed twice is counted twice. Proof: docs/proofs/private_scaling.md, section
@@ -313,8 +317,12 @@ def _with_epsilon(whole: PipelineStatement) -> PipelineStatement:
 # How scikit-learn writes a step that does nothing.
 NOTHING = (None, "passthrough", "drop")
 
-# Those that scikit-learn 1.6 has no tags for.
-STATELESS = ("FeatureHasher", "HashingVectorizer")
+# Those of scikit-learn that make sparse rows of text, for which its release 1.6 has no tags.
+HASHES = ("FeatureHasher", "HashingVectorizer")
+# Those of scikit-learn that map each row by itself. Its tags do not tell: a
+# GaussianProcessRegressor needs no fit to predict, but a fit keeps all rows; a PatchExtractor makes
+# several rows of one.
+STATELESS = (*HASHES, "AdditiveChi2Sampler", "Binarizer", "FunctionTransformer", "Normalizer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -444,7 +452,7 @@ def _gives_sparse(estimator: Any) -> bool:
     """Whether rows may leave an estimator sparse that came in dense."""
     inside = _inside(estimator, refit=True)
     if inside is None:
-        hashes = any(_scikit_name(kind) in STATELESS for kind in type(estimator).__mro__)
+        hashes = any(_scikit_name(kind) in HASHES for kind in type(estimator).__mro__)
         return bool(getattr(estimator, "sparse_output", hashes))
     dense = _is_column_transformer(estimator) and not _threshold(estimator)
     return not dense and any(_gives_sparse(step) for _, step in inside)
@@ -501,7 +509,7 @@ def _declared(estimator: Any) -> bool:
     kind = _scikit_name(type(estimator))
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
         frequent = estimator.min_frequency is None and estimator.max_categories is None
-        return frequent and not isinstance(estimator.categories, str)
+        return frequent and not isinstance(estimator.categories, str) and not _warns(estimator)
     if kind == "SimpleImputer":
         # Columns without any value would be left out, or columns with gaps marked.
         kept = estimator.keep_empty_features is True and not estimator.add_indicator
@@ -511,10 +519,16 @@ def _declared(estimator: Any) -> bool:
     )
 
 
+def _warns(encoder: Any) -> bool:
+    """Whether an encoder warns of categories that were not declared, and in which column."""
+    unknown, dropped = encoder.handle_unknown, getattr(encoder, "drop", None) is not None
+    return unknown == "warn" or (dropped and unknown in ("ignore", "infrequent_if_exist"))
+
+
 def _requires_fit(estimator: Any) -> bool:
-    """What scikit-learn's tags say; an estimator without tags requires a fit."""
-    if _scikit_name(type(estimator)) in STATELESS:
-        return False
+    """Whether a class of scikit-learn learns; of others what the tags say, or True without tags."""
+    if known := _scikit_name(type(estimator)):
+        return known not in STATELESS
     try:
         return bool(get_tags(estimator).requires_fit)
     except (AttributeError, TypeError, ValueError):

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
 from dpsvm_fast import validation as check
-from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.arithmetic import in_usual_arithmetic, quiet
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit
@@ -119,7 +119,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
             protected. Ids are private and not kept.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
-            is ignored.
+            is ignored; with ``adjacency="replace_one"`` it, or its person, still counts.
 
         Returns
         -------
@@ -278,6 +278,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
             "data_norm_": self.data_norm,
         }
 
+    @quiet
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return rows clipped to the bound of the fit, minus the noisy mean.
 
@@ -400,6 +401,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         """Return the whitening matrix."""
         return {"whitening_": released, "data_norm_": self.data_norm}
 
+    @quiet
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return rows clipped to the bound of the fit, times the whitening matrix.
 
@@ -612,6 +614,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         """Return the released map of rows."""
         return Projection(self.components_, self.scales_, self.centre_, self.data_norm_)
 
+    @quiet
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return coordinates of centred and clipped rows along the components.
 
@@ -755,6 +758,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         self._map(X)
         return {}
 
+    @quiet
     def transform(self, X: Any) -> Any:
         """Return rows scaled by the bounds; works without ``fit``.
 
@@ -1012,6 +1016,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
             "bounds_": (low, high),
         }
 
+    @quiet
     def transform(self, X: Any) -> Array:
         """Return rows clipped to the bounds, minus the means, over the scales.
 
@@ -1224,6 +1229,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         self.functions(X.shape[1])
         return {}
 
+    @quiet
     def transform(self, X: Any) -> Any:
         """Return the values of the functions; works without ``fit``.
 
@@ -1490,6 +1496,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         self.grids(X.shape[1])
         return {}
 
+    @quiet
     def transform(self, X: Any) -> NDArray[Any]:
         """Return the features of images; works without ``fit``.
 
@@ -1659,6 +1666,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         features.map()
         return {"_features": features, "seed_": features.seed, "structure_": features.structure}
 
+    @quiet
     def transform(self, X: Any) -> NDArray[Any]:
         """Return the features of rows.
 

@@ -13,7 +13,9 @@ import operator
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -90,8 +92,33 @@ def check_delta(value: object, name: str = "delta") -> float:
     return delta
 
 
+# Set while a search fits its candidates: it has warned once for all of them, and with random
+# stopping their number is secret. One value a thread, since filters of warnings are shared by all.
+_within_search: ContextVar[bool] = ContextVar("_within_search", default=False)
+
+
+@contextmanager
+def within_search() -> Iterator[None]:
+    """Context of fits of candidates, which neither warn nor report, as their search does."""
+    token = _within_search.set(True)
+    try:
+        yield
+    finally:
+        _within_search.reset(token)
+
+
+def in_search() -> bool:
+    """Return whether this is a fit of a candidate."""
+    return _within_search.get()
+
+
 def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> None:
-    """Warn the caller ``stacklevel`` frames up of vacuous values of epsilon or delta."""
+    """Warn the caller ``stacklevel`` frames up of vacuous values of epsilon or delta.
+
+    Not within a search.
+    """
+    if in_search():
+        return
     if epsilon > LARGEST_EPSILON:
         message = (
             f"epsilon={epsilon:g} guarantees almost nothing: one record may make an outcome "
@@ -156,6 +183,30 @@ def check_type(
     if not isinstance(value, kinds):
         raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
     return cast("Kind", value)
+
+
+def check_path(name: str, value: object) -> str:
+    """Accept the name of a file or folder, as text or as a path."""
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(path, str):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected the path of a file")
+    if "\0" in path:
+        raise InvalidParameterError(f"{name}: got a path with a null character, expected none")
+    return path
+
+
+def check_column(name: str, value: object) -> str | None:
+    """Accept the name of a column, or None."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected the name of a column")
+    return value
+
+
+def check_items(name: str, value: Any, accepted: str) -> tuple[Any, ...]:
+    """Accept what has items, other than text; ``accepted`` says for people what they are."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
+    return tuple(value)
 
 
 def check_adjacency(value: object, name: str = "adjacency") -> str:

@@ -14,10 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dpsvm_fast import InvalidParameterError, PrivacyLeakWarning, PrivacyLedger
+from dpsvm_fast.estimators.inputs import check_room
 from dpsvm_fast.pipelines import takes
 from oracles.input_catalogue import covers
 from oracles.odd_inputs import X, Y, every_estimator, frame, model, with_value
@@ -89,6 +91,43 @@ def test_refused_data_cost_nothing(subject: str, name: str) -> None:
     text = chained_text(error)
     # Nor the number of rows, which is private when one may be added or removed.
     assert not {secret for secret in {*secrets(case), "(12,"} if secret in text}
+
+
+@every_subject
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_data_are_checked_whatever_scikit_learn_is_told(subject: str, value: float) -> None:
+    """What is not finite would reach the sums otherwise, once the budget is spent."""
+    fitting = made(subject)
+    with config_context(assume_finite=True):
+        assert_refused(lambda: fitting.fit(with_value(value), Y), fitting, "^X: contains")
+
+
+@every_subject
+@pytest.mark.parametrize("value", [1e308, 5e-324, 1e-200])
+def test_numpy_says_nothing_of_numbers_beyond_the_floats(subject: str, value: float) -> None:
+    """Whatever it is told to do about them: whether there are any depends on the rows."""
+    fitting = made(subject)
+    with np.errstate(all="raise"):
+        fitting.fit(with_value(value), Y)
+        if hasattr(fitting, "transform"):
+            fitting.transform(with_value(value))
+
+
+@every_classifier
+def test_masked_labels_are_refused(subject: str) -> None:
+    """The numbers behind a mask are no labels."""
+    fitting = made(subject)
+    masked = np.ma.masked_array(Y, mask=np.arange(len(Y)) == 2)
+    assert_refused(lambda: fitting.fit(X, masked), fitting, "^y: masked arrays")
+
+
+def test_a_lack_of_memory_does_not_tell_the_number_of_rows() -> None:
+    texts = set()
+    for n_rows in (2**50, 2**50 + 1, 2**60):
+        with pytest.raises(MemoryError) as caught:
+            check_room(3, n_rows)
+        texts.add(str(caught.value))
+    assert len(texts) == 1
 
 
 @every_subject

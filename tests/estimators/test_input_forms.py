@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dpsvm_fast import PublicScaler
 from dpsvm_fast.exceptions import CertificationError
 from oracles.input_catalogue import covers
 from oracles.odd_inputs import X, Y, csr, duplicated_entries, every_estimator, model
@@ -216,6 +217,37 @@ def test_sparse_duplicates_are_summed_before_anything_else(subject: str) -> None
     if subject in ("centre", "whitener", "pca"):
         with pytest.raises(AssertionError):
             assert_same(half, dense, 1e-3)
+
+
+def with_duplicates(own: NDArray[np.float64], columns: Any, other: Any) -> sparse.coo_matrix:
+    """A row with several entries in each column, and another with two entries."""
+    parts = (np.append(own, [1.0, 2.0]), (np.repeat([0, 1], [own.size, 2]), [*columns, *other]))
+    return sparse.coo_matrix(parts, shape=(2, 40))
+
+
+@pytest.mark.parametrize("form", ["coo", "csr", "csc", "array"])
+def test_the_sum_of_duplicates_in_a_row_does_not_depend_on_other_rows(form: str) -> None:
+    """SciPy moves them if any row is out of order: sums of three numbers have other last bits."""
+    rng = np.random.default_rng(0)
+    moved = 0
+    for _ in range(30):
+        columns = np.sort(np.concatenate([np.repeat([3, 7], 9), rng.integers(0, 40, 20)]))
+        own = rng.normal(size=38) * 10.0 ** rng.integers(-5, 5, 38)
+        found, by_scipy = [], []
+        for other in ([2, 5], [5, 2]):
+            rows: Any = with_duplicates(own, columns, other)
+            ordered = sparse.csr_matrix((rows.data, rows.col, [0, 38, 40]), shape=rows.shape)
+            if form == "array":
+                rows = sparse.coo_array(rows)
+            elif form != "coo":
+                rows = ordered.asformat(form)
+            found.append(PublicScaler((-1e9, 1e9)).fit_transform(rows)[[0]].toarray())
+            by_scipy.append(ordered.copy())
+            by_scipy[-1].sum_duplicates()
+        np.testing.assert_array_equal(*found)
+        moved += not np.array_equal(*(rows[[0]].toarray() for rows in by_scipy))
+    # Negative control.
+    assert moved > 0
 
 
 @seeded

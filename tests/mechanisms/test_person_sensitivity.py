@@ -335,7 +335,7 @@ def test_equal_rows_of_a_person_reach_the_bound_and_without_factors_pass_it(m: i
 
 
 def iterate(
-    model: Any, X: Array, y: Array, ids: Array, sample_weight: Array | None = None
+    model: Any, X: Array, y: Array, ids: Array | None, sample_weight: Array | None = None
 ) -> tuple[Any, Array]:
     """Plan and weights of projected SGD, always with the same orders."""
     how = {"groups": ids, "sample_weight": sample_weight}
@@ -409,6 +409,25 @@ def test_a_person_whose_first_row_weighs_nothing_does_not_move_the_turns_of_othe
         found.append(iterate(model, X, y, ids, weights))
     plan, moved = found[0][0], float(np.linalg.norm(found[0][1] - found[1][1]))
     assert moved <= plan.exact_sensitivity + 2.0 * plan.radius
+
+
+@pytest.mark.proof("persons", "Projected SGD")
+@pytest.mark.parametrize("m", [0, 1, 2])
+@pytest.mark.parametrize("at", [0, 60, 119])
+def test_a_person_of_weight_zero_does_not_move_the_turns_of_others(m: int, at: int) -> None:
+    """It takes the place of the person whom it replaces; m rows each, or rows without groups."""
+    options: dict[str, Any] = {"solver": "psgd", "loss": "logistic", "adjacency": "replace_one"}
+    model = OutputPerturbationSVC(classes=[0, 1], C=0.1, n_epochs=1, **options).checked()
+    n, ids = 120, np.repeat(np.arange(120), max(1, m))
+    y, X = np.repeat(np.arange(n) // (n // 2), max(1, m)), np.ones((ids.size, 1))
+    X[ids == at] = 0.0
+    found: list[Any] = []
+    for weight in (1.0, 0.0):
+        weights = np.where(ids == at, weight, 1.0)
+        found.append(iterate(model, X, y, ids if m else None, weights))
+    (plan, first), (other, second) = found
+    assert plan.sgd.n_samples == other.sgd.n_samples == n
+    assert float(np.linalg.norm(first - second)) <= plan.exact_sensitivity + 2.0 * plan.radius
 
 
 @pytest.mark.proof("persons", "Projected SGD")

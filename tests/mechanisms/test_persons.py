@@ -161,6 +161,38 @@ def test_rows_of_weight_zero_are_not_there(name: str) -> None:
         assert same(weighted, fewer)
 
 
+def replacing(name: str) -> Any:
+    """An estimator whose neighbours are replaced rows."""
+    model = clone(ALL[name]).set_params(adjacency="replace_one")
+    return model.set_params(max_samples=None) if "max_samples" in model.get_params() else model
+
+
+@pytest.mark.proof("persons", "Projected SGD")
+@pytest.mark.parametrize("name", [*ALL, "psgd"])
+def test_who_is_replaced_by_a_person_of_weight_zero_leaves_the_public_number(name: str) -> None:
+    """All that is printed, and the number that means are divided by."""
+    if name == "psgd":
+        model: Any = OutputPerturbationSVC(
+            solver="psgd", loss="logistic", adjacency="replace_one", classes=range(3)
+        ).set_params(random_state=0)
+    else:
+        model = replacing(name)
+    for groups in (None, GROUPS):
+        facts = []
+        for weight in (1.0, 0.0):
+            weights = np.ones(len(X))
+            weights[: 1 if groups is None else 10] = weight
+            own = {"groups": groups, "sample_weight": weights}
+            fitted = clone(model).fit(X, Y, **own)
+            known: Any = (
+                {"classes": np.arange(3)} if name not in TRANSFORMERS else {"labelled": False}
+            )
+            rows = ArrayRows(model.checked(), X, Y, **known | own)
+            rows.read()
+            facts.append((fitted.privacy_.to_json(), rows.n_rows, rows.facts))
+        assert facts[0] == facts[1]
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_weights_are_clipped_to_the_largest(name: str) -> None:
     weights = np.linspace(0.5, 1.5, len(X))
@@ -650,8 +682,9 @@ def test_projected_sgd_takes_persons(form: str) -> None:
     assert same(by_persons, fitted(groups=np.char.add("p", GROUPS.astype(str))))
     order = np.argsort(np.tile(np.arange(10), 60), kind="stable")
     assert same(by_persons, fitted(order, groups=GROUPS[order]))
+    # A row of weight 0 keeps its turn, as does the one that it may have replaced.
     weights = np.where(np.arange(600) % 3, 1.0, 0.0)
-    assert same(fitted(sample_weight=weights), fitted(weights > 0))
+    assert fitted(sample_weight=weights).privacy_.descent.n_samples == 600
     private = clone(model).set_params(random_state=None).fit(X, Y, groups=GROUPS).privacy_
     assert private.unit == "person"
     assert verify(private).ok

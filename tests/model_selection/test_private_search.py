@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -333,6 +335,35 @@ def test_verbose_prints_public_numbers_only(
     # One line a search, however many runs it made, and the same one for other data.
     assert first == second
     assert first.startswith("PrivateGridSearch: ")
+
+
+@pytest.mark.proof("private_selection", "Random stopping")
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_log_tells_nobody_how_many_fits_there_were(
+    strategy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A released number of runs costs more than a secret one."""
+    X, y = data()
+    with caplog.at_level(logging.DEBUG, logger="dpsvm_fast"):
+        search(strategy=strategy, mean_runs=8.0).fit(X, y)
+        lines = [record.getMessage() for record in caplog.records if record.name == "dpsvm_fast"]
+        assert len(lines) == 2
+        assert all(line.startswith("PrivateGridSearch: ") for line in lines)
+        # Negative control: by itself a candidate reports its plan.
+        dp.OutputPerturbationSVC(classes=[0, 1]).fit(X, y)
+    assert caplog.records[-1].getMessage() == "OutputPerturbationSVC: released, private"
+
+
+def test_warnings_tell_nobody_how_many_fits_there_were() -> None:
+    """Also where every fit has a budget that guarantees almost nothing."""
+    X, y = data()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        search(strategy="random_stopping", mean_runs=8.0, epsilon=200.0).fit(X, y)
+    assert [one.category for one in found] == [dp.WeakPrivacyWarning]
+    # Negative control: a ledger of that size warns.
+    with pytest.warns(dp.WeakPrivacyWarning):
+        dp.PrivacyLedger(50.0, 1e-6)
 
 
 # joblib tells when a busy machine took long to write arguments.

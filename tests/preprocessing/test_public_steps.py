@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.feature_extraction.image import PatchExtractor
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
@@ -28,6 +31,7 @@ import dpsvm_fast as dp
 from dpsvm_fast import InvalidParameterError, PrivatePipeline, total_privacy
 from dpsvm_fast.persist import load_model, save_model, to_onnx
 from dpsvm_fast.persist.values import ModelFormatError
+from dpsvm_fast.pipelines import Step
 from oracles.saved import rewritten
 
 RNG = np.random.default_rng(0)
@@ -201,6 +205,9 @@ def test_what_is_fitted_does_not_depend_on_values(kind: str) -> None:
         (KBinsDiscretizer(), "PublicSplines"),
         (OneHotEncoder(), "categories"),
         (OneHotEncoder(categories=WORDS, min_frequency=2), "categories"),
+        (OneHotEncoder(categories=WORDS, handle_unknown="warn"), "warns"),
+        (OneHotEncoder(categories=WORDS, handle_unknown="ignore", drop="first"), "warns"),
+        (PatchExtractor(), "a private step"),
         (StandardScaler(), "PublicScaler"),
         (
             ColumnTransformer([("a", dp.PublicScaler((0, 1)), lambda X: [int(X.sum() > 0)])]),
@@ -214,6 +221,34 @@ def test_steps_that_learn_are_refused_with_what_to_take_instead(step: Any, advic
         PrivatePipeline([("step", step), ("svc", svc())]).fit(NUMBERS, LABELS)
     assert caught.value.parameter == "steps"
     assert advice in str(caught.value)
+
+
+def test_a_model_that_keeps_all_rows_is_no_public_step() -> None:
+    """Its tags say that it needs no fit, since it predicts without one."""
+    last = GaussianProcessRegressor()
+    steps = [("scale", dp.PrivateStandardScaler(1.0, 1e-5, bounds=(0, 1))), ("process", last)]
+    with pytest.raises(InvalidParameterError):
+        PrivatePipeline(steps).fit(NUMBERS, LABELS)
+    last.set_params(optimizer=None)
+    fitted_pipeline = Pipeline(steps).fit(NUMBERS, np.zeros(len(NUMBERS)))
+    assert len(last.X_train_) == len(NUMBERS)
+    with pytest.warns(dp.PrivacyLeakWarning):
+        assert not dp.total_privacy(fitted_pipeline).private
+
+
+def test_no_encoder_that_counts_as_public_warns_of_a_category() -> None:
+    """Which warnings there are would depend on one row."""
+    known = np.array([["a"], ["b"], ["c"]] * 10, dtype=object)
+    unknown = np.concatenate([known[1:], [["zz"]]])
+    for handle in ("error", "ignore", "infrequent_if_exist", "warn"):
+        for drop in (None, "first", "if_binary", ["a"]):
+            step = OneHotEncoder(categories=[["a", "b", "c"]], handle_unknown=handle, drop=drop)
+            if handle == "error" or Step("step", step).role != "public":
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                for rows in (known, unknown):
+                    step.fit(known).transform(rows)
 
 
 @pytest.mark.skipif(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dpsvm_fast import validation as check
 from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, cell_error, is_missing, kind_of
 from dpsvm_fast.data.schema import Bounds, Column, TableSchema, quoted, repeated, template_lines
 from dpsvm_fast.estimators.frames import column_names, of_numpy, tabular
@@ -209,6 +210,10 @@ def frame_template(
     frame: Any, *, target: str | None, person: str | None, public: Sequence[str]
 ) -> str:
     """Implement ``TableSchema.from_frame``."""
+    target, person = check.check_column("target", target), check.check_column("person", person)
+    public = check.check_items("public", public, "a list of column names")
+    for name in public:
+        check.check_type("public", name, str, "a list of column names")
     columns, named = _columns(frame), filter(None, (target, person))
     if unknown := [name for name in (*public, *named) if name not in columns]:
         raise TableError(f"X: no column {quoted(str(unknown[0]))}")

@@ -258,6 +258,8 @@ class Recipe:
         To which weights are clipped, and which counts as one row.
     averaged : int
         Number of rows of each person that count, weighted by their shares; 0 for all, unweighted.
+    counted : bool
+        Whether persons of weight 0 count, because the number of persons is public.
     """
 
     n_features: int
@@ -269,6 +271,7 @@ class Recipe:
     owners: tuple[str, ...] = ()
     max_weight: float = 1.0
     averaged: int = 0
+    counted: bool = False
 
     def loaded(self, loader: Loader) -> Loaded:
         """Return rows as the compiled module takes them, class indices, and the owners of the rows.
@@ -314,10 +317,12 @@ class Recipe:
         weights, n_rows = own.get("sample_weight"), X.shape[0]
         try:
             ids = checked_groups(own["groups"], n_rows) if "groups" in own else None
-            if weights is not None and np.shape(weights) == (n_rows,) and not np.any(weights):
+            none = weights is not None and np.shape(weights) == (n_rows,) and not np.any(weights)
+            if none and not self.counted:
                 # Weights may all be zero here, not everywhere.
                 return Loaded(X[:0], codes[:0], None, None)
-            found = owners(ids, weights, n_rows, self.max_weight)
+            facts = (n_rows, self.max_weight)
+            found = owners(ids, weights, *facts, counted=self.counted, partial=True)
         except InvalidParameterError:
             raise RefusedError(BAD_OWNERS) from None
         X, codes = found.ordered(X, codes)

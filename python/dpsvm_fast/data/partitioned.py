@@ -96,6 +96,7 @@ class ShardedRows:
             classes,
             owners=partitions.owners,
             max_weight=self._max_weight,
+            counted=estimator.adjacency == "replace_one",
         )
         # Whether rows are counted otherwise than one by one.
         self._owned = bool(partitions.owners) or self._max_weight != 1.0
@@ -434,7 +435,7 @@ def fit(
         kept = check.check_integer("resident", resident, 0)
     else:
         kept = len(partitions) if check.check_bool("resident", resident) else 0
-    folder = None if scratch is None else Path(scratch)
+    folder = None if scratch is None else Path(check.check_path("scratch", scratch))
     if folder is not None and client is not None:
         raise InvalidParameterError("scratch: got a folder with a client, expected None")
     whole: Any = estimator

@@ -7,7 +7,8 @@ import glob
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,7 +19,7 @@ from scipy import sparse
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.estimators.frames import label_values, named_array
-from dpsvm_fast.estimators.inputs import checked_groups, checked_weights
+from dpsvm_fast.estimators.inputs import checked_groups, checked_weights, compressed_rows
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.pipelines import learned_steps
 from dpsvm_fast.validation import optional_module
@@ -268,7 +269,8 @@ def is_path(value: Any) -> bool:
 def files_of(paths: Any, suffix: str) -> list[str]:
     """Return file names, in order, from files, folders and patterns."""
     found: list[str] = []
-    for path in map(os.fspath, [paths] if is_path(paths) else paths):
+    given = [paths] if is_path(paths) else check.check_items("paths", paths, "paths of files")
+    for path in (check.check_path("paths", one) for one in given):
         if os.path.isdir(path):
             found += sorted(glob.glob(os.path.join(glob.escape(path), f"*{suffix}")))
         elif glob.has_magic(path) and not os.path.exists(path):
@@ -278,6 +280,22 @@ def files_of(paths: Any, suffix: str) -> list[str]:
     if not found:
         raise InvalidParameterError("paths: expected at least one file")
     return [os.path.abspath(path) for path in found]
+
+
+@contextmanager
+def _named(name: str, path: str, kind: str) -> Iterator[None]:
+    """Say which file is of another kind, where pyarrow says what it found in it."""
+    try:
+        yield
+    except InvalidParameterError:
+        raise
+    except ValueError as error:
+        if not type(error).__module__.startswith("pyarrow"):
+            raise
+        damaged = f"{name}: got {os.path.basename(path)!r}, expected {kind} that is not damaged"
+    else:
+        return
+    raise InvalidParameterError(damaged)
 
 
 def columns_of(
@@ -456,9 +474,10 @@ class Partitions:
         -------
         Partitions
         """
-        found = tuple(loaders)
+        accepted = "functions without arguments that return (X, y)"
+        found = check.check_items("loaders", loaders, accepted)
         if not all(map(callable, found)):
-            raise TypeError("loaders: expected functions without arguments that return (X, y)")
+            raise TypeError(f"loaders: expected {accepted}")
         return cls._of(
             found,
             check.check_integer("n_features", n_features, 1),
@@ -503,7 +522,7 @@ class Partitions:
         step = check.check_integer("rows_per_partition", rows_per_partition, 1)
         names = None
         if sparse.issparse(X):
-            X = sparse.csr_matrix(X)
+            X = sparse.csr_matrix(compressed_rows(X))
         elif not isinstance(X, np.ndarray):
             X, names = named_array(X)
         if X.ndim != 2 or X.shape[1] == 0:
@@ -564,7 +583,7 @@ class Partitions:
         columns: Columns | None = None
         n_rows = 0
         for path in files_of(paths, ".parquet"):
-            with parquet.ParquetFile(path) as file:
+            with _named("paths", path, "a Parquet file"), parquet.ParquetFile(path) as file:
                 schema = file.schema_arrow
                 columns = columns_of(schema, label, features, (person, weight), columns)
                 n_rows += file.metadata.num_rows
@@ -625,7 +644,11 @@ class Partitions:
         loaders: list[ArrowBatch] = []
         columns: Columns | None = None
         for path in files_of(source, ".arrow"):
-            with pa.memory_map(path) as mapped, pa.ipc.open_file(mapped) as file:
+            with (
+                _named("source", path, "an Arrow file"),
+                pa.memory_map(path) as mapped,
+                pa.ipc.open_file(mapped) as file,
+            ):
                 columns = columns_of(file.schema, label, features, (person, weight), columns)
                 loaders += [ArrowBatch(path, i, columns) for i in range(file.num_record_batches)]
         known = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)

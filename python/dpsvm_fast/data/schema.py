@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import record as strict_json
 from dpsvm_fast.exceptions import ModelFormatError, SchemaError, TableError
 from dpsvm_fast.files import read_bytes
@@ -570,7 +571,7 @@ LARGEST_FILES = {".json": 2**25, ".toml": 2**23}
 
 def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     """Return the tree of a TOML or JSON file."""
-    name = os.path.basename(os.fspath(path))
+    name = os.path.basename(check.check_path("path", path))
     suffix = os.path.splitext(name)[1].lower()
     if suffix not in (".toml", ".json"):
         raise SchemaError(f"{name}: expected a schema file that ends in .toml or .json")

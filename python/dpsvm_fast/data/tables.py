@@ -39,7 +39,8 @@ def template(
     path: str | os.PathLike[str], *, target: str | None, person: str | None, format: str | None
 ) -> str:
     """Implement ``TableSchema.template``."""
-    path = os.fspath(path)
+    path = check.check_path("path", path)
+    target, person = check.check_column("target", target), check.check_column("person", person)
     kind = table_format(path, format)
     if kind in ("npz", "libsvm"):
         # Such files do not name their columns.
@@ -171,7 +172,7 @@ def _csr_parts(maps: dict[str, Any], n_features: int, cuts: list[int]) -> list[A
     ]
 
 
-MIN_MEMORY = 2**22
+MIN_MEMORY, MAX_MEMORY = 2**22, 2**60
 
 
 class TsvSource(readers.CsvSource):
@@ -555,8 +556,8 @@ def open_table(
     check.check_type("schema", schema, TableSchema, "a TableSchema")
     labelled = check.check_bool("labelled", labelled)
     owned = check.check_bool("owners", owners)
-    room = check.check_integer("max_memory", max_memory, MIN_MEMORY)
-    path = os.fspath(path)
+    room = check.check_integer("max_memory", max_memory, MIN_MEMORY, MAX_MEMORY)
+    path = check.check_path("path", path)
     _check_file(path)
     kind = table_format(path, format)
     with open(path, "rb") as file:

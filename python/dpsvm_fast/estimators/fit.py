@@ -11,9 +11,7 @@ import logging
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -34,24 +32,16 @@ from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import BalancedPlan
 from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
-from dpsvm_fast.validation import check_arithmetic, warn_of_weak_numbers
+from dpsvm_fast.validation import check_arithmetic, in_search, warn_of_weak_numbers
 
 # Says public facts alone: plans, spends and whether they are private.
 LOG = logging.getLogger("dpsvm_fast")
 
-# Set while a search fits its candidates: it has warned once for all of them. One value a thread,
-# since filters of warnings are shared by all threads.
-_within_search: ContextVar[bool] = ContextVar("_within_search", default=False)
 
-
-@contextmanager
-def within_search() -> Iterator[None]:
-    """Context of fits of candidates, which do not warn, as their search does."""
-    token = _within_search.set(True)
-    try:
-        yield
-    finally:
-        _within_search.reset(token)
+def _log(message: str, *facts: str) -> None:
+    """Report public facts, except of candidates: how many fits a search makes may be secret."""
+    if not in_search():
+        LOG.info(message, *facts)
 
 
 # Parameters that do not affect the guarantee, and the label set, which has its own line.
@@ -112,13 +102,13 @@ def private_fit(
     private = not (read is None or estimator.random_state is not None or learned)
     source = _core.NoiseSource(estimator.random_state)
     name = type(estimator).__name__
-    LOG.info("%s: %s", name, plan.summary())
+    _log("%s: %s", name, plan.summary())
     if rows.verbose:
         sys.stdout.write(f"{name}: {plan.summary()}\n")
     charge(ledger, events, name, private=private, **how)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion)
-    LOG.info("%s: released, %s", name, "private" if private else "NOT PRIVATE")
+    _log("%s: released, %s", name, "private" if private else "NOT PRIVATE")
     return estimator._attributes(training, released) | rows.published | {"privacy_": statement}
 
 
@@ -147,7 +137,7 @@ def charge(
         ledger.spend(
             events, label if private else f"{label}, NOT PRIVATE", unit=unit, by_age=by_age
         )
-        LOG.info("%s: charged", label)
+        _log("%s: charged", label)
 
 
 class FitRows(Rows, Protocol):
@@ -331,7 +321,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
             person. Ids are private and not kept.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
-            is ignored.
+            is ignored; with ``adjacency="replace_one"`` it, or its person, still counts.
         on_step : callable, optional
             Called periodically with the number of steps done and the total, both public, for a
             progress bar. If it raises, the fit ends as after Ctrl-C. Only descent has steps.
@@ -396,7 +386,7 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
     InvalidParameterError
         It would not be private, or its failure not be covered, and the ledger is strict.
     """
-    if _within_search.get():
+    if in_search():
         return
     ledger, above = estimator.ledger, stacklevel + 1
     strict = ledger is not None and ledger.strict
@@ -428,7 +418,7 @@ def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
     undeclared = (
         getattr(one, "_rests_on", None) == "bounds" and one.bounds is None for one in fitting
     )
-    if _within_search.get() or not any(undeclared):
+    if in_search() or not any(undeclared):
         return
     if estimator.ledger is not None and estimator.ledger.strict:
         raise InvalidParameterError(f"bounds: {UNSCALED}. {LEARNED}{STRICT}")

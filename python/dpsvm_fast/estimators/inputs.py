@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn import config_context
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from dpsvm_fast import _core
@@ -120,9 +121,8 @@ def check_room(n_learned: int, n_kept: int = 0) -> None:
             return
     except MemoryError:
         pass
-    raise MemoryError(
-        f"X: a fit of this shape needs {wanted} bytes in addition to X; nothing was spent"
-    )
+    # How much is missing would tell the number of rows, which may be private.
+    raise MemoryError("X: a fit of this shape needs more memory than is free; nothing was spent")
 
 
 def checked_numbers(X: Any) -> NDArray[np.float64]:
@@ -210,6 +210,8 @@ def _refused_by_type(X: Any) -> Any:
     if table is not None:
         refuse_columns(table)
         X = table
+    if sparse.issparse(X) and X.ndim == 2:
+        X = compressed_rows(X)
     several = getattr(X, "dtypes", ())
     # A single column has one type, not several.
     dtypes = [getattr(X, "dtype", None), *(several if np.iterable(several) else ())]
@@ -224,6 +226,8 @@ def _refused_by_type(X: Any) -> Any:
 def _validated(estimator: Any, X: Any, *labels: Any, reset: bool) -> Any:
     """Rows, and labels if any, checked against, or written down as, what ``estimator`` knows."""
     X = _refused_by_type(X)
+    if any(isinstance(label, np.ma.MaskedArray) for label in labels):
+        raise TypeError("y: masked arrays are not supported; drop the masked rows first")
     y = tuple(map(label_values, labels))
 
     def validate() -> Any:
@@ -248,8 +252,9 @@ def _array_of(X: Any) -> Any:
 def _without_quotes(validate: Any, X: Any) -> Any:
     """Result of ``validate()``; its errors are raised anew without the data they quote."""
     try:
-        # The test for finite values sums X first, which may overflow to inf - inf.
-        with np.errstate(over="ignore", invalid="ignore"):
+        # The test for finite values sums X first, which may overflow to inf - inf. It is made
+        # whatever the caller has set: what it refuses must not reach a release.
+        with np.errstate(over="ignore", invalid="ignore"), config_context(assume_finite=False):
             return validate()
     except (ValueError, TypeError) as error:
         kind, message = type(error), str(error)
@@ -308,13 +313,42 @@ def _canonical(X: Any) -> Any:
     # Indices out of range must be caught before anything walks along them.
     X.check_format(full_check=True)
     if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
+        X = _summed(X)
         if not np.isfinite(X.data).all():
             raise ValueError("Input X contains infinity once duplicate entries are summed")
     if X.indices.dtype != X.indptr.dtype or X.indices.dtype not in (np.int32, np.int64):
         X = sparse.csr_matrix(X)
         X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+def compressed_rows(X: Any) -> Any:
+    """CSR with all entries of a sparse matrix, also those that fall on one place.
+
+    A conversion by SciPy adds these up, in an order that depends on other rows.
+    """
+    if X.format in ("csr", "csc"):
+        return X.tocsr()
+    entries = X.tocoo()
+    order = np.argsort(entries.row, kind="stable")
+    ends = np.cumsum(np.bincount(entries.row, minlength=X.shape[0]))
+    parts = (entries.data[order], entries.col[order], np.append(0, ends))
+    kind = sparse.csr_array if isinstance(X, sparse.sparray) else sparse.csr_matrix
+    return kind(parts, shape=X.shape)
+
+
+def _summed(X: Any) -> Any:
+    """Sum of the entries on each place of a CSR matrix, which depends on these alone.
+
+    SciPy sorts the columns of all rows if one is out of order, and entries on one place change
+    places then. Sorted by their values they are added up in one order, whatever other rows hold.
+    """
+    X = X.copy()
+    row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    X.sort_indices()
+    if ((np.diff(X.indices) == 0) & (np.diff(row) == 0)).any():
+        X.data = X.data[np.lexsort((X.data, X.indices, row))]
+    X.sum_duplicates()
     return X
 
 
@@ -434,8 +468,20 @@ WEIGHT_GRID = 2.0**-19
 MAX_ROWS_PER_PERSON = 2**30
 
 
-def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
+def owners(
+    groups: Any,
+    weights: Any,
+    n_rows: int,
+    max_weight: float,
+    *,
+    counted: bool = False,
+    partial: bool = False,
+) -> Owners:
     """Persons of one row and of several, by their first rows, and weights over the largest.
+
+    Rows of weight 0 are left out, unless persons are ``counted``: where their number is public,
+    a person who is replaced by one of weight 0 must not change it. The rows are all, or a
+    ``partial`` set, which may weigh nothing.
 
     Raises
     ------
@@ -445,8 +491,8 @@ def owners(groups: Any, weights: Any, n_rows: int, max_weight: float) -> Owners:
     kept = None
     share = np.full(0 if max_weight <= 1.0 else n_rows, 1.0 / max_weight)
     if weights is not None:
-        share = checked_weights(weights, n_rows)
-        kept = np.flatnonzero(share > 0.0)
+        share = checked_weights(weights, n_rows, partial=partial)
+        kept = np.arange(n_rows) if counted else np.flatnonzero(share > 0.0)
     ids = None if groups is None else checked_groups(groups, n_rows)
     if ids is not None and kept is not None:
         if kept.size < n_rows:
@@ -556,8 +602,8 @@ def _id_kind(item: Any) -> str:
     return "bytes" if isinstance(item, bytes) else _kind(item)
 
 
-def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
-    """Return weights of rows, one for each.
+def checked_weights(weights: Any, n_rows: int, *, partial: bool = False) -> NDArray[np.float64]:
+    """Return weights of rows, one for each; those of a ``partial`` set may all be zero.
 
     Raises
     ------
@@ -574,7 +620,8 @@ def checked_weights(weights: Any, n_rows: int) -> NDArray[np.float64]:
         found = np.full(n_rows, np.nan)
     if found.shape != (n_rows,):
         raise InvalidParameterError("sample_weight: expected one number for each row")
-    if not (np.isfinite(found).all() and (found >= 0.0).all() and found.any()):
+    valid = np.isfinite(found).all() and (found >= 0.0).all()
+    if not (valid and (partial or found.any())):
         raise InvalidParameterError(
             "sample_weight: expected finite non-negative numbers, not all zero"
         )
@@ -715,7 +762,8 @@ class ArrayRows:
         if isinstance(self._class_weight, dict):
             self._factors = class_factors(self._class_weight, self.classes)
         if self._groups is not None or self._weighted:
-            found = owners(self._groups, self._weights, self.n_here, self._max_weight)
+            own = (self._groups, self._weights, self.n_here, self._max_weight)
+            found = owners(*own, counted=self._counted)
             self.X, self.codes = found.ordered(self.X, self.codes)
             self.owners = found._replace(order=None)
             self._groups = self._weights = None

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
+from dpsvm_fast.arithmetic import quiet
 from dpsvm_fast.certificates import GaussianEvent, PrivacyEvent, PrivacyStatement
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import (
@@ -459,6 +460,7 @@ class Projection:
     centre: Array
     data_norm: float
 
+    @quiet
     def apply(self, X: Any, n_threads: int) -> Array:
         """Projected rows; each depends on its row only, to the last bit.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from dpsvm_fast import _core
+from dpsvm_fast.arithmetic import quiet
 from dpsvm_fast.certificates.record import Options, Range, Record
 
 # Maps of single rows: the public one before anything is released, and the released one after it.
@@ -135,6 +136,7 @@ class PublicMap:
             n_threads=n_threads,
         )
 
+    @quiet
     def apply(self, X: Any) -> Any:
         """Return mapped rows, float64; CSR stays CSR.
 
@@ -153,6 +155,7 @@ class PublicMap:
         rows *= self._factors(largest, np.linalg.norm(rows, axis=1))[:, None]
         return rows
 
+    @quiet
     def entries(self, X: Any) -> Any:
         """Return the entries z, float64, whatever the norm of their row; CSR stays CSR.
 
@@ -223,6 +226,7 @@ class ReleasedMap:
     centre: Array | None
     matrix: Array | None
 
+    @quiet
     def apply(self, rows: Array) -> Array:
         """Return mapped dense rows, each a function of itself alone, to the last bit.
 
@@ -232,6 +236,7 @@ class ReleasedMap:
         moved = self._moved(rows)
         return np.asarray(moved / self._floored(np.linalg.norm(moved, axis=1))[:, None])
 
+    @quiet
     def scores(self, rows: Any, coef: Array, intercept: Array) -> Array:
         r"""Scores :math:`\langle w, u - m \rangle / \nu(u) + b`, without mapping sparse rows.
 
@@ -383,6 +388,7 @@ class SplineMap:
             for knots, linear in zip(self.knots, self.linear, strict=True)
         ]
 
+    @quiet
     def apply(self, X: Any) -> sparse.csr_matrix:
         """Return values of all functions, in the precision of X; zeros are left out.
 

@@ -296,7 +296,8 @@ class SearchRows:
         if self.classes is not None:
             self.published["classes_"] = self.classes
         if self._owned or self._weighted:
-            found = owners(self._groups, self._weights, self.n_here, search.max_weight)
+            own = (self._groups, self._weights, self.n_here, search.max_weight)
+            found = owners(*own, counted=search.adjacency == "replace_one")
             if self._weights is not None:
                 self._weights = np.asarray(self._weights, dtype=np.float64)
             if found.order is not None:

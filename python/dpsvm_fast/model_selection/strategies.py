@@ -28,13 +28,17 @@ from sklearn.utils.validation import _num_samples
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import PrivacyEvent, RandomStoppingEvent
 from dpsvm_fast.certificates.statement import SelectionNoise
-from dpsvm_fast.estimators.fit import within_search
 from dpsvm_fast.estimators.inputs import encoded_labels, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.plan import Plan
 from dpsvm_fast.model_selection.plan import Allotment, Budgets, CandidateLedger, part_sizes
 from dpsvm_fast.pipelines import leaf_steps, private_steps, takes
-from dpsvm_fast.validation import check_n_threads, check_option, check_positive
+from dpsvm_fast.validation import (
+    check_n_threads,
+    check_option,
+    check_positive,
+    within_search,
+)
 
 # Records that every part is expected to have.
 SMALLEST_PART = 50
@@ -399,7 +403,7 @@ class Fit:
         step = label_step(estimator)
         if step is not None and step.classes is None:
             step.set_params(classes=self.classes)
-        with self._prepared(estimator), within_search():
+        with within_search(), self._prepared(estimator):
             if part.owners:
                 _fit_owned(estimator, part)
             else:

@@ -58,7 +58,7 @@ from dpsvm_fast.persist.values import (
     sealed_text,
     shown,
 )
-from dpsvm_fast.validation import check_option
+from dpsvm_fast.validation import check_option, check_path
 
 if TYPE_CHECKING:
     from dpsvm_fast.data import TableSchema
@@ -539,7 +539,7 @@ def save_model(
         "model": record,
         "schema": described,
     }
-    write_bytes(Path(path), sealed_text(contents, secret))
+    write_bytes(Path(check_path("path", path)), sealed_text(contents, secret))
 
 
 def save_certificate(
@@ -585,12 +585,12 @@ def save_certificate(
     >>> found.ok, found.matches[-1]
     (True, 'noisy sums and their shapes')
     """
-    where = Path(model)
+    where, target = Path(check_path("model", model)), Path(check_path("path", path))
     document = parsed(read_bytes(where))
     estimator = read_model(where, verify=False).estimator
     statement = statement_of(estimator)
     record = bound_certificate(statement.to_dict(), document, checked_key(key))
-    write_bytes(Path(path), json.dumps(record, indent=2, allow_nan=False).encode("ascii") + b"\n")
+    write_bytes(target, json.dumps(record, indent=2, allow_nan=False).encode("ascii") + b"\n")
 
 
 def statement_of(model: Any) -> Any:
@@ -688,7 +688,7 @@ def read_model(
     (('age',), 5)
     """
     secret = checked_key(key)
-    where = Path(path)
+    where = Path(check_path("path", path))
     try:
         document = parsed(read_bytes(where))
         signature = check_seals(document, secret)

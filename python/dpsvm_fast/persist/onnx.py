@@ -39,7 +39,7 @@ from dpsvm_fast.mechanisms.moments import JUST_BELOW_ONE
 from dpsvm_fast.mechanisms.rows import SAFE_NORM, SHORTEST_ROW, FourierFeatures, PublicMap
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.pipelines import total_privacy
-from dpsvm_fast.validation import check_option, optional_module
+from dpsvm_fast.validation import check_option, check_path, optional_module
 
 # A graph of ONNX operators that is written from its input on.
 
@@ -789,6 +789,9 @@ def to_onnx(
     ['label', 'scores', 'probabilities']
     """
     check_option("dtype", dtype, DTYPES)
+    target = None if path is None else Path(check_path("path", path))
+    if not hasattr(model, "fit"):
+        raise TypeError(f"model: got {type(model).__name__}, expected a fitted estimator")
     check_is_fitted(model)
     n_features = getattr(model, "n_features_in_", None)
     if n_features is None:
@@ -800,8 +803,8 @@ def to_onnx(
         rows = transform_rows(graph, model, "X")
         graph.output("transformed", rows, graph.kind, ["n", None])
     proto = graph.proto(_properties(model))
-    if path is not None:
-        write_bytes(Path(path), proto.SerializeToString())
+    if target is not None:
+        write_bytes(target, proto.SerializeToString())
     return proto
 
 

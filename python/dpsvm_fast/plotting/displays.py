@@ -626,6 +626,8 @@ class PrivacyProfileDisplay(Display):
 
 
 PRIVATE_COLOUR, CEILING_COLOUR = COLOURS[0], COLOURS[-1]
+# Fits for an epsilon at most.
+MAX_REPEATS = 2**20
 # Points of a curve that are labelled; more labels run into each other.
 MAX_LABELLED = 8
 
@@ -685,10 +687,11 @@ def private_scores(
     (2, 3)
     """
     shares = _shares(estimator)
-    budgets = [check.check_epsilon(epsilon, "epsilons") for epsilon in epsilons]
+    given = check.check_items("epsilons", epsilons, "a list of numbers")
+    budgets = [check.check_epsilon(epsilon, "epsilons") for epsilon in given]
     if not budgets:
         raise InvalidParameterError.of("epsilons", got=[], accepted="at least one epsilon")
-    n_repeats = check.check_integer("n_repeats", n_repeats, 1)
+    n_repeats = check.check_integer("n_repeats", n_repeats, 1, MAX_REPEATS)
     shape = (len(budgets), n_repeats)
     scores = np.empty(shape)
     seeds = [
@@ -981,6 +984,8 @@ class NoisePlanDisplay(Display):
     """
 
     def __init__(self, *, plans: NoisePlan | Iterable[NoisePlan]) -> None:
+        if not isinstance(plans, NoisePlan):
+            plans = check.check_items("plans", plans, "plans of plan_noise()")
         plans = (plans,) if isinstance(plans, NoisePlan) else tuple(plans)
         for plan in plans:
             check.check_type("plans", plan, NoisePlan, "plans of plan_noise()")

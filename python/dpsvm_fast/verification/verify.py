@@ -34,7 +34,7 @@ from dpsvm_fast.certificates.statement import (
 )
 from dpsvm_fast.certificates.words import CAVEATS, UNITS, stated
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.validation import check_type
+from dpsvm_fast.validation import check_path, check_type
 from dpsvm_fast.verification.compose import recomputed_events
 from dpsvm_fast.verification.losses import TooMuchWorkError, limited_work
 from dpsvm_fast.verification.releases import (
@@ -255,9 +255,10 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
     """
     document: Any = model
     if not isinstance(model, Mapping):
-        if Path(model).exists() and not Path(model).is_file():
+        path = Path(check_path("model", model))
+        if path.exists() and not path.is_file():
             raise InvalidParameterError("model: expected a file, not a folder, pipe or device")
-        with Path(model).open("rb") as file:
+        with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
             raise InvalidParameterError(f"model: expected a file of at most {LARGEST_FILE} bytes")
