@@ -1326,8 +1326,8 @@ class ArrowSource(_Columnar):
         data = mapped_bytes(self.path)
         with ExitStack() as stack:
             source, names = pa.py_buffer(data), None
-            # Unpacked data are mapped. Of packed data some columns are read at a time, not through a
-            # map, whose pages would stay in memory until a batch is done.
+            # Unpacked data are mapped. Of packed data some columns are read at a time, and not
+            # through a map, whose pages would stay in memory until a batch is done.
             if self._is_packed(data):
                 names = self._names
                 if _is_arrow_file(data):
