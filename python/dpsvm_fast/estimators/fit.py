@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from sklearn.base import BaseEstimator
@@ -22,6 +22,7 @@ from sklearn.base import BaseEstimator
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import Occasion, PrivacyEvent
+from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, Released, linear_attributes
 from dpsvm_fast.estimators.inputs import ArrayRows, NamedBounds, check_room
 from dpsvm_fast.estimators.parameters import checked_copy, number_or_none, tests_of
@@ -266,15 +267,22 @@ class PrivateEstimator(Released):
         return plan.statement(**occasion)
 
 
+@dataclass(eq=False, repr=False)
 class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
-    """Base of classifiers that spend, train and release in one ``fit``."""
+    """Base of classifiers that spend, train and release in one ``fit``; parameters of all."""
 
-    epsilon: float
-    delta: float
-    classes: Any
-    class_weight: Any
-    max_weight: float
-    verbose: int
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    adjacency: param.Adjacency = "add_remove"
+    classes: param.Classes = None
+    class_weight: param.ClassWeight = None
+    max_weight: param.Positive = 1.0
+    noise_grid: param.NoiseGrid = "exact"
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    verbose: param.Verbose = 0
 
     def checked(self: Trained) -> Trained:
         """Return a copy with all parameters checked; reads no data."""
