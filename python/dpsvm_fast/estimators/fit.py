@@ -63,12 +63,13 @@ STRICT = ". Nothing was spent: the ledger is strict; PrivacyLedger(..., strict=F
 # key may still be secret, is gone from the budget. Less would let later fits have it once more.
 CHARGED = "; the ledger is charged nevertheless and lists the spend as NOT PRIVATE"
 
+# Up from what private_fit calls to the line that called ``fit``, where its warnings point.
+FRAMES = 5
+
 Fitted = TypeVar("Fitted", bound="PrivateEstimator")
 
 
-def private_fit(
-    estimator: PrivateEstimator, rows: FitRows, *, stacklevel: int = 5
-) -> dict[str, Any]:
+def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
     """Plan, spend and run a fit, the same for every estimator.
 
     Parameters
@@ -77,8 +78,6 @@ def private_fit(
         A checked copy of the one that is being fitted.
     rows : FitRows
         Its training rows.
-    stacklevel : int
-        Where warnings point: the line that called ``fit``.
 
     Returns
     -------
@@ -86,9 +85,9 @@ def private_fit(
         All fitted attributes, to be set at once: noisy numbers, and the statement about them.
     """
     ledger = estimator.ledger
-    warn_not_private(estimator, stacklevel=stacklevel)
+    warn_not_private(estimator)
     facts = rows.facts
-    _check_scales(estimator, facts, stacklevel=stacklevel)
+    _check_scales(estimator, facts)
     bounds = getattr(estimator, "bounds", None)
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
@@ -389,15 +388,13 @@ class OneRelease(PrivatelyTrained):
         """Return the plan of the training."""
 
 
-def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
+def warn_not_private(estimator: Any) -> None:
     """Warn the caller of ``fit`` if a release is not private or guarantees almost nothing.
 
     Parameters
     ----------
     estimator : PrivateEstimator or PrivateGridSearch
         With checked parameters.
-    stacklevel : int
-        How many frames up the caller of ``fit`` is.
 
     Raises
     ------
@@ -406,7 +403,7 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
     """
     if _within_search.get():
         return
-    ledger, above = estimator.ledger, stacklevel + 1
+    ledger, above = estimator.ledger, FRAMES + 1
     strict = ledger is not None and ledger.strict
     if getattr(estimator, "classes", ()) is None:
         leak = "None reads the label set from y and releases it without noise; pass the public one"
@@ -427,7 +424,7 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
     warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=above)
 
 
-def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
+def _check_scales(estimator: Any, facts: Facts) -> None:
     """Refuse rows of whose features nothing was declared, and warn of columns with names.
 
     Who declares nothing has often scaled by the rows, which no estimator can see.
@@ -441,7 +438,7 @@ def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
     if estimator.ledger is not None and estimator.ledger.strict:
         raise InvalidParameterError(f"bounds: {UNSCALED}. {LEARNED}{STRICT}")
     if facts.feature_names is not None and not facts.sparse:
-        warnings.warn(f"bounds: {UNSCALED}", UserWarning, stacklevel=stacklevel + 1)
+        warnings.warn(f"bounds: {UNSCALED}", UserWarning, stacklevel=FRAMES)
 
 
 UNSCALED = (
