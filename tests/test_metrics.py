@@ -40,6 +40,7 @@ from dpsvm_fast.metrics import (
     evaluate,
     score_sums,
     shares_of,
+    weighted_shares,
 )
 
 RELATIONS = ("add_remove", "replace_one")
@@ -82,11 +83,13 @@ def visits(
 
 
 def read(
-    model: Any, X: Any, y: Any, *groups: Any, **options: Any
+    model: Any, X: Any, y: Any, *owners: Any, **options: Any
 ) -> tuple[EvaluationPlan, EvaluatedRows]:
     """The plan of an evaluation, and its rows once they are read."""
     asker = PrivateEvaluation(model, **options).checked()
-    rows = EvaluatedRows(asker, lambda: [(X, y, *groups)], grouped=bool(groups))
+    own = dict(zip(("groups", "sample_weight"), owners, strict=False))
+    own = {name: value for name, value in own.items() if value is not None}
+    rows = EvaluatedRows(asker, lambda: [(X, y, own)], owners=tuple(own))
     rows.read()
     return asker.plan(rows.facts), rows
 
@@ -133,11 +136,18 @@ def largest_moves(plan: EvaluationPlan, pairs: Any) -> tuple[float, ...]:
 
 
 def neighbours(
-    classes: int, adjacency: str, *, persons: bool = False, **options: Any
+    classes: int, adjacency: str, *, persons: bool = False, weighted: bool = False, **options: Any
 ) -> tuple[EvaluationPlan, list[Any]]:
     """A plan and rows of neighbours that are read, each by itself."""
     rng = np.random.default_rng(classes)
     model, found = Scored(range(classes)), []
+    options["adjacency"] = adjacency
+
+    def weights(n: int) -> Any:
+        """Some of less than a full row, and many of more."""
+        return rng.choice([0.0, 0.3, 2.0, 5.0], n, p=[0.1, 0.2, 0.4, 0.3]) if weighted else None
+
+    options |= {"max_weight": 2.0} if weighted else {}
     for k in range(60):
         if persons:
             # Two persons like the others, or the last two: of rows that differ, or are copies.
@@ -148,36 +158,47 @@ def neighbours(
             mixed = rng.permutation(ids.size)
             X, y, ids = X[mixed], y[mixed], ids[mixed]
             pair = [ids < 5, ids < 6] if adjacency == "add_remove" else [ids != 4, ids != 5]
-            options["adjacency"] = adjacency
-            both = [read(model, X[one], y[one], ids[one], **options) for one in pair]
+            w = weights(ids.size)
+            both = [
+                read(model, X[one], y[one], ids[one], w if w is None else w[one], **options)
+                for one in pair
+            ]
             plan = both[0][0]
             found.append((both[0][1], both[1][1]))
             continue
         X, y = rows_of(6, classes, rng)
         # One of the last two rows, or none of them.
-        other = slice(0, 5) if adjacency == "add_remove" else [0, 1, 2, 3, 5]
-        plan, left = read(model, X[other], y[other], adjacency=adjacency, **options)
-        one = slice(0, 6) if adjacency == "add_remove" else slice(0, 5)
-        found.append((left, read(model, X[one], y[one], adjacency=adjacency, **options)[1]))
+        pair = [[*range(5)], [*range(6)]]
+        pair = pair if adjacency == "add_remove" else [[0, 1, 2, 3, 5], [*range(5)]]
+        w = weights(6)
+        both = [
+            read(model, X[one], y[one], None, w if w is None else w[one], **options) for one in pair
+        ]
+        plan = both[0][0]
+        found.append((both[0][1], both[1][1]))
     return plan, found
 
 
 @pytest.mark.proof("evaluation", "Cells")
 @pytest.mark.proof("evaluation", "Persons")
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("persons", [False, True])
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_neighbours_move_the_sum_by_at_most_the_sensitivity(
-    classes: int, adjacency: str, persons: bool
+    classes: int, adjacency: str, persons: bool, weighted: bool
 ) -> None:
-    plan, pairs = neighbours(classes, adjacency, persons=persons, largest_loss=2.0)
+    how: dict[str, Any] = {"persons": persons, "weighted": weighted}
+    plan, pairs = neighbours(classes, adjacency, **how, largest_loss=2.0)
     moved = largest_moves(plan, pairs)
     assert all(move <= one.sensitivity for move, one in zip(moved, plan.sums, strict=True))
-    assert moved[2] > 0.85 * plan.sum.sensitivity
+    # Two full rows are rare where weights are.
+    reached = 0.75 if weighted else 0.85
+    assert moved[2] > reached * plan.sum.sensitivity
     # The privacy loss of a Gaussian release is known exactly: delta is that of the budget.
     mu = math.hypot(*(move / one.scale for move, one in zip(moved, plan.sums, strict=True)))
     assert gaussian_delta(plan.epsilon, 1.0 / mu) <= plan.delta
-    assert mu > 0.9 * gaussian_parameter(plan.epsilon, plan.delta)
+    assert mu > (reached + 0.05) * gaussian_parameter(plan.epsilon, plan.delta)
 
 
 @pytest.mark.proof("evaluation", "Cells")
@@ -213,6 +234,22 @@ def test_persons_that_count_with_all_their_rows_are_noticed(
     monkeypatch.setattr(metrics, "shares_of", lambda p: np.full(p.size, 2.0**14))
     plan, pairs = neighbours(3, "add_remove", persons=True)
     assert largest_moves(plan, pairs)[2] > 10.0 * plan.sum.sensitivity
+
+
+@pytest.mark.proof("evaluation", "Persons")
+@pytest.mark.parametrize("persons", [False, True])
+def test_weights_that_are_not_clipped_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, persons: bool
+) -> None:
+    """Negative control."""
+    honest = weighted_shares
+    monkeypatch.setattr(
+        metrics,
+        "weighted_shares",
+        lambda p, w, m: honest(np.arange(p.size), np.ones(p.size), 1.0) * w,
+    )
+    plan, pairs = neighbours(3, "add_remove", persons=persons, weighted=True)
+    assert largest_moves(plan, pairs)[2] > 2.0 * plan.sum.sensitivity
 
 
 @pytest.mark.proof("evaluation", "Cells")
@@ -256,6 +293,52 @@ def test_shares_of_a_person_add_up_to_one(sizes: list[int]) -> None:
     apart = [np.ptp(shares[persons == k]) for k in range(len(sizes))]
     assert max(apart) <= 1.0
     assert shares.min() >= 0.0
+
+
+@pytest.mark.proof("evaluation", "Persons")
+@pytest.mark.parametrize("seed", range(20))
+def test_weights_of_a_person_add_up_to_at_most_one(seed: int) -> None:
+    """Whole numbers, so that sums are exact; also where quotients round up."""
+    rng = np.random.default_rng(seed)
+    persons = rng.integers(0, 50, 20_000)
+    persons[: 20_000 * (seed % 2)] = 0
+    weights = rng.choice([0.0, 1e-300, 0.1, 1.0 / 3.0, rng.random(), 1e300], persons.size)
+    shares = weighted_shares(persons, weights, 10.0 ** rng.uniform(-3.0, 3.0))
+    assert (shares == np.floor(shares)).all()
+    assert shares.min() >= 0.0
+    assert np.bincount(persons, shares).max() <= 2.0**14
+
+
+@pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_weights_count_as_in_scikit_learn_up_to_a_full_row(adjacency: str) -> None:
+    rng = np.random.default_rng(0)
+    X, y = sample(4000, rng)
+    how: dict[str, Any] = {"adjacency": adjacency, "random_state": 1}
+    plain = evaluate(Scored(), X, y, **how)
+    full = evaluate(Scored(), X, y, sample_weight=np.full(4000, 7.0), max_weight=3.0, **how)
+    assert all(np.array_equal(plain.tables[name], full.tables[name]) for name in plain.tables)
+    # Their number is public, their weights are not.
+    assert full.n_samples is None
+    weights, right = rng.random(4000) * 4.0, Scored().predict(X) == y
+    weights[right] *= 0.3
+    how = {"epsilon": 500.0, "adjacency": adjacency, "max_weight": 2.0}
+    found = evaluate(Scored(), X, y, sample_weight=weights, **how)
+    clipped = np.minimum(weights, 2.0)
+    expected = accuracy_score(y, Scored().predict(X), sample_weight=clipped)
+    assert found.accuracy.value == pytest.approx(expected, abs=5e-3)
+    assert abs(expected - right.mean()) > 0.1
+    cells = confusion_matrix(y, Scored().predict(X), sample_weight=clipped / 2.0)
+    assert np.abs(found.confusion_matrix.value - cells).max() < 5.0
+    area = roc_auc_score(y, X[:, 0], sample_weight=clipped)
+    assert found.auc.low <= area <= found.auc.high
+    assert verify(found.privacy_.to_json()).ok
+    assert "max_weight" in found.privacy_.occasion.parameters
+
+
+def test_one_metric_needs_no_list() -> None:
+    X, y = sample(50, np.random.default_rng(0))
+    assert evaluate(Scored(), X, y, metrics="accuracy").metrics == ("accuracy",)
 
 
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
@@ -514,31 +597,35 @@ def population(prior: float, gap: float) -> dict[str, Any]:
 @pytest.mark.proof("evaluation", "Intervals")
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @pytest.mark.parametrize(
-    ("n", "epsilon", "prior", "gap", "persons"),
+    ("n", "epsilon", "prior", "gap", "owners"),
     [
-        (10_000, 0.5, 0.5, 2.0, False),
-        (10_000, 0.5, 0.1, 2.0, False),
-        (10_000, 0.5, 0.5, 6.0, False),
-        (1000, 2.0, 0.3, 3.0, False),
-        (300, 1.0, 0.5, 2.0, False),
-        (1000, 2.0, 0.3, 3.0, True),
-        (300, 1.0, 0.5, 2.0, True),
+        (10_000, 0.5, 0.5, 2.0, "rows"),
+        (10_000, 0.5, 0.1, 2.0, "rows"),
+        (10_000, 0.5, 0.5, 6.0, "rows"),
+        (1000, 2.0, 0.3, 3.0, "rows"),
+        (300, 1.0, 0.5, 2.0, "rows"),
+        (1000, 2.0, 0.3, 3.0, "persons"),
+        (300, 1.0, 0.5, 2.0, "persons"),
+        (1000, 2.0, 0.3, 3.0, "weights"),
     ],
 )
-def test_intervals_cover(n: int, epsilon: float, prior: float, gap: float, persons: bool) -> None:
+def test_intervals_cover(n: int, epsilon: float, prior: float, gap: float, owners: str) -> None:
     """At least 95 % of a thousand samples, each with new noise."""
     truth, n_runs = population(prior, gap), 1000
     covered: dict[str, list[float]] = {}
     rng = np.random.default_rng(n)
     for seed in range(n_runs):
-        X, y, *ids = (visits if persons else sample)(n, rng, prior=prior, gap=gap)
-        groups = ids[0] if ids else None
-        found = evaluate(Scored(), X, y, groups=groups, epsilon=epsilon, random_state=seed)
+        X, y, *ids = (visits if owners == "persons" else sample)(n, rng, prior=prior, gap=gap)
+        own: dict[str, Any] = {"groups": ids[0]} if ids else {}
+        counted = float(n)
+        if owners == "weights":
+            own, counted = {"sample_weight": rng.random(n)}, 0.5 * n
+        found = evaluate(Scored(), X, y, **own, epsilon=epsilon, random_state=seed)
         pairs = [(name, getattr(found, name), truth[name]) for name in list(truth)[:4]]
         for name in ("recall", "precision"):
             each = zip(getattr(found, name).items(), truth[name], strict=True)
             pairs += [(f"{name} {label}", own, p) for (label, own), p in each]
-        pairs.append(("cells", found.confusion_matrix, n * truth["cells"]))
+        pairs.append(("cells", found.confusion_matrix, counted * truth["cells"]))
         chances = np.clip(found.roc.thresholds, 1e-300, 1.0 - 1e-16)
         scores = np.log(chances) - np.log1p(-chances)
         pairs.append(("tpr", found.roc.true_positive_rate, ndtr(0.5 * gap - scores)))
@@ -667,7 +754,8 @@ class Faulty(Scored):
         ({"epsilon": 0.0}, "epsilon"),
         ({"delta": 0.0}, "delta"),
         ({"metrics": ["auroc"]}, "metrics"),
-        ({"metrics": "accuracy"}, "metrics"),
+        ({"metrics": "auroc"}, "metrics"),
+        ({"metrics": 3}, "metrics"),
         ({"metrics": []}, "metrics"),
         ({"positive": 7}, "positive"),
         ({"largest_loss": 0.1}, "largest_loss"),
@@ -675,6 +763,9 @@ class Faulty(Scored):
         ({"model": object()}, "model"),
         ({"model": Faulty()}, "model"),
         ({"model": Scored(range(3)), "metrics": ["roc"]}, "metrics"),
+        ({"sample_weight": [1.0] * 49}, "sample_weight"),
+        ({"sample_weight": [-4711.0] * 50}, "sample_weight"),
+        ({"max_weight": 0.0}, "max_weight"),
         ({"y": [0] * 49}, "y"),
         ({"y": [4711] * 50}, "y"),
         ({"X": np.empty((0, 1)), "y": np.empty(0)}, "X"),

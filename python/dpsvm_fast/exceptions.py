@@ -28,7 +28,15 @@ class InvalidParameterError(ValueError):
 
 
 class SchemaError(InvalidParameterError):
-    """A schema is wrong or incomplete; no row was read."""
+    """A schema is wrong or incomplete; no row was read.
+
+    The message begins with the file of the schema and the key in it.
+    """
+
+    @property
+    def parameter(self) -> str:
+        """Name of the argument, wherever a schema is one; the message tells the rest."""
+        return "schema"
 
 
 class TableError(ValueError):

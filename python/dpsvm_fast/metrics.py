@@ -1,8 +1,9 @@
 """Private evaluation: metrics of a model on private rows, with noise and intervals.
 
 One noisy sum holds all metrics: a row is counted in one cell of each table, and adds one clipped
-loss; with groups a person counts with the mean of its rows. If scores are requested, two small
-noisy sums before it place the cells. Proof: docs/proofs/evaluation.md.
+loss; with groups a person counts with the mean of its rows, and with weights a row with its share
+of the largest. If scores are requested, two small noisy sums before it place the cells. Proof:
+docs/proofs/evaluation.md.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dpsvm_fast.certificates import Occasion, PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import PrivateEstimator, occasion_of, private_fit
 from dpsvm_fast.estimators.frames import label_values
-from dpsvm_fast.estimators.inputs import checked_groups, encoded_labels
+from dpsvm_fast.estimators.inputs import checked_groups, checked_weights, encoded_labels
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, share_of
@@ -197,7 +198,7 @@ class Evaluation:
     positive : object or None
         The label that scores are about.
     n_samples : int or None
-        Number of rows, or of persons, where it is public, with "replace_one".
+        Number of rows, or of persons, where it is public, with "replace_one", and all count alike.
     tables : dict of ndarrays
         Noisy counts; shape (2,) of right and wrong "outcomes", (n_classes, n_classes) of true and
         predicted labels, (2, 40) of outcomes and scores, and the noisy sum of losses.
@@ -526,7 +527,7 @@ class EvaluationPlan(SumsPlan):
             "deviations": deviations,
             "covariances": covariances,
             "edges": placed[0],
-            "n_samples": rows.n_rows if self.adjacency == "replace_one" else None,
+            "n_samples": rows.n_rows if self.adjacency == "replace_one" and rows.alike else None,
         }
 
     def _placed(self, rows: Any, source: Any) -> tuple[Array | None, Any]:
@@ -650,8 +651,9 @@ class EvaluatedRows:
     evaluation : PrivateEvaluation
         With checked parameters.
     batches : callable
-        Returns rows, labels and, with ``grouped``, the persons that rows belong to.
-    grouped : bool, default=False
+        Returns rows, labels and, with ``owners``, a dict of these, as tables do.
+    owners : sequence of str, default=()
+        Of "groups" and "sample_weight".
     """
 
     verbose, on_step = False, None
@@ -663,9 +665,9 @@ class EvaluatedRows:
         evaluation: PrivateEvaluation,
         batches: Callable[[], Iterable[Any]],
         *,
-        grouped: bool = False,
+        owners: Sequence[str] = (),
     ) -> None:
-        self._asker, self._batches, self._grouped = evaluation, batches, grouped
+        self._asker, self._batches, self._owners = evaluation, batches, owners
         self.n_threads: int = evaluation.n_threads  # type: ignore[assignment]
         self.published: dict[str, Any] = {}
         # For each row: class, predicted class, whether scores count it as positive, score, loss.
@@ -675,12 +677,14 @@ class EvaluatedRows:
         # Number of the person of each row, and the row's share of it in units of 2**-14.
         self._persons: NDArray[np.int64] | None = None
         self._shares = np.empty(0)
+        # Whether all rows, or persons, count alike.
+        self.alike = "sample_weight" not in owners
 
     @property
     def facts(self) -> Facts:
-        """The number of classes and the unit alone."""
-        unit = "person" if self._grouped else "row"
-        return Facts(n_classes=self._asker.classes.size, unit=unit)
+        """The number of classes, the unit, and whether there are weights."""
+        unit = "person" if "groups" in self._owners else "row"
+        return Facts(n_classes=self._asker.classes.size, unit=unit, weighted=not self.alike)
 
     @property
     def n_rows(self) -> int:
@@ -688,19 +692,28 @@ class EvaluatedRows:
         return int(self.codes.size if self._persons is None else self._persons.max() + 1)
 
     def read(self) -> None:
-        """Apply the model to all rows; keep only a number for each owner."""
-        found, ids = [], []
-        for X, y, *groups in self._batches():
+        """Apply the model to all rows; keep only a number for each owner, and shares."""
+        found: list[Any] = []
+        ids, weights = [], []
+        for X, y, *own in self._batches():
             if len(y):
                 found.append(self._asker.judged(X, y))
-                ids += [checked_groups(one, len(y)) for one in groups]
+                given = dict(*own)
+                if "groups" in given:
+                    ids.append(checked_groups(given["groups"], len(y)))
+                if "sample_weight" in given:
+                    weights.append(given["sample_weight"])
         if not found:
             raise ValueError("X: got no rows, expected at least one")
         for name in found[0]:
             setattr(self, name, np.concatenate([one[name] for one in found]))
-        if self._grouped:
+        if ids:
             self._persons = np.unique(np.concatenate(ids), return_inverse=True)[1].ravel()
             self._shares = shares_of(self._persons)
+        if weights:
+            self._persons = np.arange(self.codes.size) if self._persons is None else self._persons
+            own = checked_weights(np.concatenate(weights), self.codes.size)
+            self._shares = weighted_shares(self._persons, own, self._asker.max_weight)
 
     def counts(self, cells: NDArray[np.int64], size: int) -> Array:
         """Return the exact number of rows, or shares of persons, in each cell."""
@@ -732,12 +745,21 @@ def shares_of(persons: NDArray[np.int64]) -> Array:
     return np.asarray(found, dtype=np.float64)
 
 
+def weighted_shares(persons: NDArray[np.int64], weights: Array, max_weight: float) -> Array:
+    """Shares of rows by their weights: whole numbers that add up to at most 2**14 each person."""
+    own = np.minimum(weights, max_weight) / max_weight
+    # The floor of a share is whole, so that no rounding brings a sum above 2**14.
+    found = np.floor(LOSS_UNITS * own / np.maximum(np.bincount(persons, own), 1.0)[persons])
+    return np.asarray(found, dtype=np.float64)
+
+
 def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
     """None, or names of metrics."""
     if value is None:
         return None
-    if isinstance(value, str) or not isinstance(value, Sequence) or not value:
-        raise TypeError(f"{name}: expected None or a list of at least one name")
+    value = (value,) if isinstance(value, str) else value
+    if not isinstance(value, Sequence) or not value:
+        raise TypeError(f"{name}: expected None, a name, or a list of at least one")
     for one in value:
         check.check_option(name, one, tuple(TABLES))
     return tuple(dict.fromkeys(value))
@@ -747,8 +769,6 @@ def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
 class PrivateEvaluation(PrivateEstimator):
     """An evaluation as a private fit; parameters as in `evaluate`."""
 
-    _takes = ("groups",)
-
     model: Any
     epsilon: param.Epsilon = 1.0
     delta: param.Delta = 1e-6
@@ -757,6 +777,7 @@ class PrivateEvaluation(PrivateEstimator):
     positive: Any = None
     largest_loss: Annotated[float, param.real(0.5, 40.0)] = 5.0
     adjacency: param.Adjacency = "add_remove"
+    max_weight: param.Positive = 1.0
     random_state: param.Seed = None
     ledger: PrivacyLedger | None = None
     n_threads: param.Threads = None
@@ -891,12 +912,14 @@ def evaluate(
     y: Any,
     *,
     groups: Any = None,
+    sample_weight: Any = None,
     epsilon: float = 1.0,
     delta: float = 1e-6,
-    metrics: Sequence[str] | None = None,
+    metrics: str | Sequence[str] | None = None,
     positive: Any = None,
     largest_loss: float = 5.0,
     adjacency: str = "add_remove",
+    max_weight: float = 1.0,
     random_state: int | None = None,
     ledger: PrivacyLedger | None = None,
     n_threads: int | None = None,
@@ -916,11 +939,14 @@ def evaluate(
         The person that each row belongs to: ints, strings or bools. Whole persons are then
         protected, and each counts once, by the mean of its rows: metrics are those of a random row
         of a random person. Ids are private and not kept.
+    sample_weight : array-like of shape (n_samples,), optional
+        Private weights, not negative, clipped to the public ``max_weight``: metrics are those of a
+        row drawn with these chances. The weights of a person sum to at most one full row.
     epsilon : float, default=1.0
         Epsilon of all metrics together, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
-    metrics : list of str or None, default=None
+    metrics : str, list of str or None, default=None
         Of "accuracy", "balanced_accuracy", "precision", "recall", "confusion_matrix", "roc" (curve
         and area), "calibration" and "log_loss"; None for all that the model allows. Fewer metrics
         mean less noise.
@@ -932,6 +958,9 @@ def evaluate(
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public. With groups persons take the place of rows.
+    max_weight : float > 0, default=1.0
+        Public weight of a full row, with ``sample_weight``. Noise is for full rows: choose it near
+        your weights.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the numbers are reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -953,7 +982,7 @@ def evaluate(
     BudgetExceededError
         The ledger refuses. Nothing was read or spent.
     ValueError
-        X, y or groups are invalid; the text does not quote them. Nothing was spent.
+        X, y, groups or weights are invalid; the text does not quote them. Nothing was spent.
 
     Notes
     -----
@@ -985,10 +1014,12 @@ def evaluate(
         positive=positive,
         largest_loss=largest_loss,
         adjacency=adjacency,
+        max_weight=max_weight,
         random_state=random_state,
         ledger=ledger,
         n_threads=n_threads,
     ).checked()
-    batch = (X, y) if groups is None else (X, y, groups)
-    rows: Any = EvaluatedRows(asker, lambda: [batch], grouped=groups is not None)
+    owners = {"groups": groups, "sample_weight": sample_weight}
+    owners = {name: own for name, own in owners.items() if own is not None}
+    rows: Any = EvaluatedRows(asker, lambda: [(X, y, owners)], owners=tuple(owners))
     return Evaluation(**private_fit(asker, rows))

@@ -49,7 +49,8 @@ INSTEAD = {
     ),
     "SimpleImputer": "fill gaps with SimpleImputer(strategy='constant', fill_value=..., "
     "keep_empty_features=True) and a public value, or by SchemaEncoder",
-    "SplineTransformer": "give SplineTransformer an array of public knots, or take PublicSplines",
+    "SplineTransformer": "give SplineTransformer an array of public knots, and sparse_output=False "
+    "in a ColumnTransformer, or take PublicSplines",
     "KBinsDiscretizer": "take PublicSplines with public knots",
     "ColumnTransformer": "name its columns instead of passing a function that looks at the rows, "
     f"and for sparse rows {BY_SHARE}",

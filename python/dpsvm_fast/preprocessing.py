@@ -93,15 +93,19 @@ __all__ = [
 Fitted = TypeVar("Fitted", bound="PrivateTransformer")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
-    """Base of transformers that release one noisy sum over the rows."""
+    """Base of transformers that release one noisy sum over the rows; parameters of all."""
 
-    epsilon: float
-    delta: float
-    max_weight: float
-    noise_grid: str
-    n_features_in_: int
-    privacy_: PrivacyStatement
+    adjacency: param.Adjacency = "add_remove"
+    max_weight: param.Positive = 1.0
+    noise_grid: param.NoiseGrid = "exact"
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+
+    n_features_in_: int = field(init=False)
+    privacy_: PrivacyStatement = field(init=False)
 
     @in_usual_arithmetic
     def fit(
@@ -144,9 +148,10 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
 
     def _sum_plan(self, mechanism: str, kind: type[Any], public: PublicMap, **own: Any) -> SumPlan:
         """Return the plan of one noisy sum with the whole budget."""
-        budget: dict[str, float] = {"epsilon": self.epsilon}
-        if self.delta > 0.0:
-            budget = {"mu": gaussian_parameter(self.epsilon, self.delta)}
+        given: Any = self
+        budget: dict[str, float] = {"epsilon": given.epsilon}
+        if given.delta > 0.0:
+            budget = {"mu": gaussian_parameter(given.epsilon, given.delta)}
         elif issubclass(kind, SecondMoments):
             raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
         total = kind(adjacency=self.adjacency, noise_grid=self.noise_grid, **budget, **own)
@@ -187,17 +192,14 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     delta : float, default=1e-6
         Privacy parameter, 0 <= delta < 1; 0 takes noise of density proportional to
         ``exp(-beta ||b||)``, which is pure.
-    data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
-        and in ``transform``.
-    dense_output : bool, default=False
-        Whether ``transform`` may make sparse rows dense; otherwise it refuses them.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
     max_weight : float > 0, default=1.0
         Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
         person sum to at most one.
+    noise_grid : {"exact", "float"}, default="exact"
+        "exact" draws Gaussian noise exactly on a power-of-two grid.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -205,8 +207,11 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
         None uses all cores of this process. Never changes the result.
-    noise_grid : {"exact", "float"}, default="exact"
-        "exact" draws Gaussian noise exactly on a power-of-two grid.
+    data_norm : float, default=1.0
+        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
+        and in ``transform``.
+    dense_output : bool, default=False
+        Whether ``transform`` may make sparse rows dense; otherwise it refuses them.
 
     Attributes
     ----------
@@ -254,12 +259,6 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     _: KW_ONLY
     data_norm: param.Positive = 1.0
     dense_output: param.Flag = False
-    adjacency: param.Adjacency = "add_remove"
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
 
     mean_: NDArray[np.float64] = field(init=False)
     n_samples_: float = field(init=False)
@@ -328,14 +327,13 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
-    data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
-        and in ``transform``.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another.
     max_weight : float > 0, default=1.0
         Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
         most one.
+    noise_grid : {"exact", "float"}, default="exact"
+        "exact" draws Gaussian noise exactly on a power-of-two grid.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -343,8 +341,9 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
         None uses all cores of this process. Never changes the result.
-    noise_grid : {"exact", "float"}, default="exact"
-        "exact" draws Gaussian noise exactly on a power-of-two grid.
+    data_norm : float, default=1.0
+        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
+        and in ``transform``.
 
     Attributes
     ----------
@@ -382,12 +381,6 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     delta: param.Delta = 1e-6
     _: KW_ONLY
     data_norm: param.Positive = 1.0
-    adjacency: param.Adjacency = "add_remove"
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
 
     whitening_: NDArray[np.float64] = field(init=False)
     data_norm_: float = field(init=False)
@@ -478,6 +471,20 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Neighbouring data sets: one row added or removed, or one row replaced by another.
+    max_weight : float > 0, default=1.0
+        Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
+        most one.
+    noise_grid : {"exact", "float"}, default="exact"
+        "exact" draws Gaussian noise exactly on a power-of-two grid.
+    random_state : int or None, default=None
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
+    ledger : PrivacyLedger or None, default=None
+        Budget, checked before data are read and charged before noise is drawn.
+    n_threads : int or None, default=None
+        None uses all cores of this process. Never changes the result.
     data_norm : float, default=1.0
         Public bound of the norm of rows minus the centre; longer ones are scaled down to it,
         silently, in ``fit`` and in ``transform``.
@@ -492,20 +499,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
         for the noisy eigenvalues :math:`\lambda_1 \ge \dots \ge \lambda_k`. Rows stay within
         ``data_norm``.
-    adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another.
-    max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
-        most one.
-    random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
-    ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
-    n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
-    noise_grid : {"exact", "float"}, default="exact"
-        "exact" draws Gaussian noise exactly on a power-of-two grid.
 
     Attributes
     ----------
@@ -567,12 +560,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     data_norm: param.Positive = 1.0
     centre: Annotated[Any, checked_centre] = None
     whiten: param.Flag = False
-    adjacency: param.Adjacency = "add_remove"
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
 
     components_: NDArray[np.float64] = field(init=False)
     eigenvalues_: NDArray[np.float64] = field(init=False)
@@ -825,19 +812,14 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     delta : float, default=1e-6
         Privacy parameter, 0 <= delta < 1; 0 takes noise of density proportional to
         ``exp(-beta ||b||)``, which is pure.
-    bounds : tuple of (low, high), or dict of such pairs by column name
-        Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``; they
-        must not come from the data. Entries outside are clipped, in ``fit`` and in ``transform``.
-        Noise grows with their width.
-    with_std : bool, default=True
-        Whether to divide by the noisy standard deviations. Without, all of the budget is for the
-        means.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets: one row added or removed, or one row replaced by another; then the
         number of rows is public.
     max_weight : float > 0, default=1.0
         Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
         most one. Weights count in steps of ``max_weight / 8192``.
+    noise_grid : {"exact", "float"}, default="exact"
+        "exact" draws Gaussian noise exactly on a power-of-two grid.
     random_state : int or None, default=None
         None draws noise from the operating system. With a seed the fit is reproducible and not
         private: ``NotPrivateWarning``, and the statement says so.
@@ -845,8 +827,13 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         Budget, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
         None uses all cores of this process. Never changes the result.
-    noise_grid : {"exact", "float"}, default="exact"
-        "exact" draws Gaussian noise exactly on a power-of-two grid.
+    bounds : tuple of (low, high), or dict of such pairs by column name
+        Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``; they
+        must not come from the data. Entries outside are clipped, in ``fit`` and in ``transform``.
+        Noise grows with their width.
+    with_std : bool, default=True
+        Whether to divide by the noisy standard deviations. Without, all of the budget is for the
+        means.
 
     Attributes
     ----------
@@ -906,12 +893,6 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     _: KW_ONLY
     bounds: param.GivenBounds
     with_std: param.Flag = True
-    adjacency: param.Adjacency = "add_remove"
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
 
     mean_: Array = field(init=False)
     scale_: Array | None = field(init=False)

@@ -103,7 +103,7 @@ class _Unpickled(Cluster):
     def submit(self, function: Any, *given: Any, **named: Any) -> Any:
         from oracles import synchronous_cluster as module
 
-        for name in ("key", "pure", "workers", "priority"):
+        for name in ("key", "pure", "workers", "allow_other_workers", "priority"):
             named.pop(name, None)
         given, _ = module._values(given)
         return module.Future(function(*given, **named))

@@ -147,6 +147,8 @@ def test_an_error_names_the_key(record: Any, key: str) -> None:
         TableSchema.from_dict(record, origin="s.toml")
     assert str(caught.value).startswith(f"s.toml: {key}: " if key else "s.toml: ")
     assert isinstance(caught.value, InvalidParameterError)
+    # What the user passed; the message tells the file, and the key in it.
+    assert caught.value.parameter == "schema"
 
 
 @pytest.mark.parametrize(

@@ -172,8 +172,10 @@ def test_directions_are_chosen_on_purpose(kind: Any, tmp_path: Path) -> None:
 
 
 def test_a_table_without_bounds_is_warned_about() -> None:
-    with pytest.warns(UserWarning, match="bounds"):
+    with pytest.warns(UserWarning, match="bounds: None scales") as told:
         svc(bounds=None).fit(NUMBERS, Y)
+    # It points at the line that fits.
+    assert {one.filename for one in told} == {__file__}
     # Directions of rows, as of embeddings; what has bounds; a sparse table.
     svc(bounds="unit_norm").fit(NUMBERS, Y)
     svc(bounds=None).fit(NUMBERS.to_numpy(), Y)

@@ -167,6 +167,13 @@ def test_bad_weights_of_classes(strategy: str, bad: Any) -> None:
     assert spent(fitting) == 0
 
 
+def test_a_budget_that_leaves_nothing_for_the_choice_is_named() -> None:
+    """Not by the rate of the choice, which no user has typed."""
+    with pytest.raises(InvalidParameterError) as caught:
+        made(epsilon=1e-12, delta=1e-6).fit(Unread(), Unread())
+    assert caught.value.parameter == "epsilon"
+
+
 @every_strategy
 def test_a_budget_smaller_than_the_cost_is_refused_before_data_are_read(strategy: str) -> None:
     ledger = PrivacyLedger(epsilon=0.5, delta=1e-6)

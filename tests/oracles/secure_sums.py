@@ -131,10 +131,6 @@ class InOneProcess:
     faults: Sequence[Fault] = ()
     attempts: int = 2
 
-    @property
-    def trust(self) -> str:
-        return "secure_sum"
-
     def sum(self, vectors: Iterable[NDArray[np.int64]]) -> SumResult:
         rows = list(vectors)
         n = len(rows)

@@ -1,7 +1,8 @@
 """A cluster without processes: every task is run at once, twice, from a pickle of it.
 
 It has what fits ask of a ``distributed.Client``. Each worker has a store of records of its own, so
-that what one keeps another has to make anew. Workers can be lost at a chosen task.
+that what one keeps another has to make anew. Workers can be lost at a chosen task; tasks that may
+run elsewhere then do, as on a cluster.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Cluster:
         key: str,
         pure: bool,
         workers: str | None = None,
+        allow_other_workers: bool = False,
         priority: int = 0,
         **named: Any,
     ) -> Future:
@@ -97,7 +99,9 @@ class Cluster:
             if self.n_sums - 1 == self.lost_at:
                 gone = list(self.threads)[-1]
                 del self.threads[gone], self.stores[gone]
-        lost = lost or (workers is not None and workers not in self.threads)
+        if workers not in self.threads and allow_other_workers:
+            workers = None
+        lost = lost or not self.threads or (workers is not None and workers not in self.threads)
         if lost:
             return self._future(None, lost=True)
         task = pickle.dumps((function, given, named))

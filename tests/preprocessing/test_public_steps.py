@@ -202,6 +202,13 @@ def test_what_is_fitted_does_not_depend_on_values(kind: str) -> None:
         (SimpleImputer(fill_value=0, add_indicator=True, **FILL), "keep_empty_features=True"),
         (SplineTransformer(), "knots"),
         (SplineTransformer(knots="quantile"), "knots"),
+        # Its knots are public, but zeros in all rows decide whether its rows are dense.
+        (
+            ColumnTransformer(
+                [("a", SplineTransformer(knots=KNOTS[:, :1], sparse_output=True), [0])]
+            ),
+            "sparse_output=False in a ColumnTransformer",
+        ),
         (KBinsDiscretizer(), "PublicSplines"),
         (OneHotEncoder(), "categories"),
         (OneHotEncoder(categories=WORDS, min_frequency=2), "categories"),

@@ -211,8 +211,7 @@ def evaluate_command(screen: ui.Screen, **options: Any) -> None:
             n_threads=options["n_threads"],
         ).checked()
         with spending.hide_other_messages(), screen.progress("Evaluating", None):
-            batches = ((X, y, *dict(*own).values()) for X, y, *own in table.batches())
-            rows: Any = EvaluatedRows(evaluation, lambda: batches, grouped=bool(table.owners))
+            rows: Any = EvaluatedRows(evaluation, table.batches, owners=table.owners)
             found = Evaluation(**private_fit(evaluation, rows))
         spending.saved = True
         for draft in drafts:

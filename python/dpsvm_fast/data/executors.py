@@ -672,10 +672,11 @@ BUNDLES_A_THREAD = 4
 FAN_IN = 4
 # Loaders that are larger than this, because they hold rows, are sent once and not with each task.
 SMALL_LOADER = 1 << 16
-# Seconds between two looks at which workers are left.
-POLL = 1.0
-# How often one sum is begun anew because a worker was lost.
-ATTEMPTS = 5
+# Seconds between two looks whether there is any worker: Dask waits for one for ever.
+POLL = 30.0
+
+
+NO_WORKERS = "client: the cluster has no workers left"
 
 
 class LocalExecutor:
@@ -776,7 +777,7 @@ class LocalExecutor:
 class ClusterExecutor:
     """Bundles of partitions on the workers of a cluster; their sums are added in a tree.
 
-    Kept records are tied to their worker. If it is lost, its partitions go to the remaining
+    Kept records are where their worker is. If it is lost, Dask runs its tasks on the remaining
     workers, which rebuild them. Everything else may run anywhere.
 
     Parameters
@@ -813,25 +814,19 @@ class ClusterExecutor:
         Raises
         ------
         ClusterError
-            Workers were lost again and again, or a task could not run there.
+            No worker is left, or a task could not run on any.
         """
-        for _ in range(ATTEMPTS):
-            self._n_runs += 1
-            futures: list[Any] = []
-            try:
-                share = self._attempt(recipe, operation, futures)
-            except BaseException:
-                _release(futures)
-                raise
-            if share is not None:
-                # Workers may have joined since they were asked.
-                _one_build(share.builds | {self._build}, "the budget is spent")
-                return share
+        self._n_runs += 1
+        futures: list[Any] = []
+        try:
+            few = self._submitted(recipe, operation, futures)
+            share = merged([self._awaited(future) for future in few])
+        except BaseException:
             _release(futures)
-        raise ClusterError(
-            f"workers were lost in all {ATTEMPTS} attempts; smaller partitions or resident=False "
-            "need less memory"
-        )
+            raise
+        # Workers may have joined since they were asked.
+        _one_build(share.builds | {self._build}, "the budget is spent")
+        return share
 
     def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
         """Nothing is stored: workers share no folder."""
@@ -849,11 +844,11 @@ class ClusterExecutor:
             # bounded, and dropped for the next fits.
             return
 
-    def _attempt(self, recipe: Recipe, operation: Operation, futures: list[Any]) -> Share | None:
-        """One try; ``futures`` takes what was submitted. None where a worker was lost."""
+    def _submitted(self, recipe: Recipe, operation: Operation, futures: list[Any]) -> list[Any]:
+        """Submit all tasks, which ``futures`` takes; return those of a few sums."""
         threads = self._client.nthreads()
         if not threads:
-            raise ClusterError("client: the cluster has no workers left")
+            raise ClusterError(NO_WORKERS)
         with warnings.catch_warnings():
             # Rows of the caller's own arrays have to be sent once, whatever Dask thinks of it.
             warnings.filterwarnings("ignore", message="Sending large graph")
@@ -870,19 +865,14 @@ class ClusterExecutor:
                         resident=self._resident,
                         name=f"sum-{place}",
                         workers=worker,
+                        # Should that one be lost.
+                        allow_other_workers=worker is not None,
                     )
                 )
-            few = self._added(list(futures), futures)
-        total = Share()
-        for future in few:
-            share = self._awaited(future)
-            if share is None:
-                return None
-            total.add(share)
-        return total
+            return self._added(list(futures), futures)
 
     def _bundles(self, threads: dict[str, int]) -> Iterator[tuple[list[int], str | None]]:
-        """Numbers of partitions that one task takes, and the worker that it is tied to."""
+        """Numbers of partitions that one task takes, and the worker where it belongs."""
         everything = range(len(self._loaders))
         if not self._resident:
             n = min(len(everything), BUNDLES_A_THREAD * sum(threads.values()))
@@ -913,8 +903,8 @@ class ClusterExecutor:
             depth += 1
         return level
 
-    def _awaited(self, future: Any) -> Share | None:
-        """The result; None where records were lost with their worker."""
+    def _awaited(self, future: Any) -> Share:
+        """The result."""
         from concurrent.futures import CancelledError
 
         from distributed import TimeoutError as TooLate
@@ -923,14 +913,15 @@ class ClusterExecutor:
             try:
                 share: Share = future.result(timeout=POLL)
             except TooLate:
-                if self._resident and not set(self._home.values()) <= set(self._client.nthreads()):
-                    return None
+                if not self._client.nthreads():
+                    raise ClusterError(NO_WORKERS) from None
             except CancelledError:
                 raise ClusterError("the cluster cancelled the tasks of this fit") from None
             except Exception as error:
                 # Tasks return their own errors: this one is about workers.
                 raise ClusterError(
-                    f"a task could not be run by the workers: {type(error).__name__}"
+                    f"a task could not be run by the workers: {type(error).__name__}; if they ran "
+                    "out of memory, use smaller partitions or resident=False"
                 ) from None
             else:
                 return share
@@ -940,10 +931,9 @@ class ClusterExecutor:
         loader = self._loaders[i]
         if getattr(loader, "nbytes", 0) <= SMALL_LOADER:
             return loader
-        if i not in self._held or self._held[i].status in ("cancelled", "error", "lost"):
-            self._held[i] = self._client.submit(
-                _itself, loader, key=f"dpsvm-{self._token}-rows-{i}-{self._n_runs}", pure=False
-            )
+        if i not in self._held:
+            key = f"dpsvm-{self._token}-rows-{i}"
+            self._held[i] = self._client.submit(_itself, loader, key=key, pure=False)
         return self._held[i]
 
     def _held_recipe(self, recipe: Recipe) -> Any:

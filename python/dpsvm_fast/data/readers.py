@@ -1326,7 +1326,8 @@ class ArrowSource(_Columnar):
         data = mapped_bytes(self.path)
         with ExitStack() as stack:
             source, names = pa.py_buffer(data), None
-            # Unpacked data are mapped. Of packed data some columns are read at a time.
+            # Unpacked data are mapped. Of packed data some columns are read at a time, and not
+            # through a map, whose pages would stay in memory until a batch is done.
             if self._is_packed(data):
                 names = self._names
                 if _is_arrow_file(data):
@@ -1444,7 +1445,10 @@ def _opened(source: Any, data: mmap.mmap, names: Sequence[str] | None) -> Any:
 
 
 def _messages(data: mmap.mmap) -> Iterator[Any]:
-    """Messages of a stream, or the dictionaries and record batches that a file lists."""
+    """Messages of a stream, or the dictionaries and record batches that a file lists.
+
+    Not every file is a stream between two marks: those of polars have no length of their schema.
+    """
     import pyarrow as pa
 
     whole = pa.py_buffer(data)

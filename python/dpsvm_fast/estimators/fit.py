@@ -12,7 +12,7 @@ import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from sklearn.base import BaseEstimator
@@ -20,6 +20,7 @@ from sklearn.base import BaseEstimator
 from dpsvm_fast import _core
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import Occasion, PrivacyEvent
+from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, Released, linear_attributes
 from dpsvm_fast.estimators.inputs import ArrayRows, NamedBounds, check_room
 from dpsvm_fast.estimators.parameters import checked_copy, number_or_none, tests_of
@@ -52,12 +53,13 @@ STRICT = ". Nothing was spent: the ledger is strict; PrivacyLedger(..., strict=F
 # key may still be secret, is gone from the budget. Less would let later fits have it once more.
 CHARGED = "; the ledger is charged nevertheless and lists the spend as NOT PRIVATE"
 
+# Up from what private_fit calls to the line that called ``fit``, where its warnings point.
+FRAMES = 5
+
 Fitted = TypeVar("Fitted", bound="PrivateEstimator")
 
 
-def private_fit(
-    estimator: PrivateEstimator, rows: FitRows, *, stacklevel: int = 5
-) -> dict[str, Any]:
+def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
     """Plan, spend and run a fit, the same for every estimator.
 
     Parameters
@@ -66,8 +68,6 @@ def private_fit(
         A checked copy of the one that is being fitted.
     rows : FitRows
         Its training rows.
-    stacklevel : int
-        Where warnings point: the line that called ``fit``.
 
     Returns
     -------
@@ -75,9 +75,9 @@ def private_fit(
         All fitted attributes, to be set at once: noisy numbers, and the statement about them.
     """
     ledger = estimator.ledger
-    warn_not_private(estimator, stacklevel=stacklevel)
+    warn_not_private(estimator)
     facts = rows.facts
-    _check_scales(estimator, facts, stacklevel=stacklevel)
+    _check_scales(estimator, facts)
     bounds = getattr(estimator, "bounds", None)
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
@@ -256,15 +256,22 @@ class PrivateEstimator(Released):
         return plan.statement(**occasion)
 
 
+@dataclass(eq=False, repr=False)
 class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
-    """Base of classifiers that spend, train and release in one ``fit``."""
+    """Base of classifiers that spend, train and release in one ``fit``; parameters of all."""
 
-    epsilon: float
-    delta: float
-    classes: Any
-    class_weight: Any
-    max_weight: float
-    verbose: int
+    epsilon: param.Epsilon = 1.0
+    delta: param.Delta = 1e-6
+    _: KW_ONLY
+    adjacency: param.Adjacency = "add_remove"
+    classes: param.Classes = None
+    class_weight: param.ClassWeight = None
+    max_weight: param.Positive = 1.0
+    noise_grid: param.NoiseGrid = "exact"
+    random_state: param.Seed = None
+    ledger: PrivacyLedger | None = None
+    n_threads: param.Threads = None
+    verbose: param.Verbose = 0
 
     def checked(self: Trained) -> Trained:
         """Return a copy with all parameters checked; reads no data."""
@@ -371,15 +378,13 @@ class OneRelease(PrivatelyTrained):
         """Return the plan of the training."""
 
 
-def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
+def warn_not_private(estimator: Any) -> None:
     """Warn the caller of ``fit`` if a release is not private or guarantees almost nothing.
 
     Parameters
     ----------
     estimator : PrivateEstimator or PrivateGridSearch
         With checked parameters.
-    stacklevel : int
-        How many frames up the caller of ``fit`` is.
 
     Raises
     ------
@@ -388,7 +393,7 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
     """
     if in_search():
         return
-    ledger, above = estimator.ledger, stacklevel + 1
+    ledger, above = estimator.ledger, FRAMES + 1
     strict = ledger is not None and ledger.strict
     if getattr(estimator, "classes", ()) is None:
         leak = "None reads the label set from y and releases it without noise; pass the public one"
@@ -409,7 +414,7 @@ def warn_not_private(estimator: Any, *, stacklevel: int = 4) -> None:
     warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=above)
 
 
-def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
+def _check_scales(estimator: Any, facts: Facts) -> None:
     """Refuse rows of whose features nothing was declared, and warn of columns with names.
 
     Who declares nothing has often scaled by the rows, which no estimator can see.
@@ -423,7 +428,7 @@ def _check_scales(estimator: Any, facts: Facts, *, stacklevel: int) -> None:
     if estimator.ledger is not None and estimator.ledger.strict:
         raise InvalidParameterError(f"bounds: {UNSCALED}. {LEARNED}{STRICT}")
     if facts.feature_names is not None and not facts.sparse:
-        warnings.warn(f"bounds: {UNSCALED}", UserWarning, stacklevel=stacklevel + 1)
+        warnings.warn(f"bounds: {UNSCALED}", UserWarning, stacklevel=FRAMES)
 
 
 UNSCALED = (

@@ -16,7 +16,6 @@ from dpsvm_fast.estimators.fit import OneRelease
 from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin, n_coordinates
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks, row_scores
@@ -261,6 +260,33 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
         whatever is given here.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
+        row replaced by another (about twice the noise; the number of rows is public).
+    classes : array-like of shape (n_classes,) or None, default=None
+        Public label set: ints, strings, bools or whole floats. None reads it from ``y``, which
+        releases it without noise: a ``PrivacyLeakWarning``, and the statement is marked not
+        private.
+    class_weight : dict, "balanced" or None, default=None
+        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
+        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
+        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
+        rarest by 1; it needs Gaussian noise.
+    max_weight : float > 0, default=1.0
+        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
+        of one person sum to at most one: several rows count as their mean.
+    noise_grid : {"exact", "float"}, default="exact"
+        "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
+        the program's own arithmetic. "float" is ordinary floating-point noise.
+    random_state : int or None, default=None
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
+    ledger : PrivacyLedger or None, default=None
+        Budget, checked before data are read and charged before noise is drawn.
+    n_threads : int or None, default=None
+        None uses all cores of this process. Never changes the result.
+    verbose : {0, 1}, default=0
+        1 prints the plan. Progress is not shown: it depends on the data.
     loss : {"softmax_margin", "huber_ww"}, default="softmax_margin"
         ``softmax_margin``: the smoothed Crammer-Singer hinge :math:`\tau \log(1 + \sum_k
         \exp((m + s_k - s_y) / \tau))`; ``huber_ww``: the sum of Huber hinges :math:`\sum_k
@@ -293,43 +319,16 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         tau, or the half width of H; "auto" is 0.4 and 0.5.
     margin : "auto" or float >= 0, default="auto"
         m; "auto" is 1.5 times the smoothing for ``softmax_margin``, and twice for ``huber_ww``.
-    adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
-        row replaced by another (about twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound kappa of the rows' L2 norm; longer rows are scaled down to it, silently, in
         ``fit`` and in predictions. Centre rows first, at a public point near where the classes
         meet.
-    classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats. None reads it from ``y``, which
-        releases it without noise: a ``PrivacyLeakWarning``, and the statement is marked not
-        private.
     tol : float in [1e-8, 1], default=1e-5
         The solver stops at a certified distance to the minimiser, as if the gradient had a norm of
         ``tol`` times the largest one of one row. Additional noise covers the remaining error of the
         matrices.
     max_iter : int or None, default=None
         Steps of the solver at most. None runs until certified, as the guarantee needs.
-    class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
-        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
-        rarest by 1; it needs Gaussian noise.
-    max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person sum to at most one: several rows count as their mean.
-    random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
-    ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
-    n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
-    noise_grid : {"exact", "float"}, default="exact"
-        "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
-        the program's own arithmetic. "float" is ordinary floating-point noise.
-    verbose : {0, 1}, default=0
-        1 prints the plan. Progress is not shown: it depends on the data.
 
     Attributes
     ----------
@@ -400,8 +399,6 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     (2, 1, 3, 3)
     """
 
-    epsilon: param.Epsilon = 1.0
-    delta: param.Delta = 1e-6
     _: KW_ONLY
     loss: Annotated[str, one_of(*LOSSES)] = "softmax_margin"
     noise: param.Noise = "gaussian"
@@ -412,18 +409,9 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     extra_regularization: param.AutoNonNegative = "auto"
     smoothing: param.Smoothing = "auto"
     margin: param.Margin = "auto"
-    adjacency: param.Adjacency = "add_remove"
     data_norm: param.Positive = 1.0
-    classes: param.Classes = None
     tol: param.GradientTol = 1e-5
     max_iter: param.MaxIter = None
-    class_weight: param.ClassWeight = None
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
-    verbose: param.Verbose = 0
 
     def _training(self, facts: Facts) -> GaussianMargin:
         """Return the plan of the training for rows with these public facts."""

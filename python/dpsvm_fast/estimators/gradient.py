@@ -28,7 +28,6 @@ from dpsvm_fast.estimators.parameters import (
     tests_of,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.gradient import (
     GradientPerturbation,
@@ -208,18 +207,37 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         Privacy parameter, 0 < epsilon <= 1e4; of one call of ``fit`` or ``partial_fit``.
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Neighbouring data sets: one row added or removed (their number stays private), or one
+        replaced by another (twice the noise; the number of rows is public).
+    classes : array-like of shape (n_classes,) or None, default=None
+        Public label set: ints, strings, bools or whole floats; classes may be absent. None reads it
+        from ``y``: a ``PrivacyLeakWarning``, and the statement is marked not private.
+    class_weight : dict, "balanced" or None, default=None
+        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
+        becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
+        parameter, and weighs each class by the inverse; not with ``partial_fit``.
+    max_weight : float > 0, default=1.0
+        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
+        person sum to at most one.
+    noise_grid : {"exact", "float"}, default="exact"
+        Noise sampled exactly on a power-of-two grid, so that the guarantee covers the program's own
+        arithmetic, or ordinary floating-point noise.
+    random_state : int or None, default=None
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
+    ledger : PrivacyLedger or None, default=None
+        Budget: checked before data are read, charged before the first step, in every call.
+    n_threads : int or None, default=None
+        None uses all cores of this process. Never changes the result.
+    verbose : {0, 1}, default=0
+        1 prints the plan and draws a progress bar.
     loss : str, default="softmax_margin"
         The function phi of the scores: any smooth loss of
         :class:`dpsvm_fast.losses.Loss` except ``margin_distance``. ``softmax_margin`` is the
         smoothed Crammer-Singer hinge, cross-entropy with ``margin=0``.
-    adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (their number stays private), or one
-        replaced by another (twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
-    classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats; classes may be absent. None reads it
-        from ``y``: a ``PrivacyLeakWarning``, and the statement is marked not private.
     fit_intercept : bool, default=True
         Whether to add a constant feature, whose weight is noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
@@ -280,25 +298,6 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         Public bound of the number of rows, with ``groups`` of persons, for the rules in Notes and
         ``"last_iterate"``, which refuses more. Must be None with ``replace_one``, where the number
         of rows takes its place.
-    class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
-        becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
-        parameter, and weighs each class by the inverse; not with ``partial_fit``.
-    max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person sum to at most one.
-    random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
-    ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before the first step, in every call.
-    n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
-    noise_grid : {"exact", "float"}, default="exact"
-        Noise sampled exactly on a power-of-two grid, so that the guarantee covers the program's own
-        arithmetic, or ordinary floating-point noise.
-    verbose : {0, 1}, default=0
-        1 prints the plan and draws a progress bar.
 
     Attributes
     ----------
@@ -370,13 +369,9 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     True
     """
 
-    epsilon: param.Epsilon = 1.0
-    delta: param.Delta = 1e-6
     _: KW_ONLY
     loss: param.SmoothLoss = "softmax_margin"
-    adjacency: param.Adjacency = "add_remove"
     data_norm: param.Positive = 1.0
-    classes: param.Classes = None
     fit_intercept: param.Flag = True
     intercept_scaling: param.AutoPositive = "auto"
     C: param.AutoPositive = "auto"
@@ -398,13 +393,6 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     average: Annotated[float | str, auto_or(real(0.0, 1.0))] = "auto"
     accountant: Annotated[str, one_of("auto", "composition", "last_iterate")] = "auto"
     max_samples: Annotated[int | None, or_word(None, integer(1, 2**40))] = None
-    class_weight: param.ClassWeight = None
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
-    verbose: param.Verbose = 0
 
     @available_if(may_continue)  # type: ignore[untyped-decorator]
     @in_usual_arithmetic

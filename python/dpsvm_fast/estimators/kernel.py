@@ -10,7 +10,6 @@ from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
 from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real, refuse
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.noise import check_range
 from dpsvm_fast.mechanisms.pipeline import PrivateKernel, PrivateLinear, ReleasedPipeline
 from dpsvm_fast.mechanisms.plan import Facts, filled
@@ -49,6 +48,30 @@ class PrivateKernelSVC(PipelineClassifier):
         Privacy parameter, 0 <= delta < 1; far below one over the number of rows. 0 takes a recipe
         of pure epsilon, whose noise grows with the number of weights: for two classes and few
         features.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
+        number of rows is public.
+    classes : array-like of shape (n_classes,) or None, default=None
+        Public label set. None reads it from ``y``, which releases it without noise: a
+        ``PrivacyLeakWarning``, and the statement is marked not private.
+    class_weight : dict, "balanced" or None, default=None
+        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
+        becomes 1. "balanced" releases noisy numbers of rows of each class, for 2 % of the squared
+        Gaussian parameter, and weighs each class by their inverse; it needs ``delta > 0``.
+    max_weight : float > 0, default=1.0
+        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
+        person sum to at most one.
+    noise_grid : {"exact", "float"}, default="exact"
+        How Gaussian noise is drawn, as in `PrivateLinearSVC`.
+    random_state : int or None, default=None
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
+    ledger : PrivacyLedger or None, default=None
+        Budget, checked before data are read and charged before noise is drawn.
+    n_threads : int or None, default=None
+        None uses all cores of this process. Never changes the result.
+    verbose : {0, 1}, default=0
+        1 prints the plan and draws a progress bar.
     bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
         Public bounds of the features, as in `PrivateLinearSVC`; None with ``normalize=False``.
     kernel : {"auto", "rbf", "laplacian", "linear"}, default="auto"
@@ -74,12 +97,6 @@ class PrivateKernelSVC(PipelineClassifier):
         ``delta=0``).
     data_norm : float, default=1.0
         Public bound of the rows' L2 norm with ``normalize=False``; 1 otherwise.
-    classes : array-like of shape (n_classes,) or None, default=None
-        Public label set. None reads it from ``y``, which releases it without noise: a
-        ``PrivacyLeakWarning``, and the statement is marked not private.
-    adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
-        number of rows is public.
     whiten : "auto" or bool, default="auto"
         As in `PrivateLinearSVC`.
     margin : "auto" or float >= 0, default="auto"
@@ -90,24 +107,6 @@ class PrivateKernelSVC(PipelineClassifier):
         Whether to recompute features in blocks in every pass over the rows instead of keeping them
         (8 D bytes per row). "auto" keeps up to 256 MiB. Never changes the result. For "gradient"
         only; the other mechanisms keep all features.
-    class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
-        becomes 1. "balanced" releases noisy numbers of rows of each class, for 2 % of the squared
-        Gaussian parameter, and weighs each class by their inverse; it needs ``delta > 0``.
-    max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person sum to at most one.
-    random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
-    ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
-    n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
-    noise_grid : {"exact", "float"}, default="exact"
-        How Gaussian noise is drawn, as in `PrivateLinearSVC`.
-    verbose : {0, 1}, default=0
-        1 prints the plan and draws a progress bar.
 
     Attributes
     ----------
@@ -181,8 +180,6 @@ class PrivateKernelSVC(PipelineClassifier):
     True
     """
 
-    epsilon: param.Epsilon = 1.0
-    delta: param.Delta = 1e-6
     _: KW_ONLY
     bounds: param.OptionalBounds = None
     kernel: Annotated[str, one_of("auto", *KERNELS, "linear")] = "auto"
@@ -192,19 +189,10 @@ class PrivateKernelSVC(PipelineClassifier):
     mechanism: Trainer = "auto"
     normalize: param.Flag = True
     data_norm: param.Positive = 1.0
-    classes: param.Classes = None
-    adjacency: param.Adjacency = "add_remove"
     whiten: param.AutoFlag = "auto"
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
     low_memory: param.AutoFlag = "auto"
-    class_weight: param.ClassWeight = None
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
-    verbose: param.Verbose = 0
 
     # What a fit publishes.
     data_norm_: float | None = field(init=False)

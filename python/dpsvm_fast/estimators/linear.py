@@ -22,7 +22,6 @@ from dpsvm_fast.estimators.inputs import (
 )
 from dpsvm_fast.estimators.parameters import chosen_loss, one_of, refuse, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import LARGEST, joined_parameter
 from dpsvm_fast.mechanisms.pipeline import (
@@ -221,6 +220,32 @@ class PrivateLinearSVC(PipelineClassifier):
         Delta, 0 <= delta < 1, far below 1 / number of rows. 0 means pure epsilon: centring for a
         tenth of epsilon, then objective perturbation with Gamma noise, without whitening. That
         noise grows with the number of weights: expect little with many classes or features.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
+        row replaced by another (more noise; the number of rows is public).
+    classes : array-like of shape (n_classes,) or None, default=None
+        Public label set: ints, strings, bools or whole floats; classes may be absent from the data.
+        None reads it from ``y``, which releases it without noise: ``PrivacyLeakWarning``, and the
+        statement says so.
+    class_weight : dict, "balanced" or None, default=None
+        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
+        becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
+        parameter, and weighs each class by the inverse; with ``delta > 0`` only.
+    max_weight : float > 0, default=1.0
+        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
+        person sum to at most one.
+    noise_grid : {"exact", "float"}, default="exact"
+        "exact" draws Gaussian noise exactly on power-of-two grids, so that the guarantee covers
+        the program's own arithmetic. "float" is ordinary floating-point noise.
+    random_state : int or None, default=None
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
+    ledger : PrivacyLedger or None, default=None
+        Budget, checked before data are read and charged before noise is drawn.
+    n_threads : int or None, default=None
+        None uses all cores of this process. Never changes the result.
+    verbose : {0, 1}, default=0
+        1 prints the plan and draws a progress bar.
     bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
         Public bounds of the features, each a number or an array of shape (n_features,), with
         ``low < high``, never taken from the data. Entries outside are clipped. "unit_norm" leaves
@@ -232,13 +257,6 @@ class PrivateLinearSVC(PipelineClassifier):
         for two classes with ``delta=0``); "output" puts it on the trained weights (loss
         ``margin_distance``, see `OutputPerturbationSVC`); with a centre before it and
         ``delta > 0`` in four releases, each minimiser regularised towards the release before.
-    classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats; classes may be absent from the data.
-        None reads it from ``y``, which releases it without noise: ``PrivacyLeakWarning``, and the
-        statement says so.
-    adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
-        row replaced by another (more noise; the number of rows is public).
     whiten : "auto" or bool, default="auto"
         Whether to whiten. "auto" decides by the noisy number of rows; without whitening training
         gets its budget, except with ``mechanism="objective"``, where it is lost: pass False there
@@ -250,25 +268,6 @@ class PrivateLinearSVC(PipelineClassifier):
         rows and up to 0.01 less for few. "auto" is 1 for "objective" and "output".
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is noisy like the others.
-    class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
-        becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
-        parameter, and weighs each class by the inverse; with ``delta > 0`` only.
-    max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person sum to at most one.
-    random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
-    ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
-    n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
-    noise_grid : {"exact", "float"}, default="exact"
-        "exact" draws Gaussian noise exactly on power-of-two grids, so that the guarantee covers
-        the program's own arithmetic. "float" is ordinary floating-point noise.
-    verbose : {0, 1}, default=0
-        1 prints the plan and draws a progress bar.
 
     Attributes
     ----------
@@ -365,23 +364,12 @@ class PrivateLinearSVC(PipelineClassifier):
     True
     """
 
-    epsilon: param.Epsilon = 1.0
-    delta: param.Delta = 1e-6
     _: KW_ONLY
     bounds: param.OptionalBounds = None
     mechanism: Trainer = "auto"
-    classes: param.Classes = None
-    adjacency: param.Adjacency = "add_remove"
     whiten: param.AutoFlag = "auto"
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
-    class_weight: param.ClassWeight = None
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
-    verbose: param.Verbose = 0
 
     _rests_on = "bounds"
 

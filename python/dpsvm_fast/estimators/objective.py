@@ -8,7 +8,6 @@ from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import OneRelease
 from dpsvm_fast.estimators.parameters import number_or_none
-from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.objective import INTERCEPT, ObjectivePerturbation
 from dpsvm_fast.mechanisms.plan import Facts, filled
 
@@ -36,6 +35,34 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
         whatever is given here.
+    adjacency : {"add_remove", "replace_one"}, default="add_remove"
+        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
+        row replaced by another (about twice the noise; the number of rows is public).
+    classes : array-like of shape (n_classes,) or None, default=None
+        Public label set: ints, strings, bools or whole floats. Classes may be absent from the data.
+        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning``, and the
+        statement is marked not private.
+    class_weight : dict, "balanced" or None, default=None
+        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
+        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
+        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
+        rarest by 1; it needs Gaussian noise.
+    max_weight : float > 0, default=1.0
+        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
+        of one person sum to at most one: several rows count as their mean.
+    noise_grid : {"exact", "float"}, default="exact"
+        "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
+        the program's own arithmetic. "float" is ordinary floating-point noise. What is released
+        are multiples of a power of two in both cases.
+    random_state : int or None, default=None
+        None draws noise from the operating system. With a seed the fit is reproducible and not
+        private: ``NotPrivateWarning``, and the statement says so.
+    ledger : PrivacyLedger or None, default=None
+        Budget, checked before data are read and charged before noise is drawn.
+    n_threads : int or None, default=None
+        None uses all cores of this process. Never changes the result.
+    verbose : {0, 1}, default=0
+        1 prints the plan. Progress is not shown: it depends on the data.
     loss : str, default="softmax_margin"
         The function phi of the scores, one of the smooth losses of
         :class:`dpsvm_fast.losses.Loss` but ``margin_distance``. ``softmax_margin`` is the smoothed
@@ -43,15 +70,8 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
     noise : {"gaussian", "gamma"}, default="gaussian"
         Law of B: independent Gaussians, (epsilon, delta); or a density proportional to
         ``exp(-beta ||B||)``, epsilon with delta = 0, much larger for many weights.
-    adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
-        row replaced by another (about twice the noise; the number of rows is public).
     data_norm : float, default=1.0
         Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
-    classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats. Classes may be absent from the data.
-        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning``, and the
-        statement is marked not private.
     fit_intercept : bool, default=True
         Whether to add a constant feature. Its weight is regularised and noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
@@ -74,29 +94,8 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
         row. Additional noise covers the remaining error of the weights.
     max_iter : int or None, default=None
         Newton steps at most. None runs until certified, as the guarantee needs.
-    class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
-        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
-        rarest by 1; it needs Gaussian noise.
-    max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person sum to at most one: several rows count as their mean.
-    random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
-    ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
-    n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
-    noise_grid : {"exact", "float"}, default="exact"
-        "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
-        the program's own arithmetic. "float" is ordinary floating-point noise. What is released
-        are multiples of a power of two in both cases.
     low_memory : bool, default=False
         Whether the solver reads X again in every pass instead of keeping a compact copy.
-    verbose : {0, 1}, default=0
-        1 prints the plan. Progress is not shown: it depends on the data.
 
     Attributes
     ----------
@@ -164,14 +163,10 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
     True
     """
 
-    epsilon: param.Epsilon = 1.0
-    delta: param.Delta = 1e-6
     _: KW_ONLY
     loss: param.SmoothLoss = "softmax_margin"
     noise: param.Noise = "gaussian"
-    adjacency: param.Adjacency = "add_remove"
     data_norm: param.Positive = 1.0
-    classes: param.Classes = None
     fit_intercept: param.Flag = True
     intercept_scaling: param.AutoPositive = "auto"
     C: param.AutoPositive = "auto"
@@ -180,14 +175,7 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
     margin: param.Margin = "auto"
     tol: param.GradientTol = 1e-5
     max_iter: param.MaxIter = None
-    class_weight: param.ClassWeight = None
-    max_weight: param.Positive = 1.0
-    random_state: param.Seed = None
-    ledger: PrivacyLedger | None = None
-    n_threads: param.Threads = None
-    noise_grid: param.NoiseGrid = "exact"
     low_memory: param.Flag = False
-    verbose: param.Verbose = 0
 
     def _training(self, facts: Facts) -> ObjectivePerturbation:
         """Return the plan of the training for rows with these public facts."""

@@ -1,11 +1,10 @@
 """Parameters of the estimators: each is declared once, by its type, its check and its default.
 
 An estimator is a dataclass whose fields are its parameters. The type of a field carries the check
-of its value::
+of its value. What all private classifiers, or transformers, have is declared by their base::
 
     @dataclass(eq=False, repr=False)
-    class SomeSVC(...):
-        epsilon: param.Epsilon = 1.0
+    class SomeSVC(OneRelease):
         _: KW_ONLY
         C: param.AutoPositive = "auto"
 """
@@ -36,7 +35,8 @@ def _declared(kind: type) -> Mapping[str, tuple[Any, ...]]:
     hints = get_type_hints(kind, localns={"KW_ONLY": object}, include_extras=True)
     return {
         field.name: hints[field.name].__metadata__
-        for field in fields(kind)
+        # As in the constructor: those of a base come after all that have a place.
+        for field in sorted(fields(kind), key=lambda field: bool(field.kw_only))
         if field.init and hasattr(hints[field.name], "__metadata__")
     }
 

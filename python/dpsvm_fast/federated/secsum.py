@@ -280,10 +280,6 @@ class SumResult:
 class SecureSum(Protocol):
     """Protocol that adds vectors of several parties and reveals only the sum."""
 
-    @property
-    def trust(self) -> str:
-        """Word of the statement: ``"secure_sum"`` or ``"trusted_curator"``."""
-
     def sum(self, vectors: Iterable[NDArray[np.int64]]) -> SumResult:
         """Return the sum of one vector of each party.
 
@@ -310,11 +306,6 @@ class TrustedSum:
     """
 
     min_survivors: int = 1
-
-    @property
-    def trust(self) -> str:
-        """Word of the statement."""
-        return "trusted_curator"
 
     def sum(self, vectors: Iterable[NDArray[np.int64]]) -> SumResult:
         """Return the sum modulo 2**48, as the representatives nearest to 0.

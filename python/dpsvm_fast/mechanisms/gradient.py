@@ -56,12 +56,11 @@ from dpsvm_fast.mechanisms.noise import (
 from dpsvm_fast.mechanisms.pipeline import (
     AVERAGED_SHARE,
     CLIP,
-    FEATURES_A_ROW,
     FEWEST_STEPS,
-    LARGEST_C,
     MAX_STEPS,
     ROWS_A_STEP,
-    SMALLEST_C,
+    unit_of,
+    usual_c,
 )
 from dpsvm_fast.mechanisms.plan import LinearPlan, OnStep, Rows, filled, sums_exactly
 from dpsvm_fast.mechanisms.rows import PublicMap
@@ -112,15 +111,6 @@ UNKNOWN_C = 0.5
 LONGEST_STEP, LONGEST_BLIND_STEP, FARTHER, WIDER = 24.0, 0.021, 10.0, 2.8
 
 EULER = 0.5772156649015329
-
-
-def _unit(n_scores: int) -> float:
-    """Return the factor between one score and two.
-
-    The one score of two classes is the difference of theirs, which move by opposite gradients of
-    together sqrt(2) times the norm: clipping it at R / sqrt(2) gives the same model.
-    """
-    return 1.0 if n_scores > 1 else math.sqrt(0.5)
 
 
 def _schedule_sum(schedule: str, n_steps: int) -> float:
@@ -673,7 +663,7 @@ class GradientPerturbation(LinearPlan):
         if given or self.optimizer == "adam" or self.rate < 1.0:
             return 0.0
         longest = LONGEST_STEP / self.n_records if self.n_records else LONGEST_BLIND_STEP
-        clip = self.max_grad_norm or CLIP * _unit(self.loss.n_scores) * self.row_norm
+        clip = self.max_grad_norm or CLIP * unit_of(self.loss.n_scores) * self.row_norm
         return self._mu / (self._c_kappa * clip * longest)
 
     @property
@@ -696,11 +686,9 @@ class GradientPerturbation(LinearPlan):
     @property
     def _c_kappa(self) -> float:
         """C of the module's formula times kappa_t, for one score as for two."""
-        c = UNKNOWN_C
-        if self.n_records is not None:
-            by_shape = math.sqrt(FEATURES_A_ROW * self.n_features / self.n_records)
-            c = min(LARGEST_C, max(SMALLEST_C, by_shape))
-        return c * _unit(self.loss.n_scores) * self.row_norm
+        n = self.n_records
+        c = UNKNOWN_C if n is None else usual_c(self.n_features, n)
+        return c * unit_of(self.loss.n_scores) * self.row_norm
 
     @property
     def clip(self) -> float:
@@ -712,7 +700,7 @@ class GradientPerturbation(LinearPlan):
             return self.max_grad_norm
         if self.accountant == "last_iterate":
             return self.loss.lipschitz * self.row_norm
-        return mul_up(CLIP * _unit(self.loss.n_scores) * self._wider, self.row_norm)
+        return mul_up(CLIP * unit_of(self.loss.n_scores) * self._wider, self.row_norm)
 
     @property
     def divisor(self) -> float:

@@ -137,6 +137,22 @@ WITHIN_THE_CLIP = 1.0 - 2.0**-20
 Array = NDArray[np.float64]
 
 
+def unit_of(n_scores: int) -> float:
+    """Return the factor of clip and c between two scores and one.
+
+    The one score of two classes is the difference of theirs, which move by opposite gradients of
+    together sqrt(2) times the norm: clipping it at R / sqrt(2) and dividing c by sqrt(2) gives the
+    same model.
+    """
+    return 1.0 if n_scores > 1 else math.sqrt(0.5)
+
+
+def usual_c(n_features: int, n_rows: float, smallest: float = SMALLEST_C) -> float:
+    """Return c of the rule for so many features and rows."""
+    by_shape = math.sqrt(FEATURES_A_ROW * n_features / n_rows)
+    return min(LARGEST_C, max(smallest, by_shape))
+
+
 @dataclass(frozen=True, kw_only=True)
 class DescentRule:
     """One private training run, chosen by the rule above.
@@ -203,12 +219,8 @@ class DescentRule:
             directions = max(FEWEST_DIRECTIONS, self.n_features)
         c = self.fixed_c
         if c is None:
-            by_shape = math.sqrt(FEATURES_A_ROW * self.n_features / self.count)
-            c = min(LARGEST_C, max(smallest_c, by_shape))
-        # The rule is about K scores; the one score of two classes is the difference of theirs. Two
-        # scores move by opposite gradients, of norm sqrt(2) times that of the one score. Clipping
-        # that at R / sqrt(2) and dividing c by sqrt(2) gives the same model.
-        unit = 1.0 if self.loss.n_scores > 1 else math.sqrt(0.5)
+            c = usual_c(self.n_features, self.count, smallest_c)
+        unit = unit_of(self.loss.n_scores)
         # Beyond it gradients of many rows swing.
         longest_step = LONGEST_STEP * directions / self.count
         free = mu / (c * unit**2 * CLIP * path)

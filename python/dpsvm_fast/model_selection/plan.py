@@ -23,7 +23,7 @@ from dpsvm_fast.certificates.statement import SelectionNoise, Stopping, selectio
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.ledger.ledger import SLACK
-from dpsvm_fast.mechanisms.noise import gaussian_parameter
+from dpsvm_fast.mechanisms.noise import SMALLEST, gaussian_parameter
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.noise import few_bits_down
 from dpsvm_fast.pipelines import planned_events, private_steps
@@ -202,7 +202,7 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
             mechanism=search.selection,
             sensitivity=sensitivity,
             relation_factor=factor,
-            rate=few_bits_down(Fraction(chosen) / (factor * sensitivity)),
+            rate=_rate(Fraction(chosen) / (factor * sensitivity), SMALLEST),
         )
         branches = (allot(c, own, part) for c, part in zip(candidates, parts, strict=True))
         return Budgets(branches=tuple(branches), refits=refits, selection=selection)
@@ -297,12 +297,7 @@ def _score_noise(
 ) -> SelectionNoise:
     """Noise for the score of a run with this epsilon (that of the fit where delta is not 0)."""
     if delta == 0.0:
-        rate = few_bits_down(Fraction(epsilon) * Fraction(score_fraction) / sensitivity)
-        if rate < SMALLEST_RATE:
-            raise InvalidParameterError(
-                "epsilon: expected a larger value, as the noise of a score exceeds the range of "
-                "the sampler"
-            )
+        rate = _rate(Fraction(epsilon) * Fraction(score_fraction) / sensitivity, SMALLEST_RATE)
         return SelectionNoise(
             mechanism="discrete_laplace", sensitivity=sensitivity, relation_factor=1, rate=rate
         )
@@ -314,6 +309,17 @@ def _score_noise(
         relation_factor=1,
         sigma=div_up(float(sensitivity), mu),
     )
+
+
+def _rate(exact: Fraction, least: float) -> float:
+    """The rate of a choice, or of discrete noise, that samplers take; rounded down."""
+    rate = few_bits_down(exact)
+    if rate < least:
+        raise InvalidParameterError(
+            "epsilon: expected a larger value, as the noise of the choice exceeds the range of the "
+            "sampler"
+        )
+    return rate
 
 
 def part_sizes(n_samples: int, n_candidates: int, validation_fraction: float) -> list[int]:

@@ -392,9 +392,9 @@ class _Sum:
             places = step * (dots.first + held)
             log = np.log(dots.masses[held])
             tilted = log + tilt * places
-            one = _log_sum(tilted)
+            one = float(logsumexp(tilted))
             moment += count * one
-            above += [count * _log_sum(log + s * places) for s in shifts]
+            above += [count * float(logsumexp(log + s * places)) for s in shifts]
             logs.append((dots.first + held, tilted - one, count))
         # Any shift gives a bound: the one that was best on the first grid serves all.
         best = int(np.argmin(above - shifts * end))
@@ -470,12 +470,6 @@ def _crossing(holds: Callable[[float], bool], high: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-def _log_sum(logs: Array) -> float:
-    """Logarithm of a sum, from those of its terms."""
-    top = float(logs.max())
-    return top + math.log(float(np.exp(logs - top).sum()))
 
 
 def _law_of_sum(parts: list[tuple[NDArray[np.intp], Array, int]], size: int) -> tuple[Array, float]:
