@@ -8,8 +8,6 @@ import pytest
 
 from benches import audit_page, pages, persons, readme_tables, tables
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def kernel_row(data: str, epsilon: str, kernel: str, accuracy: str, gain: str) -> tables.Row:
     named = ("data", "epsilon", "kernel", "accuracy", "gain")
@@ -59,15 +57,6 @@ def test_audits_say_which_builds_are_refuted() -> None:
     assert "canaries" not in shown[-1]
 
 
-def test_nothing_is_shown_of_what_is_not_stored(tmp_path: Path) -> None:
-    for name in pages.PAGES:
-        assert pages.contents(name, tmp_path) == {}
-    page = tmp_path / "README.md"
-    page.write_text("text\n", encoding="utf-8")
-    pages.fill("README.md", tmp_path, tmp_path)
-    assert page.read_text(encoding="utf-8") == "text\n"
-
-
 def test_a_stored_table_needs_its_place(tmp_path: Path) -> None:
     tables.write(tmp_path / "papers_kernel.csv", KERNEL_ROWS, {"cpu": "none"})
     page = tmp_path / "docs" / "kernels.md"
@@ -83,14 +72,6 @@ def test_a_stored_table_needs_its_place(tmp_path: Path) -> None:
     assert "**0.954** (+0.013)" in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
-
-
-@pytest.mark.parametrize("page", pages.PAGES)
-def test_pages_show_the_stored_summaries(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for name, content in pages.contents(page, ROOT / "benches" / "results").items():
-        opening, closing = pages.markers(name)
-        assert f"{opening}\n{content}\n{closing}" in text
 
 
 def test_a_lost_line_of_persons_is_reported() -> None:
