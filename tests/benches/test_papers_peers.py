@@ -1,4 +1,4 @@
-"""Other libraries beside ours: environments, the pipe to another process, and what is judged."""
+"""Other libraries beside ours: what is judged, and models of one class that share a budget."""
 
 from __future__ import annotations
 
