@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from oracles.crammer_singer import certified_distance, minimiser, stored_rows
+from oracles.crammer_singer import minimiser, stored_rows
 from oracles.solver import compiled
 
 pytestmark = pytest.mark.proof("output_perturbation", "Inexact minimiser")
@@ -177,14 +177,3 @@ def test_another_problem_is_not_within_the_radius(wrong: str) -> None:
         intercept_scaling=changed.intercept_scaling,
     )
     assert np.linalg.norm(weights - expected) > radius + accuracy
-
-
-def test_the_oracle_reaches_a_known_minimum() -> None:
-    """One row, two classes, 2 C ||x||^2 <= 1: W* = C (e_y - e_k) x^T."""
-    rows = np.array([[0.6, 0.8]])
-    W, bound = minimiser(rows, np.array([1]), 2, 0.25)
-    np.testing.assert_allclose(W, [[-0.15, -0.2], [0.15, 0.2]], rtol=1e-12)
-    assert bound < 1e-9
-    # At a point that is not the minimiser the bound says so, and it is no less than the distance.
-    start, far = certified_distance(np.array([[0.5, 0.5]]), rows, np.array([1]), 0.25)
-    assert far >= np.linalg.norm(start - W) > 0.1
