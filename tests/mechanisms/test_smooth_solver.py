@@ -7,6 +7,7 @@ compiled solver changes them, so that both solvers see the same problem to the l
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -322,3 +323,30 @@ def test_steps_that_run_out_release_nothing() -> None:
 
 
 # The twin itself, against first principles.
+
+
+def test_the_twins_losses_have_their_written_values() -> None:
+    scores, y = np.array([[0.3, -1.2, 0.7]]), np.array([1])
+    t = np.array([-1.0, 1.0, -1.0])
+    gaps = 1.0 - scores[0, 1] + scores[0, [0, 2]]
+    expected = {
+        ("softmax_margin", 0.25, 1.0): 0.25
+        * math.log(math.exp(gaps[0] / 0.25) + math.exp(gaps[1] / 0.25) + 1.0),
+        ("softplus", 0.5, 1.0): (0.5 * np.log1p(np.exp((1.0 - t * scores[0]) / 0.5))).sum(),
+        # 1 - 1.2 < -h twice over: linear; the others lie above and below too.
+        ("huber", 0.5, 1.0): (1.0 + 0.3) + (1.0 + 1.2) + (1.0 + 0.7),
+        ("huber", 2.0, 1.0): ((1.3 + 2.0) ** 2 + (1.7 + 2.0) ** 2) / 8.0 + 2.2,
+        ("m3", 0.1, 1.0): ((gaps + np.hypot(gaps, 0.1)) / 2.0).sum(),
+        # Both rivals are ahead by more than h; then both within the parabola.
+        ("huber_ww", 0.5, 1.0): gaps.sum(),
+        ("huber_ww", 4.0, 1.0): ((gaps + 4.0) ** 2).sum() / 16.0,
+        # The nearest kept margin: own score up by u, both rivals down to it less the margin.
+        ("margin_distance", 0.5, 1.0): np.hypot(
+            gaps.sum() / 3, np.linalg.norm(gaps - gaps.sum() / 3)
+        )
+        - 0.25,
+    }
+    for kernel, value in expected.items():
+        assert twin.score_loss(scores, y, kernel)[0] == pytest.approx(float(value), rel=1e-14)
+    one = twin.score_loss(np.array([[0.4], [0.4]]), np.array([1, 0]), ("softplus", 1.0, 0.0))
+    np.testing.assert_allclose(one, np.log1p(np.exp([-0.4, 0.4])), rtol=1e-14)
