@@ -126,6 +126,7 @@ def test_a_quiet_objective_has_a_curve_over_a_wide_range(sigma: float) -> None:
     assert bounds[-1] <= 1e-12
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("law", "n_scores", "sigma", "kappa"),
     [("logistic", 4, 65.5, 29.2), ("weston_watkins", 4, 20.0, 0.2)],
@@ -145,6 +146,7 @@ def test_objectives_with_dear_points_compose_soon(
     assert composed_delta([event], left) > 5e-7
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("accountant", "Connect the dots")
 @pytest.mark.parametrize("relation", [ADD, "replace_one"])
 @pytest.mark.parametrize("pure", [[], [PureEvent(0.3, ADD)]])
@@ -225,7 +227,7 @@ KINDS_OF_MANY: list[Callable[[float], PrivacyEvent]] = [
 ]
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("kind", KINDS_OF_MANY)
 def test_events_of_many_sizes_end(kind: Callable[[float], PrivacyEvent]) -> None:
     ledger = PrivacyLedger(1.0, 1e-5)
@@ -376,6 +378,7 @@ FELL: list[tuple[float, float, list[PrivacyEvent]]] = [
 ]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.proof("accountant", "Termination")
 @pytest.mark.parametrize(("share", "delta", "events"), FELL, ids=["large", "sampled"])
 def test_an_event_more_does_not_lower_a_total(

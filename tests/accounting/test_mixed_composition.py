@@ -223,6 +223,7 @@ def test_a_proof_of_what_fits_is_not_stretched() -> None:
     ledger.check(sampled(1.0, 0.01, 95))
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("accountant", "Termination")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("seed", range(4))

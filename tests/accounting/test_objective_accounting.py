@@ -110,7 +110,7 @@ def test_the_independent_recomputation_against_reference_values(section: str) ->
         assert delta == pytest.approx(point["delta"], rel=accuracy, abs=1e-12 * point["delta"])
 
 
-@pytest.mark.sampled(times=2)
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("point", JOINT["softmax_margin_joint_add_remove"][::3], ids=str)
 def test_the_recomputed_joint_law_lies_between_its_bounds(point: dict[str, float]) -> None:
     """Below the reference, which rounds up on a grid, and above the exact pathwise supremum."""
@@ -124,7 +124,7 @@ def test_the_recomputed_joint_law_lies_between_its_bounds(point: dict[str, float
     assert delta >= 0.7 * point["delta"]
 
 
-@pytest.mark.sampled(times=2)
+@pytest.mark.sampled
 @pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(

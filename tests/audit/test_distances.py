@@ -182,6 +182,7 @@ def test_delta_is_the_least_of_the_sum_up_to_epsilon(epsilon: float) -> None:
     assert min(exact) * (1.0 - 1e-3) <= found <= min(exact) * (1.0 + 1e-9)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "others",
     [

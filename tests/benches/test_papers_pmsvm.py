@@ -43,6 +43,7 @@ def fitted(method: str, epsilon: float) -> Any:
     return BASELINES[method](a_task(), epsilon, constants).fit(X, y)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 @pytest.mark.parametrize("method", BASELINES)
 def test_every_method_spends_its_budget_and_no_more(method: str, epsilon: float) -> None:

@@ -119,9 +119,10 @@ class TestPlan:
         assert "about 100000 rows" in shown
         assert "Use a larger" not in shown
 
+    @pytest.mark.sampled
     @either
     @pytest.mark.parametrize("n_classes", [2, 3])
-    @pytest.mark.parametrize("n_samples", [50, 20_000])
+    @pytest.mark.parametrize("n_samples", [50, 5000])
     def test_no_data_set_leads_by_more_than_the_bound(
         self, cli: Cli, mechanism: str, n_classes: int, n_samples: int
     ) -> None:

@@ -266,6 +266,7 @@ def test_no_gradient_is_longer_than_declared(loss: str, K: int, M: int) -> None:
     assert 0.9 * bound < largest <= bound * (1.0 + 1e-12)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("losses", "Log-determinant")
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize(("loss", "K", "M"), SETTINGS)
@@ -391,6 +392,7 @@ def split(case: dict[str, Any]) -> tuple[Array, NDArray[np.int64], dict[str, Any
     return case["X"], case["target"], options
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))

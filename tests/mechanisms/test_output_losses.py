@@ -56,6 +56,7 @@ def trained(plan: OutputPerturbation, X: Any, y: Array) -> Array:
     return plan.solution(X, y, _core.NoiseSource(1), 1)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 @pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
 def test_weights_are_within_the_radius_of_the_twin(loss: str, n_classes: int, C: float) -> None:
@@ -184,6 +185,7 @@ def test_random_neighbours_never_exceed_the_sensitivity(
     assert distance <= (plan.exact_sensitivity + 2.0 * plan.radius) * (1 + 1e-9)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)

@@ -234,6 +234,7 @@ def at_the_edge(n_rows: int) -> tuple[Array, Array]:
     return rng.uniform(-1.0, 1.0, size=(n_rows, 8)), rng.integers(0, 2, n_rows)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @either
@@ -305,6 +306,7 @@ def neighbours(adjacency: str) -> tuple[Any, Any]:
     return (X, y), ((X[:-1], y[:-1]) if adjacency == "add_remove" else other)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("auto_pipeline", "Budget and paths")
 @either
 @pytest.mark.parametrize("name", FITS)
@@ -355,6 +357,7 @@ def owned(adjacency: str, name: str, m: int) -> tuple[Any, Any]:
     return worlds[0], worlds[1]
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "One person, one vector")
 @either
 @pytest.mark.parametrize("m", [1, 5, 50])

@@ -96,6 +96,7 @@ def searches() -> Iterator[Any]:
             )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("strategy", "estimator", "grid", "options"), list(searches()))
 def test_every_estimator_can_be_searched_within_its_budget(
     strategy: str, estimator: Any, grid: Any, options: dict[str, Any]
