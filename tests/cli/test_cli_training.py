@@ -354,6 +354,7 @@ class TestFit:
         asked = ("fit", "rows.svm", "--schema", "sparse.toml", "--epsilon", "4", "-o", "m.json")
         assert "got 'gaussian', which needs dense rows" in cli.stderr(*asked, "--model", "gaussian")
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize("model", ["output", "objective", "gaussian"])
     @pytest.mark.parametrize("delta", ["1e-5", "0"])
     def test_solvers(

@@ -162,6 +162,7 @@ def test_all_estimators_are_checked() -> None:
     assert {type(estimator) for estimator, _ in by_day} == {type(one) for one in ESTIMATORS}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("estimator", "check"), CASES)
 def test_common_checks(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -95,6 +95,7 @@ def test_hand_made_rows(name: str, C: float, intercept_scaling: float) -> None:
     check(problem, 1e-3, csr=C < 1.0, single=C == 0.3, low_memory=C > 10.0)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("n_classes", [2, 3, 4, 5, 8, 9, 16, 17, 33, 40])
 @pytest.mark.parametrize("csr", [False, True])
 def test_every_width_of_the_score_kernels(n_classes: int, csr: bool) -> None:

@@ -158,6 +158,7 @@ def exact_choice(mechanism: str, scores: list[int], rate: float) -> list[float]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mechanism", ["exponential", "permute_and_flip"])
 @pytest.mark.parametrize("monotonic", [True, False])
 def test_choices_have_the_stated_law(mechanism: str, monotonic: bool) -> None:
@@ -208,6 +209,7 @@ def exact_law(event: RandomStoppingEvent, largest: int) -> NDArray[np.float64]:
     return np.concatenate([[0.0], law])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("stopping", "mean"),
     [("geometric", 3.7), ("logarithmic", 3.7), ("poisson", 3.7), ("poisson", 0.4)],
