@@ -242,7 +242,7 @@ CHORDS = 2e-3
 
 
 @pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(mixtures, st.floats(0.0, 6.0), st.randoms(use_true_random=False))
 def test_the_order_does_not_matter(events: list[PrivacyEvent], epsilon: float, random: Any) -> None:
     shuffled = random.sample(events, len(events))
@@ -277,7 +277,7 @@ def test_no_composition_is_below_a_part_of_it(events: list[PrivacyEvent], epsilo
         assert whole >= part * (1 - 1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(mixtures, st.floats(0.0, 6.0), st.floats(1e-3, 3.0))
 def test_delta_falls_with_epsilon(events: list[PrivacyEvent], epsilon: float, step: float) -> None:
     lower, upper = (composed_delta(events, e) for e in (epsilon, epsilon + step))
@@ -285,7 +285,7 @@ def test_delta_falls_with_epsilon(events: list[PrivacyEvent], epsilon: float, st
 
 
 @pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(objective_events(), gaussian_events, st.floats(0.1, 6.0), st.floats(1e-6, 0.9))
 def test_no_composition_is_above_a_basic_one(
     event: ObjectiveEvent, other: GaussianEvent, epsilon: float, share: float

@@ -171,7 +171,7 @@ def test_a_joint_law_lies_between_the_plain_ones(law: str, n: int, replace_one: 
     assert improved or replace_one
 
 
-@pytest.mark.sampled
+@pytest.mark.sampled(every=2)
 @pytest.mark.proof("joint_bound")
 @pytest.mark.parametrize(
     ("n_classes", "epsilon", "kappa", "t"),

@@ -88,6 +88,7 @@ class TestWhatIsAudited:
             report = small(kind(2.0, classes=[0, 1]), n_trials=100)
             assert not report.exceeds_claim
 
+    @pytest.mark.slow
     def test_a_whole_pipeline_is_fitted_again_and_again(self) -> None:
         model = make_pipeline(
             dp.PrivateStandardScaler(40.0, DELTA, bounds=(-1, 1)),

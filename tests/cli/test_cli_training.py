@@ -80,6 +80,7 @@ def owned(folder: Path, *, weights: bool = True) -> NDArray[np.int64]:
 
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 class TestPersons:
+    @pytest.mark.sampled(every=2)
     @pytest.mark.parametrize("model", ["linear", "gradient"])
     def test_the_way_to_the_rows_changes_no_release(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, model: str

@@ -203,6 +203,7 @@ def test_larger_than_memory(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no cluster" in shown or "same model on a cluster: True" in shown
 
 
+@pytest.mark.slow
 def test_the_notebook_of_a_mixed_table(tmp_path: Path) -> None:
     """In a kernel of its own, cell by cell; at most twelve lines from the schema to the graph."""
     for name in ("pandas", "onnxruntime", "onnx", "ipykernel"):

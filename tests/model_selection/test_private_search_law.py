@@ -284,6 +284,7 @@ def certified(first: Counter[Any], second: Counter[Any], n: int) -> float:
     return best
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("refit", [0.0, 0.5])
 def test_counting_outcomes_of_a_partition_never_beats_its_epsilon(refit: float) -> None:
     n = 120
@@ -291,6 +292,7 @@ def test_counting_outcomes_of_a_partition_never_beats_its_epsilon(refit: float) 
     assert certified(first, second, n) <= 1.0
 
 
+@pytest.mark.slow
 def test_counting_outcomes_of_random_stopping_never_beats_its_epsilon() -> None:
     n = 100
     options = {"refit_fraction": 0.0, "mean_runs": 3.0}
@@ -298,6 +300,7 @@ def test_counting_outcomes_of_random_stopping_never_beats_its_epsilon() -> None:
     assert certified(first, second, n) <= 1.0
 
 
+@pytest.mark.slow
 def test_an_audit_catches_a_trainer_that_declares_too_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

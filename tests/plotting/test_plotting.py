@@ -162,6 +162,7 @@ class TestProfileDisplay:
         display = PrivacyProfileDisplay.from_statement(seeded)
         assert "NOT PRIVATE" in display.ax_.get_title()
 
+    @pytest.mark.slow
     def test_statements_of_searches_and_pipelines(self, clusters: TrainingSet) -> None:
         X, y = clusters
         centre = dp.PrivateCenter(0.5, delta=1e-6)
