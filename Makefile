@@ -9,9 +9,12 @@ RUST_SOURCES := $(shell find rust -name '*.rs' -o -name 'Cargo.toml') Cargo.toml
 demo: .venv/module-built         # train a private classifier on real data, print and plot the result
 	.venv/bin/dpsvm-fast demo
 
-# One process more than cores: some tests wait for others that they start.
-test: core-tests tools           # core tests (Rust), then package tests (Python)
-	.venv/bin/python -m pytest --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses=4 --dist=worksteal
+# One process more than cores: some tests wait for others that they start. Each would spend half of the
+# time until its first test on asserts that tell what they compared: only what failed runs again so.
+pytest := .venv/bin/python -m pytest
+test: core-tests tools           # core tests (Rust), then package tests (Python); `check` runs tests/architecture
+	$(pytest) --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses=4 --dist=worksteal \
+	    --assert=plain --ignore=tests/architecture || { $(pytest) --last-failed --last-failed-no-failures=none; exit 1; }
 
 check: core-tests tools          # core tests, format, lint, types, stub, import directions, documentation
 	tools/check.sh

@@ -428,6 +428,7 @@ def right_guesses(n_runs: int, *, persons: bool = False) -> tuple[float, float]:
 
 
 @pytest.mark.proof("evaluation", "Composition")
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("persons", [False, True])
 def test_the_best_guesser_gains_what_was_paid_and_no_more(persons: bool) -> None:
     """Whoever knows all but one row, or one person, and weighs both releases by their density."""
@@ -546,6 +547,7 @@ def test_either_of_two_classes_is_positive(labels: list[int]) -> None:
     assert told.value.parameter == "metrics"
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("prior", "scale", "middle", "mean"),
     # The mean error of plain counts of scores is 0.005, 0.07 and 0.025.

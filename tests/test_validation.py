@@ -20,16 +20,13 @@ from dpsvm_fast.plotting import NoisePlanDisplay
 from dpsvm_fast.validation import (
     ADJACENCIES,
     check_adjacency,
-    check_bool,
     check_delta,
     check_epsilon,
     check_fraction,
     check_integer,
-    check_n_threads,
     check_non_negative,
     check_option,
     check_positive,
-    check_random_state,
 )
 
 REAL_CHECKS: list[Callable[[object], float]] = [
@@ -118,14 +115,6 @@ def test_integers() -> None:
             check_integer("n", value, 1, 3)
 
 
-def test_bools() -> None:
-    assert check_bool("flag", np.True_) is True
-    assert check_bool("flag", False) is False
-    for wrong in (0, 1, None, "yes", np.array(True)):
-        with pytest.raises(TypeError, match=r"^flag: got .*expected True or False"):
-            check_bool("flag", wrong)
-
-
 def test_options_and_adjacency() -> None:
     for name in ADJACENCIES:
         assert check_adjacency(name) == name
@@ -136,36 +125,6 @@ def test_options_and_adjacency() -> None:
         check_adjacency(None)
     with pytest.raises(InvalidParameterError, match=r"^noise: got 'x', expected 'gaussian'"):
         check_option("noise", "x", ("gaussian",))
-
-
-def test_threads() -> None:
-    assert 1 <= check_n_threads(None) <= 1024
-    assert check_n_threads(1024) == 1024
-    for value in (0, -1, 1025):
-        with pytest.raises(InvalidParameterError, match=r"^n_threads"):
-            check_n_threads(value)
-    with pytest.raises(TypeError, match=r"^n_threads"):
-        check_n_threads(1.0)
-
-
-def test_random_state() -> None:
-    assert check_random_state(None) is None
-    assert check_random_state(0) == 0
-    assert check_random_state(np.int32(7)) == 7
-    assert check_random_state(2**64 - 1) == 2**64 - 1
-    for value in (-1, 2**64):
-        with pytest.raises(InvalidParameterError, match=r"^random_state"):
-            check_random_state(value)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [np.random.default_rng(0), np.random.RandomState(0), np.random, True, 1.0, "7"],
-    ids=lambda value: type(value).__name__,
-)
-def test_generators_are_refused_with_the_reason(value: object) -> None:
-    with pytest.raises(TypeError, match=r"^random_state: got .*cryptographic generator"):
-        check_random_state(value)
 
 
 SCHEMA = TableSchema.from_dict({"columns": {"a": {"bounds": [0, 1]}}})

@@ -246,6 +246,7 @@ def test_a_curve_is_a_bound_outside_the_range_it_was_drawn_for(epsilon: float, e
     assert curve(epsilon) >= gaussian_delta(epsilon, 1 / math.hypot(0.25, 0.25)) * (1 - 1e-12)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("t", "jacobian", "mu", "epsilon"),
     [(0.25, 0.1, 0.1, 1.0), (0.25, 0.1, 0.003, 0.05), (1.0, 0.5, 0.5, 5.0), (0.25, 0.1, 0.8, 0.0)],

@@ -103,6 +103,7 @@ def test_calibrations_end_and_hold(epsilon: float, delta: float, rate: float, n_
     assert subsampled_gaussian_delta(noise, rate, n_steps, epsilon) <= delta
 
 
+@pytest.mark.slow
 def test_rare_samples_are_calibrated_closely() -> None:
     # Hardly above what a grid of a hundred times the size shows.
     with ending():
@@ -126,6 +127,7 @@ def test_a_quiet_objective_has_a_curve_over_a_wide_range(sigma: float) -> None:
     assert bounds[-1] <= 1e-12
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("law", "n_scores", "sigma", "kappa"),
     [("logistic", 4, 65.5, 29.2), ("weston_watkins", 4, 20.0, 0.2)],
@@ -145,6 +147,7 @@ def test_objectives_with_dear_points_compose_soon(
     assert composed_delta([event], left) > 5e-7
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("accountant", "Connect the dots")
 @pytest.mark.parametrize("relation", [ADD, "replace_one"])
 @pytest.mark.parametrize("pure", [[], [PureEvent(0.3, ADD)]])
@@ -180,8 +183,9 @@ def test_faint_steps_with_large_events_cost_next_to_nothing(
         assert most <= without * 1.01
 
 
+@pytest.mark.slow
 @pytest.mark.proof("accountant", "Termination")
-@pytest.mark.parametrize("relation", [ADD, pytest.param("replace_one", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("relation", [ADD, "replace_one"])
 def test_many_objectives_with_dear_points_end(relation: str) -> None:
     # As a file of a ledger is opened: nothing is known of their curves.
     events = [
@@ -236,7 +240,7 @@ KINDS_OF_MANY: list[Callable[[float], PrivacyEvent]] = [
 ]
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=3)
 @pytest.mark.parametrize("kind", KINDS_OF_MANY)
 def test_events_of_many_sizes_end(kind: Callable[[float], PrivacyEvent]) -> None:
     ledger = PrivacyLedger(1.0, 1e-5)
@@ -388,7 +392,13 @@ FELL: list[tuple[float, float, list[PrivacyEvent]]] = [
 
 
 @pytest.mark.proof("accountant", "Termination")
-@pytest.mark.parametrize(("share", "delta", "events"), FELL, ids=["large", "sampled"])
+@pytest.mark.parametrize(
+    ("share", "delta", "events"),
+    [
+        pytest.param(*FELL[0], id="large"),
+        pytest.param(*FELL[1], id="sampled", marks=pytest.mark.slow),
+    ],
+)
 def test_an_event_more_does_not_lower_a_total(
     share: float, delta: float, events: list[PrivacyEvent]
 ) -> None:

@@ -379,6 +379,7 @@ def minimiser_masses(rows: Array, sigma: float, kappa: float, w: Array) -> Array
     return np.asarray(norm.pdf(slopes, 0.0, sigma) * curvature * (w[1] - w[0]))
 
 
+@pytest.mark.sampled
 @paths
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("kappa", [0.02, 1.0])
@@ -423,6 +424,7 @@ def shifted(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
     return levels, powers
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("accountant", "Groups of records")
 @pytest.mark.parametrize(
     ("law", "n", "sigma", "kappa", "relation"),
@@ -460,6 +462,7 @@ def test_records_together_cost_their_jacobians_and_the_mean_of_their_losses() ->
         assert (g[seen] <= exact[seen] * 1.001 + 1e-14).all()
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.proof("accountant", "Groups of records: noise in an objective")
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_many_records_of_one_score_a_class_get_a_number(relation: str) -> None:

@@ -110,7 +110,7 @@ def test_the_independent_recomputation_against_reference_values(section: str) ->
         assert delta == pytest.approx(point["delta"], rel=accuracy, abs=1e-12 * point["delta"])
 
 
-@pytest.mark.sampled(times=2)
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("point", JOINT["softmax_margin_joint_add_remove"][::3], ids=str)
 def test_the_recomputed_joint_law_lies_between_its_bounds(point: dict[str, float]) -> None:
     """Below the reference, which rounds up on a grid, and above the exact pathwise supremum."""
@@ -124,7 +124,7 @@ def test_the_recomputed_joint_law_lies_between_its_bounds(point: dict[str, float
     assert delta >= 0.7 * point["delta"]
 
 
-@pytest.mark.sampled(times=2)
+@pytest.mark.sampled
 @pytest.mark.proof("objective_perturbation", "Laws as numbers")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ CHORDS = 2e-3
 
 
 @pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(mixtures, st.floats(0.0, 6.0), st.randoms(use_true_random=False))
 def test_the_order_does_not_matter(events: list[PrivacyEvent], epsilon: float, random: Any) -> None:
     shuffled = random.sample(events, len(events))
@@ -277,7 +277,7 @@ def test_no_composition_is_below_a_part_of_it(events: list[PrivacyEvent], epsilo
         assert whole >= part * (1 - 1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(mixtures, st.floats(0.0, 6.0), st.floats(1e-3, 3.0))
 def test_delta_falls_with_epsilon(events: list[PrivacyEvent], epsilon: float, step: float) -> None:
     lower, upper = (composed_delta(events, e) for e in (epsilon, epsilon + step))
@@ -285,7 +285,7 @@ def test_delta_falls_with_epsilon(events: list[PrivacyEvent], epsilon: float, st
 
 
 @pytest.mark.proof("objective_perturbation", "Composition, and the solver's certificate")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(objective_events(), gaussian_events, st.floats(0.1, 6.0), st.floats(1e-6, 0.9))
 def test_no_composition_is_above_a_basic_one(
     event: ObjectiveEvent, other: GaussianEvent, epsilon: float, share: float

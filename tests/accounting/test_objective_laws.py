@@ -118,6 +118,7 @@ def test_a_sum_of_curved_scores_agrees_with_the_twin(n_scores: int) -> None:
         assert low * (1.0 - CURVED_TOL) - 1e-13 <= found <= min(1.0, high * 1.001 + 1e-13)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_pairwise_losses_agree_with_the_twin(n_classes: int, replace_one: bool) -> None:
@@ -170,6 +171,7 @@ def test_a_joint_law_lies_between_the_plain_ones(law: str, n: int, replace_one: 
     assert improved or replace_one
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.proof("joint_bound")
 @pytest.mark.parametrize(
     ("n_classes", "epsilon", "kappa", "t"),
@@ -254,6 +256,7 @@ def test_sigma_is_the_smallest_that_meets_its_delta(
     assert delta_of(*law, epsilon, sigma * (1.0 - 1e-3), **price) > delta
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("law", [("softmax", 3), ("logistic", 1), ("logistic", 3), ("huber", 1)])
 @pytest.mark.parametrize("replace_one", [False, True])
 def test_sigma_of_a_curvature_meets_its_delta(law: tuple[str, int], replace_one: bool) -> None:

@@ -124,6 +124,7 @@ def test_the_price_of_one_run_is_not_enough(law: StoppingLaw) -> None:
     assert refuted
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("private_selection", "The accountant")
 @pytest.mark.parametrize("law", LAWS, ids=str)
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 4.0])
@@ -211,6 +212,7 @@ def exact_gaussian_lower_bound(law: StoppingLaw, mu: float, epsilon: float) -> f
     return worst
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("private_selection", "The accountant")
 @pytest.mark.parametrize("law", LAWS[:4] + LAWS[5:7], ids=str)
 @pytest.mark.parametrize("mu", [0.14, 1.0])

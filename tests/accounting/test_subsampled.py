@@ -39,6 +39,7 @@ def point_id(point: dict[str, Any]) -> str:
     return "-".join(f"{point[k]}" for k in ("q", "sigma", "T", "delta", "epsilon") if k in point)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("accountant", "The accountant")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("point", points("epsilon"), ids=point_id)

@@ -164,28 +164,6 @@ def test_a_poor_docstring_is_noticed(site: ModuleType, monkeypatch: pytest.Monke
     assert found == {"PR01", "RT01", "EX01"}
 
 
-def test_no_subscript_is_taken_for_emphasis() -> None:
-    """Pages write emphasis with stars: an underscore that opens one is a formula gone wrong."""
-    parser = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
-
-    def emphasised(text: str) -> list[int]:
-        return [
-            token.map[0] + 1
-            for token in parser.parse(text)
-            if token.type == "inline"
-            and any(one.type.endswith("_open") and "_" in one.markup for one in token.children)
-        ]
-
-    assert emphasised("with W*_D the least, and Σ_{i in D} the sum")
-    assert not emphasised("with W_D the least, *and* Σ\\_{i in D} the `_sum_`")
-    found = {
-        str(page.relative_to(DOCS)): lines
-        for page in DOCS.rglob("*.md")
-        if (lines := emphasised(page.read_text(encoding="utf-8")))
-    }
-    assert not found
-
-
 def test_scripts_of_formulas() -> None:
     pytest.importorskip("sphinx")
     pieces = _extension("scripts").pieces
@@ -214,15 +192,3 @@ def test_formulas_that_cannot_be_set_are_refused() -> None:
     for wrong in (r"\nosuchcommand x", r"\frac{a}", "x^", r"\left( a", r"a & b"):
         with pytest.raises(ValueError, match=r"\w"):
             mathml(wrong, "inline")
-
-
-def test_links_of_pages_that_are_shown_elsewhere() -> None:
-    pytest.importorskip("sphinx")
-    files = _extension("repository_files")
-    text = "[a](docs/notation.md#losses) [b](#here) [c](https://x.org) [d](benches)"
-    page = DOCS / "repository" / "changelog.md"
-    assert files.moved(text, DOCS.parent / "CHANGELOG.md", page) == (
-        "[a](../notation.md#losses) [b](#here) [c](https://x.org) [d](../../benches)"
-    )
-    for file in files.PAGES:
-        assert (DOCS.parent / file).is_file()

@@ -58,10 +58,6 @@ def declared(extra: str) -> bool:
     return re.search(rf"^{extra} = \[", PROJECT, flags=re.MULTILINE) is not None
 
 
-def test_there_are_workflows() -> None:
-    assert {"ci.yml", "nightly.yml", "wheels.yml"} <= set(NAMES)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_run_what_exists(name: str) -> None:
     commands = [step["run"] for _, step in steps(name) if "run" in step]
@@ -124,18 +120,6 @@ def commands(job: str) -> list[str]:
     return [step["run"] for owner, step in steps("wheels.yml") if owner == job and "run" in step]
 
 
-def test_wheels_are_built_by_the_script_and_the_versions_that_anyone_can_use() -> None:
-    for job in ("build", "build-free-threaded", "sdist"):
-        runs = [
-            step["run"] for owner, step in steps("wheels.yml") if owner == job and "run" in step
-        ]
-        assert BUILDERS in runs[0]
-        assert job == "sdist" or "tools/wheel.sh" in runs[1]
-    assert re.fullmatch(r"1\.\d+\.\d+", workflow("wheels.yml")["env"]["RUSTUP_TOOLCHAIN"])
-    (group,) = re.findall(r"^wheel = \[(.*)\]", PROJECT, flags=re.MULTILINE)
-    assert re.fullmatch(r'"maturin==[\d.]+", "ziglang==[\d.]+"', group)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="the step runs on Linux")
 @pytest.mark.parametrize(
     ("tag", "urls", "said"),
@@ -172,29 +156,6 @@ def test_actions_are_pinned(name: str) -> None:
     for job, step in steps(name):
         assert ("uses" in step) != ("run" in step), job
         assert "uses" not in step or ACTION.match(step["uses"]), step
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_changes_that_start_a_workflow_can_be_made(name: str) -> None:
-    started = workflow(name)[True]
-    assert not isinstance(started, str)
-    for pattern in (started.get("pull_request") or {}).get("paths", []):
-        assert any(ROOT.glob(pattern)), pattern
-
-
-def extras_of(name: str, job: str) -> set[str]:
-    """What the entries of a job's matrix install beside the package."""
-    include = workflow(name)["jobs"][job]["strategy"]["matrix"]["include"]
-    listed = " ".join(f"--extras {entry['extras']} {entry['groups']}" for entry in include)
-    return {extra for names in EXTRAS.findall(listed) for extra in names.split(",")}
-
-
-def test_extras_and_versions_of_the_matrix_are_declared() -> None:
-    assert all(declared(extra) for extra in extras_of("ci.yml", "test"))
-    supported = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PROJECT)
-    assert workflow("wheels.yml")["jobs"]["test"]["strategy"]["matrix"]["python"] == supported
-    ends = workflow("ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
-    assert ends == [supported[0], supported[-1]]
 
 
 def machines(job: str) -> set[str]:

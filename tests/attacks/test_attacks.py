@@ -100,6 +100,7 @@ class TestPlanted:
 
 
 class TestLowerBounds:
+    @pytest.mark.sampled
     @pytest.mark.parametrize("relation", [A, R])
     @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
     def test_steps_against_exact_integrals(self, relation: str, epsilon: float) -> None:

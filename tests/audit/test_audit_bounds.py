@@ -80,6 +80,7 @@ GAUSSIAN = {
 PURE = {(1.0, 10_000): 0.852, (1.0, 100_000): 0.952, (1.0, 1_000_000): 0.985}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("case", "figure"), GAUSSIAN.items())
 def test_gaussian_bounds_come_to_what_they_should(case: tuple[float, int], figure: float) -> None:
     epsilon, n = case

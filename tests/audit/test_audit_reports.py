@@ -88,6 +88,7 @@ class TestWhatIsAudited:
             report = small(kind(2.0, classes=[0, 1]), n_trials=100)
             assert not report.exceeds_claim
 
+    @pytest.mark.slow
     def test_a_whole_pipeline_is_fitted_again_and_again(self) -> None:
         model = make_pipeline(
             dp.PrivateStandardScaler(40.0, DELTA, bounds=(-1, 1)),
@@ -174,6 +175,7 @@ class TestWhatIsAudited:
 class TestDensity:
     """The exact epsilons, against what is known in other ways."""
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize("name", [n for n in ROWS if n.startswith(("output", "objective"))])
     @pytest.mark.parametrize("epsilon", [0.5, 4.0])
     def test_no_pair_exceeds_the_claim(self, name: str, epsilon: float) -> None:
@@ -265,6 +267,7 @@ class TestDensity:
 
 
 class TestOneRun:
+    @pytest.mark.sampled
     @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
     @pytest.mark.parametrize("mechanism", ["output", "descent"])
     def test_one_fit_proves_something_and_never_more_than_the_claim(

@@ -182,6 +182,7 @@ def test_delta_is_the_least_of_the_sum_up_to_epsilon(epsilon: float) -> None:
     assert min(exact) * (1.0 - 1e-3) <= found <= min(exact) * (1.0 + 1e-9)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "others",
     [
@@ -205,7 +206,8 @@ def test_epsilon_and_delta_belong_together(others: tuple[PrivacyEvent, ...], T: 
         assert not recomputed_events(events, 0.97 * epsilon, delta)[2]
 
 
-@pytest.mark.parametrize("T", [1e-8, pytest.param(2.0**-80, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("T", [1e-8, 2.0**-80])
 def test_with_sampled_sums(T: float) -> None:
     """Where delta is known on a grid only: both sides still find the same."""
     events = (SubsampledGaussianEvent(2.0, 0.1, 50, ADJACENCY), distance(T))

@@ -46,6 +46,7 @@ def first_refuted(mu: float, m: int, r: int, alpha: float) -> int:
     return next((c for c in range(r + 1) if tail_refuted(inverse, m, r, c, alpha)), r + 1)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("one_run_audit")
 @pytest.mark.parametrize("law", [independent_tails, shared_tails])
 @pytest.mark.parametrize("mu", MUS)
@@ -59,6 +60,7 @@ def test_what_is_refuted_is_as_rare_as_stated(
     assert c > m or law(mu, m)[c] < alpha
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("one_run_audit")
 @pytest.mark.parametrize("mu", MUS)
 @pytest.mark.parametrize("alpha", [0.05, 1e-3])
@@ -100,6 +102,7 @@ def test_order_statistics_of_independent_canaries_would_be_wrong() -> None:
     assert share * stats.binom.sf(refuted - 1, r, far_chance(mu, share * r / m)) < 0.05
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("one_run_audit")
 @pytest.mark.parametrize("mu", [0.3, 1.0])
 @pytest.mark.parametrize(("m", "r"), [(6, 6), (12, 6), (40, 10)])

@@ -6,9 +6,6 @@ import pytest
 from benches.papers import defaults_search as search
 from benches.tables import Row
 
-from dpsvm_fast.mechanisms import moments as whitening
-from dpsvm_fast.mechanisms import pipeline
-
 
 def test_tables_of_the_page_are_those_of_the_stored_results() -> None:
     text = search.PAGE.read_text(encoding="utf-8")
@@ -33,13 +30,3 @@ def test_a_family_has_no_say_in_what_is_chosen_for_it() -> None:
     assert table["first"]["chosen by the others"] == "thrice"
     assert float(table["first"]["its gain"]) == 0.0
     assert float(table["first"]["its largest regret"]) == pytest.approx(0.4)
-
-
-def test_settings_are_those_of_the_library_and_are_put_back() -> None:
-    before = vars(pipeline)["whitening_shares"]
-    with search._recipe("twice"):
-        assert vars(pipeline)["whitening_shares"](5, 9) == (0.05, 0.10)
-    assert vars(pipeline)["whitening_shares"] is before
-    for d, K in ((6, 3), (20, 2), (5, 3), (21, 2), (20, 10), (20, 11)):
-        adopted = search.SETTINGS[search.RULES[search.ADOPTED](d, K)]
-        assert adopted == whitening.whitening_shares(d, K)

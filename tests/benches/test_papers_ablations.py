@@ -1,30 +1,21 @@
-"""PMSVM's ablations: settings as printed, public rows, tables that come out of few rows."""
+"""PMSVM's ablations: settings as printed, public rows, a curve that ends where a fit does."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from benches.papers import (
-    command,
     pmsvm_figure3,
     pmsvm_settings,
-    pmsvm_table9,
-    pmsvm_table10,
-    pmsvm_table11,
 )
 from benches.papers.data import DataSet
 from benches.papers.pmsvm_settings import gradient_arguments, scaled_rows
 
 from dpsvm_fast import GradientPerturbationSVC
 from dpsvm_fast.mechanisms.plan import Facts
-
-TABLES = (pmsvm_table9, pmsvm_table10, pmsvm_table11)
-MODULES = (pmsvm_figure3, *TABLES)
 
 
 def arguments(method: str, name: str, **changes: Any) -> dict[str, Any]:
@@ -70,41 +61,3 @@ def test_a_curve_ends_where_a_fit_does() -> None:
     fitted = GradientPerturbationSVC(**given).fit(X, y).score(X, y)
     assert curve[-1]["train"] == pytest.approx(fitted, abs=0.05)
     assert fitted > 0.9
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    rng = np.random.default_rng(4)
-    y = rng.integers(0, 4, 160)
-    X = (np.eye(4, 18)[y] + 0.1 * rng.random((160, 18))) * 100.0 + 50.0
-    np.savez(tmp_path / "vehicle.npz", X=X, y=y)
-    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        pmsvm_table9,
-        *(pytest.param(m, marks=pytest.mark.slow) for m in MODULES if m is not pmsvm_table9),
-    ],
-)
-def test_scripts_run_and_have_a_page(
-    module: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = module.__name__.rpartition(".")[2]
-    monkeypatch.setattr("benches.papers.pmsvm_ablation.EPSILONS", (8.0,))
-    monkeypatch.setattr(pmsvm_figure3, "EPSILONS", (8.0,))
-    given = [name, "--data", "vehicle", "--repeats", "1", "--out", str(folder)]
-    assert command.main(given) == 0
-    table = command.tables.read(folder / f"papers_{name}.csv")[0]
-    page = module.page(table)
-    assert "| vehicle |" in page
-    assert "nan" not in page
-    if module in TABLES:
-        assert f"({module.PAPER['vehicle', '8', module.COLUMNS[0]]:.3f})" in page
-        broken = table[0] | {"holds": "False"}
-        assert len(module.failures([broken, *table[1:]])) == 1
-    else:
-        flat = [row | {"test": "0.25"} for row in table]
-        assert len(module.failures(flat)) == len(pmsvm_figure3.METHODS)

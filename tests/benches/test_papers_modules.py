@@ -1,9 +1,7 @@
-"""Every script of the papers' tables keeps the contract, and its stored figures are its own."""
+"""Every script of the papers' tables runs, and its stored figures are its own."""
 
 from __future__ import annotations
 
-import inspect
-import re
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 RESULTS = ROOT / "benches" / "results"
-# The functions of a module with the names of their parameters: all are called by position.
-FUNCTIONS = {"run": 2, "analyse": 1, "failures": 1, "plot": 2, "page": 1}
 
 
 def stored(name: str) -> tuple[list[tables.Row], list[tables.Row]]:
@@ -25,39 +21,6 @@ def stored(name: str) -> tuple[list[tables.Row], list[tables.Row]]:
     if not paths[1].is_file():
         pytest.skip("nothing stored")
     return tables.read(paths[0])[0], tables.read(paths[1])[0]
-
-
-def test_what_is_stored_has_a_module() -> None:
-    names = {path.stem.removeprefix("papers_") for path in RESULTS.glob("papers_*.csv")}
-    known = {end for name in command.MODULES for end in (name, f"{name}_runs")}
-    assert names <= known
-    pictures = {path.stem for path in (ROOT / "docs" / "images").glob("papers_*.png")}
-    assert pictures <= {f"papers_{name}" for name in command.MODULES}
-
-
-@pytest.mark.parametrize("name", command.MODULES)
-def test_the_contract_is_kept(name: str) -> None:
-    module = command.module_of(name)
-    assert isinstance(module.TITLE, str)
-    assert module.TITLE.strip() == module.TITLE
-    assert isinstance(module.PROTOCOL, tuple)
-    assert module.PROTOCOL
-    for sentence in module.PROTOCOL:
-        assert sentence.endswith(".")
-        assert "  " not in sentence
-    for names in (module.DATA, module.QUICK_DATA):
-        assert isinstance(names, tuple)
-        assert names
-        assert all(isinstance(one, str) for one in names)
-    assert len(set(module.DATA)) == len(module.DATA)
-    # Quick runs may have the first rows of a set, which no full run has.
-    assert {one.partition(",")[0] for one in module.QUICK_DATA} <= {
-        one.partition(",")[0] for one in module.DATA
-    }
-    assert isinstance(module.QUICK_REPEATS, int)
-    assert module.QUICK_REPEATS >= 1
-    for function, parameters in FUNCTIONS.items():
-        inspect.signature(getattr(module, function)).bind(*range(parameters))
 
 
 @pytest.mark.parametrize("name", command.MODULES)
@@ -76,12 +39,11 @@ def test_the_page_is_that_of_the_stored_summaries() -> None:
     assert page == fresh, "run: python -m benches.papers page"
 
 
-def test_the_list_of_papers_names_every_section() -> None:
-    papers = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
-    modules = command.all_modules()
-    opening, closing = results_page.MARKERS
-    listed = papers.partition(opening)[2].partition(closing)[0].strip()
-    assert listed == results_page.index(RESULTS, modules), "run: python -m benches.papers page"
-    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    sections = {results_page.anchor_of(title) for title in re.findall(r"^### (.*)$", page, re.M)}
-    assert set(re.findall(r"results\.md#([^)]+)\)", listed)) == sections
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", command.MODULES)
+def test_every_script_runs(name: str, tmp_path: Path) -> None:
+    """From measuring to drawing, on a few rows; without its data or library it says SKIPPED."""
+    assert command.main([name, "--quick", "--out", str(tmp_path)]) == 0
+    for summary in tmp_path.glob("papers_*.csv"):
+        # No method spends more than its budget.
+        assert "False" not in {row.get("holds") for row in tables.read(summary)[0]}

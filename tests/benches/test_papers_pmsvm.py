@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from benches.papers import (
     pmsvm_methods,
-    pmsvm_table2,
 )
 from benches.papers.data import DataSet
 from benches.papers.pmsvm_methods import BASELINES, OneVsRest, Task
 from benches.papers.pmsvm_settings import DELTA, GRADIENT_METHODS
-from benches.tables import Row
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -45,6 +43,7 @@ def fitted(method: str, epsilon: float) -> Any:
     return BASELINES[method](a_task(), epsilon, constants).fit(X, y)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 @pytest.mark.parametrize("method", BASELINES)
 def test_every_method_spends_its_budget_and_no_more(method: str, epsilon: float) -> None:
@@ -120,7 +119,3 @@ def test_rows_of_methods_are_within_their_norms() -> None:
         assert np.allclose(
             np.ravel(first), np.ravel(rows[0].todense() if sparse.issparse(rows) else rows[0])
         )
-
-
-def judged(*rows: Row) -> list[str]:
-    return pmsvm_table2.failures(pmsvm_table2.analyse(rows))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,8 @@ import pytest
 from benches.papers import (
     balls,
     scm,
-    scm_figure1,
-    scm_figure2,
-    scm_figure3,
-    scm_figure4,
 )
-from benches.tables import Row, as_rows
+from benches.tables import as_rows
 
 EVERYTHING = (scm.NOT_PRIVATE, scm.SENSITIVITY, *scm.TUNED, *scm.RULED)
 
@@ -32,19 +27,6 @@ def clusters(n: int, rng: np.random.Generator) -> tuple[Any, Any]:
 def part() -> scm.Part:
     X, y = clusters(1200, np.random.default_rng(0))
     return scm.Part(X[:1000], y[:1000], X[1000:], y[1000:])
-
-
-@pytest.fixture
-def kdd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file as somebody might supply it, with bounds of its own."""
-    rng = np.random.default_rng(1)
-    y = rng.integers(0, 2, 1200)
-    X = rng.random((1200, 3)) * 50.0
-    X[:, 0] += 50.0 * y
-    bounds = {"low": np.zeros(3, dtype=int), "high": np.full(3, 100)}
-    np.savez(tmp_path / "kddcup99.npz", X=X, y=y, **bounds)
-    monkeypatch.setenv("DPSVM_DATA", str(tmp_path))
-    return tmp_path
 
 
 def test_lambda_is_that_of_the_mean(part: scm.Part) -> None:
@@ -101,30 +83,6 @@ def test_draws_of_the_sensitivity_method_differ_and_its_solution_is_checked(
     monkeypatch.setattr(scm, "GRADIENT_TOL", 0.1)
     with pytest.raises(RuntimeError, match="needed"):
         model.fit(part.X, part.y)
-
-
-SLOW = [pytest.param(m, marks=pytest.mark.slow) for m in (scm_figure1, scm_figure3, scm_figure4)]
-
-
-@pytest.mark.parametrize("module", [scm_figure2, *SLOW])
-def test_supplied_rows_are_measured(
-    module: Any, kdd: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(scm.LAMBDAS, "kddcup99", (1e-1, 1e-2))
-    monkeypatch.setattr(scm_figure3, "PAPER_KDD", scm_figure3.PAPER_KDD[:2])
-    monkeypatch.setattr(scm_figure1, "KDD_SIZES", (600,))
-    monkeypatch.setitem(scm_figure1.EPSILONS, "kddcup99", (0.5, 1.0))
-    rows: list[Row] = module.run(["kddcup99"], 1)
-    table = module.analyse(rows)
-    assert module.failures(table) == []
-    assert "kddcup99" in module.page(table) or "KDDCup99" in module.page(table)
-    for part in (table[:1], table[::2], table[-1:]):
-        assert isinstance(module.page(part), str)
-    if module is scm_figure1:
-        assert {row["curve"] for row in table} == {"epsilon", "rows"}
-    pytest.importorskip("matplotlib")
-    module.plot(table, tmp_path / "drawn.png")
-    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_features_of_algorithm_2_are_as_long_as_the_noise_assumes() -> None:

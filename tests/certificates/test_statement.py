@@ -177,29 +177,17 @@ def words(texts: tuple[str, ...]) -> set[str]:
 
 
 @every_single
-def test_every_parameter_is_named(kind: tuple[str, str]) -> None:
+def test_parameters_and_facts_about_the_rows_are_named(kind: tuple[str, str]) -> None:
     make, _ = ESTIMATORS[kind[0]]
-    named = words(statement_of(*kind).assumed_public)
-    missing = set(make._get_param_names()) - set(NEUTRAL) - named
-    assert not missing
-
-
-@every_single
-def test_facts_about_the_rows_are_named(kind: tuple[str, str]) -> None:
-    make, _ = ESTIMATORS[kind[0]]
-    public = statement_of(*kind).assumed_public
+    parameters, public = set(make._get_param_names()), statement_of(*kind).assumed_public
+    assert not parameters - set(NEUTRAL) - words(public)
+    # The bound of the rows comes first.
+    assert public[0].split()[0] in {"data_norm", "bounds"} & parameters
     assert any("number and names of the features" in text for text in public)
     assert any("dense or sparse" in text for text in public)
-    assert any("label set" in text for text in public) == ("classes" in make._get_param_names())
+    assert any("label set" in text for text in public) == ("classes" in parameters)
     # Under add_remove the number of rows is private.
     assert ("the number of rows" in public) == (kind[1] == "replace_one")
-
-
-@every_single
-def test_the_bound_of_the_rows_comes_first(kind: tuple[str, str]) -> None:
-    make, _ = ESTIMATORS[kind[0]]
-    first = statement_of(*kind).assumed_public[0].split()[0]
-    assert first in {"data_norm", "bounds"} & set(make._get_param_names())
 
 
 def test_a_label_set_that_was_read_makes_the_release_not_private() -> None:

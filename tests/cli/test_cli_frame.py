@@ -12,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -76,15 +75,6 @@ class TestUsage:
         found = json.loads(out)
         assert found == {"error": err[len("dpsvm-fast: ") : -1], "exit_code": 2}
         assert "nowhere.json cannot be read: no such file" in found["error"]
-
-    @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
-    def test_the_help_follows_the_path_of_a_model(self, arguments: list[str], cli: Cli) -> None:
-        shown = cli(*arguments)
-        places = [shown.index(f"\n  {name} ") for name in NAMES]
-        assert places == sorted(places)
-        parts = ["Before any data", "Statements and checks"]
-        assert shown.index(parts[0]) < shown.index("\n  plan ") < shown.index(parts[1])
-        assert shown.index(parts[1]) < shown.index("\n  verify ")
 
     @pytest.mark.parametrize("name", NAMES)
     def test_every_command_has_an_example_and_takes_json(self, name: str, cli: Cli) -> None:
@@ -338,14 +328,6 @@ def test_statements_fit_a_terminal_and_keep_their_words(
     assert shown.count("\n  - ") == text.count("\n  - ")
 
 
-def test_lines_hang_under_their_label(terminal: Callable[..., Terminal]) -> None:
-    stream = terminal(40)
-    Screen(json=False).say(f"  one weight     {'word ' * 20}".rstrip())
-    lines = stream.getvalue().splitlines()
-    assert lines[0].startswith("  one weight     word")
-    assert all(line.startswith(" " * 17 + "word") for line in lines[1:])
-
-
 def test_a_name_in_a_file_cannot_steer_the_terminal(cli: Cli) -> None:
     shown = cli.stderr("verify", "\x1b[2J\x07.json")
     assert shown[:-1].isprintable()
@@ -362,28 +344,3 @@ def test_a_budget_that_would_be_overspent_is_code_3(cli: Cli) -> None:
 
     assert guarded(command, as_json=False) == 3
     assert cli.read().err.count("\n") == 1
-
-
-def plain(arguments: list[str], cli: Cli) -> dict[str, Any]:
-    """The object that a command writes with --json."""
-    out, err = cli.both(*arguments, "--json")
-    assert not err
-    found: dict[str, Any] = json.loads(out, parse_constant=pytest.fail)
-    return found
-
-
-class TestJson:
-    def test_plan(self, cli: Cli) -> None:
-        found = plain([*PLAN, "--epsilon=1,2", "--samples=1000"], cli)
-        assert [each["epsilon"] for each in found["plans"]] == [1.0, 2.0]
-        decisions = [each["decision"] for each in found["plans"]]
-        assert all(each["lead_ratio"] == each["largest_lead"] / each["lead"] for each in decisions)
-        assert [each["noise_dominates"] for each in decisions] == [False, False]
-
-    def test_demo(self, cli: Cli) -> None:
-        found = plain(["demo", "--repeats=1", "--no-plot"], cli)
-        assert [each["epsilon"] for each in found["accuracies"]] == [0.5, 1.0, 2.0, 4.0, 8.0]
-        assert found["accuracies"][0]["standard_error"] is None
-        assert found["statement"]["private"] is True
-        assert found["accuracies"][0]["mean"] > found["accuracy_majority"] > 0.1
-        assert found["plot"] is None

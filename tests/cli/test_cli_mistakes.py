@@ -123,6 +123,7 @@ MISTAKES = toml(Path(__file__).with_name("mistakes.toml"))
 TYPED = [(command, typed, parts) for command in RIGHT for typed, parts in MISTAKES[command].items()]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("command", "typed", "parts"), TYPED)
 def test_what_is_typed(place: Place, command: str, typed: str, parts: str | list[str]) -> None:
     outcome = place.run(*RIGHT[command], *shlex.split(typed))
@@ -130,6 +131,7 @@ def test_what_is_typed(place: Place, command: str, typed: str, parts: str | list
     assert not place.printed or "--json" in typed
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("file", "old", "new", "parts"),
     [

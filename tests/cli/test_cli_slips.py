@@ -67,6 +67,7 @@ def test_the_option_is_named_by_a_warning(cli: Cli) -> None:
     assert "warning: --seed: anyone who knows it" in cli.sentence(*FIT, "--seed", "1", code=0)
 
 
+@pytest.mark.slow
 def test_best_parameters_are_listed(cli: Cli) -> None:
     words = (*FIT[1:], "--strategy", "random_stopping", "--grid", "margin=0.5")
     assert "\nbest parameters: margin = 0.5\n" in cli("tune", *words)

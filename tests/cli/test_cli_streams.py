@@ -82,6 +82,7 @@ def test_rows_from_standard_input(folder: Path, monkeypatch: pytest.MonkeyPatch,
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_it_well(folder: Path, cli: Cli) -> None:
     cli(*fit("-o", "m.json", "-q"))
     pd.concat([pd.read_csv("rows.csv")] * 100).to_csv("many.csv", index=False)

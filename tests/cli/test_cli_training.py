@@ -80,6 +80,7 @@ def owned(folder: Path, *, weights: bool = True) -> NDArray[np.int64]:
 
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 class TestPersons:
+    @pytest.mark.sampled(every=2)
     @pytest.mark.parametrize("model", ["linear", "gradient"])
     def test_the_way_to_the_rows_changes_no_release(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, model: str
@@ -142,6 +143,7 @@ class TestPersons:
         assert verify(certificate).ok
         assert json.loads(certificate)["unit"] == "person"
 
+    @pytest.mark.slow
     def test_searches_are_for_persons(self, folder: Path, cli: Cli) -> None:
         owned(folder)
         words = ("tune", "rows.csv", *FIT, "--grid", "margin=0.5,1", "-o", "m.json", "--json")
@@ -271,6 +273,7 @@ class TestFit:
         assert saved.estimator.classes_.tolist() == ["a", "b", "c"]
         assert not list((folder / "temp").iterdir())
 
+    @pytest.mark.sampled(every=2)
     @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
     @pytest.mark.parametrize("model", ["linear", "kernel", "gradient"])
     def test_the_way_to_the_rows_changes_no_release(
@@ -352,6 +355,7 @@ class TestFit:
         asked = ("fit", "rows.svm", "--schema", "sparse.toml", "--epsilon", "4", "-o", "m.json")
         assert "got 'gaussian', which needs dense rows" in cli.stderr(*asked, "--model", "gaussian")
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize("model", ["output", "objective", "gaussian"])
     @pytest.mark.parametrize("delta", ["1e-5", "0"])
     def test_solvers(
@@ -499,9 +503,8 @@ class TestInterrupts:
             assert not list((folder / "temp").iterdir())
 
     @pytest.mark.skipif(os.name == "nt", reason="sends signals")
-    @pytest.mark.parametrize(
-        "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
-    )
+    @pytest.mark.nightly
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_a_process_in_training(self, folder: Path, number: signal.Signals) -> None:
         """Ends at once, says that the budget is spent, and leaves no rows on the disk."""
         rng = np.random.default_rng(0)
@@ -549,6 +552,7 @@ print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children
 
 
 class TestBudget:
+    @pytest.mark.slow
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
     def test_processes_that_spend_at_once_stay_within_it(self, folder: Path) -> None:
         """Room for two of three fits, which all begin at once."""

@@ -77,11 +77,6 @@ def test_a_file_of_the_future(tmp_path: Path, cli: Cli, name: str) -> None:
     assert "version of dpsvm_fast" in out
 
 
-def test_a_file_that_ends_within_a_string(tmp_path: Path, cli: Cli) -> None:
-    err = cli.refused("verify", written(tmp_path, '{"format": "dpsvm_fast.mod'))
-    assert "is cut off; copy or download the file again" in err
-
-
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[" * 100_000])
 def test_what_cannot_be_read(tmp_path: Path, cli: Cli, content: bytes) -> None:
     path = tmp_path / "broken.json"

@@ -30,6 +30,7 @@ every_main = pytest.mark.parametrize("subject", MAIN)
 # --- taken -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @seeded
 @every_main
 @every_library
@@ -47,6 +48,7 @@ def test_a_table_gives_the_model_of_its_numbers_and_keeps_their_names(
     np.testing.assert_array_equal(getattr(fitted, said)(rows), getattr(plain, said)(X))
 
 
+@pytest.mark.sampled
 @every_main
 @every_library
 def test_names_are_remembered_and_their_order_is_checked(subject: str, library: str) -> None:
@@ -226,6 +228,7 @@ def missing(library: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.sampled
 @every_main
 @every_library
 def test_everyone_refuses_before_a_ledger_is_charged(subject: str, library: str) -> None:

@@ -64,6 +64,7 @@ def processes() -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("estimator", [DESCENT, PCA], ids=["descent", "components"])
 def test_dask_and_this_process_agree(threads: Any, estimator: Any, resident: bool) -> None:

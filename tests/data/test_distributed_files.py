@@ -17,6 +17,7 @@ from oracles.synchronous_cluster import Cluster
 pytestmark = pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kept", [1, 9, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))])
 @pytest.mark.parametrize(
     "estimator", [LINEAR, KERNEL, DESCENT], ids=["linear", "kernel", "descent"]
@@ -30,6 +31,7 @@ def test_some_partitions_may_be_resident(estimator: Any, kept: int) -> None:
     assert not executors._KEPT
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kept", [0, 2])
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("estimator", [LINEAR, DESCENT], ids=["linear", "descent"])

@@ -98,6 +98,7 @@ def exact_sums(monkeypatch: Patch) -> None:
         monkeypatch.setattr(kind, "descent_options", exact)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize(
     "rows",
@@ -113,6 +114,7 @@ def test_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> No
     check_same(local, fit(seeded(TRANSFORMERS[name]), cut, client=Cluster()))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", DESCENTS)
 @pytest.mark.parametrize(
     "rows", [SPARSE, pytest.param(X, marks=pytest.mark.slow)], ids=["csr", "dense"]
@@ -282,6 +284,7 @@ def test_dropping_a_partition_is_seen() -> None:
     assert not np.array_equal(local.mean_, found.mean_)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("estimator", [LINEAR, DESCENT], ids=["linear", "descent"])
 def test_steps_are_reported_and_nothing_else_changes(estimator: Any, resident: bool) -> None:

@@ -62,6 +62,7 @@ def thirds() -> list[Any]:
     return [GROUPS < 20, GROUPS >= 40, (GROUPS >= 20) & (GROUPS < 40)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("rows", [X, SPARSE], ids=["dense", "csr"])
 def test_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
@@ -74,6 +75,7 @@ def test_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> No
     assert there.privacy_.unit == "person"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("rows", [X, SPARSE], ids=["dense", "csr"])
 def test_weighted_transformers_have_the_bits_of_their_own_fit(name: str, rows: Any) -> None:
@@ -84,6 +86,7 @@ def test_weighted_transformers_have_the_bits_of_their_own_fit(name: str, rows: A
             check_same(local, fit(seeded(model), arrays(rows, step, **own)))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", DESCENTS)
 @pytest.mark.parametrize("rows", [X, SPARSE], ids=["dense", "csr"])
 @pytest.mark.usefixtures("exact_sums")
@@ -130,6 +133,7 @@ def test_statements_name_persons_and_hold() -> None:
     assert told.value.parameter == "ledger"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("client", [None, "cluster"])
 @pytest.mark.parametrize("most", [2**22, 7])
 @pytest.mark.parametrize("known", [None, 700])
@@ -255,6 +259,7 @@ def test_the_number_of_persons_is_public_where_one_is_exchanged() -> None:
     assert np.abs(found.coef_ - local.coef_).max() <= 1e-5 * np.abs(local.coef_).max()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kept", [0, 2, 9])
 @pytest.mark.parametrize("estimator", [LINEAR, DESCENT], ids=["linear", "descent"])
 def test_how_many_partitions_are_in_files_changes_no_bit(

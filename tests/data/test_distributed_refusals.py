@@ -76,6 +76,7 @@ BAD = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("where", ["here", "there"])
 def test_a_bad_partition_is_named_and_never_quoted(kind: str, where: str) -> None:

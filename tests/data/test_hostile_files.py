@@ -277,6 +277,7 @@ def packed(path: Path, kind: str) -> Path:
     return stored(table, path, "lz4" if "lz4" in kind else "zstd")
 
 
+@pytest.mark.sampled(every=2)
 @linux
 @pytest.mark.parametrize(
     "kind",
@@ -397,6 +398,7 @@ def record(n: int) -> Callable[[], Any]:
     return lambda: TableSchema.from_dict({"columns": columns}).n_features
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("made", [of_names, same_key, same_name, same_category, record])
 def test_the_work_grows_with_the_columns_and_not_with_their_square(made: Any) -> None:
     small, large = seconds(made(4_000)), seconds(made(16_000))
@@ -526,7 +528,7 @@ def test_a_long_text_that_is_no_model_costs_a_few_times_its_size(
 # Whatever bytes a file has: it is read or refused with a typed error, within memory and time.
 
 
-N_FILES, N_BY_NIGHT = 440, 10_000
+N_FILES, N_BY_NIGHT = 220, 10_000
 
 
 def test_the_files_are_good_before_they_are_changed(tmp_path: Path) -> None:

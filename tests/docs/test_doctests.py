@@ -35,6 +35,8 @@ RUN_ELSEWHERE = {
 }
 # Optional packages that a page's blocks use.
 NEEDS = {"plots.md": "matplotlib"}
+# Pages whose blocks take seconds, of what other tests do by day.
+SLOW = ("larger_than_memory.md", "plots.md")
 
 
 def modules_with_examples() -> list[str]:
@@ -81,7 +83,10 @@ def test_examples_in_docstrings(name: str, tmp_path: Path, monkeypatch: pytest.M
     assert failures_in(importlib.import_module(name)) == 0
 
 
-@pytest.mark.parametrize("name", pages_with_blocks())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(p, marks=pytest.mark.slow if p in SLOW else ()) for p in pages_with_blocks()],
+)
 def test_blocks_of_pages(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name]).use("Agg")

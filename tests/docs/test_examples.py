@@ -29,24 +29,6 @@ def number(pattern: str, text: str) -> float:
     return float(found[1])
 
 
-def test_the_readme_names_every_example() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    scripts = sorted((ROOT / "examples").glob("*.py"))
-    assert [script.stem for script in scripts] == [
-        "census",
-        "digits",
-        "ellipsoids",
-        "federated_hospitals",
-        "larger_than_memory",
-        "medical",
-        "private_pipeline",
-        "text",
-        "tuning",
-    ]
-    for script in (*scripts, NOTEBOOK):
-        assert f"(examples/{script.name})" in readme
-
-
 def figure(tmp_path: Path) -> list[str]:
     """The argument that asks for a figure, where figures can be drawn."""
     if importlib.util.find_spec("matplotlib") is None:
@@ -221,6 +203,7 @@ def test_larger_than_memory(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no cluster" in shown or "same model on a cluster: True" in shown
 
 
+@pytest.mark.slow
 def test_the_notebook_of_a_mixed_table(tmp_path: Path) -> None:
     """In a kernel of its own, cell by cell; at most twelve lines from the schema to the graph."""
     for name in ("pandas", "onnxruntime", "onnx", "ipykernel"):

@@ -12,7 +12,6 @@ from scipy.special import log_ndtr, ndtr
 
 from docs.test_readme import python_blocks, run_blocks
 from dpsvm_fast import accounting
-from oracles.guarantee_lookups import guarantee_lookups
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "guarantees.md"
@@ -157,8 +156,3 @@ def test_the_independent_check(capsys: pytest.CaptureFixture[str]) -> None:
     less = 1.01 * mu
     delta = math.exp(log_ndtr(less / 2 - 1 / less)) - math.exp(1 + log_ndtr(-less / 2 - 1 / less))
     assert delta > 1.05e-5
-
-
-@pytest.mark.parametrize("page", [PAGE, CHOOSING], ids=lambda page: page.stem)
-def test_links_lead_to_sections(page: Path) -> None:
-    assert not guarantee_lookups().broken_links(page, page.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Every page, section, test and class named by docs/guarantees.md exists, and none is missing."""
+"""Every test and class named by docs/guarantees.md exists, and no mechanism is missing."""
 
 from __future__ import annotations
 
@@ -26,25 +26,6 @@ def is_test(name: str) -> bool:
     return re.search(rf"\b{keyword}\s+{re.escape(bare)}\b", source) is not None
 
 
-def slug(heading: str) -> str:
-    """The anchor that a heading gets."""
-    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
-
-
-def broken_links(page: Path, text: str) -> list[str]:
-    """Relative links of ``text`` to files or sections that do not exist."""
-    broken = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith("http"):
-            continue
-        name, _, section = target.partition("#")
-        file = (page.parent / name).resolve() if name else page
-        headings = re.findall(r"^#+ (.*)$", file.read_text("utf-8"), re.M) if file.is_file() else []
-        if not file.exists() or (section and section not in map(slug, headings)):
-            broken.append(target)
-    return broken
-
-
 def missing_tests(text: str) -> list[str]:
     """Test ids of ``text`` that do not exist."""
     named = re.findall(r"`((?:tests|rust)/[^`]+::[^`]+)`", text)
@@ -52,10 +33,8 @@ def missing_tests(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_links_and_tests_exist(name: str) -> None:
-    text = PAGES[name].read_text(encoding="utf-8")
-    assert not broken_links(PAGES[name], text)
-    assert not missing_tests(text)
+def test_tests_exist(name: str) -> None:
+    assert not missing_tests(PAGES[name].read_text(encoding="utf-8"))
 
 
 def rows(text: str, heading: str) -> list[str]:
@@ -92,21 +71,4 @@ def test_pages_of_mechanisms_are_all_referred_to() -> None:
 
 def test_what_does_not_exist_is_found() -> None:
     """Negative control."""
-    page = PAGES["guarantees.md"]
-    assert broken_links(page, "[x](proofs/output_perturbation.md#no-such-section)")
-    assert broken_links(page, "[x](proofs/no_such_page.md)")
     assert missing_tests("`tests/certificates/test_events.py::test_no_such_test`")
-    assert not broken_links(page, "[x](proofs/output_perturbation.md#sensitivity)")
-
-
-def test_every_pitfall_is_graded_and_answered() -> None:
-    text = PAGES["pitfalls.md"].read_text(encoding="utf-8")
-    tables = text.split("\n## ")[1:]
-    assert len(tables) > 7
-    for table in tables[:-1]:
-        heading = table.splitlines()[0]
-        for row in rows(text, heading):
-            cells = row.strip("| ").split(" | ")
-            assert len(cells) == 4, row
-            assert re.match(r"\*\*(void|weaker|intact)\*\*", cells[1]), row
-            assert all(cells), row

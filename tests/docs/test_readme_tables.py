@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benches import audit_page, pages, persons, readme_tables, tables
-
-ROOT = Path(__file__).resolve().parents[2]
+from benches import pages, persons, readme_tables, tables
 
 
 def kernel_row(data: str, epsilon: str, kernel: str, accuracy: str, gain: str) -> tables.Row:
@@ -22,50 +20,6 @@ KERNEL_ROWS = [
     kernel_row("usps", "8", "rbf", "0.9536", "0.0131"),
     kernel_row("mnist", "8", "linear, rbf", "0.9661", "-0.002"),
 ]
-
-
-def audit(mechanism: str, build: str, claim: str, certified: str, method: str) -> tables.Row:
-    named = ("mechanism", "build", "claim", "certified", "method")
-    shown = dict(zip(named, (mechanism, build, claim, certified, method), strict=True))
-    refuted = str(float(certified) > float(claim))
-    return shown | {
-        "relation": "add_remove",
-        "refuted": refuted,
-        "expected": str(build != audit_page.RIGHT),
-        "seconds": "41.4",
-        "confidence": "0.999999",
-    }
-
-
-def test_audits_say_which_builds_are_refuted() -> None:
-    right = audit_page.RIGHT
-    weak = audit("objective", "noise / sqrt 2", "4", "2.5", "profile") | {"expected": "-"}
-    rows = [
-        audit("output", right, "1", "0.8421", "gaussian"),
-        audit("output", right, "4", "3.8", "gaussian"),
-        audit("output", "noise / sqrt 2", "4", "5.1", "gaussian"),
-        audit("objective", right, "1.02", "0.7", "density"),
-        weak,
-    ]
-    shown = audit_page.audits({"audit": rows}).splitlines()
-    head = "| Mechanism | relation | ε = 1 | ε = 4 | noise / sqrt 2, 1 | noise / sqrt 2, 4 |"
-    assert shown[0] == head
-    assert shown[2] == "| output | add_remove | 0.842 g | 3.800 g | | **5.100** |"
-    assert shown[3] == "| objective | add_remove | 0.700 of 1.020 d | | | (2.500) |"
-    assert "Of 3 audits of the library as it is, 0 are above" in shown[-1]
-    assert "of 1 of wrong builds, 1 are" in shown[-1]
-    assert "At most 41 seconds each" in shown[-1]
-    assert "at most 1e-06" in shown[-1]
-    assert "canaries" not in shown[-1]
-
-
-def test_nothing_is_shown_of_what_is_not_stored(tmp_path: Path) -> None:
-    for name in pages.PAGES:
-        assert pages.contents(name, tmp_path) == {}
-    page = tmp_path / "README.md"
-    page.write_text("text\n", encoding="utf-8")
-    pages.fill("README.md", tmp_path, tmp_path)
-    assert page.read_text(encoding="utf-8") == "text\n"
 
 
 def test_a_stored_table_needs_its_place(tmp_path: Path) -> None:
@@ -83,14 +37,6 @@ def test_a_stored_table_needs_its_place(tmp_path: Path) -> None:
     assert "**0.954** (+0.013)" in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
-
-
-@pytest.mark.parametrize("page", pages.PAGES)
-def test_pages_show_the_stored_summaries(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for name, content in pages.contents(page, ROOT / "benches" / "results").items():
-        opening, closing = pages.markers(name)
-        assert f"{opening}\n{content}\n{closing}" in text
 
 
 def test_a_lost_line_of_persons_is_reported() -> None:

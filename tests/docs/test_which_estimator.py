@@ -12,8 +12,6 @@ import pytest
 import scipy.sparse
 
 import dpsvm_fast
-from dpsvm_fast.accounting import gaussian_sigma
-from oracles.scripts import module_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "which_estimator.md"
@@ -30,11 +28,6 @@ def table() -> dict[str, dict[str, str]]:
         name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         found[name.strip("`")] = dict(zip(head[1:], cells, strict=True))
     return found
-
-
-def test_the_picture_is_that_of_the_script() -> None:
-    module = module_of("docs/images/which_estimator.py")
-    assert module.PICTURE.read_text(encoding="utf-8") == module.picture()
 
 
 @pytest.mark.parametrize("name", table())
@@ -59,18 +52,3 @@ def test_the_table_says_what_models_do(name: str) -> None:
     exchanged = kind(1.0, 1e-6, adjacency="replace_one", **settings)
     assert row["`replace_one`"] == works(lambda: exchanged.fit(ROWS, LABELS))
     assert row["`partial_fit`"] == ("yes" if hasattr(kind, "partial_fit") else "no")
-
-
-def test_figures_are_those_of_their_tables() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    accuracy = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    for name in ("PrivateLinearSVC", "ObjectivePerturbationSVC", "OutputPerturbationSVC"):
-        found = re.search(rf"^\| `{name}` \|.*$", accuracy, flags=re.MULTILINE)
-        assert found is not None
-        assert found[0].split("|")[3].strip() in page
-    kernels = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
-    gains = re.search(r"from (\S+) to (\S+)\. The others", kernels)
-    assert gains is not None
-    assert f"from {gains[1]} to {gains[2]} where it takes a kernel" in page
-    # A kernel is taken from 40 B/mu rows on, B the number of classes.
-    assert 140 < 40.0 * gaussian_sigma(1.0, 1e-5) < 155

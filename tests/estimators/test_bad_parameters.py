@@ -42,6 +42,7 @@ GROUPS = {
 NUMBERS = sorted({number for _, number, _, _ in bad_parameters()})
 
 
+@pytest.mark.sampled
 @covers(*NUMBERS)
 @pytest.mark.parametrize(("subject", "group"), [(name.rsplit("-", 1)[0], name) for name in GROUPS])
 def test_bad_parameters_are_refused_before_data_are_read(subject: str, group: str) -> None:

@@ -219,7 +219,9 @@ def test_text_and_numbers_of_such_a_thread_are_those_of_any_other() -> None:
 
 # ENOSYS and EPERM may be answered by the device file, as is tried here; others are final.
 @LINUX
-@pytest.mark.parametrize("errno", [38, 5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "errno", [38, *(pytest.param(number, marks=pytest.mark.slow) for number in (5, 1))]
+)
 def test_a_system_without_entropy_makes_no_noise(errno: int) -> None:
     """No file can be opened either: a fit fails, and is never seeded by anything else."""
     script = (
@@ -335,13 +337,8 @@ def ordinary_digest() -> list[list[str]]:
 
 
 @LINUX
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "threads of rayon" else pytest.mark.slow)
-        for name in HARMLESS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HARMLESS)
 def test_fits_in_odd_surroundings_give_the_same_model(name: str) -> None:
     """In a thread of its own, as the size of stacks is that of new threads."""
     change, environment = HARMLESS[name]

@@ -75,7 +75,7 @@ SIGNALS = [("SIGTERM", fit) for fit in LONG] + [
 ]
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.sampled(every=3)
 @POSIX
 @pytest.mark.parametrize(("which", "fit"), SIGNALS)
 def test_a_signal_ends_a_long_fit(fit: str, which: str, request: Any) -> None:

@@ -53,6 +53,7 @@ def test_anchors_are_charged_with_the_rest() -> None:
     assert not fitted_names(estimator)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])
 @pytest.mark.parametrize("psd", ["constraint", "project"])
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])

@@ -281,6 +281,7 @@ def test_a_ledger_records_the_same_for_any_number_of_features(adjacency: str, tr
         assert mus[0] == pytest.approx(mus[1], rel=1e-6)
 
 
+@pytest.mark.sampled(times=2)
 @pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.parametrize("delta", [1e-5, 1e-6, 3e-7])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

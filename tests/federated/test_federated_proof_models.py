@@ -126,6 +126,7 @@ def climb_one_record(n: int, lam: float, radius: float, seed: int) -> float:
     return best
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("n", [1, 3, 12])
 @pytest.mark.parametrize("lam", [0.05, 2.0])
 def test_one_record_moves_a_weighted_model_by_no_more_whatever_the_size(n: int, lam: float) -> None:

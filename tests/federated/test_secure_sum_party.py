@@ -87,6 +87,7 @@ HEADS = [
 WRONG_HEADS = [(s, *h) for s in STAGES for h in HEADS if (s, h[1]) != (ADVERTISE, "another")]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("stage", "name", "value", "text"), WRONG_HEADS)
 def test_another_specification_round_session_or_party_is_refused(
     stage: str, name: str, value: Any, text: str
@@ -156,6 +157,7 @@ def test_wrong_lists_of_keys_are_refused(change: Any, expected: str) -> None:
     assert refusal(SHARE, changed("keys", change)) == expected
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("stage", "field"), [(SHARE, "keys"), (MASK, "packets"), (UNMASK, "gone")])
 @pytest.mark.parametrize("value", [None, 3, "text", {}, [3, [4]]])
 def test_lists_of_another_form_are_refused(stage: str, field: str, value: Any) -> None:

@@ -83,6 +83,7 @@ def test_it_is_a_secure_sum_like_the_trusted_one() -> None:
     assert np.array_equal(InOneProcess().sum(vectors).total, TrustedSum().sum(vectors).total)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["silent", "lost", "raises"])
 @pytest.mark.parametrize("stage", STAGES)
 def test_allowed_drop_outs_leave_the_exact_sum_of_the_others(stage: str, kind: str) -> None:
@@ -241,6 +242,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("stage", "change"), [w[::2] for w in WRONG], ids=[f"{w[0]}-{w[1]}" for w in WRONG]
 )

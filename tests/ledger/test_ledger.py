@@ -89,7 +89,6 @@ def parts() -> st.SearchStrategy[PrivacyEvent]:
     )
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(parts(), min_size=1, max_size=8),
     st.floats(0.1, 10.0),

@@ -25,6 +25,7 @@ def claimed(epsilon: float, z: float, rate: float, n_steps: int, replace_one: bo
     return _core.subsampled_gaussian_delta(z, rate, n_steps, epsilon, replace_one)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("gradient_perturbation", "Noise, sampling, whole runs")
 @RELATIONS
 @pytest.mark.parametrize("rate", RATES)

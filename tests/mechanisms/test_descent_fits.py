@@ -135,7 +135,7 @@ def sharper(samples: Array) -> Array:
     return np.asarray(samples.mean() + (samples - samples.mean()) / math.sqrt(2.0))
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", FACTOR)
 def test_whole_fits_never_prove_more_than_the_claim(adjacency: str) -> None:
     """Expected are 2.2 of 4; a fifth of the claim is missed with a probability below ALPHA."""

@@ -6,7 +6,6 @@ chi-square law; every test also rejects a deviation 3 percent off.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -151,11 +150,3 @@ def test_released_sums_are_multiples_of_the_grid() -> None:
     assert (noise == np.rint(noise)).all()
     loose = step_noise(3, 1000, sigma=SIGMA, grid=None) / grid
     assert (loose != np.rint(loose)).any()
-
-
-def test_a_source_without_a_seed_never_repeats() -> None:
-    found = [
-        run(zero_rows(2, 1000), 1, sigma=1.0, source=_core.NoiseSource()).weights()
-        for _ in range(3)
-    ]
-    assert all((a != b).all() for a, b in itertools.pairwise(found))

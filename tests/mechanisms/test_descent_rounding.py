@@ -55,6 +55,7 @@ def bound(loss: Loss, radius: float, clip: float, grid: float | None, **changes:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "Last iterate")
 @pytest.mark.parametrize("weighted", WEIGHTS)
 @pytest.mark.parametrize("form", FORMS)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import logit
 
 from dpsvm_fast import _core, verify
@@ -267,6 +266,7 @@ def test_no_gradient_is_longer_than_declared(loss: str, K: int, M: int) -> None:
     assert 0.9 * bound < largest <= bound * (1.0 + 1e-12)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("losses", "Log-determinant")
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize(("loss", "K", "M"), SETTINGS)
@@ -392,6 +392,7 @@ def split(case: dict[str, Any]) -> tuple[Array, NDArray[np.int64], dict[str, Any
     return case["X"], case["target"], options
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
@@ -426,9 +427,6 @@ def test_too_few_steps_are_no_minimiser() -> None:
     assert radius == np.inf
 
 
-# -- The twin ------------------------------------------------------------------------------------
-
-
 def value(case: dict[str, Any], Phi: Array) -> float:
     """J from its formula."""
     X, target, options = split(case)
@@ -450,51 +448,6 @@ def value(case: dict[str, Any], Phi: Array) -> float:
             total += sum(x if x > h else max(0.0, x + h) ** 2 / (4.0 * h) for x in g)
     squares = 0.5 * options["regularization"] * (Phi**2).sum()
     return float(total + squares + (options["linear"] * Phi).sum())
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("n_ellipsoids", [1, 2])
-def test_the_twin_s_gradient_is_that_of_the_formula(loss: str, n_ellipsoids: int) -> None:
-    case = problem(9, loss=loss, n_ellipsoids=n_ellipsoids, n_classes=2, n=12, d=2)
-    X, target, options = split(case)
-    rng = np.random.default_rng(0)
-    Phi, along = rng.normal(size=(2, *options["linear"].shape))
-    rows = twin.lifted_rows(X, options["data_norm"])
-    kernel = (loss, options["smoothing"], options["margin"])
-    a = twin.margin_gradient(-(rows @ Phi.T), target, n_ellipsoids, kernel)
-    gradient = options["linear"] + options["regularization"] * Phi - a.T @ rows
-    slope = (value(case, Phi + 1e-6 * along) - value(case, Phi - 1e-6 * along)) / 2e-6
-    assert slope == pytest.approx(float((gradient * along).sum()), rel=1e-6)
-    losses = twin.margin_loss(-(rows @ Phi.T), target, n_ellipsoids, kernel).sum()
-    linear = (options["linear"] * Phi).sum() + 0.5 * options["regularization"] * (Phi**2).sum()
-    assert losses + linear == pytest.approx(value(case, Phi))
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_twin_minimises_over_the_cone(loss: str) -> None:
-    """Against a descent in the factors of the matrices, which are positive semidefinite always."""
-    case = problem(10, loss=loss, n_classes=2, d=1, n=20, psd=True)
-    X, target, options = split(case)
-    found, _ = twin.solve_gaussian_margin(X, target, **options)
-    assert found is not None
-    assert np.linalg.eigvalsh(twin.unsvec(found)).min() >= -1e-12
-
-    def through_factors(flat: Array) -> float:
-        factors = flat.reshape(2, 2, 2)
-        return value(case, twin.svec(factors @ np.swapaxes(factors, -1, -2)))
-
-    rng = np.random.default_rng(1)
-    least = min(minimize(through_factors, rng.normal(size=8)).fun for _ in range(4))
-    assert value(case, found) <= least + 1e-9
-    assert value(case, found) == pytest.approx(least, abs=1e-5)
-
-
-def test_coordinates_are_orthonormal() -> None:
-    rng = np.random.default_rng(2)
-    A, B = rng.normal(size=(2, 5, 4, 4))
-    A, B = A + np.swapaxes(A, -1, -2), B + np.swapaxes(B, -1, -2)
-    assert np.allclose(twin.unsvec(twin.svec(A)), A)
-    assert np.allclose((twin.svec(A) * twin.svec(B)).sum(axis=-1), (A * B).sum(axis=(-1, -2)))
 
 
 # Student's t with 7 degrees of freedom at 1e-6, one-sided: 8 repetitions of each integral.

@@ -383,6 +383,7 @@ def test_traces_round_nothing_away_from_the_noise() -> None:
         margins(trace_weight=1e9)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("K", "M"), [(2, 1), (3, 1), (2, 3), (4, 2)])
 @pytest.mark.parametrize("loss", ["softmax_margin", "huber_ww"])
 def test_the_code_has_the_constants_of_the_page(loss: str, K: int, M: int) -> None:

@@ -426,6 +426,7 @@ def kernel_of(name: str, gamma: float, x: Array, z: Array) -> float:
     return math.exp(-gamma * float((np.abs(x - z) ** power).sum()))
 
 
+@pytest.mark.sampled
 @pytest.mark.statistical
 @each_shape
 @pytest.mark.parametrize("make", ["compiled", "twin"])

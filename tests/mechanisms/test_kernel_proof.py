@@ -46,14 +46,13 @@ def test_pairs_of_features_have_norm_one_and_single_ones_do_not() -> None:
 
 
 @pytest.mark.sampled
-@pytest.mark.sampled
 @pytest.mark.parametrize("d", [8, 60])
 @pytest.mark.parametrize("length", [0.5, 1.5])
 def test_public_centres_are_means_over_public_sets(d: int, length: float) -> None:
     rng = np.random.default_rng(d)
     frequency = np.zeros(d)
     frequency[0] = length
-    sphere = on_sphere(rng, 400_000, d)
+    sphere = on_sphere(rng, 150_000, d)
     ball = sphere * rng.uniform(size=(len(sphere), 1)) ** (1.0 / d)
     for rows, spread in ((sphere, 2.0 * d), (ball, 2.0 * (d + 2.0))):
         cosines, sines = np.cos(rows @ frequency), np.sin(rows @ frequency)

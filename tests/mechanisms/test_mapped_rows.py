@@ -45,6 +45,7 @@ def prepared(X: Any, changes: str, n_threads: int) -> Any:
     return PreparedRows(lambda: (X, labels), recipe, n_threads)()[0]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("changes", CHANGES)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("d", [1, 9, 33, 130])

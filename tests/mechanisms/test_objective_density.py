@@ -42,8 +42,9 @@ LINES += [("softmax_margin", 2, 1)]
 PLANES = [("softplus", 1, 2), ("huber", 1, 2), ("softmax_margin", 3, 1), ("m3", 3, 1)]
 PLANES += [("huber_ww", 3, 1), ("softmax_margin", 2, 2)]
 SUMS = [("softplus", 3, 1), ("huber", 3, 1), ("softplus", 2, 1)]
-# Three scores of persons take seconds each.
+# Three scores of persons take seconds each, and so do planes of pairs.
 SUMS_OF_PERSONS = [pytest.param(SUMS[0], marks=pytest.mark.slow), SUMS[1]]
+PLANES_OF_PERSONS = [*PLANES[:2], *(pytest.param(p, marks=pytest.mark.slow) for p in PLANES[2:4])]
 
 
 def claimed(setting: Setting, epsilon: float) -> float:
@@ -260,7 +261,7 @@ def test_no_person_exceeds_the_gaussian_claim(case: tuple[str, int, int], relati
 @pytest.mark.sampled
 @pytest.mark.proof("persons", "Objective perturbation")
 @pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("case", [*PURE_LINES, *PLANES[:4], *SUMS_OF_PERSONS])
+@pytest.mark.parametrize("case", [*PURE_LINES, *PLANES_OF_PERSONS, *SUMS_OF_PERSONS])
 def test_no_person_exceeds_the_pure_claim(case: tuple[str, int, int], relation: str) -> None:
     found = []
     for setting in persons(*case, relation, 12 if case in LINES else 4, seed=6):
@@ -294,6 +295,7 @@ def rows_of_person(
         yield dataclasses.replace(found, pair=changed, t=t), size
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("accountant", "Groups of records: noise in an objective")
 @pytest.mark.proof("accountant", "Groups of records: paths")
 @pytest.mark.parametrize("relation", RELATIONS)
@@ -391,6 +393,7 @@ def test_means_of_losses_cost_no_more_than_the_square(law: str, n: int, relation
             assert 1.0 - math.exp(-excess) <= bound * (1.0 + 1e-3), (reach, nodes[i])
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "Gaussian noise")
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0, 100.0])
@@ -489,6 +492,7 @@ def test_the_pure_claim_of_one_score_is_met(
     assert 0.98 * epsilon <= found <= (1.0 + 1e-9) * epsilon
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("objective_perturbation", "Densities in both worlds, and the claims")
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -224,6 +224,7 @@ def test_events() -> None:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])

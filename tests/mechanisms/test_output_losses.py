@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from conftest import TrainingSet
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.losses import WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
@@ -57,6 +56,7 @@ def trained(plan: OutputPerturbation, X: Any, y: Array) -> Array:
     return plan.solution(X, y, _core.NoiseSource(1), 1)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
 @pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
 def test_weights_are_within_the_radius_of_the_twin(loss: str, n_classes: int, C: float) -> None:
@@ -185,6 +185,7 @@ def test_random_neighbours_never_exceed_the_sensitivity(
     assert distance <= (plan.exact_sensitivity + 2.0 * plan.radius) * (1 + 1e-9)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("loss", "n_classes"), CASES)
@@ -228,43 +229,3 @@ def test_the_automatic_C_knows_the_loss() -> None:
                 # Less noise in a score, and still less where many classes compete.
                 expected *= 0.1 if n_classes == 50 else 0.6
             assert pytest.approx(expected, rel=1e-12) == C
-
-
-@pytest.mark.parametrize(("loss", "n_classes"), [("logistic", 2), ("logistic", 3)])
-def test_probabilities_are_those_of_the_likelihood(
-    loss: str, n_classes: int, clusters: TrainingSet
-) -> None:
-    X, y = clusters[0], clusters[1] % n_classes
-    model = OutputPerturbationSVC(epsilon=4.0, loss=loss, classes=range(n_classes)).fit(X, y)
-    scores = model.decision_function(X)
-    sigmoid = 1.0 / (1.0 + np.exp(-scores))
-    expected = np.stack([1.0 - sigmoid, sigmoid], axis=1) if n_classes == 2 else sigmoid
-    expected = expected / expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("solver", ["exact", "psgd"])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_softmax_probabilities_use_the_temperature(
-    solver: str, n_classes: int, clusters: TrainingSet
-) -> None:
-    X, y = clusters[0], clusters[1] % n_classes
-    model = OutputPerturbationSVC(
-        loss="softmax_margin",
-        smoothing=0.5,
-        margin=0.0,
-        solver=solver,
-        adjacency="replace_one",
-        classes=range(n_classes),
-    ).fit(X, y)
-    if not verify(model.privacy_):
-        pytest.fail(str(verify(model.privacy_)))
-    scores = model.decision_function(X)
-    if n_classes == 2:
-        scores = np.stack([np.zeros_like(scores), scores], axis=1)
-    weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / 0.5)
-    expected = weights / weights.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(
-        model.classes_[model.predict_proba(X).argmax(axis=1)], model.predict(X)
-    )

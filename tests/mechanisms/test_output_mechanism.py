@@ -196,18 +196,6 @@ def test_gamma_noise_has_the_stated_radius_and_no_direction() -> None:
     assert stats.kstest(wrong, "beta", args=(0.5, 1.5)).statistic > bound
 
 
-@pytest.mark.fresh
-def test_fresh_sources_give_fresh_noise() -> None:
-    plan = mechanism()
-    weights = np.zeros((4, 51))
-    first = plan.release(weights, _core.NoiseSource(), n_threads=1)
-    second = plan.release(weights, _core.NoiseSource(), n_threads=1)
-    assert not np.isin(first, second).all()
-    source = _core.NoiseSource(1)
-    one, two = (plan.release(weights, source, n_threads=1) for _ in range(2))
-    assert (one != two).any()
-
-
 @pytest.mark.proof("output_perturbation", "Sensitivity, declared radius, rounding")
 def test_events() -> None:
     plan = mechanism()

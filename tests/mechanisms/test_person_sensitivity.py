@@ -531,6 +531,7 @@ def what_gets_noise(model: Any, X: Any, **own: Any) -> Array:
     return np.asarray(records.gram(1))
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "Sums of rows")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", WEIGHED)

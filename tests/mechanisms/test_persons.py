@@ -125,6 +125,7 @@ def same(one: Any, other: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(numbers(one), numbers(other), strict=True))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "form"), [one for one in EVERY if one[0] not in (*OF_MEANS, "last iterate")]
 )
@@ -135,6 +136,7 @@ def test_persons_of_one_row_are_rows_to_the_last_bit(name: str, form: str) -> No
     assert same(by_rows, by_persons)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "form"), EVERY)
 def test_threads_names_and_places_of_persons_change_nothing(name: str, form: str) -> None:
     fits = [clone(ALL[name]).fit(FORMS[form](X), Y, groups=GROUPS)]
@@ -318,6 +320,7 @@ def balanced(name: str, adjacency: str) -> Any:
     return model
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "Class counts")
 @pytest.mark.parametrize("name", BALANCED)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -700,6 +703,7 @@ def test_no_id_survives_the_fit(name: str) -> None:
     assert "secret" not in repr(vars(fitted))
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "Gaussian noise")
 @pytest.mark.parametrize("name", OF_MEANS)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -826,6 +830,7 @@ def test_a_search_over_persons_of_one_row_is_one_over_rows() -> None:
         assert statement.unit == "person"
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("mechanism", ["gradient", "objective"])
 @pytest.mark.parametrize(
     "strategy", ["partition", pytest.param("random_stopping", marks=pytest.mark.slow)]
@@ -895,6 +900,7 @@ def test_a_search_gives_weights_to_transformers_that_take_them() -> None:
     assert scaled.n_samples_seen_ == pytest.approx(60.0, rel=0.2)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TRANSFORMERS)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("grouped", [False, True])
@@ -1035,6 +1041,7 @@ def test_audits_sample_the_model_with_its_weights_of_classes() -> None:
     assert means[0][1] > 0.2 > means[1][1]
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "Gaussian noise")
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("loss", ["huber", "softmax_margin"])

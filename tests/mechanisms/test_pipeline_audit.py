@@ -211,6 +211,7 @@ def test_many_fits_prove_each_part_to_within_ten_percent(name: str, adjacency: s
     audit(name, adjacency, 10, 0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.proof("auto_pipeline", "Budget and paths")
 @each_part
 def test_noise_too_small_by_sqrt_2_is_found(name: str, adjacency: str, monkeypatch: Patch) -> None:
@@ -234,6 +235,7 @@ def at_the_edge(n_rows: int) -> tuple[Array, Array]:
     return rng.uniform(-1.0, 1.0, size=(n_rows, 8)), rng.integers(0, 2, n_rows)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("auto_pipeline", "Budget and paths")
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @either
@@ -305,6 +307,7 @@ def neighbours(adjacency: str) -> tuple[Any, Any]:
     return (X, y), ((X[:-1], y[:-1]) if adjacency == "add_remove" else other)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("auto_pipeline", "Budget and paths")
 @either
 @pytest.mark.parametrize("name", FITS)
@@ -355,6 +358,7 @@ def owned(adjacency: str, name: str, m: int) -> tuple[Any, Any]:
     return worlds[0], worlds[1]
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("persons", "One person, one vector")
 @either
 @pytest.mark.parametrize("m", [1, 5, 50])
@@ -400,9 +404,9 @@ RECIPES = ("linear", "kernel")
 @either
 @pytest.mark.parametrize(
     ("name", "m"),
-    # Of recipes the largest persons by day.
+    # Recipes by night: their descent is that of the others.
     [
-        pytest.param(name, m, marks=pytest.mark.slow if m < 50 and name in RECIPES else ())
+        pytest.param(name, m, marks=pytest.mark.slow if name in RECIPES else ())
         for name in DESCENTS
         for m in (1, 5, 50)
     ],
@@ -461,7 +465,7 @@ AUDITED: dict[str, Any] = {
     "balanced gradient": GradientPerturbationSVC(4.0, DELTA, class_weight="balanced", **STEEP),
 }
 # By day their noise in objectives and on weights is audited without their other steps.
-DEAR = ("pure linear", "linear output", "kernel output")
+DEAR = ("pure linear", "linear output", "kernel output", "balanced gradient", "ellipsoids")
 
 
 @pytest.mark.sampled

@@ -47,6 +47,7 @@ def rows(n: int, n_classes: int, n_features: int, seed: int) -> tuple[NDArray[An
     return np.rint(X * 4096) / 4096, rng.integers(0, n_classes, n).astype(np.int64)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
 @pytest.mark.parametrize("projection", ["joint", "per_class"])
@@ -150,6 +151,7 @@ def test_mean_visits_of_many_passes() -> None:
     assert direct <= mean_visits(200, 30) <= direct * (1 + 1e-10)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("projected_sgd")
 @pytest.mark.parametrize(("loss", "n_classes"), LOSSES)
 def test_the_automatic_radius_holds_the_minimiser(loss: str, n_classes: int) -> None:

@@ -82,6 +82,7 @@ def searched(plan: NoisyColumnMoments, seed: int) -> float:
     return best
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("with_std", [True, False])
 @pytest.mark.parametrize("d", [1, 5])

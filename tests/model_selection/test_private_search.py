@@ -98,6 +98,7 @@ def searches() -> Iterator[Any]:
             )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("strategy", "estimator", "grid", "options"), list(searches()))
 def test_every_estimator_can_be_searched_within_its_budget(
     strategy: str, estimator: Any, grid: Any, options: dict[str, Any]
@@ -195,7 +196,9 @@ def test_what_is_released_carries_the_promise_of_the_search() -> None:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy", ["partition", pytest.param("random_stopping", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @SEEDED
 def test_results_do_not_depend_on_workers(strategy: str, adjacency: str) -> None:

@@ -44,6 +44,7 @@ def applies(case: Case) -> bool:
     return not wide and set(case.settings) <= INNER | OUTER
 
 
+@pytest.mark.sampled
 @every_strategy
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_data_cost_nothing(strategy: str, name: str) -> None:
@@ -63,6 +64,7 @@ def repeated(case: Case) -> tuple[Any, Any]:
     return whole, np.tile(labels, times)
 
 
+@pytest.mark.sampled
 @every_strategy
 @pytest.mark.parametrize("name", [name for name, case in ACCEPTED.items() if applies(case)])
 def test_accepted_data_give_a_model(strategy: str, name: str) -> None:

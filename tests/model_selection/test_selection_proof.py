@@ -75,6 +75,7 @@ def test_one_more_record_costs_epsilon_at_the_full_rate(
     assert found >= 0.5 * epsilon
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -195,6 +196,7 @@ def worst_partition(assign: Assign, law: Law, adjacency: str, epsilon: float, ra
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(
     ("adjacency", "assign", "rate"),
@@ -656,6 +658,7 @@ def test_no_order_of_gaussian_outputs_exceeds_the_accountant(stopping: Stopping)
     assert claim < stopping.mean * 40 * worst
 
 
+@pytest.mark.sampled
 @named
 @pytest.mark.parametrize("mu", [0.1, 1.0])
 def test_the_accountant_has_the_bound_of_the_page(stopping: Stopping, mu: float) -> None:

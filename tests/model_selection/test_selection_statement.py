@@ -51,7 +51,8 @@ def test_the_factor_of_replace_one_cannot_be_left_out() -> None:
     assert not verify(replace(statement, selection=halved)).ok
 
 
-@pytest.mark.parametrize("unit", [pytest.param("row", marks=pytest.mark.slow), "person"])
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", ["row", "person"])
 def test_pure_candidates_with_noisy_scores_verify(unit: str) -> None:
     """A run tells little: what its best of many tells is decided near one half."""
     X = np.random.default_rng(0).normal(size=(200, 3))

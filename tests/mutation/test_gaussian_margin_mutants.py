@@ -331,6 +331,7 @@ def test_a_wrong_price_is_seen(name: str, monkeypatch: Patch) -> None:
     assert is_seen(fault, monkeypatch, is_private, world)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("name", "i"), [(name, i) for name, (_, checks) in MUTANTS.items() for i in range(len(checks))]
 )

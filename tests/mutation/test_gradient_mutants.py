@@ -109,6 +109,7 @@ CALIBRATION: dict[str, tuple[Fault, Callable[[str], bool], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @in_each(CALIBRATION)
 def test_a_wrong_calibration_is_rejected(name: str, adjacency: str, monkeypatch: Patch) -> None:
     fault, holds, _ = CALIBRATION[name]

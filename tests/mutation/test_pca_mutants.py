@@ -199,6 +199,7 @@ MUTANTS: dict[str, tuple[Fault, Callable[[str], bool], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @in_each(MUTANTS)
 def test_wrong_components_are_rejected(name: str, adjacency: str, monkeypatch: Patch) -> None:
     fault, holds, _ = MUTANTS[name]

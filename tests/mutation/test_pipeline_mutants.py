@@ -384,12 +384,15 @@ MUTANTS: dict[str, tuple[Fault, Callable[[Recipe, str], bool], Recipe, tuple[str
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @in_each(MUTANTS)
 def test_a_wrong_pipeline_is_rejected(name: str, adjacency: str, monkeypatch: Patch) -> None:
     fault, holds, recipe, _ = MUTANTS[name]
     assert is_seen(fault, monkeypatch, holds, recipe, adjacency)
 
 
+@pytest.mark.sampled
+@pytest.mark.sampled
 @pytest.mark.parametrize("adjacency", BOTH)
 @pytest.mark.parametrize(
     ("recipe", "path"), [(r, path) for r in (LINEAR, KERNEL) for path in r.paths]

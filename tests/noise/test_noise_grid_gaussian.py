@@ -100,6 +100,7 @@ def test_grid_gaussian_low_bits_are_uniform():
     assert rejects(multiples & ~np.int64(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "every"), [(10_000_000, 20), pytest.param(40_000_000, 41, marks=pytest.mark.nightly)]
 )

@@ -113,6 +113,7 @@ WORDS: list[Any] = ["no", "yes"]
 TYPES: list[list[Any]] = [[False, True], [3, 7], [1.0, 2.0]]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("recipe", "labels"),
     [

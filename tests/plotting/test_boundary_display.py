@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
@@ -26,24 +25,6 @@ Y = np.where(X[:, 0] > X[:, 1], "right", "left")
 CLASSES = ["left", "right"]
 BOUNDS = (-1, 1)
 COARSE = {"grid_resolution": 30}
-
-
-class Quadrants(ClassifierMixin, BaseEstimator):
-    """Knows the quadrants of the plane without having seen a row."""
-
-    def __init__(self, labels: Any = ("a", "b", "c", "d"), used: int = 4) -> None:
-        self.labels = labels
-        self.used = used
-        self.classes_ = np.array(labels)
-        self.n_features_in_ = 2
-
-    def fit(self, rows: Any, labels: Any) -> Quadrants:
-        return self
-
-    def predict(self, rows: Any) -> NDArray[Any]:
-        rows = np.asarray(rows)
-        quadrant = 2 * (rows[:, 0] > 0) + (rows[:, 1] > 0)
-        return np.asarray(self.classes_[np.minimum(quadrant, self.used - 1)])
 
 
 def drawn_class(display: BoundaryDisplay, points: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -101,33 +82,6 @@ def test_the_display_holds_no_row() -> None:
     kept = {name for name in vars(display) if not name.endswith("_")}
     assert kept == {"x", "y", "codes", "classes", "names", "private"}
     assert display.codes.shape == (30, 30)
-
-
-def test_regions_have_hatches_outlines_and_names_inside() -> None:
-    display = BoundaryDisplay.from_estimator(Quadrants(), bounds=BOUNDS)
-    assert [text.get_text() for text in display.ax_.texts] == list("abcd")
-    places = np.array([text.get_position() for text in display.ax_.texts])
-    np.testing.assert_array_equal(drawn_class(display, places), range(4))
-    assert len({region.get_hatch() for region in display.regions_}) == 4
-    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert legend == [f"class {name}" for name in "abcd"]
-    # Every point but those next to a border is in the region of its class.
-    inner = X[(np.abs(X) > 0.05).all(axis=1) & (np.abs(X) < 0.95).all(axis=1)]
-    expected = 2 * (inner[:, 0] > 0) + (inner[:, 1] > 0)
-    np.testing.assert_array_equal(drawn_class(display, inner), expected)
-
-
-def test_public_rows_have_a_marker_for_each_class() -> None:
-    labels = np.array(list("abcd"))[np.arange(40) % 4]
-    display = BoundaryDisplay.from_estimator(Quadrants(), X[:40], y=labels, bounds=BOUNDS)
-    for c, points in enumerate(display.points_):
-        np.testing.assert_allclose(points.get_offsets(), X[:40][c::4])
-    shapes = [points.get_paths()[0].vertices.shape for points in display.points_]
-    assert len(set(shapes)) > 1
-    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert legend[4:] == [f"row of {name}" for name in "abcd"]
-    plain = BoundaryDisplay.from_estimator(Quadrants(), X[:40], bounds=BOUNDS)
-    assert len(plain.points_) == 1
 
 
 def test_a_model_that_is_not_private_says_so() -> None:

@@ -36,19 +36,6 @@ def test_lead_is_that_of_the_plans_in_order() -> None:
     assert display.ax_.get_title(loc="left").endswith("1,347 rows, 64 features, 10 classes")
 
 
-def test_where_noise_dominates_decisions_is_hatched() -> None:
-    display = NoisePlanDisplay.from_plans(plans())
-    assert [plan.decision.noise_dominates for plan in display.plans] == [True, False, False]
-    assert display.drowned_.get_hatch()
-    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert texts == [
-        "survives the noise with at least 95 % probability",
-        "largest that 1,347 rows can give",
-        "noise dominates every decision",
-    ]
-    assert NoisePlanDisplay.from_plans(plans(10**6)).drowned_ is None
-
-
 @pytest.mark.parametrize(
     ("n_samples", "how", "releases"),
     [

@@ -107,14 +107,6 @@ class TestUtilityDisplay:
         assert list(display.ceiling_.get_ydata()) == [0.95, 0.95]
         assert display.majority_ is None
 
-    def test_the_majority_is_a_line_near_the_curve_and_a_note_far_below_it(self) -> None:
-        near = self.display(majority_score=0.25).plot()
-        assert list(near.majority_.get_ydata()) == [0.25, 0.25]
-        far = self.display(scores=np.full((3, 2), 0.9), majority_score=0.1).plot()
-        assert far.majority_ is None
-        assert far.ax_.get_ylim()[0] > 0.8
-        assert any("0.10, below" in text.get_text() for text in far.ax_.texts)
-
     def test_from_estimator(self, clusters: TrainingSet) -> None:
         X, y = clusters
         peer = LinearSVC(random_state=0)
@@ -170,6 +162,7 @@ class TestProfileDisplay:
         display = PrivacyProfileDisplay.from_statement(seeded)
         assert "NOT PRIVATE" in display.ax_.get_title()
 
+    @pytest.mark.slow
     def test_statements_of_searches_and_pipelines(self, clusters: TrainingSet) -> None:
         X, y = clusters
         centre = dp.PrivateCenter(0.5, delta=1e-6)

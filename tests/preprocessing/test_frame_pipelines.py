@@ -28,6 +28,7 @@ def pipeline() -> Any:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("subject", TRANSFORMERS)
 @pytest.mark.parametrize("output", ["pandas", "polars"])
 @every_library

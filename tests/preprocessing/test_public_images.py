@@ -55,6 +55,7 @@ def test_features_are_those_of_the_twin(
         np.testing.assert_array_equal(other.transform(X), found)
 
 
+@pytest.mark.sampled
 @pytest.mark.proof("private_scaling")
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -145,6 +146,7 @@ def test_missing_values_are_refused() -> None:
             getattr(dp.PublicImageFeatures((8, 8)), method)(X)
 
 
+@pytest.mark.sampled
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(("shape", "cells", "n_orientations"), SHAPES)

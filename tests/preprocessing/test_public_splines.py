@@ -156,15 +156,6 @@ def test_wrong_settings_are_named(settings: dict[str, Any], error: type, paramet
             getattr(dp.PublicSplines(**{"bounds": (0, 1)} | settings), method)(X)
 
 
-def test_missing_values_are_refused() -> None:
-    holes = X.copy()
-    holes[3, 1] = math.nan
-    with pytest.raises(ValueError, match="missing"):
-        dp.PublicSplines((0, 1)).fit(holes)
-    with pytest.raises(ValueError, match="missing"):
-        dp.PublicSplines((0, 1)).fit(X).transform(holes)
-
-
 def model(**settings: Any) -> Any:
     svc = dp.PrivateLinearSVC(5.0, bounds=(0, 1), classes=[0, 1], random_state=0)
     return make_pipeline(dp.PublicSplines((0, [10, 1, 5]), [6, 1, POSITIONS], **settings), svc)

@@ -307,6 +307,7 @@ def change(record: Any, path: str, value: Any) -> None:
     record[last] = value
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("path", "value"),
     [
