@@ -155,7 +155,9 @@ def test_a_path_has_no_null_character(name: str) -> None:
     assert caught.value.parameter in ("path", "model")
 
 
-@pytest.mark.parametrize("value", [None, 5, "loaders", object()], ids=str)
+@pytest.mark.parametrize(
+    "value", [None, 5, "loaders", object()], ids=lambda value: type(value).__name__
+)
 def test_what_has_no_items_is_refused_by_name(value: object) -> None:
     calls: dict[str, Callable[[Any], object]] = {
         "loaders": lambda v: Partitions.from_loaders(v, n_features=1),
