@@ -266,13 +266,20 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
 def _leaves(pipeline: Any) -> list[Step]:
     """Return all estimators inside that contain no others."""
     if isinstance(pipeline, (list, tuple)):
-        return [leaf for i, part in enumerate(pipeline) for leaf in leaf_steps(part, str(i))]
+        return [leaf for i, part in enumerate(pipeline) for leaf in _leaves_of(part, str(i))]
     if not hasattr(pipeline, "fit"):
         kind = type(pipeline).__name__
         raise TypeError(f"pipeline: got {kind}, expected a fitted Pipeline, estimator, or a list")
     # A lone estimator has no name but its class.
     name = "" if hasattr(pipeline, "steps") else type(pipeline).__name__.lower()
-    return list(leaf_steps(pipeline, name))
+    return list(_leaves_of(pipeline, name))
+
+
+def _leaves_of(estimator: Any, name: str) -> Iterator[Step]:
+    """Leaves of a fitted estimator; only a PrivatePipeline has looked at how its rows came in."""
+    return leaf_steps(
+        estimator, name, sparse=False if isinstance(estimator, PrivatePipeline) else None
+    )
 
 
 def _check_fitted(leaf: Step) -> None:
@@ -337,11 +344,14 @@ class Step:
     estimator : object
     threshold : float, default=0.0
         Share of numbers other than 0, in all rows, below which sparse output stays sparse.
+    trusted : bool, default=False
+        Whether it maps rows by themselves only if they came in dense, which nobody can see now.
     """
 
     name: str
     estimator: Any
     threshold: float = 0.0
+    trusted: bool = False
 
     @property
     def statement(self) -> Statement | None:
@@ -355,6 +365,8 @@ class Step:
         kind = type(self.estimator)
         if self.statement is not None:
             return "private"
+        if self.trusted:
+            return "public"
         # Sparse and dense rows are trained on in different ways.
         if self.threshold > 0.0 and _share_matters(self.estimator, self.threshold):
             return "learned"
@@ -374,6 +386,8 @@ class Step:
         step = self.estimator
         if isinstance(step, FunctionTransformer):
             return step.func is not None
+        if self.trusted:
+            return True
         # Also a subclass of a public step may learn.
         return self.role == "public" and not type(step).__module__.startswith((OURS, "sklearn."))
 
@@ -382,7 +396,7 @@ class Step:
 
 
 def leaf_steps(
-    estimator: Any, name: str, *, sparse: bool = False, refit: bool = False
+    estimator: Any, name: str, *, sparse: bool | None = False, refit: bool = False
 ) -> Iterator[Step]:
     """Every estimator inside, in the order in which the rows meet them.
 
@@ -394,8 +408,8 @@ def leaf_steps(
         A Pipeline, FeatureUnion or ColumnTransformer with anything inside, or one estimator.
     name : str
         Name of the whole; may be empty.
-    sparse : bool, default=False
-        Whether rows come in sparse.
+    sparse : bool or None, default=False
+        Whether rows come in sparse; None if that is not known.
     refit : bool, default=False
         Whether a fit follows, so that what an earlier one fitted does not count.
     """
@@ -408,16 +422,27 @@ def leaf_steps(
         yield Step(name, estimator)
         return
     threshold = _threshold(estimator)
-    if _is_column_transformer(estimator) and (
-        any(map(_looks, estimator.transformers)) or (sparse and threshold > 0.0)
-    ):
+    came_sparse = sparse or (not refit and _was_given_sparse(estimator))
+    if _is_column_transformer(estimator) and any(map(_looks, estimator.transformers)):
         yield Step(name, estimator)
+    elif threshold > 0.0 and came_sparse:
+        yield Step(name, estimator)
+    elif threshold > 0.0 and sparse is None and not hasattr(estimator, "feature_names_in_"):
+        yield Step(name, estimator, trusted=True)
     for part, step in inside:
         own = f"{name}__{part}" if name else str(part)
         for leaf in leaf_steps(step, own, sparse=sparse, refit=refit):
             least = min(leaf.threshold or threshold, threshold)
             yield replace(leaf, threshold=least) if threshold > 0.0 else leaf
-        sparse |= isinstance(estimator, Pipeline) and _gives_sparse(step)
+        if isinstance(estimator, Pipeline) and _gives_sparse(step):
+            sparse = True
+
+
+def _was_given_sparse(estimator: Any) -> bool:
+    """Whether a fitted ColumnTransformer gives sparse rows though none of its steps makes them."""
+    inside = _inside(estimator, refit=False) or []
+    made = any(_gives_sparse(step) for _, step in inside)
+    return bool(getattr(estimator, "sparse_output_", False)) and not made
 
 
 def _threshold(estimator: Any) -> float:

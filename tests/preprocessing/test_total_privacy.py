@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
@@ -31,7 +33,7 @@ import dpsvm_fast as dp
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import PipelineStatement
 from dpsvm_fast.cli import main
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
 from dpsvm_fast.verification import compose as choice_check
 
 RNG = np.random.default_rng(0)
@@ -225,9 +227,9 @@ LEAKS: dict[str, Any] = {
 @pytest.mark.parametrize("kind", LEAKS)
 def test_a_step_that_learned_makes_the_whole_not_private(kind: str) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dp.PrivacyLeakWarning)
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
         model = make_pipeline(LEAKS[kind], dp.PrivateCenter(1.0), svc()).fit(X, Y)
-    with pytest.warns(dp.PrivacyLeakWarning, match=kind) as caught:
+    with pytest.warns(PrivacyLeakWarning, match=kind) as caught:
         total = dp.total_privacy(model)
     assert caught[0].filename == __file__
     assert not total.private
@@ -239,10 +241,10 @@ def test_a_step_that_learned_makes_the_whole_not_private(kind: str) -> None:
 
 def test_learning_after_the_private_steps_is_a_leak_too() -> None:
     model = make_pipeline(dp.PrivateCenter(1.0), StandardScaler(), LogisticRegression()).fit(X, Y)
-    with pytest.warns(dp.PrivacyLeakWarning, match=r"StandardScaler.*LogisticRegression"):
+    with pytest.warns(PrivacyLeakWarning, match=r"StandardScaler.*LogisticRegression"):
         assert not dp.total_privacy(model).private
     search = GridSearchCV(svc(), {"C": [1.0, 2.0]}, cv=2).fit(X, Y)
-    with pytest.warns(dp.PrivacyLeakWarning, match="GridSearchCV"):
+    with pytest.warns(PrivacyLeakWarning, match="GridSearchCV"):
         assert not dp.total_privacy([dp.PrivateCenter(1.0).fit(X), search]).private
 
 
@@ -299,3 +301,36 @@ def test_a_seed_makes_the_whole_not_private() -> None:
     total = dp.total_privacy([seeded, svc().fit(X, Y)])
     assert not total.private
     assert any(reason.startswith("'0' (PrivateCenter): ") for reason in total.not_private_reasons)
+
+
+def sparse_columns(X: Any, **how: Any) -> Any:
+    """A plain Pipeline, which does not look at how its rows came in, after its fit."""
+    columns = ColumnTransformer([("a", "passthrough", [0, 1])], **how)
+    svc = dp.OutputPerturbationSVC(2.0, classes=[0, 1])
+    return make_pipeline(columns, svc).fit(X, np.arange(X.shape[0]) % 2)
+
+
+def test_rows_that_came_in_sparse_are_seen_afterwards_where_they_left_sparse() -> None:
+    few = sparse.csr_matrix(np.eye(40, 2))
+    with pytest.warns(PrivacyLeakWarning, match=r"sparse_threshold=0"):
+        found = dp.total_privacy(sparse_columns(few))
+    assert not found.private
+    assert [step.name for step in found.steps if step.learned] == ["columntransformer"]
+    assert dp.total_privacy(sparse_columns(few, sparse_threshold=0.0)).private
+
+
+def test_rows_that_left_dense_are_assumed_to_have_come_in_dense() -> None:
+    full = np.full((40, 2), 0.5)
+    for X in (full, sparse.csr_matrix(full)):
+        found = dp.total_privacy(sparse_columns(X))
+        assert found.private
+        assert found.functions == ("'columntransformer' (ColumnTransformer)",)
+        assert found.functions[0] in str(found)
+    # A table is not sparse, and without a threshold all rows leave dense.
+    assert not dp.total_privacy(sparse_columns(pd.DataFrame(full, columns=["p", "q"]))).functions
+    assert not dp.total_privacy(sparse_columns(full, sparse_threshold=0.0)).functions
+    # A PrivatePipeline has looked.
+    columns = ColumnTransformer([("a", "passthrough", [0, 1])])
+    svc = dp.OutputPerturbationSVC(2.0, classes=[0, 1])
+    model = dp.PrivatePipeline([("columns", columns), ("svc", svc)]).fit(full, np.arange(40) % 2)
+    assert not model.privacy_.functions
