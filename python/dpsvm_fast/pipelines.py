@@ -423,9 +423,8 @@ def leaf_steps(
         return
     threshold = _threshold(estimator)
     came_sparse = sparse or (not refit and _was_given_sparse(estimator))
-    if _is_column_transformer(estimator) and any(map(_looks, estimator.transformers)):
-        yield Step(name, estimator)
-    elif threshold > 0.0 and came_sparse:
+    looks = _is_column_transformer(estimator) and any(map(_looks, estimator.transformers))
+    if looks or (threshold > 0.0 and came_sparse):
         yield Step(name, estimator)
     elif threshold > 0.0 and sparse is None and not hasattr(estimator, "feature_names_in_"):
         yield Step(name, estimator, trusted=True)

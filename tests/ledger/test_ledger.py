@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,12 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 
 from dpsvm_fast import OutputPerturbationSVC
-from dpsvm_fast.accounting import composed_delta, composed_epsilon, gaussian_sigma
+from dpsvm_fast.accounting import (
+    composed_delta,
+    composed_epsilon,
+    dp_accounting_tree,
+    gaussian_sigma,
+)
 from dpsvm_fast.certificates import (
     ApproximateEvent,
     DistanceEvent,
@@ -505,3 +511,30 @@ def test_events_of_one_release_are_recorded_together_or_not_at_all(
     assert ledger.total()[0] == 1.0
     with pytest.raises(TypeError):
         ledger.spend((half, "event"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("path", lambda: PrivacyLedger(1.0, 0.0, path=5)),  # type: ignore[arg-type]
+        ("path", lambda: PrivacyLedger(1.0, 0.0, path="a\0b")),
+        ("path", lambda: PrivacyLedger.open(5)),  # type: ignore[arg-type]
+        ("path", lambda: PrivacyLedger.load([])),  # type: ignore[arg-type]
+        ("path", lambda: PrivacyLedger(1.0, 0.0).save(5)),  # type: ignore[arg-type]
+        ("anchor", lambda: PrivacyLedger(1.0, 0.0, anchor="beside")),
+        ("anchor", lambda: PrivacyLedger(1.0, 0.0, path="ledger", anchor=5)),  # type: ignore[arg-type]
+        ("periods", lambda: PrivacyLedger(1.0, 0.0, periods=None)),  # type: ignore[arg-type]
+        ("periods", lambda: PrivacyLedger(1.0, 0.0, periods="week")),
+        ("events", lambda: composed_epsilon(None, 0.1)),  # type: ignore[arg-type]
+        ("events", lambda: composed_delta(5, 0.1)),  # type: ignore[arg-type]
+        ("events", lambda: dp_accounting_tree("x")),
+        ("event", lambda: dp_accounting_tree(["x"])),  # type: ignore[list-item]
+    ],
+)
+def test_arguments_of_other_types_are_refused_by_name(
+    name: str, call: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((TypeError, InvalidParameterError), match=f"^{name}: "):
+        call()
+    assert list(tmp_path.iterdir()) == []

@@ -24,6 +24,7 @@ from dpsvm_fast.certificates.events import (
     SubsampledGaussianEvent,
 )
 from dpsvm_fast.rounding import div_down, fraction_up, mul_up
+from dpsvm_fast.validation import check_items
 
 SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "poisson": math.inf}
 
@@ -59,10 +60,9 @@ def dp_accounting_tree(events: Iterable[PrivacyEvent]) -> dict[str, Any]:
     >>> dp_accounting_tree([GaussianEvent(8.0, 2.0, "replace_one")])
     {'type': 'GaussianDpEvent', 'noise_multiplier': 4.0}
     """
-    counts = Counter(events)
-    if len({event.adjacency for event in counts}) > 1:
-        # Raises what any composition of two relations raises.
-        of_events(counts)
+    counts = Counter(check_items("events", events, "events of releases"))
+    # Raises what any composition of two relations raises.
+    of_events(counts)
     trees = [_times(_tree(event), count) for event, count in counts.items()]
     if not trees:
         return {"type": "NoOpDpEvent"}

@@ -33,7 +33,7 @@ from dpsvm_fast.certificates.events import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import div_up, fraction_up, mul_up, round_up, sqrt_up
-from dpsvm_fast.validation import check_type
+from dpsvm_fast.validation import check_items, check_type
 
 
 class Grouped(NamedTuple):
@@ -229,7 +229,7 @@ def check_event(event: object, adjacency: str | None) -> None:
 def of_events(events: Iterable[PrivacyEvent], size: int = 1) -> Totals:
     """Return totals of all ``events``, as they are for ``size`` records of one person."""
     totals = Totals()
-    for event in events:
+    for event in check_items("events", events, "events of releases"):
         totals.add(event, size)
     return totals
 

@@ -45,7 +45,9 @@ from dpsvm_fast.validation import (
     check_bool,
     check_delta,
     check_epsilon,
+    check_items,
     check_option,
+    check_path,
     check_type,
     warn_of_weak_numbers,
 )
@@ -198,28 +200,28 @@ class PrivacyLedger:
         periods: Sequence[str] = (),
     ) -> None:
         self._strict = check_bool("strict", strict)
-        if isinstance(periods, str):
-            raise TypeError("periods: got a string, expected a sequence of names")
         budget = Budget(
             check_epsilon(epsilon),
             check_delta(delta),
             check_adjacency(adjacency),
             check_bool("adaptive", adaptive),
             check_option("unit", unit, UNITS),
-            tuple(periods),
+            check_items("periods", periods, "a sequence of names"),
         )
         warn_of_weak_numbers(budget.epsilon, budget.delta, stacklevel=3)
         if path is None:
             if anchor is not None:
-                raise InvalidParameterError.of("anchor", got=anchor, accepted="None without path")
+                raise InvalidParameterError("anchor: expected None without path")
             self._begin(budget, None, [])
             return
-        store, records = SpendStore.create(Path(path), uuid.uuid4().hex, budget, lasting=True)
+        own = Path(check_path("path", path))
+        beside = None if anchor is None else Path(check_path("anchor", anchor))
+        store, records = SpendStore.create(own, uuid.uuid4().hex, budget, lasting=True)
         self._begin(budget, store, records)
-        if anchor is not None:
+        if beside is not None:
             with self._up_to_date() as session:
                 assert session is not None
-                session.tie(Path(anchor))
+                session.tie(beside)
 
     def _begin(self, budget: Budget, store: SpendStore | None, records: list[SpendRecord]) -> None:
         """Set every attribute and become visible to the fork hooks."""
@@ -561,10 +563,10 @@ class PrivacyLedger:
             The path is not a file, or the history is too long for a snapshot.
         """
         store = self._whole._store
-        own = None if store is None else store.path
+        own, path = None if store is None else store.path, check_path("path", path)
         if os.path.realpath(path) == os.fspath(own or ""):
             raise InvalidParameterError.of(
-                "path", got=os.fspath(path), accepted="a file other than the ledger itself"
+                "path", got=path, accepted="a file other than the ledger itself"
             )
         write_snapshot(Path(path), self._budget, self._whole.history)
 
@@ -598,7 +600,7 @@ class PrivacyLedger:
         LedgerError
             The file is not a ledger of a known version.
         """
-        budget, records = read_snapshot(Path(path))
+        budget, records = read_snapshot(Path(check_path("path", path)))
         ledger = cls(**vars(budget))
         ledger._records.extend(records)
         return ledger
@@ -632,6 +634,7 @@ class PrivacyLedger:
             raise InvalidParameterError.of(
                 "since", got=since, accepted="a value that mark() returned"
             )
+        path = check_path("path", path)
         if not os.path.lexists(path):
             raise LedgerError(
                 f"{path}: no such file; PrivacyLedger(epsilon, delta, path=...) creates one"
