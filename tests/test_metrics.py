@@ -437,6 +437,7 @@ def test_the_best_guesser_gains_what_was_paid_and_no_more(persons: bool) -> None
     assert allowed - 0.055 < share < allowed + 0.04
 
 
+@pytest.mark.slow
 @pytest.mark.proof("evaluation", "Composition")
 def test_noise_of_half_the_size_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the same guesser wins more often than what was paid for allows."""

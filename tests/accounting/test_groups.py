@@ -462,7 +462,7 @@ def test_records_together_cost_their_jacobians_and_the_mean_of_their_losses() ->
         assert (g[seen] <= exact[seen] * 1.001 + 1e-14).all()
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.slow
 @pytest.mark.proof("accountant", "Groups of records: noise in an objective")
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_many_records_of_one_score_a_class_get_a_number(relation: str) -> None:

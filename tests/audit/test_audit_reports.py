@@ -191,6 +191,7 @@ class TestDensity:
                 report = audit_density(dp.PrivateCenter(1.5, delta, adjacency=adjacency))
                 assert report.certified == pytest.approx(1.5, rel=1e-6)
 
+    @pytest.mark.slow
     def test_one_weight_by_adaptive_quadrature(self) -> None:
         """Objective perturbation by scipy, in the weight and not in the noise."""
         estimator = dp.ObjectivePerturbationSVC(

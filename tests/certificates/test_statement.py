@@ -40,6 +40,7 @@ RECORDS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.sampled(every=3)
 @every_kind
 def test_json_keeps_every_bit(kind: tuple[str, str]) -> None:
     statement = statement_of(*kind)

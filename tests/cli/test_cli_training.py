@@ -275,7 +275,9 @@ class TestFit:
 
     @pytest.mark.sampled(every=2)
     @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
-    @pytest.mark.parametrize("model", ["linear", "kernel", "gradient"])
+    @pytest.mark.parametrize(
+        "model", ["linear", pytest.param("kernel", marks=pytest.mark.slow), "gradient"]
+    )
     def test_the_way_to_the_rows_changes_no_release(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli, model: str
     ) -> None:

@@ -243,6 +243,7 @@ def test_unknown_and_missing_fields_and_other_versions_are_refused_by_both(
         assert refused(document | {"version": version}), version
 
 
+@pytest.mark.slow
 def test_the_comparison_finds_a_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: a schema that is wider, and one that is narrower."""
     for change, word in (

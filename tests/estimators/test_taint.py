@@ -96,6 +96,7 @@ def slow_kinds(names: tuple[str, ...]) -> list[Any]:
     ]
 
 
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("kind", slow_kinds(("ellipsoids several", "ellipsoids three")))
 def test_a_fit_shows_nothing_but_noise(kind: tuple[str, str]) -> None:
     assert compared(fit_of(*kind), *worlds(*kind)) == []

@@ -142,7 +142,7 @@ def test_whole_fits_never_prove_more_than_the_claim(adjacency: str) -> None:
     assert 0.2 * EPSILON <= proved(*releases(adjacency, 500)) <= EPSILON
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", FACTOR)
 def test_last_iterates_have_the_stated_noise_and_never_prove_more_than_the_claim(
     adjacency: str,

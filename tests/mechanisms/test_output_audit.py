@@ -67,7 +67,7 @@ def test_gamma_releases_prove_much_of_the_claim_and_never_more(adjacency: str) -
     assert 0.75 <= proved <= 1.0
 
 
-@pytest.mark.sampled(every=2)
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_whole_fits_prove_much_of_the_claim_and_never_more(adjacency: str) -> None:
     """Nothing but fits and the published coefficients, by night with the system's own noise.

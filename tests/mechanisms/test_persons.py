@@ -830,8 +830,9 @@ def test_a_search_over_persons_of_one_row_is_one_over_rows() -> None:
         assert statement.unit == "person"
 
 
-@pytest.mark.sampled(every=2)
-@pytest.mark.parametrize("mechanism", ["gradient", "objective"])
+@pytest.mark.parametrize(
+    "mechanism", ["gradient", pytest.param("objective", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     "strategy", ["partition", pytest.param("random_stopping", marks=pytest.mark.slow)]
 )

@@ -403,6 +403,7 @@ def test_whole_steps_may_be_candidates() -> None:
     assert made.privacy_.private
 
 
+@pytest.mark.slow
 @pytest.mark.proof("private_selection", "The search as a program")
 def test_no_run_at_all_releases_a_constant() -> None:
     X, y = data(200)

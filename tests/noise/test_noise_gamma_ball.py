@@ -175,6 +175,7 @@ def test_laplace_coordinates_are_rejected(n):
     assert not direction_rejects(right.first, 2)
 
 
+@pytest.mark.slow
 def test_large_dimension():
     """One vector of 1e6 coordinates: its coordinates times beta / sqrt(d) are nearly normal."""
     d = 1_000_000

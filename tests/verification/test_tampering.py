@@ -211,7 +211,7 @@ def check(kind: Kind, share: int = 1) -> None:
         if excuse(document, (path, name, changed)) is None
         and not within_the_slack(document, path, name)
     ]
-    assert not wrong
+    assert not wrong, wrong
 
 
 def within_the_slack(document: Document, path: tuple[Any, ...], name: str) -> bool:
