@@ -678,7 +678,8 @@ def _anchored(path: Path, identity: str) -> str:
 def _advance(path: Path, mark: str) -> None:
     """Append a mark to an anchor. It is only appended to, so its owner can forbid other writes."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        # On Windows a file that is not opened as binary gets \r in front of each newline.
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
         try:
             # The first newline ends a line that was cut off; an empty one does no harm.
             line = f"\n{mark}\n".encode()
