@@ -131,7 +131,10 @@ def test_wheels_are_built_by_the_script_and_the_versions_that_anyone_can_use() -
         ]
         assert BUILDERS in runs[0]
         assert job == "sdist" or "tools/wheel.sh" in runs[1]
-    assert re.fullmatch(r"1\.\d+\.\d+", workflow("wheels.yml")["env"]["RUSTUP_TOOLCHAIN"])
+    compiler = workflow("wheels.yml")["env"]["RUSTUP_TOOLCHAIN"]
+    assert re.fullmatch(r"1\.\d+\.\d+", compiler)
+    # Lints differ between compilers: the gate has that one, too.
+    assert workflow("ci.yml")["jobs"]["gate"]["env"]["RUSTUP_TOOLCHAIN"] == compiler
     (group,) = re.findall(r"^wheel = \[(.*)\]", PROJECT, flags=re.MULTILINE)
     assert re.fullmatch(r'"maturin==[\d.]+", "ziglang==[\d.]+"', group)
 
