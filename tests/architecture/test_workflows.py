@@ -120,6 +120,12 @@ def commands(job: str) -> list[str]:
     return [step["run"] for owner, step in steps("wheels.yml") if owner == job and "run" in step]
 
 
+def test_the_gate_lints_with_the_compiler_of_the_wheels() -> None:
+    compiler = workflow("wheels.yml")["env"]["RUSTUP_TOOLCHAIN"]
+    # Lints differ between compilers.
+    assert workflow("ci.yml")["jobs"]["gate"]["env"]["RUSTUP_TOOLCHAIN"] == compiler
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the step runs on Linux")
 @pytest.mark.parametrize(
     ("tag", "urls", "said"),

@@ -32,6 +32,7 @@ mod solver_crammer_singer;
 mod solver_ellipsoids;
 mod solver_parties;
 mod solver_projected_sgd;
+mod solver_smooth_coarse;
 mod solver_smooth_progress;
 mod tables;
 pub(crate) mod toy;

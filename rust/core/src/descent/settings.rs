@@ -151,8 +151,9 @@ impl DescentSettings {
             ..*self
         };
         settings.check(records)?;
-        let message = format_args!("expected {} finite numbers", self.weights());
-        let right = weights.len() == self.weights() && weights.iter().all(|w| w.is_finite());
+        let n_weights = self.weights();
+        let message = format_args!("expected {n_weights} finite numbers");
+        let right = weights.len() == n_weights && weights.iter().all(|w| w.is_finite());
         require(right, "weights", message)?;
         let pool = (threads > 1).then(|| pool(threads)).transpose()?;
         let run = Run {
@@ -188,8 +189,9 @@ impl DescentSettings {
         step: u32,
     ) -> Result<()> {
         self.check_steps()?;
-        let message = format_args!("expected {} sums", self.weights());
-        require(units.len() == self.weights(), "total", message)?;
+        let n_weights = self.weights();
+        let message = format_args!("expected {n_weights} sums");
+        require(units.len() == n_weights, "total", message)?;
         let mut drawn = Drawn::default();
         let steps = step..step.checked_add(1).unwrap_or(step);
         drawn.draw((self, streams), steps, None)?;

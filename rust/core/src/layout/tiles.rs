@@ -98,7 +98,7 @@ impl Tiles {
         (DENSE_TILE_ENTRIES / self.columns.max(1)).clamp(8, 512)
     }
 
-    /// The scores of `rows`, into `scratch.scores`.
+    /// The scores of `rows`, into `scratch.scores`; 0 for sparse rows without weights.
     ///
     /// # Errors
     /// No memory.
@@ -115,6 +115,10 @@ impl Tiles {
         resize(&mut scratch.scores, n * k)?;
         if scratch.buffer.value.capacity() == 0 {
             scratch.buffer = store.buffer()?;
+        }
+        if !self.dense && w.is_empty() {
+            scratch.scores.fill(T::default());
+            return Ok(());
         }
         if !self.dense {
             for (at, out) in rows.zip(scratch.scores.chunks_exact_mut(k)) {

@@ -127,6 +127,9 @@ impl Sweep<'_, '_> {
         total: &mut [f64],
         pass: Pass<'_>,
     ) -> Result<f64> {
+        // Nothing stands for weights of 0, whose scores need no row.
+        let still = !self.store.is_dense() && w.iter().all(|w| *w == T::default());
+        let w: &[T] = if still { &[] } else { w };
         let used = work.partition_point(|block| block.rows.start < pass.rows.rows.max(1));
         let work = &mut work[..used];
         total.fill(0.0);
@@ -186,6 +189,13 @@ impl Passes for BlockPasses<'_, '_> {
 
     fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
         let map = Gradient(pass.problem);
+        if pass.rough {
+            for (narrow, x) in self.narrow.iter_mut().zip(weights) {
+                *narrow = *x as f32;
+            }
+            let work = (&mut *self.single, &mut *self.states);
+            return self.sweep.run(&self.narrow, &map, work, total, pass);
+        }
         let work = (&mut *self.double, &mut *self.states);
         self.sweep.run(weights, &map, work, total, pass)
     }

@@ -19,6 +19,7 @@ use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::tasks::each_task;
 use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
 use crate::solver::smooth::blocks::BlockPasses;
+use crate::solver::smooth::coarse::ColumnSums;
 use crate::solver::smooth::newton_cg::NewtonSearch;
 use crate::solver::smooth::problem::{
     Passes, Scaled, SmoothProblem, SmoothSettings, SmoothSolution,
@@ -156,8 +157,8 @@ struct Stored<'a> {
     order: Vec<u32>,
     /// Places of their columns, where they are sparse and copied.
     place: Vec<u32>,
-    /// Sums of their squares.
-    squares: Vec<f32>,
+    /// Sums over them.
+    sums: Vec<ColumnSums>,
     /// Those columns, for several scores: one score meets rows as fast.
     by_column: Option<SparseRows>,
 }
@@ -172,14 +173,16 @@ impl<'a> Stored<'a> {
         let (seed, low_memory) = (settings.seed, settings.low_memory);
         let scores = settings.loss.scores;
         let (mut store, order) = Store::new(rows, scores, seed, low_memory, pool, interrupt)?;
-        let (mut place, mut squares, mut by_column) = (Vec::new(), Vec::<f32>::new(), None);
+        let (mut place, mut sums, mut by_column) = (Vec::new(), Vec::new(), None);
         if let Store::Sparse(sparse) = &mut store {
             let columns = rows.n_columns();
             place = by_frequency(&sparse.index, columns)?;
-            squares = zeros(columns)?;
+            sums = zeros::<ColumnSums>(columns)?;
             for (column, x) in sparse.index.iter_mut().zip(&sparse.value) {
                 *column = place[*column as usize];
-                squares[*column as usize] += x * x;
+                let sums = &mut sums[*column as usize];
+                sums.entries += x;
+                sums.squares += x * x;
             }
             if scores > 1 {
                 by_column = Some(sparse.transposed(0..order.len(), columns, interrupt)?);
@@ -189,7 +192,7 @@ impl<'a> Stored<'a> {
             store,
             order,
             place,
-            squares,
+            sums,
             by_column,
         })
     }
@@ -261,8 +264,8 @@ impl<'j, 'a> SmoothFit<'j, 'a> {
         let problem = SmoothProblem::new(&passes, rows, self.linear, &self.scaled, rest)?;
         let place = |at: usize| passes.position(at / d, passes.place(at % d));
         let places = collected((0..k * d).map(place))?;
-        let squares = &self.stored.squares;
-        let mut found = NewtonSearch::new(&problem, passes, squares, self.interrupt)?
+        let sums = &self.stored.sums;
+        let mut found = NewtonSearch::new(&problem, passes, sums, self.interrupt)?
             .run(start, self.settings.max_steps)?;
         let unscale = problem.unscale;
         let placed = |stored: Vec<f64>| mapped(&places, |at| stored[*at] * unscale);

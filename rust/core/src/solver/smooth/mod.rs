@@ -4,6 +4,7 @@
 //! rows are solved in their own space ([`row_space`]).
 
 pub(crate) mod blocks;
+pub(crate) mod coarse;
 pub(crate) mod erm;
 pub(crate) mod newton_cg;
 pub(crate) mod newton_parts;

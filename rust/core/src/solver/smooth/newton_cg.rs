@@ -10,8 +10,9 @@
 use crate::error::Result;
 use crate::numeric::ROUNDOFF;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{mapped, zeros};
+use crate::runtime::memory::zeros;
 use crate::simd::{Real, dot};
+use crate::solver::smooth::coarse::{CoarseInverse, ColumnSums};
 use crate::solver::smooth::newton_parts::{NewtonPoint, Room, add, norm};
 use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem, SmoothSolution};
 use crate::solver::smooth::sample_inverse::SampleInverse;
@@ -28,10 +29,10 @@ const INNER_PRODUCTS: usize = 20;
 /// Products of one step after which the preconditioner counts as bad; two to five are usual. Where
 /// it takes six, plain conjugate gradients take no more, without the products over the sample.
 const PATIENCE: usize = 6;
-/// Share of the curvature at weights of 0 that sparse columns are scaled by: it falls as the weights grow.
-const CURVATURE_SHARE: f64 = 0.5;
-/// Scale of a column at least: it must not vanish in single precision.
-const LEAST_SCALE: f64 = 1e-20;
+/// Steps of sparse rows with one score whose gradient may come in single precision, and the share of the first norm that
+/// is left to be expected after such a step at least.
+const ROUGH_STEPS: u64 = 3;
+const ROUGH_SHARE: f64 = 1e-3;
 /// Step lengths tried in one search at most.
 const MOST_LENGTHS: usize = 60;
 /// Lengths tried before any that lowers J will do.
@@ -49,9 +50,8 @@ const MOST_FLOOR_STEPS: u32 = 5;
 pub struct NewtonSearch<'p, P: Passes> {
     problem: &'p SmoothProblem,
     passes: P,
-    /// About the inverse of the Hessian's diagonal, by place, where the rows are sparse: the more often
-    /// a column is met, the smaller.
-    scale: Vec<f64>,
+    /// About the inverse of the Hessian, where the rows are sparse.
+    coarse: CoarseInverse,
     /// Working memory over the rows in use, and over the sample as a preconditioner.
     rooms: [Room<P::Narrow>; 2],
     /// The step.
@@ -65,27 +65,29 @@ pub struct NewtonSearch<'p, P: Passes> {
     nesting: bool,
     /// That Hessian's inverse, where it is worth having.
     inverse: Option<SampleInverse>,
+    /// Whether the next gradients may be in single precision: nothing is certified by them.
+    rough: bool,
     interrupt: &'p dyn Interrupt,
 }
 
 impl<'p, P: Passes> NewtonSearch<'p, P> {
-    /// A search on `problem`; `squares` are those of sparse columns, added up, by place.
+    /// A search on `problem`; `sums` are those of sparse columns, by place.
     ///
     /// # Errors
-    /// No memory.
+    /// An interrupt, no memory.
     pub fn new(
         problem: &'p SmoothProblem,
         passes: P,
-        squares: &[f32],
+        sums: &[ColumnSums],
         interrupt: &'p dyn Interrupt,
     ) -> Result<Self> {
         let stored = passes.stored();
-        let relative = CURVATURE_SHARE * problem.loss.curvature_at_zero() / problem.lambda;
-        let scale = |square: &f32| (1.0 + relative * f64::from(*square)).recip();
+        let relative = problem.loss.curvature_at_zero() / problem.lambda;
         let nesting = passes.sample().rows < problem.len();
         let inner = if nesting { stored } else { 0 };
         Ok(Self {
-            scale: mapped(squares, |square| scale(square).max(LEAST_SCALE))?,
+            coarse: CoarseInverse::new((passes.store(), problem.len()), sums, relative, interrupt)?,
+            rough: !sums.is_empty() && problem.loss.scores == 1,
             rooms: [Room::new(stored)?, Room::new(inner)?],
             direction: zeros(stored)?,
             spare: Vec::new(),
@@ -113,6 +115,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         most_steps: Option<u64>,
     ) -> Result<SmoothSolution> {
         let most_steps = most_steps.unwrap_or(u64::MAX);
+        self.rough &= start.is_none();
         let start = match start {
             Some(start) => start,
             None => self.warm_start(most_steps)?,
@@ -121,12 +124,19 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         let first = point.norm;
         let mut floor_steps = 0;
         loop {
+            let last = point.norm <= self.problem.target || self.found.steps >= most_steps;
+            if last && point.error.is_infinite() {
+                self.rough = false;
+                self.spare.push(point.gradient);
+                point = self.point(point.weights)?;
+            }
             self.found.gradient_norm = point.norm + point.error;
             if self.found.gradient_norm <= self.problem.target {
                 self.found.weights = Some(point.weights);
                 return Ok(self.found);
             }
-            floor_steps += u32::from(point.norm <= 2.0 * point.error);
+            let floor = point.error.is_finite() && point.norm <= 2.0 * point.error;
+            floor_steps += u32::from(floor);
             if self.found.steps >= most_steps || floor_steps > MOST_FLOOR_STEPS {
                 return Ok(self.found);
             }
@@ -224,9 +234,12 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         })
     }
 
-    /// Bound of the error of a computed gradient (`docs/proofs/objective_perturbation.md`).
+    /// Bound of the error of a computed gradient, none of one in single precision (`docs/proofs/objective_perturbation.md`).
     fn error(&self, weights: f64, sizes: f64, data_norm: f64) -> f64 {
         let problem = self.problem;
+        if self.rough {
+            return f64::INFINITY;
+        }
         let gamma = |depth: f64| depth * ROUNDOFF / (1.0 - depth * ROUNDOFF).max(0.1);
         let (score_depth, sum_depth) = self.passes.depths();
         let scores = gamma(score_depth) * weights;
@@ -243,6 +256,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         Pass {
             problem: self.problem,
             rows,
+            rough: self.rough,
             interrupt: self.interrupt,
         }
     }
@@ -252,6 +266,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         let relative = (point.norm / first).sqrt();
         let enough = 0.3 * self.problem.target / point.norm;
         let share = relative.min(LOOSEST).max(enough).min(0.5);
+        self.rough &= self.found.steps <= ROUGH_STEPS && share * point.norm > ROUGH_SHARE * first;
         let (rows, problem) = (self.rows, self.problem);
         let weight = |row: usize| problem.weight.get(row).map_or(1.0, |w| *w as f32);
         let curvature = |row| self.passes.curvature(row) * weight(row);
@@ -367,14 +382,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
             return Ok(());
         }
         room.preconditioned.copy_from_slice(&room.residual);
-        let lines = (room.preconditioned).chunks_exact_mut(self.problem.loss.scores);
-        for (line, scale) in lines.zip(&self.scale) {
-            let scale = P::Narrow::near(*scale);
-            for x in line {
-                *x = x.times(scale);
-            }
-        }
-        Ok(())
+        (self.coarse).apply(self.problem.loss.scores, &mut room.preconditioned)
     }
 
     /// The next point along the direction; `None` when no length makes progress.

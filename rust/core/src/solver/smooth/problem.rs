@@ -18,7 +18,7 @@ use crate::rows::shuffled::Store;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{mapped, zeros};
-use crate::simd::Simd;
+use crate::simd::{Real, Simd};
 
 /// What the caller asks of the solver; plain public numbers.
 #[derive(Debug, Clone, Copy)]
@@ -150,6 +150,8 @@ pub struct Pass<'p> {
     pub problem: &'p SmoothProblem,
     /// The rows that are met.
     pub rows: RowSample,
+    /// Whether a gradient may be in single precision.
+    pub rough: bool,
     /// Asked now and then.
     pub interrupt: &'p dyn Interrupt,
 }
@@ -163,13 +165,13 @@ pub trait RowMap<T>: Sync {
 /// Gradient of the loss; keeps the curvature for later products.
 pub struct Gradient<'p>(pub &'p SmoothProblem);
 
-impl RowMap<f64> for Gradient<'_> {
+impl<T: Real> RowMap<T> for Gradient<'_> {
     #[inline(always)]
-    fn apply<S: Simd>(&self, _simd: S, row: usize, scores: &mut [f64], state: &mut [f32]) -> f64 {
+    fn apply<S: Simd>(&self, _simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64 {
         let label = self.0.label[row] as usize;
         self.0.loss.gradient_row(label, scores, state);
         weigh(&self.0.weight, row, scores);
-        scores.iter().map(|a| a * a).sum::<f64>().sqrt()
+        (scores.iter().map(|a| a.wide() * a.wide()).sum::<f64>()).sqrt()
     }
 }
 

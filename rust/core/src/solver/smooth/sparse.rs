@@ -13,7 +13,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{with_capacity, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use crate::simd::dot;
-use crate::simd::{Kernel, Simd, add_scaled, dispatch};
+use crate::simd::{Kernel, Simd, add_scaled, dispatch, dispatch_narrow};
 use crate::solver::smooth::problem::{Gradient, Hessian, Pass, Passes, RowMap, RowSample};
 use rayon::ThreadPool;
 use std::ops::Range;
@@ -101,6 +101,18 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
     }
 }
 
+/// Numbers of a line up to which shorter vectors are faster: fewer lie in two lines of the cache.
+const FEW: usize = 8;
+
+/// Runs a kernel for lines of `stride` numbers; its results are the same with any vectors.
+fn suited<K: Kernel>(stride: usize, kernel: K) -> K::Output {
+    if stride <= FEW {
+        dispatch_narrow(kernel)
+    } else {
+        dispatch(kernel)
+    }
+}
+
 /// Some rows or columns, what is written for them, and a sum of numbers.
 struct LineTask<'t, T> {
     lines: Range<usize>,
@@ -153,16 +165,19 @@ impl BothWays<'_, '_> {
         room: (&mut [T], &mut [f32]),
     ) -> Result<f64> {
         let stride = self.shape.2;
+        // Nothing stands for weights of 0, whose scores need no row.
+        let still = w.iter().all(|w| *w == T::default());
+        let w: &[T] = if still { &[] } else { w };
         let mut tasks = tasks(&self.row_cuts, stride, room)?;
         self.each(&mut tasks, pass.interrupt, |task| {
-            let store = self.store;
-            dispatch(RowLines {
-                store,
+            let lines = RowLines {
+                store: self.store,
                 stride,
                 w,
                 map,
                 task,
-            })
+            };
+            suited(stride, lines)
         })
     }
 
@@ -177,14 +192,15 @@ impl BothWays<'_, '_> {
         let stride = self.shape.2;
         let mut tasks = tasks(&self.column_cuts, stride, (out, &mut []))?;
         self.each(&mut tasks, pass.interrupt, |task| {
-            dispatch(ColumnLines {
+            let lines = ColumnLines {
                 columns: self.columns,
                 stride,
                 coefficients,
                 ridge: T::near(ridge),
                 v,
                 task,
-            });
+            };
+            suited(stride, lines);
             Ok(())
         })
     }
@@ -209,7 +225,11 @@ impl<T: Product, M: RowMap<T>> Kernel for RowLines<'_, '_, '_, T, M> {
         let states = task.state.chunks_exact_mut(stride);
         for (at, (out, state)) in task.lines.clone().zip(out.zip(states)) {
             let row = store.row(at, &mut buffer);
-            weighted_sum(simd, (row.index, row.value), self.w, out);
+            if self.w.is_empty() {
+                out.fill(T::default());
+            } else {
+                weighted_sum(simd, (row.index, row.value), self.w, out);
+            }
             task.sum += self.map.apply(simd, at, out, state);
         }
         Ok(())
