@@ -67,9 +67,9 @@ impl CoarseInverse {
             collected((sums.iter().zip(&scale)).map(|(s, x)| f64::from(s.entries) * x))?;
         let (own, others) = shares.split_at_mut(frequent);
         own.fill(1.0);
-        let length = norm(others);
-        if length > 0.0 {
-            others.iter_mut().for_each(|x| *x /= length);
+        let length = norm(others).max(f64::MIN_POSITIVE);
+        for x in others {
+            *x /= length;
         }
         let size = frequent + 1;
         let mut gram = matrix::<f64>(size, size)?;
