@@ -404,6 +404,8 @@ def _jacobian_share(event: ObjectiveEvent) -> float:
 USUAL_CROSSINGS, SOONER, MAX_CROSSINGS = 10, 3.0, 200
 # A search ends where the sides of a jump are that near to each other, relatively.
 NEAR_JUMP = 5e-7
+# No smaller epsilon is a first try.
+SMALLEST_HIGH = 1e-3
 
 
 def crossing(
@@ -465,7 +467,9 @@ class ObjectiveWithGaussian:
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon at a delta."""
-        high = max(1.0, float(self.losses.max()))
+        # About the largest loss: each try draws a curve.
+        most = reach(self.event) + self.mu * (8.0 + 0.5 * self.mu)
+        high = min(max(most + float(self.losses.max()), SMALLEST_HIGH), MAX_EPSILON)
         while self.delta(high) > delta:
             high *= 2.0
             if high > MAX_EPSILON:
