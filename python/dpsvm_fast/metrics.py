@@ -702,7 +702,7 @@ class EvaluatedRows:
                 if "groups" in given:
                     ids.append(checked_groups(given["groups"], len(y)))
                 if "sample_weight" in given:
-                    weights.append(given["sample_weight"])
+                    weights.append(checked_weights(given["sample_weight"], len(y), partial=True))
         if not found:
             raise ValueError("X: got no rows, expected at least one")
         for name in found[0]:

@@ -298,3 +298,18 @@ def test_saved_and_loaded_ledgers_go_on(tmp_path: Path) -> None:
         assert ledger.total()[0] == composed_epsilon(events, 1e-5)
         with pytest.raises(BudgetExceededError):
             ledger.check(sampled(0.5, 0.5, 100))
+
+
+@pytest.mark.parametrize(
+    ("n_scores", "sigma", "kappa", "delta", "size"),
+    [(30, 41.258, 0.357, 1.8e-9, 1e-3), (10, 1.0, 10.0, 1e-6, 0.1), (3, 300.0, 0.03, 1e-5, 1e-3)],
+)
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_what_a_budget_was_made_for_fits_it(
+    n_scores: int, sigma: float, kappa: float, delta: float, size: float, relation: str
+) -> None:
+    """One value of the joint law alone may be above what chords between others show."""
+    objective = ObjectiveEvent("softmax", n_scores, sigma, kappa, None, relation)
+    events = (objective, PureEvent(size, relation))
+    ledger = PrivacyLedger(composed_epsilon(events, delta) * (1.0 + 1e-9), delta, relation)
+    ledger.spend(events)

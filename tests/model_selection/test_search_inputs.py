@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.svm import LinearSVC
 
 from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger
-from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.model_selection.search import RESERVED
 from oracles.odd_inputs import X, Y
@@ -182,3 +182,16 @@ def test_a_budget_smaller_than_the_cost_is_refused_before_data_are_read(strategy
     with pytest.raises(BudgetExceededError):
         made(strategy, ledger=ledger).fit(Unread(), Unread())
     assert ledger.history == ()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_part_of_weight_0_does_not_show(seed: int) -> None:
+    """How many rows weigh anything is private, also where the number of rows is public."""
+    rows, labels = np.tile([[0.5, 0.1], [-0.5, 0.2]], (200, 1)), np.tile([0, 1], 200)
+    weights = np.zeros(400)
+    weights[0] = 1.0
+    fitting = made(classes=[0, 1], adjacency="replace_one", random_state=seed, ledger=None)
+    fitting.estimator.set_params(adjacency="replace_one")
+    with pytest.warns(NotPrivateWarning):
+        fitting.fit(rows, labels, sample_weight=weights)
+    assert np.isfinite(fitting.best_estimator_.coef_).all()

@@ -42,6 +42,7 @@ from dpsvm_fast.accounting.objective import (
     ObjectiveWithGaussian,
     crossing,
     group_points,
+    is_joint,
     is_quick,
     most_kinds,
     point_cost,
@@ -284,7 +285,12 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
     # The event of each kind that is likely to leak most.
     if mixture.objective:
         event, _ = min(mixture.objective, key=lambda found: found[0].sigma)
-        alone.append(profile(event, epsilon))
+        found = profile(event, epsilon)
+        if is_joint(event):
+            # Its values step up and down: chords between them may be far below one.
+            one = Mixture(objective=((event, 1),), replace_one=mixture.replace_one)
+            found = min(found, Grid(one).delta(epsilon))
+        alone.append(found)
     if mixture.sampled and not max(alone) > ALONE * left:
         z, q, n = max(mixture.sampled, key=_size)
         # Fewer steps leak less, and what they leak is mostly known.

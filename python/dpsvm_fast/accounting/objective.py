@@ -320,6 +320,11 @@ def is_quick(event: ObjectiveEvent) -> bool:
     return event.n_scores == 1 or (event.law == "softmax" and event.kappa is not None)
 
 
+def is_joint(event: ObjectiveEvent) -> bool:
+    """Return whether the gradient and Jacobian of several scores of a softmax count together."""
+    return event.law == "softmax" and event.kappa is not None and event.n_scores > 2
+
+
 def most_kinds(event: ObjectiveEvent) -> int:
     """Return how many kinds of events of one law are kept apart: fewer if they are costly."""
     if event.n_scores == 1:
@@ -331,7 +336,7 @@ def most_kinds(event: ObjectiveEvent) -> int:
 
 def point_cost(event: ObjectiveEvent) -> float:
     """Estimate the milliseconds that one point of the profile takes, or can take."""
-    if event.law == "softmax" and event.kappa is not None and event.n_scores > 2:
+    if is_joint(event):
         # Alone; with all others of a curve it is cheap.
         return 50.0
     if is_quick(event):

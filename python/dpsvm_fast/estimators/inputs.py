@@ -28,6 +28,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.moments import SQUARE_OFFSET
 from dpsvm_fast.mechanisms.plan import Facts, OnStep, checked_on_step
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, compiled_rows, row_blocks
+from dpsvm_fast.validation import in_search
 
 # From what the user passed to what the solvers take, without a data value in any message.
 #
@@ -763,7 +764,8 @@ class ArrayRows:
             self._factors = class_factors(self._class_weight, self.classes)
         if self._groups is not None or self._weighted:
             own = (self._groups, self._weights, self.n_here, self._max_weight)
-            found = owners(*own, counted=self._counted)
+            # The part of a candidate may weigh nothing: the search has looked at all weights.
+            found = owners(*own, counted=self._counted, partial=in_search())
             self.X, self.codes = found.ordered(self.X, self.codes)
             self.owners = found._replace(order=None)
             self._groups = self._weights = None

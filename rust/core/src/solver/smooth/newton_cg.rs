@@ -1,5 +1,5 @@
-//! Truncated Newton: steps of preconditioned conjugate gradients, gradients in double precision,
-//! products with the Hessian in single precision.
+//! Truncated Newton: steps of preconditioned conjugate gradients, gradients in double precision (the
+//! first of one score in single), products with the Hessian in single precision.
 //!
 //! A step `d` solves `H d = -g` to a relative residual that shrinks with the gradient (Dembo,
 //! Eisenstat and Steihaug, SIAM J. Numer. Anal. 19 (1982)). The step length is 1 where the slope of
@@ -125,7 +125,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         let mut floor_steps = 0;
         loop {
             let last = point.norm <= self.problem.target || self.found.steps >= most_steps;
-            if last && point.error.is_infinite() {
+            if last && self.rough {
                 self.rough = false;
                 self.spare.push(point.gradient);
                 point = self.point(point.weights)?;
@@ -135,7 +135,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
                 self.found.weights = Some(point.weights);
                 return Ok(self.found);
             }
-            let floor = point.error.is_finite() && point.norm <= 2.0 * point.error;
+            let floor = !self.rough && point.norm <= 2.0 * point.error;
             floor_steps += u32::from(floor);
             if self.found.steps >= most_steps || floor_steps > MOST_FLOOR_STEPS {
                 return Ok(self.found);
