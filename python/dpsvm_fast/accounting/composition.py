@@ -420,9 +420,16 @@ def _epsilon(mixture: Mixture, delta: float, *, quick: bool = False) -> float:
     if delta < MIN_DELTA:
         return math.inf
     # Next to a Gaussian loss this large a grid may be far above the truth.
-    shares = (FAINT_IN_FULL, *((MORE_IN_FULL, math.inf) if mixture.mu > LARGE_MU else ()))
-    found = min(_beside_in_full(mixture, delta, share, quick=quick) for share in shares)
-    return found if found < math.inf else BasicComposition(mixture).epsilon(delta)
+    shares = [FAINT_IN_FULL, *((MORE_IN_FULL, math.inf) if mixture.mu > LARGE_MU else ())]
+    looks = [(_beside_in_full(mixture, delta, share, quick=True), share) for share in shares]
+    found, share = min(looks)
+    if not quick:
+        found = min(found, _beside_in_full(mixture, delta, share, quick=False))
+    pure = mixture.pure_epsilon
+    if pure > (0.5 if quick else 0.02) * found:
+        # A grid for the rest alone may be finer.
+        found = min(found, add_up(pure, _epsilon(mixture._replace(pure=()), delta, quick=quick)))
+    return found if found < math.inf else BasicComposition(mixture).epsilon(delta, quick=quick)
 
 
 def _beside_in_full(mixture: Mixture, delta: float, share: float, *, quick: bool) -> float:
@@ -430,15 +437,20 @@ def _beside_in_full(mixture: Mixture, delta: float, share: float, *, quick: bool
     kept, in_full, left = _in_full(mixture, delta, share)
     if left < MIN_DELTA:
         return math.inf
-    found = min(
-        law.quick_epsilon(left) if quick and isinstance(law, Grid | Curve) else law.epsilon(left)
-        for law in _laws(kept)
-    )
-    pure = kept.pure_epsilon
-    if pure > (0.5 if quick else 0.02) * found:
-        # A grid for the rest alone may be finer.
-        found = min(found, add_up(pure, _epsilon(kept._replace(pure=()), left, quick=quick)))
-    return add_up(in_full, found)
+    return add_up(in_full, _by_laws(kept, left, quick=quick))
+
+
+@lru_cache(maxsize=512)
+def _by_laws(mixture: Mixture, delta: float, *, quick: bool) -> float:
+    """Epsilon of a mixture: the smallest bound of its laws."""
+    return min(_by_law(law, delta, quick=quick) for law in _laws(mixture))
+
+
+def _by_law(law: Law, delta: float, *, quick: bool) -> float:
+    """Epsilon of a law."""
+    if quick and isinstance(law, Steps | Grid | Curve):
+        return law.quick_epsilon(delta)
+    return law.epsilon(delta)
 
 
 @lru_cache(maxsize=512)
@@ -806,15 +818,15 @@ class BasicComposition:
             found = delta
         return found
 
-    def epsilon(self, delta: float) -> float:
-        """Return epsilon at a delta."""
+    def epsilon(self, delta: float, *, quick: bool = False) -> float:
+        """Return epsilon at a delta; a ``quick`` one may be larger."""
         parts = _parts(self.mixture)
         share = div_down(delta, float(max(1, sum(count for _, count in parts))))
         if share < MIN_DELTA:
             return math.inf
         found = self.mixture.pure_epsilon
         for law, count in parts:
-            found = add_up(found, mul_up(law.epsilon(share), float(count)))
+            found = add_up(found, mul_up(_by_law(law, share, quick=quick), float(count)))
             if math.isinf(found):
                 break
         return found

@@ -99,8 +99,7 @@ pub fn delta(
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
     let question = Question::Epsilon(epsilon);
-    let thorough = Effort::default();
-    Ok(answer(thorough, steps, question, replace_one, interrupt)?.value)
+    Ok(answer(Effort::default(), steps, question, replace_one, interrupt)?.value)
 }
 
 /// Least epsilon at `delta` of Poisson-subsampled Gaussian steps, rounded up.
@@ -121,8 +120,7 @@ pub fn epsilon(
     interrupt: &dyn Interrupt,
 ) -> Result<f64> {
     let question = Question::Delta(target);
-    let thorough = Effort::default();
-    Ok(answer(thorough, steps, question, replace_one, interrupt)?.value)
+    Ok(answer(Effort::default(), steps, question, replace_one, interrupt)?.value)
 }
 
 /// How closely an answer is looked for; what costs less is never less.
@@ -337,6 +335,11 @@ impl LossDistribution {
                 question.check()?;
                 Ok(composition.quick_answer(question, interrupt)?)
             }
+            Kind::Step(steps, replace_one) => {
+                let (coarse, most_work) = (true, Some(1));
+                let quick = Effort { coarse, most_work };
+                Ok(answer(quick, *steps, question, *replace_one, interrupt)?.value)
+            }
             _ => self.answer(question, interrupt),
         }
     }
@@ -347,8 +350,7 @@ impl LossDistribution {
             Kind::Gaussian(None) => Ok(0.0),
             Kind::Gaussian(Some(sigma)) => question.gaussian(*sigma),
             Kind::Step(steps, replace_one) => {
-                let thorough = Effort::default();
-                Ok(answer(thorough, *steps, question, *replace_one, interrupt)?.value)
+                Ok(answer(Effort::default(), *steps, question, *replace_one, interrupt)?.value)
             }
             Kind::Concentrated(rho) => question.of(|e| Ok(profile::zcdp_delta(*rho, e).min(1.0))),
             Kind::Exact(law) => question.of(|e| Ok(law.delta(e))),
