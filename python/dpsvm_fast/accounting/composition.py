@@ -45,6 +45,7 @@ from dpsvm_fast.accounting.objective import (
     is_joint,
     is_quick,
     most_kinds,
+    on_chords,
     point_cost,
     profile,
     profile_points,
@@ -526,7 +527,7 @@ def _laws(mixture: Mixture) -> list[Law]:
         ((event, _),) = objective
         most = OUTCOMES_WITH_PROFILE if mu else math.ceil(LONGEST_SUM / point_cost(event))
         few = _outcomes(pure, most)
-        if few is not None and not mu:
+        if few is not None and not (mu or is_joint(event)):
             high = reach(event) + float(few[0].max())
             return [Curve(partial(_with_responses, event, *few), high)]
         if few is not None and is_quick(event) and mu < LARGEST_MU_FOR_CHORDS:
@@ -672,6 +673,8 @@ class Curve:
 
     profile: Function
     end: float = 1.0
+    # A bound above it that is less work, where epsilon is searched for.
+    above: Function | None = None
 
     def delta(self, epsilon: float) -> float:
         """Return delta at an epsilon."""
@@ -679,12 +682,12 @@ class Curve:
 
     def epsilon(self, delta: float, within: float = 1e-12) -> float:
         """Return epsilon at a delta."""
-        high = self.end
-        while self.profile(high) > delta:
+        high, curve = self.end, self.above or self.profile
+        while curve(high) > delta:
             high *= 2.0
             if high > LARGEST_SEARCHED:
                 return math.inf
-        return crossing(self.profile, delta, 0.0, high, within)
+        return crossing(curve, delta, 0.0, high, within)
 
     def quick_epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at a delta, at less cost."""
@@ -694,7 +697,12 @@ class Curve:
 @lru_cache(maxsize=256)
 def _curve_of(event: ObjectiveEvent) -> Curve:
     """Law of one objective, value by value: the same object each time, as a key of caches."""
-    return Curve(partial(profile, event), reach(event))
+    above = partial(on_chords, event) if is_joint(event) and event.n_scores > MANY_SCORES else None
+    return Curve(partial(profile, event), reach(event), above)
+
+
+# Scores from which one value of a joint profile takes as long as a curve of few classes.
+MANY_SCORES = 300
 
 
 # Number of events with costly points that get as many points as a single one, and for a quick

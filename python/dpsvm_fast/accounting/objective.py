@@ -50,6 +50,8 @@ MAX_CHEAP_KINDS, MAX_KINDS, MAX_COSTLY_KINDS = 64, 12, 4
 # Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
 # is nearly all there is, and a point would cost 50 ms.
 MOSTLY_JACOBIAN = 300.0
+# From so many scores on a value of a joint law takes a third of a second, and a curve two.
+VERY_MANY_SCORES = 10_000
 # A loss beyond this is too large for a grid that says anything.
 LARGEST_LOSS = 256.0
 
@@ -264,6 +266,8 @@ def profile_points(
     if not is_quick(event):
         x, g = _costly_points(event, top, floor, share)
         return (x, g) if x[-1] <= LARGEST_LOSS else None
+    if event.n_scores > VERY_MANY_SCORES:
+        top = reach(event)
     while not top > LARGEST_LOSS and profile(event, top) > floor:
         top *= 1.3
     return _curve(event, 0.0, top, POINTS) if top <= LARGEST_LOSS else None
@@ -315,6 +319,16 @@ def _largest_jacobian(event: ObjectiveEvent) -> float:
     return _core.objective_log_determinant(event.law, event.n_scores, event.kappa)
 
 
+def on_chords(event: ObjectiveEvent, epsilon: float) -> float:
+    """Return a bound of the profile at ``epsilon >= 0`` by chords between many points."""
+    x, g = _curve(event, 0.0, reach(event), POINTS)
+    i = int(np.searchsorted(x, epsilon, "right")) - 1
+    if i < 0 or i + 1 >= x.size:
+        return profile(event, epsilon)
+    share = math.expm1(epsilon - x[i]) / math.expm1(x[i + 1] - x[i])
+    return mul_up(float(g[i] + (g[i + 1] - g[i]) * min(share, 1.0)), 1.0 + 8.0 * ERROR)
+
+
 def is_quick(event: ObjectiveEvent) -> bool:
     """Return whether many points of the profile are cheap: one score, or one shared law."""
     return event.n_scores == 1 or (event.law == "softmax" and event.kappa is not None)
@@ -334,6 +348,10 @@ def most_kinds(event: ObjectiveEvent) -> int:
     return int(min(max(COSTLY_TOTAL / (MIN_COSTLY * point_cost(event)), 1.0), MAX_COSTLY_KINDS))
 
 
+# Scores in pairs up to which a point is a convolution.
+MOST_CONVOLVED = 49
+
+
 def point_cost(event: ObjectiveEvent) -> float:
     """Estimate the milliseconds that one point of the profile takes, or can take."""
     if is_joint(event):
@@ -342,8 +360,9 @@ def point_cost(event: ObjectiveEvent) -> float:
     if is_quick(event):
         return 0.1
     if event.law == "weston_watkins":
-        return 10.0 + 1.3 * event.n_scores
-    return 1.0 + min(0.55 * _jacobian_share(event), 80.0)
+        # With more pairs their sum is not convolved.
+        return 10.0 + 1.3 * event.n_scores if event.n_scores <= MOST_CONVOLVED else 3.0
+    return 1.0 + event.n_scores / 2500.0 + min(0.55 * _jacobian_share(event), 80.0)
 
 
 @lru_cache(maxsize=256)
@@ -427,19 +446,22 @@ def crossing(
     weight_high = math.log(max(curve(high), least)) - wanted
     if weight_low <= 0.0:
         return low
+    log_low, flat = weight_low, False
     for step in range(MAX_CROSSINGS):
         near = min(within * SOONER ** max(0, step - USUAL_CROSSINGS), max(within, NEAR_JUMP))
         if weight_high >= 0.0 or high - low <= near * high:
             break
-        share = weight_low / (weight_low - weight_high) if step % 4 < 3 else 0.5
+        share = 0.5 if flat or step % 4 == 3 else weight_low / (weight_low - weight_high)
         margin = 2e-13 * high / (high - low)
         middle = low + (high - low) * min(max(share, margin), 1.0 - margin)
         found = math.log(max(curve(middle), least)) - wanted
+        # Before a jump there is no slope to follow.
+        flat = found == log_low
         if found <= 0.0:
             weight_low *= 0.5 if weight_high <= 0.0 else 1.0
             high, weight_high = middle, found
         else:
-            low, weight_low = middle, found
+            low, weight_low, log_low = middle, found, found
             weight_high *= 0.5
     return high
 
@@ -481,8 +503,8 @@ class ObjectiveWithGaussian:
                 return math.inf
         low = 0.0
         # The nodes of a curve are spread over its whole range: a second one is drawn where it
-        # counts.
-        for narrower in (0.9, 0.0):
+        # counts, unless it costs a second.
+        for narrower in (0.9, 0.0)[self.event.n_scores > VERY_MANY_SCORES :]:
             high = crossing(self.between(low, high), delta, low, high)
             low = narrower * high
         return high
@@ -555,13 +577,24 @@ def _normal_between(low: Array, high: Array) -> Array:
     return np.asarray(ndtr(high) - ndtr(low))
 
 
+# Nine deviations are within one reach.
+MANY_REACHES = 5.0
+
+
 def _profile_between(
     event: ObjectiveEvent, low: float, high: float, count: int
 ) -> tuple[Array, Array]:
     """Nodes from ``low`` to ``high``, of any sign, and bounds of delta there."""
     far = min(max(-low, high), MAX_EPSILON)
     near = min(max(low, -high, 0.0), 0.99 * far)
-    x, g = _curve(event, near, far, count)
+    # Beyond 37 deviations a profile is nothing, and costly to compute.
+    last = min(far, MANY_REACHES * reach(event))
+    x, g = np.array([near]), np.array([profile(event, last)])
+    if near < last:
+        x, g = _curve(event, near, last, count)
+    if last < far:
+        x = np.concatenate([x, np.linspace(x[-1], far, count)[1:]])
+        g = np.concatenate([g, np.full(count - 1, g[-1])])
     if low >= 0.0:
         return x, g
     mirrored = np.minimum((-np.expm1(-x) + np.exp(-x) * g) * (1.0 + 4.0 * ERROR), 1.0)

@@ -20,6 +20,9 @@ const CUT: f64 = 42.0;
 /// Masses that the tilt's search looks at.
 const SAMPLE: usize = 400;
 
+/// Powers that are computed together.
+const SIDE_BY_SIDE: usize = 16;
+
 /// Rounding of a transform in the Euclidean norm: this many roundoffs for each halving.
 const TRANSFORM_ERROR: f64 = 8.0;
 
@@ -192,9 +195,7 @@ impl Powers {
         let mut spectrum = forward.make_output_vec();
         // The lengths come from the plans themselves, the only thing that these calls check.
         let transformed = forward.process(&mut values, &mut spectrum).is_ok();
-        for c in &mut spectrum {
-            *c = integer_power(*c, n);
-        }
+        integer_powers(&mut spectrum, n);
         // A power of a real sequence's transform is real at both ends; rounding must not say otherwise.
         let last = spectrum.len() - 1;
         spectrum[0].im = 0.0;
@@ -217,17 +218,26 @@ impl Powers {
     }
 }
 
-/// `z^n` by squaring.
-pub(super) fn integer_power(z: Complex<f64>, n: usize) -> Complex<f64> {
-    let (mut result, mut square, mut rest) = (Complex::new(1.0, 0.0), z, n);
-    while rest > 0 {
-        if rest & 1 == 1 {
-            result *= square;
+/// Replaces each `z` by `z^n`, by squaring, some side by side: one alone waits for each product.
+pub(super) fn integer_powers(values: &mut [Complex<f64>], n: usize) {
+    for chunk in values.chunks_mut(SIDE_BY_SIDE) {
+        let mut square = [Complex::default(); SIDE_BY_SIDE];
+        square[..chunk.len()].copy_from_slice(chunk);
+        let mut result = [Complex::new(1.0, 0.0); SIDE_BY_SIDE];
+        let mut rest = n;
+        while rest > 0 {
+            if rest & 1 == 1 {
+                for (r, z) in result.iter_mut().zip(&square) {
+                    *r *= *z;
+                }
+            }
+            for z in &mut square {
+                *z *= *z;
+            }
+            rest >>= 1;
         }
-        square *= square;
-        rest >>= 1;
+        chunk.copy_from_slice(&result[..chunk.len()]);
     }
-    result
 }
 
 /// `ln sum_j e^{log_mass[j] + tilt j eta}`.

@@ -77,7 +77,7 @@ impl Splitter {
 }
 
 /// `ln P(low < z < high)`.
-fn log_mass_between(low: f64, high: f64) -> f64 {
+pub(super) fn log_mass_between(low: f64, high: f64) -> f64 {
     if high <= 0.0 {
         return log_mass_between(-high, -low);
     }

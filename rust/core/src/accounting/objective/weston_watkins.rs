@@ -7,10 +7,10 @@
 //! `e^{(n + 1) a^2 / 2}` times what it is on it; that bounds the rule's error in closed form.
 
 use crate::accounting::objective::logs::{
-    LOG_ROOT_TWO_PI, NOTHING, log_add, log_gaussian_of, log_tail, log_union,
+    LOG_ROOT_TWO_PI, NOTHING, below_zero, log_add, log_gaussian_of, log_tail, log_union,
 };
 use crate::accounting::objective::power::{LARGEST_GRID, Powers};
-use crate::accounting::objective::step_law::StepLaw;
+use crate::accounting::objective::step_law::{StepLaw, log_mass_between};
 
 /// Grid points a standard deviation of one term for up to [`FEW`] terms, and coarser for more.
 const RESOLUTION: f64 = 64.0;
@@ -25,10 +25,13 @@ const CUT: f64 = 36.0;
 /// Natural logarithm by which what is left off one term's grid is below the result.
 const TERM_CUT: f64 = 45.0;
 
-/// Beyond this many deviations a term, where delta is below e^-4000, or for more terms than this, the
-/// union bound serves.
+/// Beyond this many deviations a term, where delta is below e^-4000, the union bound serves.
 const FAR: f64 = 100.0;
-const MOST_TERMS: usize = 2000;
+
+/// For more terms than this, their concentration around a mean serves; it is searched for no farther
+/// than so many deviations a term.
+const MOST_TERMS: usize = 48;
+const FARTHEST: f64 = 1e7;
 
 /// Upper bound on the logarithm of the curve of `U` at `e >= 0`, `m >= 0`.
 pub(super) fn log_delta(e: f64, m: f64, s: f64, n: usize) -> f64 {
@@ -40,11 +43,53 @@ pub(super) fn log_delta(e: f64, m: f64, s: f64, n: usize) -> f64 {
         // But for a probability below 1e-15 the loss is far above e.
         return 0.0;
     }
-    if (e / count - m) / s > FAR || n > MOST_TERMS {
+    if n > MOST_TERMS {
+        return Concentrated { e, m, s, n: count }.integral();
+    }
+    if (e / count - m) / s > FAR {
         // The sum is the largest of the sums over subsets.
         return log_union(n, |j| log_gaussian_of(e, j * m, s * (j * (j + 1.0)).sqrt()));
     }
     Conditional::new(e, m, s, n).integral()
+}
+
+/// Given `z_0`, the sum is convex in the other numbers and no steeper than `s` times their sum, so
+/// above its mean its tail is at most that of a normal number with the deviation `s sqrt(n)`.
+struct Concentrated {
+    e: f64,
+    m: f64,
+    s: f64,
+    n: f64,
+}
+
+impl Concentrated {
+    /// Upper bound on the curve given `z_0`; it falls in `z_0`.
+    fn log_curve(&self, z_0: f64) -> f64 {
+        let a = self.m / self.s - z_0;
+        let part = a * libm::exp(log_tail(-a)) + libm::exp(-0.5 * a * a - LOG_ROOT_TWO_PI);
+        let mean = self.n * self.s * (part.max(0.0) + 1e-14 * (1.0 + a.abs()));
+        let deviation = (self.s * self.n.sqrt()).next_up();
+        let log = log_gaussian_of(self.e.max(mean), mean, deviation);
+        below_zero((self.e - mean).next_down(), log)
+    }
+
+    /// The integral over `z_0` by the left ends of its cells, from nine deviations before the place
+    /// where the mean is about `e`.
+    fn integral(&self) -> f64 {
+        let far = ((self.e / self.n - self.m) / self.s).clamp(0.0, FARTHEST);
+        let width = (1.0 + (0.01 * far * far).min(4.0 * far)) / 256.0;
+        let mut left = -far - 9.0;
+        let mut sum = log_tail(-left);
+        loop {
+            let curve = self.log_curve(left);
+            let rest = curve + log_tail(left);
+            if rest < sum - CUT {
+                return (log_add(sum, rest) + 1e-11).min(0.0);
+            }
+            sum = log_add(sum, curve + log_mass_between(left, left + width));
+            left += width;
+        }
+    }
 }
 
 /// The curve given `z_0`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
-use crate::accounting::objective::power::integer_power;
+use crate::accounting::objective::power::integer_powers;
 use crate::numeric::transform_size::transform_size;
 
 /// Error of one product by the fast Fourier transform, in roundoffs for each halving of the
@@ -144,9 +144,7 @@ impl Convolver {
     fn power_at_once(&mut self, law: &mut [f64], times: usize) -> f64 {
         let norm = law.iter().map(|p| p * p).sum::<f64>().sqrt();
         self.transform(law, true);
-        for value in &mut self.left {
-            *value = integer_power(*value, times);
-        }
+        integer_powers(&mut self.left, times);
         let error = POWER_ERROR * ((self.size as f64).log2() + 1.0) * (times as f64 + 2.0) * norm;
         self.back(law, error);
         2.0 * error * law.len() as f64
