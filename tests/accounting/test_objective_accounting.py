@@ -138,6 +138,7 @@ def test_the_recomputed_joint_law_lies_between_its_bounds(point: dict[str, float
         ("m3", 3),
         ("huber_ww", 2),
         ("huber_ww", 4),
+        ("m3", 60),
     ],
 )
 def test_two_implementations_agree(loss: str, n_classes: int, adjacency: str) -> None:
@@ -148,6 +149,8 @@ def test_two_implementations_agree(loss: str, n_classes: int, adjacency: str) ->
     n_scores = 1 if n_classes == 2 and law != pairs else n_classes
     law = "logistic" if n_scores == 1 else law
     for epsilon, delta, kappa in [(0.5, 1e-3, 0.02), (2.0, 1e-6, 0.2), (8.0, 1e-9, 1.0)]:
+        # The Jacobian of many classes is larger.
+        kappa *= min(1.0, 25.0 / n_classes**2)
         price = {"kappa": kappa, "adjacency": adjacency, "loss": loss, "n_classes": n_classes}
         sigma = objective_sigma(epsilon, delta, **price)
         got = objective_delta(epsilon, sigma, **price)
@@ -155,7 +158,9 @@ def test_two_implementations_agree(loss: str, n_classes: int, adjacency: str) ->
         again = event_delta(ObjectiveEvent(law, n_scores, sigma, kappa, None, adjacency), epsilon)
         # The promise is rounded up, on a grid for the joint law; for replaced records it is the
         # plain law, where the recomputation knows a slightly smaller price.
-        loose = law == "softmax" or (law == "logistic" and adjacency == "replace_one")
+        # Many pairs are summed over cells, here finer ones.
+        many = n_scores > 49
+        loose = law == "softmax" or (law == "logistic" and adjacency == "replace_one") or many
         assert got * (0.7 if loose else 1 - 2e-3) <= again <= got * (1 + 2e-3)
 
 

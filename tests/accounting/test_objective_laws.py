@@ -188,6 +188,44 @@ def test_the_joint_law_is_not_below_the_pathwise_supremum(
     assert delta_of("softmax", n_classes, epsilon, 1.0 / t, jacobian=0.0) < mean - DEVIATE * error
 
 
+# Beyond 49 classes the sum over pairs is bounded by its concentration, given the own score.
+@pytest.mark.parametrize("n_classes", [50, 200, 3000])
+def test_many_pairs_are_not_below_a_simulation(n_classes: int) -> None:
+    rng, n, t = np.random.default_rng(n_classes), 4000, 0.4 / n_classes
+    own, others = rng.standard_normal((n, 1)), rng.standard_normal((n, n_classes - 1))
+    drift = 0.5 * n_classes * t * t
+    losses = np.maximum(drift + t * (others - own), 0.0).sum(1)
+    for epsilon in (0.0, 0.3, 0.6):
+        terms = -np.expm1(np.minimum(epsilon - losses, 0.0))
+        mean, error = terms.mean(), DEVIATE * terms.std() / math.sqrt(n)
+        found = delta_of("weston_watkins", n_classes, epsilon, 1.0 / t, jacobian=0.0)
+        assert mean - error <= found <= 1.4 * (mean + error)
+        # Negative control: a third less noise is seen.
+        assert delta_of("weston_watkins", n_classes, epsilon, 1.5 / t, jacobian=0.0) < mean - error
+
+
+@pytest.mark.parametrize("n_classes", [50, 400, 100_000])
+@pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-40, 1e-200])
+def test_many_pairs_are_near_the_normal_law_of_all_of_them(n_classes: int, delta: float) -> None:
+    """The loss is at least the sum without positive parts, which these pairs hardly need."""
+    t, n = 20.0 / n_classes, n_classes - 1
+    mu = t * math.sqrt(n * n_classes)
+    mean = 0.5 * n * n_classes * t * t
+    # The curve of N(mean, mu^2) at e is the Gaussian mechanism's at e - mean + mu^2 / 2.
+    e = _core.gaussian_epsilon(delta, 1.0 / mu) + mean - 0.5 * mu * mu
+    found = delta_of("weston_watkins", n_classes, e, 1.0 / t, jacobian=0.0)
+    # A step of 1/256 deviation and what concentration loses: a few percent of the noise.
+    assert delta * (1.0 - 1e-9) <= found <= delta**0.93
+
+
+def test_the_step_to_many_pairs_costs_little_noise() -> None:
+    for epsilon, delta in [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-9)]:
+        few, many = (
+            sigma_of("weston_watkins", k, epsilon, delta, jacobian=0.0) / k for k in (49, 50)
+        )
+        assert few <= many <= 1.015 * few
+
+
 CLOSED = [("softmax", 3), ("softmax", 20), ("huber", 1), ("logistic", 1), ("huber", 4)]
 CLOSED += [("weston_watkins", 3)]
 laws = st.sampled_from(CLOSED)
