@@ -476,7 +476,7 @@ def _in_full(mixture: Mixture, delta: float, most_share: float) -> tuple[Mixture
     faint: list[tuple[float, float, object]] = []
     for group in sampled:
         if share >= MIN_DELTA and spread[group] < most:
-            faint.append((_needed(Steps(*group, replace_one), share), share, group))
+            faint.append((_quickly_needed(Steps(*group, replace_one), share), share, group))
     for event, count in objective:
         at = mul_up(reach(event), float(count))
         if at <= most:
@@ -866,6 +866,12 @@ class BasicComposition:
 def _needed(law: Law, delta: float) -> float:
     """Epsilon of one part."""
     return law.epsilon(delta)
+
+
+@lru_cache(maxsize=1024)
+def _quickly_needed(steps: Steps, delta: float) -> float:
+    """Epsilon of sampled steps, or a little more."""
+    return steps.quick_epsilon(delta)
 
 
 # Sizes of pure events that a grid distinguishes, kinds of sampled steps, and the number up to which

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -467,7 +468,11 @@ class PrivacyLedger:
             known = len(whole._records)
         # Nobody waits while this is computed.
         if count != known:
-            spent = max(one.epsilon(self.delta) for one in set(composed.values()))
+            spent = 0.0
+            for bound, one in self._largest_first(composed):
+                if bound <= spent:
+                    break
+                spent = max(spent, one.epsilon(self.delta))
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
         return spent, self.delta
@@ -479,7 +484,18 @@ class PrivacyLedger:
         """
         with self._whole._lock:
             composed = self._current()
-        return min(one.remaining() for one in set(composed.values()))
+        left = math.inf
+        for bound, one in self._largest_first(composed):
+            if self.epsilon - bound >= left and not self.adaptive:
+                break
+            left = min(left, one.remaining())
+        return left
+
+    def _largest_first(self, composed: Compositions) -> list[tuple[float, AnyComposition]]:
+        """Return compositions with quick bounds of what is spent, the largest first."""
+        # Periods with different histories take a part of a second each to look at closely.
+        bounds = [(one.epsilon(self.delta, quick=True), one) for one in set(composed.values())]
+        return sorted(bounds, key=itemgetter(0), reverse=True)
 
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None

@@ -22,6 +22,7 @@ mod noise_poisson_batch;
 mod noise_selection;
 mod noise_streams;
 mod noise_threads;
+mod numeric_float;
 mod numeric_normal;
 pub(crate) mod records;
 mod rows_moments;
