@@ -252,9 +252,11 @@ def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: boo
         return math.inf
     found = _epsilon(Mixture.of(choice), left, quick=quick)
     if not quick:
-        # A part with a rare and huge loss makes the grid for all coarse.
-        simple = BasicComposition(Mixture.of(choice.changed(rounded_up)))
-        found = min(found, simple.simple_epsilon(left, found))
+        # A part with a rare and huge loss makes the grid for all coarse. What admits a spend shows the
+        # total, too.
+        larger = Mixture.of(choice.changed(rounded_up))
+        found = min(found, _epsilon(larger, left, quick=True))
+        found = min(found, BasicComposition(larger).simple_epsilon(left, found))
     return min(choice.pure_epsilon, found) if choice.is_pure else found
 
 
@@ -527,7 +529,7 @@ def _laws(mixture: Mixture) -> list[Law]:
         ((event, _),) = objective
         most = OUTCOMES_WITH_PROFILE if mu else math.ceil(LONGEST_SUM / point_cost(event))
         few = _outcomes(pure, most)
-        if few is not None and not (mu or is_joint(event)):
+        if few is not None and not mu:
             high = reach(event) + float(few[0].max())
             return [Curve(partial(_with_responses, event, *few), high)]
         if few is not None and is_quick(event) and mu < LARGEST_MU_FOR_CHORDS:
@@ -673,12 +675,12 @@ class Curve:
 
     profile: Function
     end: float = 1.0
-    # A bound above it that is less work, where epsilon is searched for.
+    # Another bound that is less work, where epsilon is searched for.
     above: Function | None = None
 
     def delta(self, epsilon: float) -> float:
         """Return delta at an epsilon."""
-        return min(1.0, self.profile(epsilon))
+        return min(1.0, self.profile(epsilon), *([self.above(epsilon)] if self.above else []))
 
     def epsilon(self, delta: float, within: float = 1e-12) -> float:
         """Return epsilon at a delta."""
@@ -1203,7 +1205,12 @@ class Composition:
 
     def epsilon(self, delta: float, *, quick: bool = False) -> float:
         """Return an upper bound of the smallest epsilon at ``delta``; a quick one may be larger."""
-        return totals_epsilon(self._totals, delta, quick=quick)
+        found = totals_epsilon(self._totals, delta, quick=quick)
+        epsilon, at = self._budget
+        if delta == at and epsilon < found <= epsilon * NEARLY and not quick and self.fits():
+            # Shown by delta at the epsilon of the budget.
+            return min(found, self._most[0])
+        return found
 
     def remaining(self) -> float:
         """Return about the largest epsilon of a pure event that still fits, rounded down."""

@@ -325,8 +325,9 @@ def on_chords(event: ObjectiveEvent, epsilon: float) -> float:
     i = int(np.searchsorted(x, epsilon, "right")) - 1
     if i < 0 or i + 1 >= x.size:
         return profile(event, epsilon)
-    share = math.expm1(epsilon - x[i]) / math.expm1(x[i + 1] - x[i])
-    return mul_up(float(g[i] + (g[i + 1] - g[i]) * min(share, 1.0)), 1.0 + 8.0 * ERROR)
+    # All terms are positive, also where g falls by many orders in one cell.
+    left = math.exp(epsilon - x[i]) * math.expm1(x[i + 1] - epsilon) / math.expm1(x[i + 1] - x[i])
+    return mul_up(float(g[i + 1] + (g[i] - g[i + 1]) * left), 1.0 + 8.0 * ERROR)
 
 
 def is_quick(event: ObjectiveEvent) -> bool:
@@ -592,7 +593,7 @@ def _profile_between(
     x, g = np.array([near]), np.array([profile(event, last)])
     if near < last:
         x, g = _curve(event, near, last, count)
-    if last < far:
+    if max(last, x[-1]) < far:
         x = np.concatenate([x, np.linspace(x[-1], far, count)[1:]])
         g = np.concatenate([g, np.full(count - 1, g[-1])])
     if low >= 0.0:

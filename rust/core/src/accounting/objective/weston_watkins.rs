@@ -1,7 +1,8 @@
 //! Losses that compare the own class with each other class separately.
 //!
 //! `U = sum_{k <= n} max(0, m + s (z_k - z_0))`: given `z_0` the terms are independent. The curve is
-//! the integral over `z_0` of the curves of these sums, by the trapezoidal rule. After the shift
+//! the integral over `z_0` of the curves of these sums: for many terms by their concentration
+//! ([`Concentrated`]), for few by the trapezoidal rule. After the shift
 //! `z_k = x_k + z_0` the integrand is a mean over `x` of products of `n + 1` normal densities at
 //! arguments shifted by `z_0`, hence analytic, and at a distance `a` from the real line at most
 //! `e^{(n + 1) a^2 / 2}` times what it is on it; that bounds the rule's error in closed form.
@@ -53,8 +54,8 @@ pub(super) fn log_delta(e: f64, m: f64, s: f64, n: usize) -> f64 {
     Conditional::new(e, m, s, n).integral()
 }
 
-/// Given `z_0`, the sum is convex in the other numbers and no steeper than `s` times their sum, so
-/// above its mean its tail is at most that of a normal number with the deviation `s sqrt(n)`.
+/// Given `z_0`, the sum is convex in the other numbers and Lipschitz with the constant `s sqrt(n)`, so
+/// above its mean its tail is at most that of a normal number with that deviation.
 struct Concentrated {
     e: f64,
     m: f64,

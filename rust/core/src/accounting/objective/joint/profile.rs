@@ -50,7 +50,12 @@ fn payoffs(
     }
     let competitors = model.setting.competitors;
     let grid = Detail::Fine.grid(scale, competitors);
-    let stride = levels.stride * (UNIT / grid.step).round() as usize;
+    let steps = UNIT / grid.step;
+    if steps < 0.5 || (steps - steps.round()).abs() > 1e-9 {
+        // The points would lie elsewhere.
+        return Ok(None);
+    }
+    let stride = levels.stride * steps.round() as usize;
     let level = |k: usize| levels.first + (k * stride) as f64 * (grid.step * t);
     let payoff = |k: usize| Payoff::new(model, level(k), beta, grid.step);
     let (Some(near), Some(far)) = (payoff(0), payoff(levels.count - 1)) else {
