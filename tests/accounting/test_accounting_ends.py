@@ -505,6 +505,12 @@ def longest_calls(ledgers: int, seed: int) -> tuple[float, float, float]:
     return spend, total, late
 
 
+def test_a_spend_that_delta_admits_leaves_a_total_within_the_budget() -> None:
+    """At the budget's delta this ledger's events need a little more than its epsilon."""
+    spend, _, _ = longest_calls(1, 58573233848300)
+    assert spend < ALLOWED
+
+
 @pytest.mark.nightly
 def test_random_ledgers_end() -> None:
     ledgers = int(os.environ.get("DPSVM_LEDGERS", "200"))

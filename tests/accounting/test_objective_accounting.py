@@ -23,7 +23,12 @@ from dpsvm_fast.accounting import (
     objective_delta,
     objective_sigma,
 )
-from dpsvm_fast.accounting.objective import profile, profile_points
+from dpsvm_fast.accounting.objective import (
+    on_chords,
+    profile,
+    profile_points,
+    reach,
+)
 from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
@@ -162,6 +167,20 @@ def test_two_implementations_agree(loss: str, n_classes: int, adjacency: str) ->
         many = n_scores > 49
         loose = law == "softmax" or (law == "logistic" and adjacency == "replace_one") or many
         assert got * (0.7 if loose else 1 - 2e-3) <= again <= got * (1 + 2e-3)
+
+
+@pytest.mark.proof("objective_perturbation", "Composition")
+def test_chords_of_many_classes_are_above_the_profile() -> None:
+    event = ObjectiveEvent("softmax", 400, 1e5, 0.3, None, "add_remove")
+    x, g = _core.objective_profile("softmax", 400, 0.0, reach(event), 512, 1e5, 0.3, None, False)
+    for i in range(1, x.size - 1, 31):
+        # Far down one cell may fall by many orders: no digit of the smaller end is lost.
+        nearly = x[i + 1] - 1e-9 * (x[i + 1] - x[i])
+        assert on_chords(event, nearly) >= g[i + 1]
+        middle = 0.5 * (x[i] + x[i + 1])
+        assert profile(event, middle) * (1.0 - 1e-2) <= on_chords(event, middle)
+    beyond = 1.1 * float(x[-1])
+    assert on_chords(event, beyond) == profile(event, beyond)
 
 
 @pytest.mark.proof("objective_perturbation", "Laws as numbers")

@@ -218,6 +218,33 @@ def test_many_pairs_are_near_the_normal_law_of_all_of_them(n_classes: int, delta
     assert delta * (1.0 - 1e-9) <= found <= delta**0.93
 
 
+def test_many_replaced_pairs_are_not_below_a_simulation() -> None:
+    """The loss without its drift, twice as large: delta is at most twice its mean excess."""
+    rng, n, n_classes, t = np.random.default_rng(1), 4000, 80, 0.1 / 80
+    own, others = rng.standard_normal((n, 1)), rng.standard_normal((n, n_classes - 1))
+    losses = np.maximum(2.0 * t * (others - own), 0.0).sum(1)
+    drift = 2.0 * n_classes * (n_classes - 1) * t * t
+    for rest in (0.3, 0.5):
+        terms = -np.expm1(np.minimum(rest - losses, 0.0))
+        mean, error = 2.0 * terms.mean(), 2.0 * DEVIATE * terms.std() / math.sqrt(n)
+        price = {"jacobian": 0.0, "replace_one": True}
+        found = delta_of("weston_watkins", n_classes, rest + drift, 1.0 / t, **price)
+        assert mean - error <= found <= 1.4 * (mean + error)
+
+
+# From 10,000 classes on the curve has a grid of its own.
+@pytest.mark.parametrize(("n_classes", "kappa"), [(400, 0.3), (10_002, 1e-6), (10_002, 0.3)])
+@pytest.mark.parametrize("replace_one", [False, True])
+def test_a_curve_of_many_classes_agrees_with_its_values(
+    n_classes: int, kappa: float, replace_one: bool
+) -> None:
+    arguments = (8.0, kappa, None, replace_one)
+    x, g = _core.objective_profile("softmax", n_classes, 0.0, 2.0, 64, *arguments)
+    for i in range(8, x.size, 9):
+        value = _core.objective_delta("softmax", n_classes, float(x[i]), *arguments)
+        assert 0.97 * value <= g[i] <= 1.05 * value
+
+
 def test_the_step_to_many_pairs_costs_little_noise() -> None:
     for epsilon, delta in [(0.1, 1e-6), (1.0, 1e-5), (8.0, 1e-9)]:
         few, many = (

@@ -271,6 +271,12 @@ SEVERAL_SCORES: list[list[PrivacyEvent]] = [
     ],
     [ObjectiveEvent("weston_watkins", 3, 29.3, 0.01, None, A), GaussianEvent(13.0, 1.0, A)],
     [ObjectiveEvent("weston_watkins", 3, 19.4, 0.01, None, R), GaussianEvent(4.0, 1.0, R)],
+    # The sum over many pairs, one value at a time.
+    [
+        ObjectiveEvent("weston_watkins", 60, 900.0, None, 0.1, R),
+        ObjectiveEvent("weston_watkins", 60, 1000.0, None, 0.1, R),
+    ],
+    [ObjectiveEvent("weston_watkins", 60, 500.0, None, 0.1, A), GaussianEvent(4.0, 1.0, A)],
 ]
 
 

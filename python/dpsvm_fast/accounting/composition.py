@@ -252,8 +252,8 @@ def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: boo
         return math.inf
     found = _epsilon(Mixture.of(choice), left, quick=quick)
     if not quick:
-        # A part with a rare and huge loss makes the grid for all coarse. What admits a spend shows the
-        # total, too.
+        # A part with a rare and huge loss makes the grid for all coarse. What admits a spend shows
+        # the total, too.
         larger = Mixture.of(choice.changed(rounded_up))
         found = min(found, _epsilon(larger, left, quick=True))
         found = min(found, BasicComposition(larger).simple_epsilon(left, found))

@@ -489,8 +489,8 @@ class ConcentratedSum:
 
     def __init__(self, s: float, drift: float, n: int, cells: float) -> None:
         # 0 is an edge, and the last cell has no end.
-        far, near = np.arange(-38.0, -14.0, 1.0 / 128.0), np.arange(-14.0, 12.0, 1.0 / cells)
-        left = np.concatenate([far, near, [12.0]])
+        parts = [(-38.0, -14.0, 32.0), (-14.0, 6.0, cells), (6.0, 12.0, 16.0)]
+        left = np.concatenate([np.arange(a, b, 1.0 / each) for a, b, each in parts] + [[12.0]])
         right = np.append(left[1:], math.inf)
         tails = ndtr(-np.maximum(-right, left)) - ndtr(-np.maximum(-left, right))
         self._masses = tails * (1.0 + SUM_ROUNDING)
@@ -514,7 +514,7 @@ def sum_of_pairs(
 ) -> SumOfLosses | ConcentratedSum:
     r"""Return the sum over classes k of max(0, drift + s (z_k - z_y)), z standard normal."""
     if K - 1 > MOST_PAIRS:
-        return ConcentratedSum(s, drift, K - 1, 512.0 if quickly else 1024.0)
+        return ConcentratedSum(s, drift, K - 1, 256.0 if quickly else 1024.0)
     z, masses = _normal_nodes(K)
     shifts = drift - s * z
 
