@@ -234,6 +234,7 @@ LAWS_OF_SCORES: dict[str, dict[str, tuple[int, ...]]] = {
     "Weston-Watkins": {"weston_watkins": (2,)},
     "Weston-Watkins of 3": {"weston_watkins": (3,)},
     "Weston-Watkins of 4": {"weston_watkins": (4,)},
+    "Weston-Watkins of many": {"weston_watkins": (60, 2000)},
 }
 
 
