@@ -17,8 +17,13 @@ from scipy.stats import norm
 from sklearn.base import clone
 
 from dpsvm_fast import PrivateLinearSVC, PrivateStandardScaler, verify
-from dpsvm_fast.accounting import composed_epsilon, dp_accounting_tree, gaussian_delta
-from dpsvm_fast.certificates import GaussianEvent, ParallelEvent, PureEvent
+from dpsvm_fast.accounting import (
+    composed_epsilon,
+    dp_accounting_tree,
+    gaussian_delta,
+    gaussian_sigma,
+)
+from dpsvm_fast.certificates import DistanceEvent, GaussianEvent, ParallelEvent, PureEvent
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
 from oracles.ledgers import assert_refused, executed
@@ -324,3 +329,22 @@ def test_sizes_fixed_beforehand_stay_within_a_pure_budget() -> None:
     for both in leaves.values():
         p, q = np.array(both).T
         assert np.abs(np.log(p / q)).max() <= 1.0 + 1e-9
+
+
+def test_what_remains_is_that_of_the_fullest_period_where_distances_cost_more() -> None:
+    """A distance costs delta at the budget's epsilon, a total at its own."""
+    events = {
+        "b": [DistanceEvent(0.999e-5 / (1.0 + math.exp(10.0)), A), GaussianEvent(1.5, 1.0, A)],
+    }
+    largest = composed_epsilon(events["b"], 1e-5)
+    events["a"] = [GaussianEvent(gaussian_sigma(1.02 * largest, 1e-5), 1.0, A)]
+    ledger = PrivacyLedger(10.0, 1e-5, periods=["a", "b"])
+    left = []
+    for name, own in events.items():
+        alone = PrivacyLedger(10.0, 1e-5)
+        for event in own:
+            ledger.for_periods(name).spend(event)
+            alone.spend(event)
+        left.append(alone.remaining())
+    assert ledger.remaining() == min(left)
+    ledger.check(PureEvent(0.999 * ledger.remaining(), A))

@@ -280,6 +280,16 @@ SEVERAL_SCORES: list[list[PrivacyEvent]] = [
 ]
 
 
+@pytest.mark.parametrize("delta", [1e-6, 1e-50, 1e-100])
+def test_calibrated_noise_of_many_pairs_is_confirmed(delta: float) -> None:
+    sigma = objective_sigma(1.0, delta, loss="m3", n_classes=60, jacobian=0.1)
+    events = (ObjectiveEvent("weston_watkins", 60, sigma, None, 0.1, A),)
+    assert recomputed_events(events, 1.0, delta)[2]
+    # Negative control: less noise is not.
+    less = (dataclasses.replace(events[0], sigma=0.9 * sigma),)
+    assert not recomputed_events(less, 1.0, delta)[2]
+
+
 @pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("events", SEVERAL_SCORES, ids=str)
 def test_tight_claims_of_several_scores_with_others_take_little(

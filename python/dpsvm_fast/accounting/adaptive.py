@@ -180,8 +180,8 @@ class AdaptiveComposition:
             return basic
         return min(basic, _core.gaussian_epsilon(_gaussian_delta(delta), div_down(1.0, mu)))
 
-    def remaining(self) -> float:
-        """Return the largest epsilon of a pure event that still fits, rounded down."""
+    def remaining(self, *, quick: bool = False) -> float:
+        """Return the largest epsilon of a pure event that still fits, the same if ``quick``."""
         size, limits = self._size, self._limits
         by_square = by_sum = 0.0
         left = limits.square - size.square

@@ -252,11 +252,9 @@ def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: boo
         return math.inf
     found = _epsilon(Mixture.of(choice), left, quick=quick)
     if not quick:
-        # A part with a rare and huge loss makes the grid for all coarse. What admits a spend shows
-        # the total, too.
-        larger = Mixture.of(choice.changed(rounded_up))
-        found = min(found, _epsilon(larger, left, quick=True))
-        found = min(found, BasicComposition(larger).simple_epsilon(left, found))
+        # A part with a rare and huge loss makes the grid for all coarse.
+        simple = BasicComposition(Mixture.of(choice.changed(rounded_up)))
+        found = min(found, simple.simple_epsilon(left, found))
     return min(choice.pure_epsilon, found) if choice.is_pure else found
 
 
@@ -1206,15 +1204,19 @@ class Composition:
     def epsilon(self, delta: float, *, quick: bool = False) -> float:
         """Return an upper bound of the smallest epsilon at ``delta``; a quick one may be larger."""
         found = totals_epsilon(self._totals, delta, quick=quick)
-        epsilon, at = self._budget
-        if delta == at and epsilon < found <= epsilon * NEARLY and not quick and self.fits():
-            # Shown by delta at the epsilon of the budget.
-            return min(found, self._most[0])
+        epsilon, most = self._budget[0], self._most[0]
+        if not quick and delta == self._budget[1] and found > epsilon:
+            # Delta at the epsilon of the budget may show what admitted the last spend.
+            return min(found, most) if totals_fit(self._totals, most, delta) else found
         return found
 
-    def remaining(self) -> float:
-        """Return about the largest epsilon of a pure event that still fits, rounded down."""
-        needed = (_epsilon_of_rest(choice, *self._budget) for choice in choices(self._totals))
+    def remaining(self, *, quick: bool = False) -> float:
+        """Return about the largest epsilon of a pure event that still fits, rounded down.
+
+        A quick one may be smaller.
+        """
+        asked = partial(_epsilon_of_rest, epsilon=self._budget[0], delta=self._budget[1])
+        needed = (asked(choice, quick=quick) for choice in choices(self._totals))
         return max(0.0, add_down(self._budget[0], -max(needed)))
 
     def fits(self) -> bool:

@@ -468,8 +468,10 @@ class PrivacyLedger:
             known = len(whole._records)
         # Nobody waits while this is computed.
         if count != known:
+            # Periods with different histories take a part of a second each to look at closely.
+            bounds = [(one.epsilon(self.delta, quick=True), one) for one in set(composed.values())]
             spent = 0.0
-            for bound, one in self._largest_first(composed):
+            for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
                 if bound <= spent:
                     break
                 spent = max(spent, one.epsilon(self.delta))
@@ -485,17 +487,12 @@ class PrivacyLedger:
         with self._whole._lock:
             composed = self._current()
         left = math.inf
-        for bound, one in self._largest_first(composed):
-            if self.epsilon - bound >= left and not self.adaptive:
+        bounds = [(one.remaining(quick=True), one) for one in set(composed.values())]
+        for bound, one in sorted(bounds, key=itemgetter(0)):
+            if bound >= left:
                 break
             left = min(left, one.remaining())
         return left
-
-    def _largest_first(self, composed: Compositions) -> list[tuple[float, AnyComposition]]:
-        """Return compositions with quick bounds of what is spent, the largest first."""
-        # Periods with different histories take a part of a second each to look at closely.
-        bounds = [(one.epsilon(self.delta, quick=True), one) for one in set(composed.values())]
-        return sorted(bounds, key=itemgetter(0), reverse=True)
 
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None

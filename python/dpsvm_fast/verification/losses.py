@@ -489,7 +489,7 @@ class ConcentratedSum:
 
     def __init__(self, s: float, drift: float, n: int, cells: float) -> None:
         # 0 is an edge, and the last cell has no end.
-        parts = [(-38.0, -14.0, 32.0), (-14.0, 6.0, cells), (6.0, 12.0, 16.0)]
+        parts = [(-38.0, -14.0, 128.0), (-14.0, 6.0, cells), (6.0, 12.0, 16.0)]
         left = np.concatenate([np.arange(a, b, 1.0 / each) for a, b, each in parts] + [[12.0]])
         right = np.append(left[1:], math.inf)
         tails = ndtr(-np.maximum(-right, left)) - ndtr(-np.maximum(-left, right))
@@ -500,7 +500,7 @@ class ConcentratedSum:
 
     def delta(self, epsilon: float) -> float:
         r"""Return a bound of :math:`E (1 - e^{\epsilon - Y})_+`."""
-        work(10 * self._means.size)
+        work(20 * self._means.size)
         short = np.minimum((epsilon - self._means) * (1.0 + 4.0 * UNIT), 0.0)
         beyond = (self._means - np.maximum(epsilon, self._means)) / self._deviation
         tails = normal_excess(beyond * (1.0 - 4.0 * UNIT), self._deviation)
