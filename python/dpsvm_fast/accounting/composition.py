@@ -449,9 +449,11 @@ def _by_laws(mixture: Mixture, delta: float, *, quick: bool) -> float:
 
 def _by_law(law: Law, delta: float, *, quick: bool) -> float:
     """Epsilon of a law."""
-    if quick and isinstance(law, Steps | Grid | Curve):
-        return law.quick_epsilon(delta)
-    return law.epsilon(delta)
+    if quick and isinstance(law, Steps):
+        return _quickly_needed(law, delta)
+    return (
+        law.quick_epsilon(delta) if quick and isinstance(law, Grid | Curve) else law.epsilon(delta)
+    )
 
 
 @lru_cache(maxsize=512)
@@ -678,7 +680,10 @@ class Curve:
 
     def delta(self, epsilon: float) -> float:
         """Return delta at an epsilon."""
-        return min(1.0, self.profile(epsilon), *([self.above(epsilon)] if self.above else []))
+        found = self.profile(epsilon)
+        if self.above:
+            found = min(found, self.above(epsilon))
+        return min(1.0, found)
 
     def epsilon(self, delta: float, within: float = 1e-12) -> float:
         """Return epsilon at a delta."""
@@ -871,7 +876,10 @@ def _needed(law: Law, delta: float) -> float:
 @lru_cache(maxsize=1024)
 def _quickly_needed(steps: Steps, delta: float) -> float:
     """Epsilon of sampled steps, or a little more."""
-    return steps.quick_epsilon(delta)
+    if steps.is_vacuous:
+        return steps.epsilon(delta)
+    sampled = ((steps.z, steps.q, steps.n_steps),)
+    return Grid(Mixture(sampled=sampled, replace_one=steps.replace_one)).quick_epsilon(delta)
 
 
 # Sizes of pure events that a grid distinguishes, kinds of sampled steps, and the number up to which

@@ -364,20 +364,6 @@ class Steps:
         z, q, n_steps = self.z, self.q, self.n_steps
         return _core.subsampled_gaussian_epsilon(z, q, n_steps, delta, self.replace_one)
 
-    def quick_epsilon(self, delta: float) -> float:
-        """Return an upper bound of epsilon at a delta, at less cost."""
-        if self.q == 1.0 or self.is_vacuous:
-            return self.epsilon(delta)
-        law = _core.LossDistribution(
-            subsampled=[(self.z, self.q, self.n_steps)],
-            gaussian_mu=0.0,
-            pure=[],
-            zcdp_rho=0.0,
-            profiles=[],
-            replace_one=self.replace_one,
-        )
-        return law.quick_epsilon(delta)
-
     @property
     def moved(self) -> float:
         """Noise multipliers of full batches per noise of one Gaussian mechanism, rounded up."""

@@ -50,7 +50,7 @@ MAX_CHEAP_KINDS, MAX_KINDS, MAX_COSTLY_KINDS = 64, 12, 4
 # Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
 # is nearly all there is, and a point would cost 50 ms.
 MOSTLY_JACOBIAN = 300.0
-# From so many scores on a value of a joint law takes a third of a second, and a curve two.
+# From so many scores on, one value of a joint law may take half a second, and a curve two.
 VERY_MANY_SCORES = 10_000
 # A loss beyond this is too large for a grid that says anything.
 LARGEST_LOSS = 256.0
@@ -590,9 +590,10 @@ def _profile_between(
     near = min(max(low, -high, 0.0), 0.99 * far)
     # Beyond 37 deviations a profile is nothing, and costly to compute.
     last = min(far, MANY_REACHES * reach(event))
-    x, g = np.array([near]), np.array([profile(event, last)])
     if near < last:
         x, g = _curve(event, near, last, count)
+    else:
+        x, g = np.array([near]), np.array([profile(event, last)])
     if max(last, x[-1]) < far:
         x = np.concatenate([x, np.linspace(x[-1], far, count)[1:]])
         g = np.concatenate([g, np.full(count - 1, g[-1])])

@@ -15,7 +15,7 @@ import threading
 import uuid
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from operator import itemgetter
@@ -468,13 +468,7 @@ class PrivacyLedger:
             known = len(whole._records)
         # Nobody waits while this is computed.
         if count != known:
-            # Periods with different histories take a part of a second each to look at closely.
-            bounds = [(one.epsilon(self.delta, quick=True), one) for one in set(composed.values())]
-            spent = 0.0
-            for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
-                if bound <= spent:
-                    break
-                spent = max(spent, one.epsilon(self.delta))
+            spent = _largest(lambda one, **how: one.epsilon(self.delta, **how), composed)
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
         return spent, self.delta
@@ -486,13 +480,7 @@ class PrivacyLedger:
         """
         with self._whole._lock:
             composed = self._current()
-        left = math.inf
-        bounds = [(one.remaining(quick=True), one) for one in set(composed.values())]
-        for bound, one in sorted(bounds, key=itemgetter(0)):
-            if bound >= left:
-                break
-            left = min(left, one.remaining())
-        return left
+        return -_largest(lambda one, **how: -one.remaining(**how), composed)
 
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None
@@ -833,6 +821,18 @@ def with_more(known: Compositions, more: Mapping[str, list[PrivacyEvent]]) -> Co
             composed = made[key] = copy.copy(known[name])
             composed.add(*events)
         found[name] = composed
+    return found
+
+
+def _largest(ask: Callable[..., float], composed: Compositions) -> float:
+    """Return the largest answer; where a quick bound is below it, nobody asks more closely."""
+    # Periods with different histories take a part of a second each.
+    bounds = [(ask(one, quick=True), one) for one in set(composed.values())]
+    found = -math.inf
+    for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
+        if bound <= found:
+            break
+        found = max(found, ask(one))
     return found
 
 

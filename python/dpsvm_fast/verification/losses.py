@@ -483,8 +483,9 @@ def sum_of_scores(
 class ConcentratedSum:
     """The sum over many classes k of max(0, drift + s (z_k - z_y)), a cell of z_y at a time.
 
-    Given z_y its tail is at most 1 up to its mean, and at most that of a normal number with this
-    mean beyond, which falls in z_y: docs/proofs/objective_perturbation.md, "From laws to numbers".
+    Given z_y, its tail counts as 1 up to its mean and as that of a normal number beyond. The bound
+    falls in z_y, so the left end of a cell counts: docs/proofs/objective_perturbation.md, "Many
+    pairs".
     """
 
     def __init__(self, s: float, drift: float, n: int, cells: float) -> None:
