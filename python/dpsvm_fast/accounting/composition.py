@@ -1179,8 +1179,8 @@ def _check_size(group_size: object) -> int:
 
 
 # Binary digits of the larger amounts that are tried first: many totals share them, and what is
-# known of them. What an epsilon may be too large by.
-FEW_DIGITS, NEARLY = 3, 1.01
+# known of them. What an epsilon may be too large by: a share of the budget, and at most so much.
+FEW_DIGITS, NEARLY, MOST_NEARLY = 3, 0.01, 1.0
 rounded_up = partial(few_digits, digits=FEW_DIGITS)
 
 
@@ -1252,5 +1252,5 @@ def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
         return True
     alone = _choice_epsilon(choice, delta)
     # Near the end of a budget delta may show what a rounded epsilon does not.
-    near = delta > 0.0 and alone <= epsilon * NEARLY
+    near = delta > 0.0 and alone - epsilon <= min(epsilon * NEARLY, MOST_NEARLY)
     return alone <= epsilon or (near and _choice_delta(choice, epsilon) <= delta)

@@ -50,7 +50,7 @@ MAX_CHEAP_KINDS, MAX_KINDS, MAX_COSTLY_KINDS = 64, 12, 4
 # Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
 # is nearly all there is, and a point would cost 50 ms.
 MOSTLY_JACOBIAN = 300.0
-# From so many scores on, one value of a joint law may take half a second, and a curve two.
+# From so many scores on, one value of a joint law may take a fifth of a second.
 VERY_MANY_SCORES = 10_000
 # A loss beyond this is too large for a grid that says anything.
 LARGEST_LOSS = 256.0
@@ -504,8 +504,8 @@ class ObjectiveWithGaussian:
                 return math.inf
         low = 0.0
         # The nodes of a curve are spread over its whole range: a second one is drawn where it
-        # counts, unless it costs a second.
-        for narrower in (0.9, 0.0)[self.event.n_scores > VERY_MANY_SCORES :]:
+        # counts.
+        for narrower in (0.9, 0.0):
             high = crossing(self.between(low, high), delta, low, high)
             low = narrower * high
         return high

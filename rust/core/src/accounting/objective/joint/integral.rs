@@ -19,6 +19,9 @@ const NEGLIGIBLE: f64 = 2e-4;
 /// Nodes this near to each other share a slope of the payoff, or the place of what is outside.
 const NEAR: f64 = 0.2;
 
+/// Nodes this near to each other share the law of `X` at the lowest of them.
+const TOGETHER: f64 = 0.05;
+
 /// Covers the rounding of sums, normal tails and exponentials.
 const ROUNDING: f64 = 1e-9;
 
@@ -29,6 +32,8 @@ pub(super) struct Grid {
     pub step: f64,
     /// Steps between two nodes of the trapezoidal rule in the largest score.
     pub stride: usize,
+    /// Nodes that share a law of `X`.
+    shared: usize,
     /// What the rule misses at most, relatively.
     missed: f64,
 }
@@ -58,6 +63,7 @@ impl Grid {
         Self {
             step,
             stride,
+            shared: (TOGETHER / spacing).max(1.0) as usize,
             missed: 4.0 * libm::exp(-exponent),
         }
     }
@@ -153,6 +159,8 @@ impl SumLaw {
             search.interrupt.check()?;
             let one: &[f64] = match &mut spread {
                 None => &[1.0],
+                // A larger `w` has larger gaps, and `X` falls with them.
+                Some(spread) if k % grid.shared > 0 => spread.last(),
                 Some(spread) => {
                     if k % near == 0 {
                         rate = payoffs[1].log_slope(w, (cap / 2) as f64 * step);
@@ -219,7 +227,39 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounting::objective::joint::model::{Model, Setting, Variant};
     use crate::accounting::objective::joint::search::Detail;
+    use crate::runtime::interrupt::Never;
+
+    // Proof: joint_bound
+    #[test]
+    fn shared_laws_are_upper_bounds_and_close() {
+        let setting = |competitors| Setting {
+            t: 0.2,
+            kappa: 1.5,
+            competitors,
+            quadratic: 0.02,
+        };
+        for competitors in [9_000, 99_999] {
+            let model = Model::new(setting(competitors), 0.8, Variant::Logarithmic);
+            let scale = model.theta / model.setting.t;
+            let shared = Detail::Coarse.grid(scale, competitors);
+            let alone = Grid {
+                shared: 1,
+                ..shared
+            };
+            assert!(scale > 1.0 && shared.shared > 1);
+            for level in [1.0, 3.0] {
+                let mut search = BoundSearch::new(&Never);
+                let payoff = Payoff::new(&model, level, 1.0, shared.step).unwrap();
+                let mut mean =
+                    |grid| expected_payoff(&mut search, &payoff, competitors, scale, grid).unwrap();
+                let (bound, least) = (mean(shared), mean(alone));
+                assert!(least > 0.0 && least < bound, "{least} {bound}");
+                assert!(bound < 1.1 * least, "{competitors} {level}: {least} {bound}");
+            }
+        }
+    }
 
     // Proof: joint_bound
     #[test]

@@ -12,9 +12,12 @@ use crate::accounting::objective::joint::payoff::Payoff;
 use crate::accounting::objective::joint::search::{BoundSearch, Detail, LARGEST_SCALE, Problem};
 use crate::runtime::interrupt::Interrupt;
 
-/// Longest block, in units of `t` for each record, and most blocks.
+/// Longest block, in units of `t` for each record, and most blocks; fewer from [`MANY`] classes on,
+/// where a choice takes a tenth of a second.
 const BLOCK: f64 = 1.5;
 const MOST_BLOCKS: f64 = 12.0;
+const FEW_BLOCKS: f64 = 6.0;
+const MANY: usize = 3000;
 
 /// Distances of points are multiples of this, in units of `t`: of the step of every grid.
 const UNIT: f64 = 0.004;
@@ -168,9 +171,14 @@ pub fn profile(
     let stride = ((high - low) / (count as f64 * unit)).round().max(1.0) as usize;
     let step = stride as f64 * unit;
     let total = ((high - low) / step).ceil().max(1.0) as usize + 1;
+    let most = if classes < MANY {
+        MOST_BLOCKS
+    } else {
+        FEW_BLOCKS
+    };
     let blocks = ((high - low) / (BLOCK * t * records))
         .ceil()
-        .clamp(1.0, MOST_BLOCKS);
+        .clamp(1.0, most);
     let length = (total as f64 / blocks).ceil() as usize;
     let mut search = BoundSearch::new(interrupt);
     let mut found = Vec::with_capacity(total);

@@ -21,9 +21,6 @@ const SHARES: [f64; 7] = [1.0, 0.94, 0.87, 0.75, 0.55, 0.3, 0.0];
 /// bound is returned that is valid but not the least.
 const COARSE_FACTOR: f64 = 1.5;
 
-/// So many competitors need so many nodes that a coarser grid has to do.
-const MANY: usize = 10_000;
-
 /// Two bounds with logarithms as close as this need not be balanced: their sum is within 2 percent
 /// of the least.
 const NEARLY_EQUAL: f64 = 0.4;
@@ -65,7 +62,6 @@ impl Detail {
     pub(super) fn grid(self, scale: f64, competitors: usize) -> Grid {
         match self {
             Self::Coarse => Grid::new(200.0, 1600.0, 7.0, scale, competitors),
-            Self::Fine if competitors >= MANY => Grid::new(250.0, 3000.0, 7.0, scale, competitors),
             Self::Fine => Grid::new(500.0, 6000.0, 14.0, scale, competitors),
         }
     }

@@ -197,6 +197,12 @@ impl Spread {
         self.by_form(&form, w, rate)
     }
 
+    /// What [`Spread::at`] returned last: it bounds the mean of every growing function, given any
+    /// larger `w`, as well.
+    pub(super) fn last(&self) -> &[f64] {
+        &self.law
+    }
+
     /// The law by one form. The sum of the tilted probabilities below the cap is known; what is
     /// missing lies at the cap or above, where the tilt can be undone by its least factor.
     fn by_form(&mut self, form: &Form, w: f64, rate: f64) -> &[f64] {
