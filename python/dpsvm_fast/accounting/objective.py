@@ -43,7 +43,7 @@ ERROR = 4e-15
 # Points of a profile that costs little. Where each costs a convolution: least and most of them, and
 # about the milliseconds for all.
 POINTS = 512
-MIN_COSTLY, MAX_COSTLY, COSTLY_TOTAL = 12, 96, 700.0
+MIN_COSTLY, MAX_COSTLY, COSTLY_TOTAL = 12, 96, 500.0
 # Number of events of one law that are distinguished: those with a cheap curve, with one of a tenth
 # of a second, and at most of those whose every point costs.
 MAX_CHEAP_KINDS, MAX_KINDS, MAX_COSTLY_KINDS = 64, 12, 4
@@ -59,6 +59,8 @@ LARGEST_LOSS = 256.0
 # the profile is nearly straight.
 MAX_NODES, FEW_NODES, MAX_PAIRS = 800, 128, 60_000
 NODES_PER_DEVIATION, MIN_NODES = 100.0, 16.0
+# How closely the end of a curve is looked for, and where a second one starts that is looked at closely.
+ROUGHLY, NEAR_END, CLOSELY = 1e-3, 0.9, 1e-9
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU_SHARE = 1e-9
 # What is promised of noise in an objective among other events leaves this much of delta to those
@@ -505,10 +507,9 @@ class ObjectiveWithGaussian:
         low = 0.0
         # The nodes of a curve are spread over its whole range: a second one is drawn where it
         # counts.
-        for narrower in (0.9, 0.0):
-            high = crossing(self.between(low, high), delta, low, high)
-            low = narrower * high
-        return high
+        high = crossing(self.between(low, high), delta, low, high, ROUGHLY)
+        low = NEAR_END * high
+        return crossing(self.between(low, high), delta, low, high, CLOSELY)
 
     def between(self, low: float, high: float) -> Callable[[float], float]:
         """Return an upper bound of delta by epsilon, close to it from ``low`` to ``high``.
@@ -539,47 +540,49 @@ class ObjectiveWithGaussian:
 
     def _chords(self, epsilon: float, nodes: Array, g: Array) -> float:
         """Bound of E g(epsilon - T) by chords over the cells between the nodes."""
-        # Cells of x = epsilon - T are cells of T, turned round.
-        mass, image = self._masses_between(epsilon - nodes[1:], epsilon - nodes[:-1])
+        # Cells of x = epsilon - T are cells of T, turned round. A larger T than they have, where g is
+        # at most 1; a smaller one, where g falls further.
+        masses, images = self._masses(np.concatenate([[-np.inf], epsilon - nodes[::-1], [np.inf]]))
+        (below, *_, above), mass, image = masses, masses[-2:0:-1], images[-2:0:-1]
         width = np.diff(nodes)
         # Weight of the right end, where g is smaller: E (e^{x - left} - 1) / (e^{width} - 1).
         with np.errstate(over="ignore", invalid="ignore"):
             rise = np.exp(epsilon - nodes[:-1]) * image - mass
             steps = np.minimum(width / self.mu, 1.0)
             doubt = ERROR * (8.0 + abs(epsilon) + np.abs(nodes[:-1])) + (1e-12 + 1e-15 / steps)
-            right = np.nan_to_num((rise - doubt * mass) / np.expm1(width), nan=0.0, posinf=0.0)
+            sure = rise - doubt * (mass + np.abs(rise))
+            right = np.nan_to_num(sure / np.expm1(width), nan=0.0, posinf=0.0)
         right = np.clip(right, 0.0, mass)
         chords = g[:-1] * (mass - right) + g[1:] * right
-        # A larger T than the cells have, where g is at most 1; a smaller one, where g falls
-        # further.
-        above, _ = self._masses_between(np.array([epsilon - nodes[0]]), np.array([math.inf]))
-        below, _ = self._masses_between(np.array([-math.inf]), np.array([epsilon - nodes[-1]]))
-        rest = float(above[0]) + float(below[0]) * float(g[-1])
+        rest = float(above) + float(below) * float(g[-1])
         return min(1.0, (float(chords.sum()) + rest) * (1.0 + nodes.size * ERROR))
 
-    def _masses_between(self, low: Array, high: Array) -> tuple[Array, Array]:
-        """Mass under P, and mean of exp(-loss), of a loss in each (low, high]; P rounded up."""
+    def _masses(self, edges: Array) -> tuple[Array, Array]:
+        """Mass under P, and mean of exp(-loss), of a loss between increasing edges.
+
+        P is rounded up.
+        """
         losses, masses, half = self.losses, self.masses, 0.5 * self.mu
-        a = (low[:, None] - losses) / self.mu
-        b = (high[:, None] - losses) / self.mu
-        first = _normal_between(a - half, b - half) @ masses
-        second = _normal_between(a + half, b + half) @ (masses * np.exp(-losses))
+        places = (edges[:, None] - losses) / self.mu
+        first = _normal_cells(places - half) @ masses
+        second = _normal_cells(places + half) @ (masses * np.exp(-losses))
         # Probabilities are differences of rounded ones, at arguments that are differences too.
         doubt = 1e-13 + ERROR * (1.0 + float(np.abs(losses).max())) / self.mu
-        nearest = np.maximum(np.maximum(a - half, -(b + half)), 0.0).min(axis=1)
+        nearest = np.maximum(np.maximum(places[:-1] - half, -(places[1:] + half)), 0.0).min(axis=1)
         widen = doubt * float(masses.sum()) * np.exp(-0.5 * nearest**2)
         return first * (1.0 + losses.size * ERROR) + widen, second
 
 
-def _normal_between(low: Array, high: Array) -> Array:
-    """Probability of a standard normal number between, from the tails where those are smaller."""
-    flip = low + high > 0.0
-    low, high = np.where(flip, -high, low), np.where(flip, -low, high)
-    return np.asarray(ndtr(high) - ndtr(low))
+def _normal_cells(edges: Array) -> Array:
+    """Probability of a standard normal number between neighbours, from the smaller tails."""
+    tails, left = ndtr(-np.abs(edges)), edges <= 0.0
+    first, second = tails[:-1], tails[1:]
+    upper = np.where(left[:-1], 1.0 - first - second, first - second)
+    return np.asarray(np.where(left[1:], second - first, upper))
 
 
-# Nine deviations are within one reach.
-MANY_REACHES = 5.0
+# Nine deviations are within one reach. The widest cell, in epsilon.
+MANY_REACHES, WIDEST_CELL = 5.0, 50.0
 
 
 def _profile_between(
@@ -595,8 +598,9 @@ def _profile_between(
     else:
         x, g = np.array([near]), np.array([profile(event, last)])
     if max(last, x[-1]) < far:
-        x = np.concatenate([x, np.linspace(x[-1], far, count)[1:]])
-        g = np.concatenate([g, np.full(count - 1, g[-1])])
+        # What is constant is its own chord, here and mirrored: so few nodes that no power overflows.
+        more = np.linspace(x[-1], far, 2 + int((far - x[-1]) / WIDEST_CELL))[1:]
+        x, g = np.append(x, more), np.append(g, np.full(more.size, g[-1]))
     if low >= 0.0:
         return x, g
     mirrored = np.minimum((-np.expm1(-x) + np.exp(-x) * g) * (1.0 + 4.0 * ERROR), 1.0)

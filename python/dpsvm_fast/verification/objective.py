@@ -63,8 +63,14 @@ LARGEST_RATIO = 12.0
 # Spacing of grids in standard deviations, and points of the law of a gap: in a search,
 # for one of many bounds, and for one alone.
 COARSE, QUICK, FINE = (0.1, 64), (0.02, 256), (0.01, 512)
-# With more competitors than these the points of a gap grow with the square root of their number.
-MANY = 64.0
+# With more competitors than these there are as many points as moving all gaps to them may cost, or
+# they grow with the square root of the competitors, whatever is less.
+MANY, MOVED = 64.0, 0.01
+# An eighth of the largest curvature of the normal distribution function.
+BEND = 0.03025
+# Values of the largest number this near to each other share a law of Xi, and stand where two of
+# them are.
+TOGETHER = 0.05
 # What the first of two losses has of the level, at least and at most, and levels looked at.
 MIN_SHARE, LEVELS = 0.3, 9
 # No mass of a normal law is beyond this that a double could hold; where psi is above its level by
@@ -77,6 +83,8 @@ ROUNDING, SMALLEST = 1e-9, 1e-308
 WORK_OF_BOUND = 1e6
 
 UNIT = 2.0**-53
+# Largest mass of a power beyond the transform for which it is computed at once.
+WRAPPED = 1e-10
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
@@ -272,6 +280,23 @@ def largest_nodes(n: int) -> tuple[Array, Array]:
     return w, step * n * normal_density(w) * np.exp((n - 1) * log_ndtr(w)) * (1.0 + 1e-12)
 
 
+def _thinned(w: Array, masses: Array) -> tuple[Array, Array, float]:
+    """Keep the lowest of nodes near to each other: it, and shares of its law there and beyond.
+
+    A mass between two places goes to both of them so that its mean stays. The first row of the
+    shares is for the nodes returned, the second one for places as far above as the number returned.
+    """
+    spacing = float(w[1] - w[0]) if w.size > 1 else TOGETHER
+    shared = int(TOGETHER / spacing)
+    if shared < 2:
+        return w, np.stack([masses, np.zeros(w.size)]), 0.0
+    first = np.arange(0, w.size, shared)
+    between = shared * spacing
+    right = masses * np.clip((w - np.repeat(w[first], shared)[: w.size]) / between, 0.0, 1.0)
+    shares = np.stack([masses - right, right])
+    return w[first], np.add.reduceat(shares, first, axis=1), between
+
+
 class _Sum:
     """Law of w + Xi at one theta_1, put on the knots of the payoff, whatever the level.
 
@@ -290,7 +315,8 @@ class _Sum:
     ) -> None:
         n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
         step, points = grid
-        points = round(points * max(1.0, math.sqrt(n / MANY)))
+        enough = ratio * math.sqrt(2.0 * BEND * n / MOVED)
+        points = max(points, round(min(enough, points * math.sqrt(n / MANY))))
         w, masses = largest_nodes(n)
         cap = ratio * (1.0 - 1.0 / n)
         work(WORK_OF_BOUND + 10.0 * (2.0 * BEYOND + cap) / step)
@@ -324,22 +350,27 @@ class _Sum:
         for level in {levels[0], levels[2]}:
             most = masses * np.interp(w + cap, knots, self._payoff.heights(level))
             kept |= most > 1e-9 * most.sum()
+        inner = slice(int(kept.argmax()), w.size - int(kept[::-1].argmax()))
+        kept[inner] = True
         add(w[~kept] + cap, masses[~kept])
-        w, masses = w[kept], masses[kept]
+        w, masses, between = _thinned(w[inner], masses[inner])
         logs = np.log(self._payoff.heights(levels[1]))
         rise = np.interp(w + cap / 2.0, knots, logs) - np.interp(w, knots, logs)
         lam = np.clip(2.0 * rise / cap, 1e-6, 500.0 / ratio)
         cell = ratio / points
         window = cap - cell * (1.0 + ROUNDING + math.sqrt(n - 1.0))
         for rows, values, law, may_pass in _laws_of_xi(w, lam, ratio, n, points):
-            add(w[rows, None] + np.minimum(values, cap), masses[rows, None] * law)
-            if may_pass and grid != COARSE:
-                # The cut at the cap is a concave kink: each term costs a rise of h over one cell
-                # where the sum ends near the cap.
-                near = np.where(values >= window, law, 0.0).sum(1) / -math.expm1(-2.0)
-                chance = np.minimum(near, 1.0) * (1.0 + ROUNDING)
-                add_rise(w[rows] + cap, cell, (n - 1) * masses[rows] * chance)
+            values = np.minimum(values, cap)
+            near = np.where(values >= window, law, 0.0).sum(1) / -math.expm1(-2.0)
+            chance = np.minimum(near, 1.0) * (1.0 + ROUNDING)
+            for x, weights in zip((w[rows], w[rows] + between), masses[:, rows], strict=True):
+                add(x[:, None] + values, weights[:, None] * law)
+                if may_pass and grid != COARSE:
+                    # The cut at the cap is a concave kink: each term costs a rise of h over one
+                    # cell where the sum ends near the cap.
+                    add_rise(x + cap, cell, (n - 1) * weights * chance)
         self._chord *= (1.0 + _chord_excess(ratio / points)) ** (n - 1)
+        self._chord *= 1.0 + _chord_excess(between)
 
     def at(self, level: float) -> float:
         """The bound, in the logarithmic (A) or the quadratic form (B) of psi."""
@@ -350,7 +381,7 @@ class _Sum:
 
 def _chord_excess(step: float) -> float:
     """How far the normal distribution function is above its chords (L5), relatively."""
-    return 0.03025 * step * step / float(ndtr(-step))
+    return BEND * step * step / float(ndtr(-step))
 
 
 class _Payoff:
@@ -510,13 +541,52 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
         yield rows, values, np.append(law, rest, axis=1), n > 2 or c > 0.0
 
 
-def _power(base: Array, exponent: int) -> tuple[Array, float]:
+def _power(base: Array, exponent: int) -> tuple[Array, Array]:
     """Convolution powers of rows, without what lies above the grid, from above.
 
     Returns also how much all entries of a row are too large together (L3 of the proof).
     """
     points = base.shape[1]
     size = 2 ** math.ceil(math.log2(2 * points))
+    beyond = _beyond(base, exponent, size)
+    at_once = beyond <= WRAPPED
+    power, error = np.empty_like(base), np.empty((base.shape[0], 1))
+    if at_once.any():
+        power[at_once], error[at_once] = _power_at_once(base[at_once], exponent, size)
+        error[at_once, 0] += beyond[at_once]
+    if not at_once.all():
+        power[~at_once], error[~at_once] = _power_by_squares(base[~at_once], exponent, size)
+    return power, error
+
+
+def _beyond(base: Array, exponent: int, size: int) -> Array:
+    """Chernoff's bound of the mass of each row's power from ``size`` points on."""
+    if exponent == 1:
+        # One factor has no points there.
+        return np.zeros(base.shape[0])
+    rates = np.array([40.0, 80.0, 160.0]) / size
+    moments = base @ np.exp(np.outer(np.arange(base.shape[1]), rates))
+    logs = exponent * (np.log(moments) + 1e-12) - size * rates * (1.0 - 1e-12)
+    return np.asarray(np.exp(np.minimum(logs.min(axis=1), 0.0)))
+
+
+def _power_at_once(base: Array, exponent: int, size: int) -> tuple[Array, Array]:
+    """The power of the spectra; what comes back from beyond the transform only adds to a row."""
+    square, result = np.fft.rfft(base, size), None
+    for left in range(exponent.bit_length() - 1, -1, -1):
+        if exponent >> (exponent.bit_length() - 1 - left) & 1:
+            result = square.copy() if result is None else result * square
+        if left:
+            square *= square
+    norm = np.sqrt(np.sum(base * base, axis=1, keepdims=True))
+    rounding = 16.0 * UNIT * (math.log2(size) + 1.0) * (exponent + 2.0) * norm
+    entries = np.fft.irfft(result, size)[:, : base.shape[1]]
+    return np.maximum(entries, 0.0) + rounding, 2.0 * base.shape[1] * rounding
+
+
+def _power_by_squares(base: Array, exponent: int, size: int) -> tuple[Array, float]:
+    """The power by products of two, each of them cut at the end of the grid."""
+    points = base.shape[1]
     rounding = 32.0 * math.log2(size) * UNIT
 
     def product(one: tuple[Array, float], other: tuple[Array, float]) -> tuple[Array, float]:
