@@ -59,7 +59,7 @@ LARGEST_LOSS = 256.0
 # the profile is nearly straight.
 MAX_NODES, FEW_NODES, MAX_PAIRS = 800, 128, 60_000
 NODES_PER_DEVIATION, MIN_NODES = 100.0, 16.0
-# How closely the end of a curve is looked for, and where a second one starts that is looked at closely.
+# How closely the end of a curve is looked for; where a second curve starts, and its end.
 ROUGHLY, NEAR_END, CLOSELY = 1e-3, 0.9, 1e-9
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU_SHARE = 1e-9
@@ -540,8 +540,8 @@ class ObjectiveWithGaussian:
 
     def _chords(self, epsilon: float, nodes: Array, g: Array) -> float:
         """Bound of E g(epsilon - T) by chords over the cells between the nodes."""
-        # Cells of x = epsilon - T are cells of T, turned round. A larger T than they have, where g is
-        # at most 1; a smaller one, where g falls further.
+        # Cells of x = epsilon - T are cells of T, turned round. Beyond them a larger T, where g is
+        # at most 1, and a smaller one, where g falls further.
         masses, images = self._masses(np.concatenate([[-np.inf], epsilon - nodes[::-1], [np.inf]]))
         (below, *_, above), mass, image = masses, masses[-2:0:-1], images[-2:0:-1]
         width = np.diff(nodes)
@@ -598,7 +598,7 @@ def _profile_between(
     else:
         x, g = np.array([near]), np.array([profile(event, last)])
     if max(last, x[-1]) < far:
-        # What is constant is its own chord, here and mirrored: so few nodes that no power overflows.
+        # What is constant is its own chord, here and mirrored: few nodes, but no power overflows.
         more = np.linspace(x[-1], far, 2 + int((far - x[-1]) / WIDEST_CELL))[1:]
         x, g = np.append(x, more), np.append(g, np.full(more.size, g[-1]))
     if low >= 0.0:

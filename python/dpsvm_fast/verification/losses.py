@@ -29,9 +29,8 @@ from scipy.special import erfcx, log_ndtr, logsumexp, ndtr
 # Limit on the work of a verification, which the maker of the certificate must not decide.
 
 
-# Entries of arrays that a computation goes through, which take up to 10 ns each. The costliest
-# certificates of the tests take a fifth of this.
-MAX_WORK = 5e9
+# Entries of arrays that a computation goes through, which take about 4 ns each.
+MAX_WORK = 2.5e9
 
 _left: ContextVar[float] = ContextVar("work that is left", default=math.inf)
 

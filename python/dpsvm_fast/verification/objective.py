@@ -283,13 +283,13 @@ def largest_nodes(n: int) -> tuple[Array, Array]:
 def _thinned(w: Array, masses: Array) -> tuple[Array, Array, float]:
     """Keep the lowest of nodes near to each other: it, and shares of its law there and beyond.
 
-    A mass between two places goes to both of them so that its mean stays. The first row of the
-    shares is for the nodes returned, the second one for places as far above as the number returned.
+    A mass between two places goes to both of them so that its mean stays. The first row of shares
+    is for the nodes returned, the second one for places as far above as the number returned.
     """
     spacing = float(w[1] - w[0]) if w.size > 1 else TOGETHER
     shared = int(TOGETHER / spacing)
     if shared < 2:
-        return w, np.stack([masses, np.zeros(w.size)]), 0.0
+        return w, masses[None], 0.0
     first = np.arange(0, w.size, shared)
     between = shared * spacing
     right = masses * np.clip((w - np.repeat(w[first], shared)[: w.size]) / between, 0.0, 1.0)
@@ -350,10 +350,10 @@ class _Sum:
         for level in {levels[0], levels[2]}:
             most = masses * np.interp(w + cap, knots, self._payoff.heights(level))
             kept |= most > 1e-9 * most.sum()
-        inner = slice(int(kept.argmax()), w.size - int(kept[::-1].argmax()))
-        kept[inner] = True
+        first, last = np.flatnonzero(kept)[[0, -1]]
+        kept[first : last + 1] = True
         add(w[~kept] + cap, masses[~kept])
-        w, masses, between = _thinned(w[inner], masses[inner])
+        w, shares, between = _thinned(w[kept], masses[kept])
         logs = np.log(self._payoff.heights(levels[1]))
         rise = np.interp(w + cap / 2.0, knots, logs) - np.interp(w, knots, logs)
         lam = np.clip(2.0 * rise / cap, 1e-6, 500.0 / ratio)
@@ -363,7 +363,8 @@ class _Sum:
             values = np.minimum(values, cap)
             near = np.where(values >= window, law, 0.0).sum(1) / -math.expm1(-2.0)
             chance = np.minimum(near, 1.0) * (1.0 + ROUNDING)
-            for x, weights in zip((w[rows], w[rows] + between), masses[:, rows], strict=True):
+            for place, share in enumerate(shares):
+                x, weights = w[rows] + place * between, share[rows]
                 add(x[:, None] + values, weights[:, None] * law)
                 if may_pass and grid != COARSE:
                     # The cut at the cap is a concave kink: each term costs a rise of h over one
@@ -514,7 +515,7 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
     (2 T (1 - c) - gap)_+^2 / (4 T); the other form has terms half as large, with c = 0, and no
     constant. Whichever has the smallest exponential moment at ``lam`` is taken.
     """
-    work(30 * points * w.size)
+    work(300.0 * points * w.size)
     fine = 0.01 if points > COARSE[1] else 0.12
     offers = [(0.0, 8.0 * T), *((c, 4.0 * T) for c in np.arange(0.0, 0.98, fine))]
     costs = np.stack([_log_moment(w, lam, T, n, c, scale) for c, scale in offers])
@@ -572,12 +573,12 @@ def _beyond(base: Array, exponent: int, size: int) -> Array:
 
 def _power_at_once(base: Array, exponent: int, size: int) -> tuple[Array, Array]:
     """The power of the spectra; what comes back from beyond the transform only adds to a row."""
-    square, result = np.fft.rfft(base, size), None
-    for left in range(exponent.bit_length() - 1, -1, -1):
-        if exponent >> (exponent.bit_length() - 1 - left) & 1:
-            result = square.copy() if result is None else result * square
-        if left:
-            square *= square
+    square = np.fft.rfft(base, size)
+    result = np.ones_like(square)
+    for place in range(exponent.bit_length()):
+        if exponent >> place & 1:
+            result *= square
+        square *= square
     norm = np.sqrt(np.sum(base * base, axis=1, keepdims=True))
     rounding = 16.0 * UNIT * (math.log2(size) + 1.0) * (exponent + 2.0) * norm
     entries = np.fft.irfft(result, size)[:, : base.shape[1]]
