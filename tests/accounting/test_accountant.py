@@ -249,7 +249,11 @@ def test_a_curve_is_a_bound_outside_the_range_it_was_drawn_for(epsilon: float, e
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("t", "jacobian", "mu", "epsilon"),
-    [(0.25, 0.1, 0.1, 1.0), (0.25, 0.1, 0.003, 0.05), (1.0, 0.5, 0.5, 5.0), (0.25, 0.1, 0.8, 0.0)],
+    [
+        *((0.25, 0.1, 0.1, 1.0), (0.25, 0.1, 0.003, 0.05), (1.0, 0.5, 0.5, 5.0)),
+        # Beyond its reach a profile counts as constant.
+        *((0.25, 0.1, 0.8, 0.0), (0.02, 0.01, 3.0, 2.0), (0.02, 0.01, 12.0, 0.1)),
+    ],
 )
 def test_a_jacobian_with_a_gaussian_loss_against_integration(
     t: float, jacobian: float, mu: float, epsilon: float
@@ -265,6 +269,7 @@ def test_a_jacobian_with_a_gaussian_loss_against_integration(
     # Cells of a quarter of a deviation; the profile has kinks where the loss is epsilon and less
     # the Jacobian.
     kinks = [epsilon, epsilon - jacobian, epsilon + jacobian]
+    kinks += [epsilon + sign * (jacobian + t * k) for sign in (-1, 1) for k in range(1, 10)]
     edges = sorted([mu * i / 4 for i in range(-50, 51)] + kinks)
     exact = math.fsum(
         quad(lambda x: profile(epsilon - x) * norm.pdf(x, mu * mu / 2, mu), a, b, epsabs=1e-16)[0]

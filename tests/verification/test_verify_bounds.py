@@ -430,6 +430,61 @@ def test_the_cut_of_a_sum_at_its_cap_is_paid_for(monkeypatch: pytest.MonkeyPatch
     assert bound(may_pass=False) < 0.99 * exact
 
 
+@pytest.mark.proof("joint_bound", "The law of Ξ given w")
+@pytest.mark.parametrize("exponent", [1, 2, 7, 99])
+def test_powers_of_rows_are_bounds_and_err_by_no_more_than_said(exponent: int) -> None:
+    points, size = 60, 128
+    base = np.exp(-np.outer([0.3, 1.0, 4.0], np.arange(points)))
+    base /= base.sum(axis=1, keepdims=True) * 1.001
+    exact = np.zeros_like(base)
+    for row, power in zip(base, exact, strict=True):
+        power[0] = 1.0
+        for _ in range(exponent):
+            power[:] = np.convolve(power, row)[:points]
+    beyond = joint._beyond(base, exponent, size)[:, None]
+    powers, error = joint._power_at_once(base, exponent, size)
+    more = (powers - exact).sum(axis=1, keepdims=True)
+    assert (powers >= exact * (1.0 - 1e-12)).all()
+    assert (more <= error + beyond + 1e-12).all()
+    powers, error = joint._power_by_squares(base, exponent, size)
+    assert (powers >= exact * (1.0 - 1e-12)).all()
+    assert (powers.sum(1) <= exact.sum(1) + error + 1e-12).all()
+    # Both ways are taken, and only the steepest row's power is at once where there are many.
+    at_once = beyond[:, 0] <= joint.WRAPPED
+    assert at_once[2]
+    assert exponent < 99 or not at_once[0]
+
+
+@pytest.mark.proof("joint_bound", "Independent recomputation")
+def test_nodes_that_are_thinned_keep_mass_and_mean() -> None:
+    w, masses = joint.largest_nodes(5_000)
+    w, masses = w[4321:5678], masses[4321:5678]
+    kept, shares, between = joint._thinned(w, masses)
+    assert kept.size < 0.3 * w.size
+    assert (shares >= 0.0).all()
+    assert shares.sum() == pytest.approx(masses.sum(), rel=1e-12)
+    mean = shares[0] @ kept + shares[1] @ (kept + between)
+    assert mean == pytest.approx(masses @ w, rel=1e-12)
+    assert between <= joint.TOGETHER
+
+
+@pytest.mark.proof("joint_bound", "Independent recomputation")
+@pytest.mark.parametrize("rate", [1.0, 2.0])
+def test_laws_that_many_nodes_share_are_bounds_and_close(
+    monkeypatch: pytest.MonkeyPatch, rate: float
+) -> None:
+    t, level = 0.2, 1.5
+    setting = joint._Setting(t, 0.4, 2_500, 0.5 * rate * t * t, rate)
+
+    def bound() -> float:
+        levels = (level, level, level)
+        return joint._Sum(setting, 0.3, True, levels, joint.COARSE).at(level)
+
+    shared = bound()
+    monkeypatch.setattr(joint, "TOGETHER", 0.0)
+    assert bound() < shared < 1.1 * bound()
+
+
 def three_classes(setting: joint._Setting, theta1: float, logarithmic: bool, e: float) -> float:
     """(e) of the proof by nested sums: of three classes one gap decides, and Xi has a formula."""
     t, omega, kappa = setting.t, setting.quadratic, setting.kappa
