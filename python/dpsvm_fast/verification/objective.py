@@ -60,12 +60,12 @@ LOOKS, NUDGE = 7, 0.025
 NEAR = 2.0
 # Larger ratios theta / t are useless: the search leaves them out.
 LARGEST_RATIO = 12.0
-# Spacing of grids in standard deviations, and points of the law of a gap: in a search,
-# for one of many bounds, and for one alone.
-COARSE, QUICK, FINE = (0.1, 64), (0.02, 256), (0.01, 512)
-# With more competitors than these there are as many points as moving all gaps to them may cost, or
-# they grow with the square root of the competitors, whatever is less.
-MANY, MOVED = 64.0, 0.01
+# Spacing of grids in standard deviations, points of the law of a gap, and what moving all gaps to
+# them may cost: in a search, for one of many bounds, and for one alone.
+COARSE, QUICK, FINE = (0.1, 64, 0.1), (0.02, 256, 1e-4), (0.01, 512, 1e-4)
+# With more competitors than the first number the points grow with the square root of their number,
+# or to what that cost asks for, whatever is less; a smaller ratio theta / t counts as the second.
+MANY, LEAST_RATIO = 64.0, 2.0
 # An eighth of the largest curvature of the normal distribution function.
 BEND = 0.03025
 # Values of the largest number this near to each other share a law of Xi, and stand where two of
@@ -185,7 +185,7 @@ class _Bound:
         Which form of psi.
     epsilons : tuple of three floats
         Smallest, middle and largest one that it is made for; it is a bound at all others, too.
-    grid : pair of spacing and number of points
+    grid : spacing, number of points, and what moving gaps to them may cost
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class _Bound:
         theta1: float,
         logarithmic: bool,  # noqa: FBT001
         epsilons: tuple[float, float, float],
-        grid: tuple[float, int],
+        grid: tuple[float, int, float],
     ) -> None:
         n = setting.n
         self._setting = setting
@@ -277,7 +277,15 @@ def largest_nodes(n: int) -> tuple[Array, Array]:
     step = math.pi * math.sqrt(2.0 / (42.0 * (n + 1)))
     work(200.0 * BEYOND / step)
     w = np.arange(-BEYOND, BEYOND, step)
-    return w, step * n * normal_density(w) * np.exp((n - 1) * log_ndtr(w)) * (1.0 + 1e-12)
+    masses = step * n * normal_density(w) * np.exp((n - 1) * log_ndtr(w)) * (1.0 + 1e-12)
+    return w[masses > 0.0], masses[masses > 0.0]
+
+
+def _largest_excess(n: int, shift: float, mu: float) -> float:
+    """Mean of the normal excess at the largest of n standard normal numbers, moved by ``shift``."""
+    w, masses = largest_nodes(n)
+    work(30.0 * w.size)
+    return float(masses @ normal_excess(w + shift, mu))
 
 
 def _thinned(w: Array, masses: Array) -> tuple[Array, Array, float]:
@@ -311,16 +319,16 @@ class _Sum:
         theta1: float,
         logarithmic: bool,  # noqa: FBT001
         levels: tuple[float, float, float],
-        grid: tuple[float, int],
+        grid: tuple[float, int, float],
     ) -> None:
         n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
-        step, points = grid
-        enough = ratio * math.sqrt(2.0 * BEND * n / MOVED)
+        step, points, moved = grid
+        enough = max(ratio, LEAST_RATIO) * math.sqrt(2.0 * BEND * n / moved)
         points = max(points, round(min(enough, points * math.sqrt(n / MANY))))
         w, masses = largest_nodes(n)
         cap = ratio * (1.0 - 1.0 / n)
         work(WORK_OF_BOUND + 10.0 * (2.0 * BEYOND + cap) / step)
-        knots = np.arange(-BEYOND - step, BEYOND + cap + 2.0 * step, step)
+        knots = np.arange(-BEYOND - step, BEYOND + TOGETHER + cap + 2.0 * step, step)
         self._payoff = _Payoff(knots, setting, ratio, logarithmic, step)
         self._chord = (1.0 + _chord_excess(step)) * (1.0 + ROUNDING)
         self._masses = np.zeros(knots.size)
@@ -516,15 +524,20 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
     constant. Whichever has the smallest exponential moment at ``lam`` is taken.
     """
     work(300.0 * points * w.size)
-    fine = 0.01 if points > COARSE[1] else 0.12
+    fine = 0.01 if n > MANY or points > COARSE[1] else 0.12
     offers = [(0.0, 8.0 * T), *((c, 4.0 * T) for c in np.arange(0.0, 0.98, fine))]
     costs = np.stack([_log_moment(w, lam, T, n, c, scale) for c, scale in offers])
     chosen = costs.argmin(axis=0)
     step = T / points
     grid = step * np.arange(points)
-    for place in np.unique(chosen):
-        c, scale = offers[place]
-        rows = np.flatnonzero(chosen == place)
+    # Entries of arrays of rows and points: 8 MB each.
+    together = 1 + 2**20 // points
+    # Rows of one form, and not too many of them.
+    groups = np.split(np.arange(w.size), 1 + np.flatnonzero(np.diff(chosen)))
+    for rows in (
+        group[k : k + together] for group in groups for k in range(0, group.size, together)
+    ):
+        c, scale = offers[chosen[rows[0]]]
         tilt = lam[rows, None]
         masses = _masses_of_term(w[rows], 2.0 * T * (1.0 - c), scale, step, points)
         with np.errstate(divide="ignore"):
@@ -567,12 +580,15 @@ def _beyond(base: Array, exponent: int, size: int) -> Array:
         return np.zeros(base.shape[0])
     rates = np.array([40.0, 80.0, 160.0]) / size
     moments = base @ np.exp(np.outer(np.arange(base.shape[1]), rates))
-    logs = exponent * (np.log(moments) + 1e-12) - size * rates * (1.0 - 1e-12)
+    logs = exponent * (np.log(moments) + 1e-11) - size * rates * (1.0 - 1e-12)
     return np.asarray(np.exp(np.minimum(logs.min(axis=1), 0.0)))
 
 
 def _power_at_once(base: Array, exponent: int, size: int) -> tuple[Array, Array]:
-    """The power of the spectra; what comes back from beyond the transform only adds to a row."""
+    """The power of the spectra; what comes back from beyond the transform only adds to a row.
+
+    The error covers the roundings of ``base`` itself too, as it grows with the number of points.
+    """
     square = np.fft.rfft(base, size)
     result = np.ones_like(square)
     for place in range(exponent.bit_length()):
@@ -676,8 +692,8 @@ def objective_delta(
 ) -> float:
     """Return delta of one objective event, by the smallest proved bound.
 
-    ``quickly`` on coarser grids: larger by a hundredth at most, by a thousandth at epsilons
-    ``near`` one, and still a bound.
+    ``quickly`` on coarser grids: larger by about a hundredth, by a thousandth at epsilons ``near``
+    one, by a few hundredths where thousands of scores share a softmax; and still a bound.
     """
     t, K = 1.0 / sigma, n_scores
     if law == "softmax" and K == 2:
@@ -758,8 +774,7 @@ def _shifted(zero: Callable[[float], float], e: float) -> float:
 def _added(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
     """``add_remove`` without a Jacobian, e >= 0."""
     if law == "softmax":
-        w, masses = largest_nodes(K - 1)
-        return float(masses @ normal_excess(w + t - e / t, t))
+        return _largest_excess(K - 1, t - e / t, t)
     if law == "weston_watkins":
         # Two scores have one difference.
         if K == 2:
@@ -779,10 +794,9 @@ def _replaced_pairs(K: int, x: float, t: float, quickly: bool) -> float:  # noqa
 def _replaced(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
     """``replace_one`` without a Jacobian, e >= 0."""
     if law == "softmax":
-        w, masses = largest_nodes(K - 1)
         twice = _doubled(
             e - 4.0 * t * t,
-            lambda x: 2.0 * float(masses @ normal_excess(w - x / (2.0 * t), 2.0 * t)),
+            lambda x: 2.0 * _largest_excess(K - 1, -x / (2.0 * t), 2.0 * t),
             t,
         )
         return min(twice, _union_of_extremes(K, e, t))

@@ -16,7 +16,8 @@ const RIGHT: f64 = 13.0;
 /// Nodes whose whole contribution is below this share of the largest one use the cap.
 const NEGLIGIBLE: f64 = 2e-4;
 
-/// Nodes this near to each other share a slope of the payoff, or the place of what is outside.
+/// Nodes this near to each other share the place of what is outside, and these or a few times as
+/// many a slope of the payoff.
 const NEAR: f64 = 0.2;
 
 /// Nodes this near to each other share the law of `X` at the lowest of them.
