@@ -228,37 +228,34 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accounting::objective::joint::model::{Model, Setting, Variant};
-    use crate::accounting::objective::joint::search::Detail;
+    use crate::accounting::objective::joint::model::{Model, Variant};
+    use crate::accounting::objective::joint::search::{Detail, Problem};
     use crate::runtime::interrupt::Never;
 
     // Proof: joint_bound
     #[test]
     fn shared_laws_are_upper_bounds_and_close() {
-        let setting = |competitors| Setting {
-            t: 0.2,
-            kappa: 1.5,
-            competitors,
-            quadratic: 0.02,
-        };
-        for competitors in [9_000, 99_999] {
-            let model = Model::new(setting(competitors), 0.8, Variant::Logarithmic);
+        for (competitors, level) in [(9_000, 1.0), (9_000, 3.0), (99_999, 1.0), (99_999, 3.0)] {
+            let setting = Problem::new(level, 0.2, 1.5, competitors + 1, false).setting;
+            let model = Model::new(setting, 0.8, Variant::Logarithmic);
             let scale = model.theta / model.setting.t;
             let shared = Detail::Coarse.grid(scale, competitors);
-            let alone = Grid {
-                shared: 1,
-                ..shared
-            };
             assert!(scale > 1.0 && shared.shared > 1);
-            for level in [1.0, 3.0] {
-                let mut search = BoundSearch::new(&Never);
-                let payoff = Payoff::new(&model, level, 1.0, shared.step).unwrap();
-                let mut mean =
-                    |grid| expected_payoff(&mut search, &payoff, competitors, scale, grid).unwrap();
-                let (bound, least) = (mean(shared), mean(alone));
-                assert!(least > 0.0 && least < bound, "{least} {bound}");
-                assert!(bound < 1.1 * least, "{competitors} {level}: {least} {bound}");
-            }
+            let mut search = BoundSearch::new(&Never);
+            let payoff = Payoff::new(&model, level, 1.0, shared.step).unwrap();
+            let mut mean =
+                |grid| expected_payoff(&mut search, &payoff, competitors, scale, grid).unwrap();
+            let (bound, least) = (
+                mean(shared),
+                mean(Grid {
+                    shared: 1,
+                    ..shared
+                }),
+            );
+            assert!(
+                0.0 < least && least < bound && bound < 1.1 * least,
+                "{least} {bound}"
+            );
         }
     }
 

@@ -8,7 +8,7 @@ use crate::Result;
 use crate::accounting::objective::joint::in_range;
 use crate::accounting::objective::joint::integral::SumLaw;
 use crate::accounting::objective::joint::model::Model;
-use crate::accounting::objective::joint::payoff::Payoff;
+use crate::accounting::objective::joint::payoff::{Nodes, Payoff};
 use crate::accounting::objective::joint::search::{BoundSearch, Detail, LARGEST_SCALE, Problem};
 use crate::runtime::interrupt::Interrupt;
 
@@ -70,8 +70,7 @@ fn payoffs(
     let mut found = Vec::with_capacity(levels.count);
     if curved > 0 {
         let range = (end - model.inverse(levels.first)) / t;
-        let nodes =
-            crate::accounting::objective::joint::payoff::Nodes::new(model, range, NODES, grid.step);
+        let nodes = Nodes::new(model, range, NODES, grid.step);
         let means = law.means(&near, &nodes);
         for k in 0..curved {
             search.interrupt.check()?;
@@ -171,14 +170,9 @@ pub fn profile(
     let stride = ((high - low) / (count as f64 * unit)).round().max(1.0) as usize;
     let step = stride as f64 * unit;
     let total = ((high - low) / step).ceil().max(1.0) as usize + 1;
-    let most = if classes < MANY {
-        MOST_BLOCKS
-    } else {
-        FEW_BLOCKS
-    };
-    let blocks = ((high - low) / (BLOCK * t * records))
-        .ceil()
-        .clamp(1.0, most);
+    let most = [FEW_BLOCKS, MOST_BLOCKS][usize::from(classes < MANY)];
+    let blocks = ((high - low) / (BLOCK * t * records)).ceil();
+    let blocks = blocks.clamp(1.0, most);
     let length = (total as f64 / blocks).ceil() as usize;
     let mut search = BoundSearch::new(interrupt);
     let mut found = Vec::with_capacity(total);

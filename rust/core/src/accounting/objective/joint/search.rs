@@ -154,12 +154,9 @@ impl<'a> BoundSearch<'a> {
         // has half of epsilon for each record.
         let records = if problem.replace_one { 2.0 } else { 1.0 };
         let one_minimum = kappa * records <= 0.25 * problem.epsilon;
+        let variant = Variant::Logarithmic;
         for share in SHARES {
-            let choice = Choice {
-                share,
-                variant: Variant::Logarithmic,
-            };
-            let value = self.at(problem, choice, Detail::Coarse)?;
+            let value = self.at(problem, Choice { share, variant }, Detail::Coarse)?;
             let worse = tried
                 .last()
                 .is_some_and(|&(_, last)| last < 1.0 && value >= last);
@@ -172,12 +169,9 @@ impl<'a> BoundSearch<'a> {
             // It falls up to the end.
             tried[0]
         } else {
-            self.refined(problem, tried, Variant::Logarithmic)?
+            self.refined(problem, tried, variant)?
         };
-        let choice = Choice {
-            share,
-            variant: Variant::Logarithmic,
-        };
+        let choice = Choice { share, variant };
         if problem.epsilon < 2.0 * problem.setting.kappa {
             self.with_linear(problem, choice, value)
         } else {
@@ -215,12 +209,9 @@ impl<'a> BoundSearch<'a> {
     ) -> Result<(f64, f64)> {
         for _ in 0..2 {
             tried.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let Some(next) = vertex(&tried) else { break };
-            let choice = Choice {
-                share: next,
-                variant,
-            };
-            tried.push((next, self.at(problem, choice, Detail::Coarse)?));
+            let Some(share) = vertex(&tried) else { break };
+            let choice = Choice { share, variant };
+            tried.push((share, self.at(problem, choice, Detail::Coarse)?));
         }
         Ok(least(&tried))
     }
