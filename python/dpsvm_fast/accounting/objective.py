@@ -504,10 +504,9 @@ class ObjectiveWithGaussian:
             high *= 2.0
             if high > MAX_EPSILON:
                 return math.inf
-        low = 0.0
         # The nodes of a curve are spread over its whole range: a second one is drawn where it
         # counts.
-        high = crossing(self.between(low, high), delta, low, high, ROUGHLY)
+        high = crossing(self.between(0.0, high), delta, 0.0, high, ROUGHLY)
         low = NEAR_END * high
         return crossing(self.between(low, high), delta, low, high, CLOSELY)
 
@@ -598,7 +597,7 @@ def _profile_between(
     else:
         x, g = np.array([near]), np.array([profile(event, last)])
     if max(last, x[-1]) < far:
-        # What is constant is its own chord, here and mirrored: few nodes, but no power overflows.
+        # What is constant is its own chord, here and mirrored: few cells do.
         more = np.linspace(x[-1], far, 2 + int((far - x[-1]) / WIDEST_CELL))[1:]
         x, g = np.append(x, more), np.append(g, np.full(more.size, g[-1]))
     if low >= 0.0:

@@ -218,9 +218,7 @@ class _Bound:
     def _seconds(self, levels: Array) -> Array:
         """Delta of the second loss at each level."""
         t, rate = self._setting.t, self._setting.rate
-        w, masses = largest_nodes(self._setting.n)
-        work(100.0 * w.size * levels.size)
-        return np.asarray(masses @ normal_excess(w[:, None] + 2.0 * t - levels / t, rate * t))
+        return _largest_excess(self._setting.n, 2.0 * t - levels / t, rate * t)
 
     def split(self, epsilon: float) -> tuple[float, float]:
         """Return the best threshold for the first of two losses, and the total there."""
@@ -281,11 +279,11 @@ def largest_nodes(n: int) -> tuple[Array, Array]:
     return w[masses > 0.0], masses[masses > 0.0]
 
 
-def _largest_excess(n: int, shift: float, mu: float) -> float:
-    """Mean of the normal excess at the largest of n standard normal numbers, moved by ``shift``."""
+def _largest_excess(n: int, shifts: Array, mu: float) -> Array:
+    """Means of the normal excess at the largest of n standard normal numbers plus each shift."""
     w, masses = largest_nodes(n)
-    work(30.0 * w.size)
-    return float(masses @ normal_excess(w + shift, mu))
+    work(30.0 * w.size * shifts.size)
+    return np.asarray(masses @ normal_excess(w[:, None] + shifts, mu))
 
 
 def _thinned(w: Array, masses: Array) -> tuple[Array, Array, float]:
@@ -369,14 +367,15 @@ class _Sum:
         window = cap - cell * (1.0 + ROUNDING + math.sqrt(n - 1.0))
         for rows, values, law, may_pass in _laws_of_xi(w, lam, ratio, n, points):
             values = np.minimum(values, cap)
-            near = np.where(values >= window, law, 0.0).sum(1) / -math.expm1(-2.0)
-            chance = np.minimum(near, 1.0) * (1.0 + ROUNDING)
-            for place, share in enumerate(shares):
-                x, weights = w[rows] + place * between, share[rows]
+            places = [(w[rows] + k * between, share[rows]) for k, share in enumerate(shares)]
+            for x, weights in places:
                 add(x[:, None] + values, weights[:, None] * law)
-                if may_pass and grid != COARSE:
-                    # The cut at the cap is a concave kink: each term costs a rise of h over one
-                    # cell where the sum ends near the cap.
+            if may_pass and grid != COARSE:
+                # The cut at the cap is a concave kink: each term costs a rise of h over one cell
+                # where the sum ends near the cap.
+                near = np.where(values >= window, law, 0.0).sum(1) / -math.expm1(-2.0)
+                chance = np.minimum(near, 1.0) * (1.0 + ROUNDING)
+                for x, weights in places:
                     add_rise(x + cap, cell, (n - 1) * weights * chance)
         self._chord *= (1.0 + _chord_excess(ratio / points)) ** (n - 1)
         self._chord *= 1.0 + _chord_excess(between)
@@ -530,9 +529,8 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
     chosen = costs.argmin(axis=0)
     step = T / points
     grid = step * np.arange(points)
-    # Entries of arrays of rows and points: 8 MB each.
+    # Neighbouring rows of one form, so many that an array of rows and points takes 8 MB.
     together = 1 + 2**20 // points
-    # Rows of one form, and not too many of them.
     groups = np.split(np.arange(w.size), 1 + np.flatnonzero(np.diff(chosen)))
     for rows in (
         group[k : k + together] for group in groups for k in range(0, group.size, together)
@@ -774,7 +772,7 @@ def _shifted(zero: Callable[[float], float], e: float) -> float:
 def _added(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
     """``add_remove`` without a Jacobian, e >= 0."""
     if law == "softmax":
-        return _largest_excess(K - 1, t - e / t, t)
+        return float(_largest_excess(K - 1, np.array([t - e / t]), t)[0])
     if law == "weston_watkins":
         # Two scores have one difference.
         if K == 2:
@@ -796,7 +794,7 @@ def _replaced(law: str, K: int, e: float, t: float, quickly: bool = False) -> fl
     if law == "softmax":
         twice = _doubled(
             e - 4.0 * t * t,
-            lambda x: 2.0 * _largest_excess(K - 1, -x / (2.0 * t), 2.0 * t),
+            lambda x: 2.0 * float(_largest_excess(K - 1, np.array([-x / (2.0 * t)]), 2.0 * t)[0]),
             t,
         )
         return min(twice, _union_of_extremes(K, e, t))

@@ -15,7 +15,7 @@ use crate::runtime::interrupt::Interrupt;
 /// Longest block, in units of `t` for each record, and most blocks; fewer from [`MANY`] classes on,
 /// where a choice takes a tenth of a second.
 const BLOCK: f64 = 1.5;
-const MOST_BLOCKS: f64 = 12.0;
+const BLOCKS: f64 = 12.0;
 const FEW_BLOCKS: f64 = 6.0;
 const MANY: usize = 3000;
 
@@ -170,7 +170,7 @@ pub fn profile(
     let stride = ((high - low) / (count as f64 * unit)).round().max(1.0) as usize;
     let step = stride as f64 * unit;
     let total = ((high - low) / step).ceil().max(1.0) as usize + 1;
-    let most = [FEW_BLOCKS, MOST_BLOCKS][usize::from(classes < MANY)];
+    let most = if classes < MANY { BLOCKS } else { FEW_BLOCKS };
     let blocks = ((high - low) / (BLOCK * t * records)).ceil();
     let blocks = blocks.clamp(1.0, most);
     let length = (total as f64 / blocks).ceil() as usize;
