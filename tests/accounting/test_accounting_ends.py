@@ -28,6 +28,7 @@ from dpsvm_fast.accounting import (
     composition,
     gaussian_delta,
     gaussian_sigma,
+    objective,
     subsampled_gaussian_delta,
     subsampled_gaussian_epsilon,
     subsampled_gaussian_noise_multiplier,
@@ -181,6 +182,29 @@ def test_faint_steps_with_large_events_cost_next_to_nothing(
         most = composed_epsilon([*events, *gaussian, whole], 1e-9)
         assert without * (1.0 - 1e-3) <= beside <= most * (1.0 + 1e-3)
         assert most <= without * 1.01
+
+
+def test_a_faint_objective_beside_a_large_one_takes_few_points(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    large = ObjectiveEvent("logistic", 4, 2.19, 0.072, None, ADD)
+    faint = ObjectiveEvent("weston_watkins", 3, 9.7e7, 3.1e-9, None, ADD)
+    others = [large, GaussianEvent(1.0, 0.3, ADD)]
+    without = composed_delta(others, 3.0)
+    asked, value = [], objective.profile
+
+    def counted(event: ObjectiveEvent, epsilon: float) -> float:
+        asked.append(event)
+        return value(event, epsilon)
+
+    monkeypatch.setattr(objective, "profile", counted)
+    beside = composed_delta([*others, faint], 3.0)
+    assert without * 0.99 <= beside <= without * 1.01
+    assert asked.count(faint) < 30
+    # Ten thousand of them are not faint.
+    asked.clear()
+    composed_delta([*others, *[faint] * 10_000], 3.0)
+    assert asked.count(faint) > 30
 
 
 @pytest.mark.slow

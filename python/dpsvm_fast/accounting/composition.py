@@ -298,7 +298,8 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
         rest = max(0, n.bit_length() - FEW_DIGITS)
         steps = Steps(z, q, n >> rest << rest, mixture.replace_one)
         if not steps.is_vacuous and MIN_DELTA <= ALONE * left < 1.0:
-            return _needed(steps, ALONE * left) > epsilon
+            asked = ALONE * left
+            return _quickly_needed(steps, asked) > epsilon and _needed(steps, asked) > epsilon
     return max(alone) > ALONE * left
 
 
@@ -317,7 +318,8 @@ def _exact_delta(choice: Totals, epsilon: float) -> float:
 # What bounds the summed loss of a plain list of events.
 
 # Sampled steps that count as whole batches: their Gaussian parameter over the largest parameter of
-# another event, and its square over that of a Gaussian part. Neither changes four digits.
+# another event, and its square over that of a Gaussian part; the first also for the loss of an
+# objective that gets the fewest points. None changes four digits.
 FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, Fraction(1, 10_000)
 # What a part that is charged in full may cost: of epsilon, all together, and of delta, each.
 FAINT_IN_FULL, FAINT_DELTA = 5e-6, 1e-7
@@ -784,9 +786,16 @@ def _distributions(
         return ()
     profiles = []
     objective = few_objectives(mixture.objective)
-    n_costly = sum(not is_quick(event) for event, _ in objective)
-    for event, count in objective:
-        points = profile_points(event, floor, min(1.0, costly / max(1, n_costly)))
+    # Next to a loss far larger the fewest points will do.
+    reaches = [count * reach(event) for event, count in objective]
+    faint = FAINT * max(mixture.mu, *reaches, 0.0)
+    n_costly = sum(
+        at > faint and not is_quick(event)
+        for at, (event, _) in zip(reaches, objective, strict=True)
+    )
+    for at, (event, count) in zip(reaches, objective, strict=True):
+        share = min(1.0, costly / max(1, n_costly)) if at > faint else 0.0
+        points = profile_points(event, floor, share)
         if points is None:
             return ()
         profiles.append((*points, count))
@@ -856,7 +865,7 @@ class BasicComposition:
         if share < MIN_DELTA or any(_is_step(event) for event, _ in self.mixture.curved):
             return math.inf
         points = itertools.chain(
-            ((_needed(law, share), share, count) for law, count in parts),
+            ((_by_law(law, share, quick=True), share, count) for law, count in parts),
             ((reach(event), profile(event, reach(event)), count) for event, count in objective),
         )
         for at, spent, count in points:
