@@ -41,7 +41,7 @@ RESULTS, NAME, PAGE = ROOT / "benches" / "results", "weeks", "docs/budget.md"
 METHODS = {
     "first week alone": "one fit, on the first week",
     "all weeks at once": "one fit, on all weeks, afterwards",
-    "all rows so far, ε/√52": "52 fits on all rows so far, each with ε/√52",
+    "all rows so far, ε/√52": "52 fits on all rows so far, sharing the budget",
     "every week": "each week's fit, with its own ε",
     "partial_fit": "`partial_fit`",
     "mean of weekly scores": "mean of weekly scores",

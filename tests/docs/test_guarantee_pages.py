@@ -84,9 +84,9 @@ def test_figures_in_the_text_of_the_lawyers_page() -> None:
     assert f"{won[0]:.4f} % for ε = 1 and δ = 0.00001, against {won[1]:.4f} % for δ = 0" in page
     assert f"{won[1]:.1f} % of the games" in page
     assert f"is {1797 * 1e-5:.3f}." in page
-    assert f"come to think it {100.0 * posterior(0.01, math.e):.1f} % likely" in page
+    assert f"thinks it at most {100.0 * posterior(0.01, math.e):.1f} % likely" in page
     rare = 100.0 * posterior(0.01, 2.0 * math.e)
-    assert f"{rare:.1f} % at most, except with a probability of 2 δ" in page
+    assert f"at most {rare:.1f} %, except with probability 2 δ" in page
 
 
 @pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
@@ -151,7 +151,7 @@ def test_the_independent_check(capsys: pytest.CaptureFixture[str]) -> None:
     mu = namespace["mu"]
     assert isinstance(mu, float)
     assert f"Φ(μ/2): {ndtr(mu / 2.0):.3f} for the certificate above" in page
-    assert f"alone says\n  {math.e / (1.0 + math.e):.3f}." in page
+    assert f"alone gives {math.e / (1.0 + math.e):.3f}." in page
     # Negative control: a certificate with less noise than it needs is seen.
     less = 1.01 * mu
     delta = math.exp(log_ndtr(less / 2 - 1 / less)) - math.exp(1 + log_ndtr(-less / 2 - 1 / less))
