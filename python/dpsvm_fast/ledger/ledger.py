@@ -171,8 +171,8 @@ class PrivacyLedger:
     Guarantees: whatever threads and processes do, the composition of all admitted events is
     (epsilon, delta)-differentially private up to a relative 1e-9 in both numbers, provided each
     event describes its release truthfully and is spent before its noise is drawn. Sizes of events
-    must not depend on earlier results unless ``adaptive``, except of Gaussian ones, and of pure
-    ones that add up to epsilon; docs/proofs/adaptive_composition.md. A crash of the machine can
+    must not depend on earlier results unless ``adaptive``, or all events are Gaussian, or all are
+    pure and add up to epsilon; docs/proofs/adaptive_composition.md. A crash of the machine can
     lose a temporary ledger, but never restart it with a new budget; what ``spend`` recorded with
     ``path`` stays. docs/budget.md says what a file cannot protect from. SQLite needs file locks,
     which some network file systems do not provide.
