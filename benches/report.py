@@ -170,9 +170,8 @@ def _descent_notes(table: Sequence[Row]) -> str:
         f"Geometric mean speedups: numpy {means['numpy']}; JAX {means['jax']} ({means['jax_loop']} "
         f"with many steps compiled into one loop); Opacus {means['opacus']} as documented "
         f"({means['opacus_bare']} without its data loader). We draw exact noise from a "
-        "cryptographic generator and sum exactly; the peers do neither. Times of ours and numpy: "
-        "one thread. Times of JAX and Opacus, and both sides of their ratios: the faster of one "
-        "and two threads."
+        "cryptographic generator and sum exactly; the peers do neither. Ours and numpy run on one "
+        "thread; JAX and Opacus, and ours in the ratios to them, on the faster of one and two."
     )
 
 
