@@ -126,15 +126,15 @@ def fill(page: str, folder: Path, root: Path) -> None:
 
 def fill_speed(folder: Path, root: Path) -> None:
     """Replace the tables of solvers and private steps."""
-    table, facts = tables.read(folder / "solver.csv")
-    fill_one(root, report.markdown(table, facts), (report.OPENING, report.CLOSING))
-    table, facts = tables.read(folder / "objective.csv")
-    fits = tables.read(folder / "objective_fit.csv")[0]
-    fill_one(root, report.objective_markdown(table, fits, facts), report.OBJECTIVE)
-    table, facts = tables.read(folder / "descent.csv")
-    memory = tables.read(folder / "descent_memory.csv")[0]
-    fits = tables.read(folder / "linear_fit.csv")[0]
-    fill_one(root, report.descent_markdown(table, memory, fits, facts), report.DESCENT)
+
+    def rows(name: str) -> list[Row]:
+        return tables.read(_path(folder, name))[0]
+
+    fill_one(root, report.markdown(rows("solver")), (report.OPENING, report.CLOSING))
+    objective = report.objective_markdown(rows("objective"), rows("objective_fit"))
+    fill_one(root, objective, report.OBJECTIVE)
+    descent = report.descent_markdown(rows("descent"), rows("descent_memory"), rows("linear_fit"))
+    fill_one(root, descent, report.DESCENT)
     measured = {name: _path(folder, name) for name in performance_tables.COMMANDS}
     heads = {name: tables.read(path)[1] for name, path in measured.items() if path.is_file()}
     fill_one(root, performance_tables.machine(heads), MACHINE)

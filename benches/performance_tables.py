@@ -26,12 +26,12 @@ COMMANDS = {
     "roofline": "python benches/run.py roofline",
 }
 SAMPLERS = {
-    "gaussian_on_grid": "Gaussian, exact on a grid: what releases use",
+    "gaussian_on_grid": "Gaussian, exact on a grid (used for releases)",
     "gaussian": "Gaussian, floating point",
     "gamma_ball": "Gamma radius",
 }
 CALLS = {
-    "gaussian_sigma": "smallest noise of the Gaussian mechanism",
+    "gaussian_sigma": "noise of the Gaussian mechanism",
     "subsampled noise multiplier": "noise multiplier of sampled steps",
     "subsampled epsilon": "ε of sampled steps",
 }
@@ -53,7 +53,8 @@ def noise(found: Summaries) -> str:
         for row in found["noise"]
     }
     places = (("dpsvm_fast", "1"), ("dpsvm_fast", "2"), ("numpy", "1"))
-    head = ("million draws a second", "1 thread", "2 threads", "numpy, 1 thread, not cryptographic")
+    peer = "numpy, 1 thread (not cryptographic)"
+    head = ("million draws per second", "1 thread", "2 threads", peer)
     rows = [
         (label, *(speeds.get((sampler, *place), "") for place in places))
         for sampler, label in SAMPLERS.items()
@@ -72,7 +73,7 @@ def accounting(found: Summaries) -> str:
     for row in found["accounting"]:
         place = tuple(row[name] for name in ("call", "n_steps", "epsilon", "delta"))
         calls.setdefault(place, {})[row["library"]] = row
-    head = ("one call", "steps", "ε", "δ", "ours", "dp-accounting", "its answer over ours, less 1")
+    head = ("call", "steps", "ε", "δ", "ours", "dp-accounting", "relative difference")
     rows = []
     for (call, steps, epsilon, delta), own in calls.items():
         if all(name in own for name in LIBRARIES):
@@ -109,14 +110,14 @@ def memory(found: Summaries) -> str:
     ]
     ours = [row for row in found["memory"] if row["library"].startswith(OURS)]
     kept = sum(row["kept"] == "True" for row in ours)
-    promise = f"Promised, 1.5 X + 50 MB, and kept in {kept} of {len(ours)} cases measured."
+    promise = f"Promised: at most 1.5 X + 50 MB. Kept in {kept} of {len(ours)} measured cases."
     return f"{grid(head, rows)}\n\n{promise}"
 
 
 def crossing(found: Summaries) -> str:
     """Calls that do almost nothing."""
     rows = ((row["call"], _time(row["microseconds"])) for row in found["crossing"])
-    return grid(("one call", ""), rows)
+    return grid(("call", ""), rows)
 
 
 def secure_sum(found: Summaries) -> str:
@@ -131,7 +132,7 @@ def secure_sum(found: Summaries) -> str:
         )
         for row in found["secure_sum"]
     )
-    head = ("parties", "numbers each", "time of all together", "sent by them", "sent to them")
+    head = ("parties", "values per party", "total time", "sent by parties", "sent to parties")
     return grid(head, rows)
 
 

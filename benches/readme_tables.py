@@ -31,7 +31,7 @@ BALLS = {
 BALLS_SIZES = ("60000", "240000")
 TASKS = {
     "features": "`RandomFourierFeatures`, 2000 features",
-    "components": "`PrivatePCA` of at most 20 components, noise and calibration included",
+    "components": "`PrivatePCA`, at most 20 components, calibration and noise included",
     "scales": "`PrivateStandardScaler`, the same",
 }
 
@@ -289,10 +289,9 @@ def tuning(found: Summaries) -> str:
         [
             lines,
             "",
-            f"Of all {len(searched)} cells of searches {better} are better than the defaults by "
-            "more than two standard errors of the paired difference, "
-            f"{worse} are worse by as much. "
-            "[How it was measured, and all of it](benches/README.md#accuracy-papers).",
+            f"Of {len(searched)} search results, {better} are above the defaults and {worse} below "
+            "by more than two standard errors of the paired difference "
+            "([all results](results.md#private-searches-compared-with-the-defaults)).",
         ]
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -47,8 +47,8 @@ def plot(table: Sequence[Row], path: Path) -> None:
     pyplot.close(figure)
 
 
-def markdown(table: Sequence[Row], facts: Mapping[str, str]) -> str:
-    """The table: one line a data set, one column a C."""
+def markdown(table: Sequence[Row]) -> str:
+    """Speedup of the Crammer-Singer solver: one line per data set, one column per C."""
     cells = cells_of(table)
     C_values = list(dict.fromkeys(row["C"] for row in cells))
     lines = [
@@ -65,11 +65,9 @@ def markdown(table: Sequence[Row], facts: Mapping[str, str]) -> str:
     lines += [
         "",
         f"Geometric mean {_times(mean['ratio_default'])}, minimum "
-        f"{_times(least['ratio_default'])}: LIBLINEAR at `tol=1e-6`, ours certified to 0.001 of "
-        "the sensitivity of the model to one record (the default). At 0.01 of that of exchanging "
-        f"one: {_times(mean['ratio'])} and {_times(least['ratio'])}. "
-        f"{facts['cpu']}, {facts['solver threads']} thread of ours, 1 of theirs; "
-        "[how it was measured](benches/README.md).",
+        f"{_times(least['ratio_default'])}. LIBLINEAR runs at `tol=1e-6`; our distance to the "
+        "minimiser is certified to 0.001 of its sensitivity to one record (the default). At 0.01 "
+        f"under `replace_one`: {_times(mean['ratio'])} and {_times(least['ratio'])}.",
     ]
     return "\n".join(lines)
 
@@ -77,7 +75,7 @@ def markdown(table: Sequence[Row], facts: Mapping[str, str]) -> str:
 def _cell(row: Row) -> str:
     """Ratio and times of one cell."""
     ours, theirs = float(row["ours_default_ms"]), float(row["liblinear_ms"])
-    return f"**{_times(row['ratio_default'])}** ({ours:.0f} ms against {theirs:.0f} ms)"
+    return f"**{_times(row['ratio_default'])}** ({ours:.0f} ms vs. {theirs:.0f} ms)"
 
 
 def _times(ratio: str) -> str:
@@ -85,8 +83,8 @@ def _times(ratio: str) -> str:
     return f"{float(ratio):.1f}\u00d7"
 
 
-def objective_markdown(table: Sequence[Row], fits: Sequence[Row], facts: Mapping[str, str]) -> str:
-    """The table of the smooth solver, with whole private fits below."""
+def objective_markdown(table: Sequence[Row], fits: Sequence[Row]) -> str:
+    """Speedup of the smooth solver, with times of whole private fits below."""
     cells = [row for row in table if row["lambda"]]
     values = list(dict.fromkeys(row["lambda"] for row in cells))
     lines = [
@@ -101,14 +99,13 @@ def objective_markdown(table: Sequence[Row], fits: Sequence[Row], facts: Mapping
     )
     lines += [
         "",
-        f"Geometric mean {_times(mean['ratio'])}, minimum {_times(least['ratio'])}: until the "
-        "gradient's norm is a millionth of what it is at 0, against the fastest other solver at "
-        f"the loosest `tol` that gets there. {facts['cpu']}; "
-        "[how it was measured](benches/README.md).",
+        f"Geometric mean {_times(mean['ratio'])}, minimum {_times(least['ratio'])}. Time until the "
+        "gradient norm falls to 1e-6 of its value at W = 0; each peer runs at the loosest `tol` "
+        "that reaches it.",
     ]
     shown_fits = [row for row in fits if row["call"].startswith("fit")]
     if shown_fits:
-        lines += ["", "| Whole private fit, calibration included | |", "|---|---|"]
+        lines += ["", "| Whole private fit, noise calibration included | |", "|---|---|"]
         lines += [f"| {row['call']} | {float(row['ms']):.0f} ms |" for row in shown_fits]
     return "\n".join(lines)
 
@@ -117,37 +114,33 @@ def _objective_cell(row: Row) -> str:
     """Ratio and times of one cell."""
     ours, theirs = float(row["ours_ms"]), float(row["peer_ms"])
     name = row["peer_solver"]
-    return f"**{_times(row['ratio'])}** ({ours:.0f} ms against {theirs:.0f} ms of {name})"
+    return f"**{_times(row['ratio'])}** ({ours:.0f} ms vs. {theirs:.0f} ms, {name})"
 
 
-def descent_markdown(
-    table: Sequence[Row], memory: Sequence[Row], fits: Sequence[Row], facts: Mapping[str, str]
-) -> str:
-    """The table of private steps, with memory and whole fits below."""
+def descent_markdown(table: Sequence[Row], memory: Sequence[Row], fits: Sequence[Row]) -> str:
+    """Times of private steps, with memory and whole fits below."""
     lines = [
-        "| ms a step | batch | ours (without noise) | numpy, float64 | JAX | Opacus |",
+        "| ms per step | batch | ours (no noise, no clipping) | numpy, float64 | JAX | Opacus |",
         "|---|---|---|---|---|---|",
     ]
     lines += [_descent_line(row) for row in table]
-    lines += [
-        "",
-        f"{_descent_notes(table)} {facts['cpu']}; [how it was measured](benches/README.md).",
-    ]
+    lines += ["", _descent_notes(table)]
     own = [row for row in memory if row["library"] == "ours"]
     if own:
-        shown = " and ".join(
-            f"{float(r['steps_mb']):.0f} MB at {r['batch']}" for r in (own[0], own[-1])
+        shown = ", ".join(
+            f"{float(r['steps_mb']):.0f} MB with batches of {r['batch']}" for r in (own[0], own[-1])
         )
-        lines[-1] += f" Memory of a run beyond the rows, by batch: {shown}."
+        lines[-1] += f" Peak memory beyond the rows: {shown}."
     if fits:
         lines += [
             "",
-            "| `PrivateLinearSVC` at its defaults, ε = 1, δ = 1e-5 | | test accuracy |",
+            "| `PrivateLinearSVC`, default settings, ε = 1, δ = 1e-5 | | test accuracy |",
             "|---|---|---|",
         ]
         lines += [
             f"| {row['data']} {row['n_samples']} x {row['n_features']}, {row['dtype']}, "
-            f"{row['n_threads']} threads | {float(row['seconds']):.1f} s "
+            f"{row['n_threads']} thread{'s' * (row['n_threads'] != '1')} "
+            f"| {float(row['seconds']):.1f} s "
             f"| {float(row['test_accuracy']):.3f} |"
             for row in fits
         ]
@@ -174,12 +167,11 @@ def _descent_notes(table: Sequence[Row]) -> str:
         ratios = [float(row[f"{name}_ratio"]) for row in table if row[f"{name}_ratio"]]
         means[name] = _times(str(geometric_mean(ratios))) if ratios else "not measured"
     return (
-        f"Geometric means: numpy {means['numpy']}, a jitted step of JAX {means['jax']} (with many "
-        f"steps compiled into one loop {means['jax_loop']}), Opacus as documented "
-        f"{means['opacus']} (without its data loader {means['opacus_bare']}). Ours draws exact "
-        "noise from a cryptographic source and sums exactly; theirs do neither. Ours and numpy's "
-        "are times of one thread; JAX and Opacus take the better of one and two, and so do we in "
-        "the ratios to them."
+        f"Geometric mean speedups: numpy {means['numpy']}; JAX {means['jax']} ({means['jax_loop']} "
+        f"with many steps compiled into one loop); Opacus {means['opacus']} as documented "
+        f"({means['opacus_bare']} without its data loader). We draw exact noise from a "
+        "cryptographic generator and sum exactly; the peers do neither. Ours and numpy run on one "
+        "thread; JAX and Opacus, and ours in the ratios to them, on the faster of one and two."
     )
 
 

@@ -303,10 +303,10 @@ def page_tables() -> dict[str, str]:
         ),
         "rules": grid(["rule", "mean gain"], rules),
         "left-out": (
-            f"The others choose *{ADOPTED}* for {same} of {len(left_out)} data sets. Their choice "
-            f"gains {mean(gains):+.4f} on average, {min(gains):+.4f} at worst, {max(gains):+.4f} "
-            f"at best. At one ε it loses up to {float(lost['its largest regret']):.4f} "
-            f"({lost['data']}) against the best rule."
+            f"*{ADOPTED}* is chosen for {same} of {len(left_out)} data sets. The chosen rule "
+            f"changes accuracy by {mean(gains):+.4f} on average ({min(gains):+.4f} to "
+            f"{max(gains):+.4f}) and loses, at one ε, up to "
+            f"{float(lost['its largest regret']):.4f} ({lost['data']}) to the best rule."
         ),
     }
 

@@ -17,7 +17,7 @@ BOLD = ' font-weight="bold"'
 # A question, and what its yes leads to: a class, and what speaks for it.
 STEPS = (
     (
-        ("Do several owners train together", "without showing each other rows?"),
+        ("Do several data owners train together", "without sharing rows?"),
         (
             "federated.FederatedSpec",
             "dp_helmet: many parties, few rows each",
@@ -25,29 +25,29 @@ STEPS = (
         ),
     ),
     (
-        ("Do you want the minimiser of an objective", "with C as scikit-learn has it?"),
+        ("Do you need the minimiser of an objective,", "with scikit-learn's C?"),
         (
             "ObjectivePerturbationSVC",
             "certified minimiser of a smooth loss",
-            "OutputPerturbationSVC for the hinge itself",
+            "OutputPerturbationSVC for the hinge",
         ),
     ),
     (
-        ("Do you want to set steps, batches or Adam,", "or to train further with partial_fit?"),
-        ("GradientPerturbationSVC", "DP-SGD and methods of the literature"),
+        ("Do you need DP-SGD settings (steps, batches,", "Adam) or partial_fit?"),
+        ("GradientPerturbationSVC", "DP-SGD and published methods"),
     ),
     (
-        ("Do classes differ by their spread rather", "than by their place, in few features?"),
-        ("PrivateGaussianMarginClassifier", "each class an ellipsoid, or several"),
+        ("Do classes differ in spread rather than", "location, in few features?"),
+        ("PrivateGaussianMarginClassifier", "one or more ellipsoids per class"),
     ),
     (
-        ("May the borders of the classes be curved,", "and are there hundreds of rows a class?"),
-        ("PrivateKernelSVC", "stays linear where rows are too few"),
+        ("Are class boundaries nonlinear, with", "hundreds of rows per class?"),
+        ("PrivateKernelSVC", "stays linear if there are too few rows"),
     ),
 )
 LAST = (
     "PrivateLinearSVC",
-    "the one to start with: nothing to tune, dense or sparse rows, pure ε with delta=0",
+    "the default: nothing to tune, dense or sparse rows, pure ε with delta=0",
 )
 
 
