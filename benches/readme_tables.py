@@ -100,9 +100,9 @@ def kernel(found: Summaries) -> str:
     gains = [float(row["gain"]) for row in table if row["kernel"] != "linear"]
     note = [
         "",
-        f"Bold: the rule took a kernel in {len(gains)} of {len(table)} cells; in brackets the gain "
-        f"over `PrivateLinearSVC` on the same splits, from {min(gains):+.3f} to {max(gains):+.3f}. "
-        "The others stayed linear. [How it was measured](benches/README.md#accuracy-papers).",
+        f"Bold: the rule chose a kernel ({len(gains)} of {len(table)} cells); in parentheses its "
+        f"gain over `PrivateLinearSVC` on the same splits, {min(gains):+.3f} to {max(gains):+.3f}. "
+        "[How it was measured](benches/README.md#accuracy-papers).",
     ]
     timed = [row for row in found["papers_kernel_timing"] if row["model"] == "kernel"]
     return "\n".join([lines, *note, *(["", *_kernel_times(timed)] if timed else [])])
@@ -136,7 +136,7 @@ def _kernel_times(timed: Sequence[Row]) -> list[str]:
         ),
     )
     features = float(timed[0]["features_mb"])
-    return [lines, "", f"All features of all rows take {features:.0f} MB."]
+    return [lines, "", f"The features of all rows take {features:.0f} MB."]
 
 
 def _value(text: str) -> str:
@@ -212,9 +212,9 @@ def ellipsoids(found: Summaries) -> str:
         [
             lines,
             "",
-            f"Ellipsoids / `PrivateLinearSVC` with the same budget on the same splits. Bold where "
-            f"ellipsoids are better by more than two standard errors, {helped} of {len(table)} "
-            f"cells; in {harmed} they are worse by as much. "
+            "Ellipsoids / `PrivateLinearSVC`, same budget and splits. Bold: ellipsoids are better "
+            f"by more than two standard errors ({helped} of {len(table)} cells; worse by as much "
+            f"in {harmed}). "
             f'With `loss="huber_ww"`: {min(other):+.3f} to {max(other):+.3f}. '
             "[How it was measured](benches/README.md#accuracy-papers).",
         ]
@@ -349,7 +349,7 @@ def persons(found: Summaries) -> str:
     more = [row for row in found["persons"] if row["epsilon"] != "1"]
     lines = by_method(rows, ("data", "kind", "persons"), ("data", "rows per person", "persons"))
     others = ", ".join(f"{shown(row)} at ε = {row['epsilon']}" for row in more)
-    told = f"With more budget the persons as they are reach {others}. " if more else ""
+    told = f'With more budget, "as they are" reaches {others}. ' if more else ""
     return (
         f"{lines}\n\n{told}Means of {rows[0]['fits']} runs with their standard errors, by "
         "`python -m benches.persons`, which also fills these tables."

@@ -208,8 +208,8 @@ def page(table: Sequence[Row]) -> str:
         lines.append((f"{name}, {own[0]['splits']} fits", *shown))
     heads = ("accuracy of rows / of the map", *(f"ε = {float(one):g}" for one in epsilons))
     return (
-        f"{cells.grid(heads, lines)}\n\nWith the standard error of the paired difference; of two "
-        "classes also the areas under ROC curves. Images are mapped with `order=1`."
+        f"{cells.grid(heads, lines)}\n\nWith the standard error of the paired difference; for "
+        "two classes also the AUROC. Images use `order=1`."
     )
 
 

@@ -79,3 +79,10 @@ def test_a_broken_link_is_caught(tmp_path: Path) -> None:
     page.write_text("# One two\n[a](#one-two) [b](#two) [c](gone.md)\n", encoding="utf-8")
     assert targets(page) == [(page, "one-two"), (page, "two"), (tmp_path / "gone.md", "")]
     assert anchors(page) == ["one-two"]
+
+
+def test_the_first_screen_counts_what_the_table_counts() -> None:
+    """The table is generated; the sentence above it is not."""
+    counts = re.findall(r"\bin (\d+ of \d+)", README.read_text(encoding="utf-8"))
+    assert len(counts) == 2
+    assert len(set(counts)) == 1
