@@ -12,8 +12,8 @@ RIGHT = "right"
 AUDITED = ("1", "4")
 # How an audit came to its bound: a letter and its meaning.
 METHODS = {
-    "gaussian": ("g", "counts read by a Gaussian trade-off curve"),
-    "profile": ("p", "counts read by the claimed law with less noise"),
+    "gaussian": ("g", "Gaussian trade-off curve"),
+    "profile": ("p", "claimed law with less noise"),
     "clopper_pearson": ("c", "counts alone"),
     "one_run": ("1", "one run with many canaries"),
     "density": ("d", "exact densities"),
@@ -47,11 +47,11 @@ def audits(found: Mapping[str, Sequence[Row]]) -> str:
         [
             lines,
             "",
-            f"Certified ε, and how: {_methods(table)}. Bold: above the claim. Of {len(right)} "
-            f"audits of the library as it is, {above} are above the claim; of {len(wrong)} of "
-            f"wrong builds, {caught} are (in brackets: too weak to tell, and not counted). At most "
-            f"{longest:.0f} seconds each; each bound is wrong with a probability of at most "
-            f"{chance:.1g}. Where a part of a pipeline is audited, its claim is its share.",
+            f"Certified ε and method: {_methods(table)}. Bold: above the claim, as in {above} of "
+            f"{len(right)} audits of the library and {caught} of {len(wrong)} audits of wrong "
+            "builds (in brackets: too weak to tell, not counted). Audits take at most "
+            f"{longest:.0f} seconds; each bound is wrong with a probability of at most "
+            f"{chance:.1g}. The claim of a part of a pipeline is its share of the budget.",
         ]
     )
 

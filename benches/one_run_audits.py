@@ -129,14 +129,14 @@ def page(found: Mapping[str, Sequence[tables.Row]]) -> str:
         ("certified from", *heads),
         ((name, *(cell(cells[(name, *column)]) for column in columns)) for name in methods),
     )
-    above = sum(int(row["above"]) for row in rows)
+    above, bounds = (sum(int(row[name]) for row in rows) for name in ("above", "runs"))
     return "\n".join(
         [
             lines,
             "",
             f"Mean and standard deviation over {rows[0]['runs']} runs of an exact Gaussian "
-            f"mechanism at δ = {DELTA:g}, 95 % confidence, the same scores for all; "
-            f"{above} of all bounds are above the truth.",
+            f"mechanism at δ = {DELTA:g}, 95 % confidence, the same scores for all methods; "
+            f"bounds above the true ε: {above} of {bounds}.",
         ]
     )
 
