@@ -143,7 +143,7 @@ def page(table: Sequence[Row]) -> str:
     parts = [
         grid((f"at ε = {' / '.join(f'{one:g}' for one in near)}", *heads), lines),
         _printed(table),
-        statements(SAID, table, "data", "the paper's text says; comparisons true here"),
+        statements(SAID, table, "data", "the paper's text says; true here"),
     ]
     return "\n\n".join(part for part in parts if part)
 

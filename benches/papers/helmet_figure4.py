@@ -112,8 +112,8 @@ def page(table: Sequence[Row]) -> str:
         [
             grid((f"ε = {EPSILON:g}", *(helmet.so_many_users(users) for users in USERS)), lines),
             f"The paper's abstract has {PAPER_ACCURACY:.2f} on CIFAR-10 with {PAPER_USERS:,} users "
-            f"at ε = {PAPER_EPSILON:g}; its curve has no figures.",
-            statements(SAID, table, "data", "the paper's text says; comparisons true here"),
+            f"at ε = {PAPER_EPSILON:g}.",
+            statements(SAID, table, "data", "the paper's text says; true here"),
         ]
     )
 

@@ -16,10 +16,9 @@ from benches.tables import Row, as_rows
 TITLE = "Distributed DP-Helmet, Table 2: users of one class each"
 PROTOCOL = (
     *helmet.COMMON_PROTOCOL,
-    "Data sets 67 times larger are simulated as in the paper, by as much less noise on "
-    "the same models: a factor of five by five copies of every user, the rest by a "
-    "larger epsilon.",
-    "CIFAR-100 of the paper's table is not measured.",
+    "“67x” simulates a data set 67 times larger, as in the paper, by as much less noise on the "
+    "same models: a factor of five by five copies of every user, the rest by a larger ε.",
+    "The paper's CIFAR-100 is not measured.",
 )
 QUICK_DATA, QUICK_REPEATS = ("mnist",), 1
 REPEATS = 3
@@ -122,8 +121,8 @@ def page(table: Sequence[Row]) -> str:
     ]
     heads = (f"{USERS:,} users, ε = {EPSILON:g}", *names, "paper, CIFAR-10")
     return (
-        f"{grid(heads, lines)}\n\nIn brackets the difference to users with points of all classes, "
-        "in percentage points."
+        f"{grid(heads, lines)}\n\nIn parentheses: the difference from users with points of all "
+        "classes, in percentage points."
     )
 
 

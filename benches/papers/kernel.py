@@ -29,17 +29,14 @@ from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC, verify
 
 TITLE = "PrivateKernelSVC at its defaults"
 PROTOCOL: tuple[str, ...] = (
-    "Random 80/20 splits, the same for both models; Adult and `mnist` have their official splits.",
-    "`mnist, 10000 rows` splits the first rows of the training part.",
-    "Delta is 1e-5, one row more or fewer; bounds are public, and nothing is tuned.",
-    "Only the number of frequencies is set, to save time: 500 on small sets, 700 on "
-    "Adult, 1000 elsewhere.",
+    "Both models share their splits. Adult and `mnist` have the official ones; `mnist, 10000 "
+    "rows` splits the first rows of the training part.",
+    "Only the number of frequencies is set, to save time: 500 on small sets, 700 on Adult, 1000 "
+    "elsewhere.",
     "The prototype is an early version of the same recipe, on its own splits.",
-    "The two synthetic sets have the shape of the prototype's, whose generator is not "
-    "known: their separation gives logistic regression the same accuracy, and they are "
-    "not judged.",
-    "The model without privacy is scikit-learn's logistic regression after a standard "
-    "scaler fitted on the rows.",
+    "The two synthetic sets have the shape of the prototype's, whose generator is not known; "
+    "their separation gives logistic regression the same accuracy. They are not judged.",
+    "“Linear, not private” is scikit-learn's logistic regression after a standard scaler.",
 )
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5
@@ -358,9 +355,9 @@ def page(table: Sequence[Row]) -> str:
         reference = next(row["not_private"] for row in table if row["data"] == name)
         rows.append((name, *map(_cell, own), f"{float(reference):.3f}"))
     curved = [float(row["gain"]) for row in table if row["kernel"] != "linear"]
-    note = f"The rule took a kernel in {len(curved)} of {len(table)} cells (bold)"
+    note = f"Bold: the rule took a kernel ({len(curved)} of {len(table)} cells)"
     if curved:
-        note += f"; its gain over the linear model is {min(curved):+.3f} to {max(curved):+.3f}"
+        note += f"; its gain over `PrivateLinearSVC` is {min(curved):+.3f} to {max(curved):+.3f}"
     heads = ("ours (prototype)", *(f"ε = {one}" for one in epsilons), "linear, not private")
     return f"{grid(heads, rows)}\n\n{note}."
 

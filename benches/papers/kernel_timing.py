@@ -20,9 +20,9 @@ from benches.tables import Row, as_rows
 ROOT = Path(__file__).resolve().parents[2]
 TITLE = "PrivateKernelSVC on all of MNIST: time and memory"
 PROTOCOL: tuple[str, ...] = (
-    "All 60,000 training rows at epsilon = 1, delta = 1e-5, on two threads, scored on the official "
-    "test part.",
-    "Each fit runs in its own process, which has loaded X; its peak is reset just before the fit.",
+    "All 60,000 training rows at ε = 1, on two threads, scored on the official test part.",
+    "Each fit runs in its own process, which has loaded X; its peak memory is reset just before "
+    "the fit.",
     "Seconds are medians on an otherwise idle machine.",
 )
 DATA = ("mnist",)

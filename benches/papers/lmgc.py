@@ -45,14 +45,13 @@ from dpsvm_fast import (
 
 TITLE = "LMGC (2010): ellipsoids compared with planes"
 PROTOCOL = (
-    "The paper has no experiments: these are ours, of its classifier with the "
-    "corrections that its guarantee needs.",
-    "delta = 1e-5, add_remove, random 80/20 splits; one ledger also pays for "
-    "pre-processing, with shares that are public facts of the recipes.",
-    "The linear model has the same budget on the same splits. One set is synthetic: its "
-    "classes have the same mean and differ only in covariance.",
-    "The same pipeline at epsilon = 1,000, and scikit-learn's logistic regression and "
-    "quadratic discriminants, are not private.",
+    "The paper has no experiments. These are ours, of its classifier with the "
+    "[corrections](papers.md#corrections-to-lmgc) that its guarantee needs.",
+    "One ledger also pays for pre-processing; its shares are public facts of the recipes.",
+    "PrivateLinearSVC has the same budget on the same splits. “Same means” is synthetic: its "
+    "classes differ only in covariance.",
+    "Not private: the same pipeline at ε = 1,000, and scikit-learn's logistic regression and "
+    "quadratic discriminant analysis.",
 )
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5
@@ -352,9 +351,9 @@ def page(table: Sequence[Row]) -> str:
     )
     counts = {verdict: sum(row["helps"] == verdict for row in table) for verdict in ("yes", "no")}
     return (
-        f"{cells.grid(heads, lines)}\n\nBold where ellipsoids are better by more than "
-        f"{ERRORS:g} standard errors of the paired difference: {counts['yes']} of {len(table)} "
-        f"cells; in {counts['no']} they are worse by as much."
+        f"{cells.grid(heads, lines)}\n\nBold: ellipsoids are better by more than {ERRORS:g} "
+        f"standard errors of the paired difference ({counts['yes']} of {len(table)} cells). In "
+        f"{counts['no']} cells they are worse by as much."
     )
 
 

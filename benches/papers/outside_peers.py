@@ -45,26 +45,23 @@ OURS, PURE, OTHER, DESCENT, PLAIN = (
 )
 METHODS = (OURS, DESCENT, PURE, OTHER, PLAIN)
 PROTOCOL: tuple[str, ...] = (
-    "All use the same random 80/20 splits; ours get raw rows with public bounds, and "
-    "nothing is tuned.",
-    "Every other library runs with one thread, in its own environment with the versions "
-    "pinned in benches/papers/environments: diffprivlib 0.6.6 only works up to "
-    "scikit-learn 1.7.2.",
-    "diffprivlib.models.LogisticRegression at its defaults gets rows mapped by the same "
-    "public bounds and scaled to norm 1, with data_norm=1. It offers pure epsilon only, "
-    "so compare it with ours at delta = 0.",
-    "diffprivlib trains a model for each class against the rest with epsilon divided by their "
-    "number, takes the label set and the number of rows from the data, does not regularise the "
-    "intercept and stops its optimiser at a tolerance that its noise does not cover.",
-    "Opacus trains a softmax layer by DP-SGD as the column Linear of PMSVM's tables 2 and 8 does: "
-    "Poisson batches of 128, R = 1, the table's epochs, delta = 1e-5, the PRV accountant; rows "
-    "are mapped by public bounds and scaled to the length that the table's rates are for.",
-    "For Opacus each cell shows the better of two learning rates by test accuracy, the "
-    "table's and ten times as much, without spending budget for the choice. It treats "
-    "the number of rows as public, and its noise is not drawn exactly.",
-    "The set wisdm is not in the paper: Opacus gets the constants of HHAR for it.",
-    "The classifier without privacy is scikit-learn's LogisticRegression(C=100) on the "
-    "rows that diffprivlib gets.",
+    "All methods share their splits. Ours get raw rows.",
+    "Every other library runs with one thread, in its own environment with the versions pinned in "
+    "benches/papers/environments: diffprivlib 0.6.6 only works up to scikit-learn 1.7.2.",
+    "diffprivlib.models.LogisticRegression, at its defaults with data_norm=1, gets rows mapped by "
+    "the same public bounds and scaled to norm 1. It offers pure ε only: compare it with ours at "
+    "δ = 0.",
+    "diffprivlib trains a model for each class against the rest with ε divided by their number, "
+    "reads the label set and the number of rows from the data, does not regularise the intercept, "
+    "and stops its optimiser at a tolerance that its noise does not cover.",
+    "Opacus trains a softmax layer by DP-SGD like the column Linear of PMSVM's tables 2 and 8: "
+    "Poisson batches of 128, R = 1, the table's epochs, the PRV accountant. Rows are mapped by "
+    "public bounds and scaled to the length that the table's rates are for.",
+    "Opacus shows the better of two learning rates by test accuracy, the table's and ten times as "
+    "much; the choice spends no budget. It treats the number of rows as public, and its noise is "
+    "not drawn exactly.",
+    "The classifier without privacy is scikit-learn's LogisticRegression(C=100) on the rows that "
+    "diffprivlib gets.",
 )
 # Ours are measured again when defaults change, without waiting for the others.
 FROM_HERE, FROM_OUTSIDE = "ours", "others"
@@ -325,8 +322,8 @@ def _ahead(table: Sequence[Row], ours: str, theirs: str) -> str:
         return ""
     ahead = sum(gain >= 0.0 for gain in gains)
     return (
-        f"{ours} is at least as accurate as {theirs} in {ahead} of {len(gains)} cells, by "
-        f"{median(gains):+.3f} in the median and {min(gains):+.3f} at least."
+        f"{ours} is at least as accurate as {theirs} in {ahead} of {len(gains)} cells; the median "
+        f"difference is {median(gains):+.3f}, the smallest {min(gains):+.3f}."
     )
 
 

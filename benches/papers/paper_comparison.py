@@ -30,12 +30,12 @@ def curves(
     panels(path, drawn, x_label="ε", columns=columns)
 
 
-def by_epsilon(table: Sequence[Row]) -> str:
+def by_epsilon(table: Sequence[Row], head: str = "ours / paper") -> str:
     """One line a data set; ours with its standard error, after the slash the paper's."""
     epsilons = sorted({row["epsilon"] for row in table}, key=float)
     cells = {(row["data"], row["epsilon"]): row for row in table}
     return grid(
-        ("ours / paper", *(f"ε = {epsilon}" for epsilon in epsilons)),
+        (head, *(f"ε = {epsilon}" for epsilon in epsilons)),
         (
             (name, *(_cell(cells.get((name, epsilon))) for epsilon in epsilons))
             for name in dict.fromkeys(row["data"] for row in table)
@@ -52,4 +52,4 @@ def reached(table: Sequence[Row]) -> str:
     """In how many cells ours is at least the paper's: a sentence."""
     judged = [row for row in table if row["paper"]]
     above = sum(float(row["accuracy"]) >= float(row["paper"]) for row in judged)
-    return f"At least the paper's best method in {above} of {len(judged)} cells."
+    return f"At least as accurate as the paper's best method in {above} of {len(judged)} cells."

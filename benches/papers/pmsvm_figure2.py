@@ -16,14 +16,12 @@ from benches.tables import Row, as_rows
 
 TITLE = "PMSVM (NeurIPS 2025), Figures 2, 4 and 5: the gap to the same method without noise"
 PROTOCOL: tuple[str, ...] = (
-    "The paper prints curves without numbers: accuracy at epsilon = infinity minus "
-    "accuracy, averaged over its data sets in figure 2, by set in figures 4 and 5; "
-    "smaller is better.",
-    "Methods, rows and the choice of constants are those of table 2 above, on five of its splits.",
-    "Infinity is epsilon = 10000 here, where noise is negligible. Our rules for C and "
-    "for steps depend on epsilon, so they choose other values there.",
-    "A small gap does not mean high accuracy: a method that is poor without noise has "
-    "little to lose. The last column shows the accuracy of each method.",
+    "The paper plots, without numbers, accuracy at ε = ∞ minus accuracy: averaged over its data "
+    "sets in Figure 2, by set in Figures 4 and 5. Smaller is better.",
+    "Methods, rows and constants are chosen as in Table 2, on five of its splits.",
+    "ε = 10000 stands for infinity. Our rules for C and for steps depend on ε and choose other "
+    "values there.",
+    "A small gap is not high accuracy: a method that is poor without noise has little to lose.",
 )
 GROUPS = (pmsvm_table2.OURS, pmsvm_table2.THEIRS)
 DATA = tuple(f"{group}: {name}" for name in NAMES for group in GROUPS)
@@ -168,7 +166,8 @@ def page(table: Sequence[Row]) -> str:
     ]
     heads = ("average gap", *(f"ε = {epsilon:g}" for epsilon in EPSILONS), "without noise")
     said = "".join(f"- {sentence}\n" for sentence in _sentences(averages))
-    return grid(heads, lines) + "\n\nAveraged over data sets; ± is over them.\n\n" + said
+    means = "Means over data sets, with standard errors over them."
+    return f"{grid(heads, lines)}\n\n{means}\n\n{said}"
 
 
 def _shown(row: Row | None) -> str:
@@ -188,6 +187,7 @@ def _sentences(averages: Sequence[Row]) -> Iterator[str]:
     """The paper's statements about the averages, and how often they are true here."""
     gaps = {(row["method"], row["epsilon"]): float(row["gap"]) for row in averages}
     epsilons = list(dict.fromkeys(row["epsilon"] for row in averages))
+    counts = []
     for kind, (separate, joint) in AGAINST.items():
         pairs = [
             gaps[one, epsilon] < gaps[other, epsilon]
@@ -197,11 +197,15 @@ def _sentences(averages: Sequence[Row]) -> Iterator[str]:
             if (one, epsilon) in gaps and (other, epsilon) in gaps
         ]
         if pairs:
-            yield (
-                "The paper says that models of all classes at once lose less than one-vs-rest. "
-                f"With {kind} they do in {sum(pairs)} of {len(pairs)} comparisons here "
-                f"({' and '.join(joint)} with {' and '.join(separate)})."
+            counts.append(
+                f"in {sum(pairs)} of {len(pairs)} comparisons with {kind} "
+                f"({' and '.join(joint)} against {' and '.join(separate)})"
             )
+    if counts:
+        yield (
+            "The paper says that models of all classes at once lose less than one-vs-rest. Here "
+            f"they do {' and '.join(counts)}."
+        )
     for method in OURS.values():
         own = [
             (epsilon, gaps[method, epsilon]) for epsilon in epsilons if (method, epsilon) in gaps
@@ -218,7 +222,7 @@ def _sentences(averages: Sequence[Row]) -> Iterator[str]:
         if own:
             yield (
                 f"{method[0].upper()}{method[1:]}: the smallest average gap of {kind_of(method)} "
-                f"at {sum(best)} of {len(best)} values of epsilon."
+                f"at {sum(best)} of {len(best)} values of ε."
             )
 
 

@@ -12,9 +12,8 @@ from benches.tables import Row
 TITLE = "PMSVM (NeurIPS 2025), table 10: the clip norm"
 PROTOCOL: tuple[str, ...] = (
     *ablation.SHARED_PROTOCOL,
-    "PMSVM-AGP (Adam) with gradients clipped to R; steps, batches and learning rates stay those "
-    "of R = 1. Adam's steps do not depend on the scale of gradients, so a smaller R means rows "
-    "that weigh alike rather than shorter steps.",
+    "PMSVM-AGP clips gradients to R; all else is as for R = 1. Adam's steps do not depend on the "
+    "scale of gradients, so a smaller R makes rows weigh alike, not steps shorter.",
 )
 DATA: tuple[str, ...] = NAMES
 QUICK_DATA: tuple[str, ...] = ("dermatology", "vehicle")
@@ -92,7 +91,7 @@ def page(table: Sequence[Row]) -> str:
             ablation.HEADING,
             ablation.beside(table, (ablation.PUBLIC, ablation.PUBLISHED), COLUMNS),
             ablation.averages(table, COLUMNS, arms),
-            f"Best cells with public rows: {best}.",
+            f"Most accurate with public rows: {best} cells.",
         ]
     )
 

@@ -13,9 +13,8 @@ from benches.tables import Row
 TITLE = "PMSVM (NeurIPS 2025), tables 3 and 9: learning rates that decay"
 PROTOCOL: tuple[str, ...] = (
     *ablation.SHARED_PROTOCOL,
-    "PMSVM-GP (stochastic gradient descent) and PMSVM-AGP (Adam) with a constant "
-    "learning rate and with one that decays linearly to 0, after every step here and "
-    "after every epoch in the paper.",
+    "PMSVM-GP (SGD) and PMSVM-AGP (Adam) have a constant learning rate, or one that decays "
+    "linearly to 0: after every step here, after every epoch in the paper.",
 )
 DATA: tuple[str, ...] = NAMES
 QUICK_DATA: tuple[str, ...] = ("dermatology", "vehicle")
@@ -103,9 +102,8 @@ def page(table: Sequence[Row]) -> str:
         ablation.PUBLISHED: "as published (not private)",
     }
     helped = [
-        f"{said.capitalize()}: decay is better by at least {NOTABLE:g} in "
-        f"{_counted(table, arm, 1)} and worse in {_counted(table, arm, -1)} of "
-        f"{_counted(table, arm, 0)} cells."
+        f"{said.capitalize()}: decay gains at least {NOTABLE:g} in {_counted(table, arm, 1)} and "
+        f"loses as much in {_counted(table, arm, -1)} of {_counted(table, arm, 0)} cells."
         for arm, said in arms.items()
     ]
     return "\n\n".join(

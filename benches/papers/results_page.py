@@ -8,18 +8,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from benches import report, tables
+from benches import tables
 from benches.tables import Row
 
 HEAD = """# Results
 
-Tables and figures of the papers that this library builds on, compared with the printed
-numbers; each section lists the differences from the paper's protocol. `python -m benches.papers
-page` writes this page from [stored summaries](../benches/results), which have a standard error for
-every mean ([how to run the scripts](../benches/README.md#accuracy-papers)).
+Tables and figures of [the papers](papers.md) measured again, beside the printed numbers; most
+curves have none. Unless a section says otherwise: random 80/20 splits with fresh noise in each,
+means over splits with standard errors (±), δ = 1e-5, `add_remove`, public bounds, nothing tuned.
+The [stored summaries](../benches/results) have a standard error for every mean; `python -m
+benches.papers page` writes this page from them ([scripts](../benches/README.md#accuracy-papers)).
 """
-# What the list in docs/papers.md stands between.
-MARKERS = ("<!-- tables-and-figures -->", "<!-- /tables-and-figures -->")
 # The papers by the beginnings of their modules' names; what belongs to none comes last.
 PAPERS = {
     "PMSVM (NeurIPS 2025)": ("pmsvm_",),
@@ -32,7 +31,7 @@ PAPERS = {
 # Facts of the machine that are of use here, by what they are called.
 FACTS = {
     "cpu": "processor",
-    "cores": "cores",
+    "cores": "cores:",
     "system": "system",
     "python": "Python",
     "dpsvm_fast": "dpsvm_fast",
@@ -69,29 +68,17 @@ def contents(folder: Path, modules: Mapping[str, Any]) -> str:
 
 
 def _machines(heads: Sequence[Mapping[str, str]]) -> str:
-    """What the summaries say about where they were measured: one line a fact."""
-    lines = []
+    """What the summaries say about where they were measured."""
+    facts = []
     for fact, label in FACTS.items():
         found = dict.fromkeys(head[fact] for head in heads if fact in head)
-        lines += [f"- {label}: {', or '.join(found)}\n"] if found else []
-    return "\nMeasured with:\n\n" + "".join(lines) if lines else ""
+        facts += [f"{label} {' or '.join(found)}"] if found else []
+    return f"\nMeasured with {'; '.join(facts)}.\n" if facts else ""
 
 
 def anchor_of(title: str) -> str:
     """What a heading is called in an address."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-
-
-def index(folder: Path, modules: Mapping[str, Any]) -> str:
-    """Every measured table and figure with its script, for docs/papers.md."""
-    places = list(PAPERS)
-    names = sorted(stored(folder, modules), key=lambda name: places.index(paper_of(name)))
-    lines = [
-        f"| [{modules[name].TITLE}](results.md#{anchor_of(modules[name].TITLE)}) "
-        f"| `benches/papers/{name}.py` |"
-        for name in names
-    ]
-    return "\n".join(["| Measured again | Script |", "|---|---|", *lines])
 
 
 def _shared_beginning(first: Sequence[str], second: Sequence[str]) -> int:
@@ -109,8 +96,10 @@ def _protocol(module: Any, before: Sequence[Any]) -> str:
     lines = [f"- {sentence}\n" for sentence in own[known if known > 2 else 0 :]]
     if known > 2:
         first = before[shared.index(known)]
-        which = "All" if known == len(first.PROTOCOL) else f"The first {known}"
-        lines.insert(0, f"- {which} points of [{first.TITLE}](#{anchor_of(first.TITLE)}).\n")
+        link = f"[{first.TITLE.partition(':')[0]}](#{anchor_of(first.TITLE)})"
+        every = known == len(first.PROTOCOL)
+        which = "The protocol of" if every else f"The first {known} items of"
+        lines.insert(0, f"- {which} {link}.\n")
     return "".join(lines)
 
 
@@ -119,7 +108,8 @@ def _section(name: str, module: Any, table: Sequence[Row], before: Sequence[Any]
     protocol = _protocol(module, before)
     picture = f"images/papers_{name}.png"
     here = Path(__file__).resolve().parents[2] / "docs"
-    drawn = f"\n![{module.TITLE}]({picture})\n" if (here / picture).is_file() else ""
+    short = module.TITLE.partition(":")[0]
+    drawn = f"\n![{short}]({picture})\n" if (here / picture).is_file() else ""
     return (
         f"\n### {module.TITLE}\n\n{protocol}\n{module.page(table).strip()}\n{drawn}\n"
         f"`python -m benches.papers {name}`: "
@@ -129,8 +119,5 @@ def _section(name: str, module: Any, table: Sequence[Row], before: Sequence[Any]
 
 
 def write(path: Path, folder: Path, modules: Mapping[str, Any]) -> None:
-    """Write the page, and the list in papers.md if that lies beside it."""
+    """Write the page."""
     path.write_text(contents(folder, modules), encoding="utf-8")
-    papers = path.with_name("papers.md")
-    if papers.is_file():
-        report.update(papers, index(folder, modules), MARKERS)

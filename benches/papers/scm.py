@@ -71,21 +71,27 @@ ALGORITHM_EXCHANGED = "Algorithm 1, a row exchanged"
 PURE_EXCHANGED = "PrivateLinearSVC, δ = 0, a row exchanged"
 
 ACCOUNTING = (
-    "The paper's methods run with corrected constants: the noise printed in its "
-    "Algorithm 1 is too small by a factor of the number of rows, and the paper omits the "
-    "privacy cost of the curvature of one row.",
-    "If that curvature would cost more than half of ε, Λ is raised until it does not, as "
-    "in Chaudhuri, Monteleoni and Sarwate (2011); small Λ are then nominal.",
-    "The relation is one row more or fewer; the paper exchanges one row for another, "
-    "which needs twice the noise.",
+    "The paper's methods run with corrected constants: its Algorithm 1 adds too little noise by a "
+    "factor of the number of rows, and omits the privacy cost of a row's curvature "
+    "([corrections](papers.md#corrections-to-scm)).",
+    "Where that curvature would cost more than half of ε, Λ is raised, as in Chaudhuri, "
+    "Monteleoni and Sarwate (2011); small Λ are then nominal.",
+    "The paper exchanges one row for another, which needs twice the noise of `add_remove`. Where "
+    "a name states no δ, it is 0.",
 )
 ROWS = (
-    "Columns are divided by public bounds, not by their largest entry in the data; then "
-    "rows are scaled to norm 1. Adult has the 45,222 rows without missing values; the "
-    "paper has about 47,000.",
-    f"{FOLDS}-fold cross-validation as in the paper, but only {FOLDS_USED} of the folds and "
-    f"{DRAWS} draws of the noise per fold instead of 50; standard errors are over folds.",
+    "Columns are divided by public bounds, not by their largest entry; then rows are scaled to "
+    "norm 1. Adult has the 45,222 rows without missing values; the paper has about 47,000.",
+    f"{FOLDS_USED} of the paper's {FOLDS} cross-validation folds, with {DRAWS} draws of the noise "
+    "each instead of 50; standard errors are over folds.",
     "The Huber hinge is smoothed within 0.5 of the margin; the paper does not print its constant.",
+)
+CHOICES = (
+    "The paper's methods and models without privacy use the Λ with the smallest test error, as in "
+    "the paper. Ours choose nothing by any row.",
+    "Nested balls: three draws of points, features and noise. Algorithm 2 has noise for features "
+    "of norm √2, which the paper takes to be 1. The model without privacy is logistic regression "
+    "on random features.",
 )
 
 

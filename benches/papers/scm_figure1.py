@@ -25,14 +25,9 @@ TITLE = "SCM, Figure 1: error along ε and along the number of rows"
 PROTOCOL: tuple[str, ...] = (
     *scm.ROWS,
     *scm.ACCOUNTING,
-    "The paper's methods and the models without privacy use the Λ with the smallest "
-    "error on test rows, as in the paper; ours choose nothing by any row.",
-    "Nested balls: three draws of points, features and noise. Algorithm 2 has noise for "
-    "features of norm √2, which the paper takes to be 1. The model without privacy is a "
-    "logistic regression on random features.",
-    "The paper's curves have no printed numbers: only their shape can be compared; the "
-    "points of its tables are in Figures 2 and 3.",
-    "KDDCup99 (panels b, d and e) is not available; the script measures it if a file is supplied.",
+    *scm.CHOICES,
+    "The points that the paper prints are in Figures 2 and 3.",
+    "KDDCup99 (panels b, d and e) is not measured.",
 )
 DATA: tuple[str, ...] = ("adult", "kddcup99", "balls")
 QUICK_DATA: tuple[str, ...] = ("adult",)
@@ -259,17 +254,17 @@ def page(table: Sequence[Row]) -> str:
     """The panels as tables of errors."""
     blocks = []
     titles = {
-        "a": "(a) Adult, along ε.",
-        "b": "(b) KDDCup99, along ε.",
-        "c": f"(c) Nested balls, {balls.N_POINTS:,} points, along ε.",
-        "d": "(d) KDDCup99, ε = 0.05, along the rows.",
-        "e": "(e) KDDCup99, ε = 0.005, along the rows.",
-        "f": f"(f) Nested balls, ε = {BALLS_EPSILON:g}, along the points.",
+        "a": "(a) Adult: error by ε.",
+        "b": "(b) KDDCup99: error by ε.",
+        "c": f"(c) Nested balls, {balls.N_POINTS:,} points: error by ε.",
+        "d": "(d) KDDCup99, ε = 0.05: error by number of rows.",
+        "e": "(e) KDDCup99, ε = 0.005: error by number of rows.",
+        "f": f"(f) Nested balls, ε = {BALLS_EPSILON:g}: error by number of points.",
     }
     for letter, data, curve, epsilon in PANELS:
         rows = panel(table, data, curve, epsilon)
         if rows:
-            blocks.append(f"{titles[letter]} Error:\n\n{_errors(rows, curve)}")
+            blocks.append(f"{titles[letter]}\n\n{_errors(rows, curve)}")
     return "\n\n".join([*blocks, *_sentences(table)])
 
 
@@ -293,6 +288,7 @@ def _sentences(table: Sequence[Row]) -> list[str]:
     rows = panel(table, "adult", ALONG_EPSILON, None)
     errors = {(row["method"], row["epsilon"]): float(row["error"]) for row in rows}
     sentences = []
+    below = []
     for ours in (scm.PURE, scm.OURS):
         pairs = [
             (errors[ours, epsilon], min(rivals))
@@ -301,17 +297,20 @@ def _sentences(table: Sequence[Row]) -> list[str]:
             and (rivals := [errors[name, epsilon] for name in RIVALS if (name, epsilon) in errors])
         ]
         if pairs:
-            sentences.append(
-                f"On Adult the error of {ours} is below that of the paper's best private method "
-                f"with its best Λ at {sum(own < best for own, best in pairs)} of {len(pairs)} "
-                "values of ε."
-            )
+            count = sum(own < best for own, best in pairs)
+            below.append(f"at {count} of {len(pairs)} values of ε ({ours})")
+    if below:
+        sentences.append(
+            "On Adult our error is below that of the paper's best private method with its best Λ "
+            f"{' and '.join(below)}."
+        )
     judged = [row for row in table if row["goal"]]
     if judged:
         largest = max(float(row["error"]) for row in judged)
         sentences.append(
-            f"On all nested balls at ε = {BALLS_EPSILON:g} no kernel machine of ours has an error "
-            f"above {largest:.4f}; the best rule has {balls.BAYES:g}."
+            f"On all {balls.N_POINTS:,} points of the nested balls at ε = {BALLS_EPSILON:g} our "
+            f"kernel machines have errors of at most {largest:.4f}; the Bayes error is "
+            f"{balls.BAYES:g}."
         )
     return [" ".join(sentences)] if sentences else []
 

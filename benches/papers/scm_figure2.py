@@ -16,13 +16,9 @@ TITLE = "SCM, Figure 2: errors"
 PROTOCOL: tuple[str, ...] = (
     *scm.ROWS,
     *scm.ACCOUNTING,
-    "Two rows of the table are for the paper's relation, one row exchanged for another.",
-    "The paper's methods and the model without privacy use the Λ with the smallest error "
-    "on test rows, as in the paper; ours choose nothing by any row.",
-    "With a logarithm: amounts of money pass through the public map log(1 + x).",
-    "Nested balls: three draws of points, features and noise. Algorithm 2 has noise for "
-    "features of norm √2, which the paper takes to be 1. The model without privacy is a "
-    "logistic regression on random features.",
+    *scm.CHOICES,
+    "“A row exchanged” is the paper's relation, `replace_one`.",
+    "“With a logarithm”: amounts of money pass through the public map log(1 + x).",
 )
 DATA: tuple[str, ...] = ("adult", "kddcup99", "balls")
 QUICK_DATA: tuple[str, ...] = ("adult",)
@@ -216,8 +212,8 @@ def _sentences(table: Sequence[Row]) -> list[str]:
     if judged:
         below = sum(float(row["error"]) < _rival(row) for row in judged)
         sentences.append(
-            f"Of {len(judged)} errors of ours at the defaults {below} are below what the paper "
-            "prints for its private SVM."
+            f"Our errors at the defaults are below the one printed for the paper's private SVM in "
+            f"{below} of {len(judged)} cells."
         )
     for method in (scm.ALGORITHM_EXCHANGED, scm.PURE_EXCHANGED):
         own = [row for row in table if row["method"] == method]
@@ -225,10 +221,7 @@ def _sentences(table: Sequence[Row]) -> list[str]:
             errors = ", ".join(
                 f"{float(row['error']) - _rival(row):+.4f} at ε = {row['epsilon']}" for row in own
             )
-            sentences.append(
-                f"For the paper's own relation, {method} differs from the paper's Algorithm 1 by "
-                f"{errors}."
-            )
+            sentences.append(f"{method}, differs from the printed Algorithm 1 by {errors}.")
     return [" ".join(sentences)] if sentences else []
 
 

@@ -16,9 +16,8 @@ TITLE = "SCM, Figure 4: error along Λ"
 PROTOCOL: tuple[str, ...] = (
     *scm.ROWS,
     *scm.ACCOUNTING,
-    "The paper's Algorithm 1 is drawn as printed in its Figure 3; its other curves have "
-    "no printed numbers.",
-    "KDDCup99 (panel b) is not available; the script measures it if a file is supplied.",
+    "The paper's Algorithm 1 is that of its Figure 3.",
+    "KDDCup99 (panel b) is not measured.",
 )
 DATA: tuple[str, ...] = ("adult", "kddcup99")
 QUICK_DATA: tuple[str, ...] = ("adult",)
@@ -107,11 +106,11 @@ def _sentences(table: Sequence[Row]) -> list[str]:
                 if known is None or float(row["error"]) < float(known["error"]):
                     lowest[row["method"]] = row
         parts = [
-            f"{method} at {lowest[method]['Lambda']}"
+            f"{lowest[method]['Lambda']} for {method}"
             for method in (scm.ALGORITHM, scm.SENSITIVITY, scm.NOT_PRIVATE)
             if method in lowest
         ]
-        sentences.append(f"Smallest errors on {name} by Λ: {', '.join(parts)}.")
+        sentences.append(f"Λ of the smallest error on {name}: {', '.join(parts)}.")
     return [" ".join(sentences)] if sentences else []
 
 

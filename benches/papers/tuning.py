@@ -34,12 +34,11 @@ from dpsvm_fast.model_selection import PrivateGridSearch
 
 TITLE = "Private searches compared with the defaults"
 PROTOCOL: tuple[str, ...] = (
-    "Random 80/20 splits, delta = 1e-6, one row more or fewer, public bounds. Every "
-    "model of a column spends the same epsilon, including its search.",
-    "Three searches: `PrivateLinearSVC` over mechanism and margin, `PrivateKernelSVC` over kernel "
-    "and gamma, and output perturbation, without centre or whitening, over C.",
-    "The reference without privacy is scikit-learn's grid search with logistic "
-    "regression, on the first split.",
+    "δ = 1e-6. Every model of a column spends the same ε, search included.",
+    "`PrivateLinearSVC` is searched over mechanism and margin, `PrivateKernelSVC` over kernel and "
+    "gamma, output perturbation (without centre or whitening) over C.",
+    "The reference without privacy is scikit-learn's grid search with logistic regression, on the "
+    "first split.",
 )
 DATA = ("adult", "usps")
 # The first rows of a set: in no stored result.
@@ -258,8 +257,8 @@ def page(table: Sequence[Row]) -> str:
     worse = sum(float(row["gain"]) < -2.0 * float(row["gain_error"]) for row in searched)
     limits = [f"{row['data']} {float(row['accuracy']):.3f}" for row in table if not row["epsilon"]]
     note = (
-        f"Of {len(searched)} cells of searches {better} are better than the default by more than "
-        f"two standard errors of the paired difference, {worse} are worse by as much."
+        f"In {better} of {len(searched)} cells a search is better than the default by more than "
+        f"two standard errors of the paired difference, in {worse} it is worse by as much."
     )
     if limits:
         note += f" Not private: {', '.join(limits)}."
