@@ -956,8 +956,8 @@ def evaluate(
     largest_loss : float, default=5.0
         Bound of one term of the log-loss, from 0.5 to 40. Noise grows with it.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
-        number of rows is public. With groups persons take the place of rows.
+        Neighbouring data sets differ by one row added or removed, or by one row replaced, which
+        makes the number of rows public. With groups persons take the place of rows.
     max_weight : float > 0, default=1.0
         Public weight of a full row, with ``sample_weight``. Noise is for full rows: choose it near
         your weights.
@@ -967,7 +967,8 @@ def evaluate(
     ledger : PrivacyLedger or None, default=None
         Budget of these rows, checked before they are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads of the noise; None uses all cores of this process. Never changes the result.
+        Number of threads for the noise; None for all cores of this process. Never changes the
+        result.
 
     Returns
     -------

@@ -323,12 +323,12 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
         groups : array-like of shape (n_samples,), optional
-            The person that each row belongs to: ints, strings or bools. Whole persons are then
-            protected, however many rows they own: neighbouring data sets differ by all rows of one
-            person. Ids are private and not kept.
+            Id of the person that each row belongs to: ints, strings or bools. Whole persons are
+            then protected, however many rows they own: neighbouring data sets differ by all rows of
+            one person. Ids are private and not kept.
         sample_weight : array-like of shape (n_samples,), optional
-            Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
-            is ignored; with ``adjacency="replace_one"`` it, or its person, still counts.
+            Private non-negative weights, clipped to the public ``max_weight``. A row of weight 0 is
+            ignored, but with ``adjacency="replace_one"`` it, or its person, still counts.
         on_step : callable, optional
             Called periodically with the number of steps done and the total, both public, for a
             progress bar. If it raises, the fit ends as after Ctrl-C. Only descent has steps.

@@ -261,30 +261,31 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
         whatever is given here.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
-        row replaced by another (about twice the noise; the number of rows is public).
+        Neighbouring data sets differ by one row added or removed (the number of rows stays
+        private), or by one row replaced (about twice the noise; the number of rows is public).
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set: ints, strings, bools or whole floats. None reads it from ``y``, which
-        releases it without noise: a ``PrivacyLeakWarning``, and the statement is marked not
-        private.
+        releases it without noise: a ``PrivacyLeakWarning`` is issued, and the statement is marked
+        not private.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
-        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
-        rarest by 1; it needs Gaussian noise.
+        Public weight of the loss for each label; 1 for labels not given. With ``C="auto"`` only
+        their ratios matter; a number C multiplies the weighted losses. "balanced" releases noisy
+        class counts, for 2 % of the squared Gaussian parameter, and weights each class by the
+        inverse of its count, the rarest by 1; it needs Gaussian noise.
     max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person sum to at most one: several rows count as their mean.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one: several rows count as
+        their mean.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
         the program's own arithmetic. "float" is ordinary floating-point noise.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
         1 prints the plan. Progress is not shown: it depends on the data.
     loss : {"softmax_margin", "huber_ww"}, default="softmax_margin"
@@ -346,7 +347,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     lambda_ : float
         Regularisation, a public number.
     data_norm_ : float
-        The bound of the fit.
+        Bound used in the fit.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -361,7 +362,7 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     ``classes``, the feature names and every other parameter were chosen without looking at the
     data. Proof: docs/proofs/gaussian_margin.md. Not covered: running time; the event that
     ``CertificationError`` is raised; with ``noise="gamma"`` or ``noise_grid="float"``,
-    floating-point effects. Errors reveal that data are invalid but never quote them.
+    floating-point effects. An error reveals that the data are invalid but never quotes them.
 
     There are (d + 1)(d + 2)/2 numbers per matrix, all of them noisy: reduce many features first, by
     a private projection. Time and memory grow with d squared; the products of features are never

@@ -214,22 +214,23 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         Public label set: ints, strings, bools or whole floats; classes may be absent. None reads it
         from ``y``: a ``PrivacyLeakWarning``, and the statement is marked not private.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
-        becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
-        parameter, and weighs each class by the inverse; not with ``partial_fit``.
+        Public weight of the loss for each label; 1 for labels not given. Only ratios matter:
+        weights are divided by the largest. "balanced" releases noisy class counts, for 2 % of the
+        squared Gaussian parameter, and weights each class by the inverse of its count; not with
+        ``partial_fit``.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person sum to at most one.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one.
     noise_grid : {"exact", "float"}, default="exact"
         Noise sampled exactly on a power-of-two grid, so that the guarantee covers the program's own
         arithmetic, or ordinary floating-point noise.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
         Budget: checked before data are read, charged before the first step, in every call.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
         1 prints the plan and draws a progress bar.
     loss : str, default="softmax_margin"
@@ -237,13 +238,13 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         :class:`dpsvm_fast.losses.Loss` except ``margin_distance``. ``softmax_margin`` is the
         smoothed Crammer-Singer hinge, cross-entropy with ``margin=0``.
     data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
+        Public bound on the L2 norm of each row; longer rows are scaled down to it, silently.
     fit_intercept : bool, default=True
         Whether to add a constant feature, whose weight is noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
-        Value of the constant feature; "auto" is ``0.2 * data_norm``.
+        Value of the constant feature for the intercept; "auto" is ``0.2 * data_norm``.
     C : "auto" or float > 0, default="auto"
-        Multiplies the sum of the losses, as in scikit-learn. "auto" has no penalty on the weights:
+        Factor of the sum of the losses, as in scikit-learn. "auto" has no penalty on the weights:
         the finite path from 0 regularises.
     smoothing : "auto" or float > 0, default="auto"
         Width over which the hinge is rounded; "auto" is 1 for ``softmax_margin`` and ``softplus``,
@@ -325,7 +326,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     samples; with ``noise_grid="float"``, floating-point effects. The state that ``partial_fit``
     continues from (iterate, moments, number of steps) is kept in the estimator and its pickles: it
     is made of noisy sums and as private as the weights. With ``accountant="last_iterate"`` it is
-    not, and not kept. Errors reveal that data are invalid but never quote them.
+    not, and not kept. An error reveals that the data are invalid but never quotes them.
 
     Every "auto" is a rule of public numbers. With n = ``max_samples`` (the number of rows under
     ``replace_one``), d features, kt the norm of a divided row with its constant feature and mu the

@@ -798,7 +798,7 @@ class ArrayRows:
 
     @property
     def loss_weights(self) -> NDArray[np.float64] | None:
-        """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
+        """Factors of the rows' losses, summing to at most 1 per person; None if all are 1."""
         if self.owners is None:
             return None
         found = self.owners.shares(self.n_here)
@@ -808,18 +808,18 @@ class ArrayRows:
         return found if (found != 1.0).any() else None
 
     def class_counts(self) -> NDArray[np.float64]:
-        """Return exact class counts; each person adds shares that sum to at most 1."""
+        """Return exact class counts; the shares of a person's rows sum to at most 1."""
         assert self.owners is not None
         counts = self.owners.class_counts(self.codes, self.classes.size)
         return np.asarray(counts * COUNT_UNIT)
 
     def balance(self, factors: NDArray[np.float64]) -> None:
-        """Weigh classes by released numbers."""
+        """Set class weights from released counts."""
         self._factors = factors
 
     @property
     def n_persons(self) -> int:
-        """Number of persons, whatever they weigh; each row is one without groups."""
+        """Number of persons, regardless of weight; without groups each row is a person."""
         return self.n_here if self.owners is None else self.owners.n_persons
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> _core.Records:
@@ -835,18 +835,18 @@ class ArrayRows:
         return records
 
     def weigh(self, records: _core.Records) -> None:
-        """Give rows the weights of their classes."""
+        """Weight each row by its class."""
         if self._factors is not None:
             records.weigh(self._factors)
 
     def column_moments(
         self, public: PublicMap
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Exact sums of the mapped entries of each column, of their squares, and of weights."""
+        """Return exact sums of each mapped column, of its squares, and of the weights."""
         return column_moments(self.X, self.owners, public.offset, public.scale, self.n_threads)
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
-        """Replace records by random features of them."""
+        """Replace the records by their random features."""
         records.lift(features.map(), stored, self.n_threads)
 
     def descend(

@@ -49,27 +49,27 @@ class PrivateKernelSVC(PipelineClassifier):
         of pure epsilon, whose noise grows with the number of weights: for two classes and few
         features.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
-        number of rows is public.
+        Neighbouring data sets differ by one row added or removed, or by one row replaced, which
+        makes the number of rows public.
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set. None reads it from ``y``, which releases it without noise: a
-        ``PrivacyLeakWarning``, and the statement is marked not private.
+        ``PrivacyLeakWarning`` is issued, and the statement is marked not private.
     class_weight : dict, "balanced" or None, default=None
         Public weights of the losses by label, 1 if not named. Only ratios count: the largest
         becomes 1. "balanced" releases noisy numbers of rows of each class, for 2 % of the squared
         Gaussian parameter, and weighs each class by their inverse; it needs ``delta > 0``.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person sum to at most one.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one.
     noise_grid : {"exact", "float"}, default="exact"
         How Gaussian noise is drawn, as in `PrivateLinearSVC`.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
         1 prints the plan and draws a progress bar.
     bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
@@ -102,7 +102,7 @@ class PrivateKernelSVC(PipelineClassifier):
     margin : "auto" or float >= 0, default="auto"
         Margin of the softmax loss, as in `PrivateLinearSVC`.
     fit_intercept : bool, default=True
-        Whether to add a constant feature. Its weight is noisy like the others.
+        Whether to add a constant feature, whose weight is noisy like the others.
     low_memory : bool or "auto", default="auto"
         Whether to recompute features in blocks in every pass over the rows instead of keeping them
         (8 D bytes per row). "auto" keeps up to 256 MiB. Never changes the result. For "gradient"
@@ -236,7 +236,7 @@ class PrivateKernelSVC(PipelineClassifier):
         return PublicMap(unit=False, data_norm=self.data_norm)
 
     def fitted_map(self, *, sparse_rows: bool) -> PublicMap:
-        """Return the map of raw rows that the fit used."""
+        """Return the map of raw rows used in the fit."""
         if self.data_norm_ is None:
             return super().fitted_map(sparse_rows=sparse_rows)
         return PublicMap(unit=False, data_norm=self.data_norm_)

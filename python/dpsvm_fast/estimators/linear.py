@@ -143,7 +143,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         }
 
     def fitted_map(self, *, sparse_rows: bool) -> PublicMap:
-        """Return the map of raw rows that the fit used."""
+        """Return the map of raw rows used in the fit."""
         public = public_map(self.bounds_, sparse_rows=sparse_rows, of_bounds=PublicMap.lifted)
         return replace(public, constant=self.lift_)
 
@@ -221,29 +221,30 @@ class PrivateLinearSVC(PipelineClassifier):
         tenth of epsilon, then objective perturbation with Gamma noise, without whitening. That
         noise grows with the number of weights: expect little with many classes or features.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
-        row replaced by another (more noise; the number of rows is public).
+        Neighbouring data sets differ by one row added or removed (the number of rows stays
+        private), or by one row replaced (more noise; the number of rows is public).
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set: ints, strings, bools or whole floats; classes may be absent from the data.
         None reads it from ``y``, which releases it without noise: ``PrivacyLeakWarning``, and the
         statement says so.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
-        becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
-        parameter, and weighs each class by the inverse; with ``delta > 0`` only.
+        Public weight of the loss for each label; 1 for labels not given. Only ratios matter:
+        weights are divided by the largest. "balanced" releases noisy class counts, for 2 % of the
+        squared Gaussian parameter, and weights each class by the inverse of its count; with
+        ``delta > 0`` only.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person sum to at most one.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on power-of-two grids, so that the guarantee covers
         the program's own arithmetic. "float" is ordinary floating-point noise.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
         1 prints the plan and draws a progress bar.
     bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
@@ -267,7 +268,7 @@ class PrivateLinearSVC(PipelineClassifier):
         with ``predict_proba``; 1 makes it the smoothed Crammer-Singer hinge, as accurate for many
         rows and up to 0.01 less for few. "auto" is 1 for "objective" and "output".
     fit_intercept : bool, default=True
-        Whether to add a constant feature. Its weight is noisy like the others.
+        Whether to add a constant feature, whose weight is noisy like the others.
 
     Attributes
     ----------
@@ -317,8 +318,8 @@ class PrivateLinearSVC(PipelineClassifier):
     data. No value in X or y can void the guarantee: rows are mapped to norm 1 whatever they hold,
     and non-finite values are refused. Not covered: running time; floating-point effects with
     ``noise_grid="float"`` or ``delta=0``; with "objective" and "output", the event that double
-    precision cannot certify the minimum (``CertificationError``). Errors reveal that data are
-    invalid but never quote them.
+    precision cannot certify the minimum (``CertificationError``). An error reveals that the data
+    are invalid but never quotes them.
 
     With u the row mapped by ``bounds``, its constant, and scaled to norm 1, m = ``centre_`` and M =
     ``whitening_``, the scores are

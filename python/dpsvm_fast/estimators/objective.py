@@ -36,31 +36,32 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
         Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
         whatever is given here.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
-        row replaced by another (about twice the noise; the number of rows is public).
+        Neighbouring data sets differ by one row added or removed (the number of rows stays
+        private), or by one row replaced (about twice the noise; the number of rows is public).
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set: ints, strings, bools or whole floats. Classes may be absent from the data.
-        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning``, and the
-        statement is marked not private.
+        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning`` is
+        issued, and the statement is marked not private.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
-        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
-        rarest by 1; it needs Gaussian noise.
+        Public weight of the loss for each label; 1 for labels not given. With ``C="auto"`` only
+        their ratios matter; a number C multiplies the weighted losses. "balanced" releases noisy
+        class counts, for 2 % of the squared Gaussian parameter, and weights each class by the
+        inverse of its count, the rarest by 1; it needs Gaussian noise.
     max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person sum to at most one: several rows count as their mean.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one: several rows count as
+        their mean.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
         the program's own arithmetic. "float" is ordinary floating-point noise. What is released
         are multiples of a power of two in both cases.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
         1 prints the plan. Progress is not shown: it depends on the data.
     loss : str, default="softmax_margin"
@@ -71,13 +72,14 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
         Law of B: independent Gaussians, (epsilon, delta); or a density proportional to
         ``exp(-beta ||B||)``, epsilon with delta = 0, much larger for many weights.
     data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
+        Public bound on the L2 norm of each row; longer rows are scaled down to it, silently.
     fit_intercept : bool, default=True
-        Whether to add a constant feature. Its weight is regularised and noisy like the others.
+        Whether to add a constant feature, whose weight is regularised and noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
-        Value of the constant feature; "auto" is ``0.1 * data_norm``, or 0.2 with Gamma noise.
+        Value of the constant feature for the intercept; "auto" is ``0.1 * data_norm``, or 0.2 with
+        Gamma noise.
     C : "auto" or float > 0, default="auto"
-        Multiplies the sum of the losses, as in scikit-learn. "auto" is a rule of public facts, see
+        Factor of the sum of the losses, as in scikit-learn. "auto" is a rule of public facts, see
         Notes.
     extra_regularization : "auto" or float >= 0, default="auto"
         Added to ``1 / C``, because the curvature of one row relative to lambda costs privacy.
@@ -122,7 +124,7 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
     clipped, so no value in X or y can void the guarantee. Not covered: running time; the event that
     ``CertificationError`` is raised, with ``max_iter`` or where double precision cannot certify the
     minimum (a tiny ``smoothing`` with a huge C); with ``noise="gamma"`` or ``noise_grid="float"``,
-    floating-point effects. Errors reveal that data are invalid but never quote them.
+    floating-point effects. An error reveals that the data are invalid but never quotes them.
 
     ``C="auto"`` and ``extra_regularization="auto"`` use public numbers only. With kt the norm of a
     row with its constant feature, tau the temperature of the loss (``smoothing``, half of it for
