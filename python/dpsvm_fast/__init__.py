@@ -1,6 +1,6 @@
 """Differentially private support vector machines as scikit-learn estimators, computed in Rust.
 
-Start with `PrivateLinearSVC`; the fitted attribute ``privacy_`` states what was promised.
+Start with `PrivateLinearSVC`. The fitted attribute ``privacy_`` states the guarantee.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _MODULES = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name or module at its first use."""
+    """Import a public name or module on first use."""
     if name in _MODULES:
         return importlib.import_module(f"dpsvm_fast.{name}")
     for home, names in _HOMES.items():
@@ -123,5 +123,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Public names, imported or not."""
+    """List the public names, imported or not."""
     return sorted({*__all__, *_MODULES})

@@ -1,4 +1,4 @@
-"""``python -m dpsvm_fast`` is the command ``dpsvm-fast``."""
+"""Run the command ``dpsvm-fast`` as ``python -m dpsvm_fast``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The floating-point mode that guarantees are proved for, whatever the calling thread has set."""
+"""Run functions in the floating-point mode that the proofs assume."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ R = TypeVar("R")
 
 
 def in_usual_arithmetic(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function with rounding to nearest and subnormal numbers; restore the thread's mode.
+    """Decorate a function to run with rounding to nearest and subnormal numbers.
 
     A call of ``fesetround``, or a library compiled with ``-ffast-math``, changes the mode of the
-    thread that makes or loads it; ``numpy.seterr`` changes what NumPy says about numbers that leave
-    the floats. The caller of the function is two frames above it.
+    calling or loading thread; ``numpy.seterr`` changes how NumPy reports overflow and underflow.
+    The thread's mode is restored afterwards. The decorator adds one frame: the caller is two frames
+    above the function.
     """
 
     @wraps(function)
@@ -32,10 +33,10 @@ def in_usual_arithmetic(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def quiet(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a function of rows without a word about numbers that leave the floats.
+    """Decorate a function of rows to ignore overflow and underflow silently.
 
-    Which numbers overflow, or fall below the normal ones, depends on the rows: neither a warning
-    nor an error may tell, whatever the caller has made NumPy do about them.
+    Whether a number overflows or underflows depends on the rows, so no warning or error may reveal
+    it, whatever the caller's NumPy settings are.
     """
 
     @wraps(function)

@@ -8,16 +8,16 @@ class InvalidParameterError(ValueError):
 
     @classmethod
     def of(cls, name: str, *, got: object, accepted: str) -> InvalidParameterError:
-        """Build the error with its usual sentence.
+        """Build the error with the standard message.
 
         Parameters
         ----------
         name : str
-            The argument as the user typed it.
+            Name of the argument as the user typed it.
         got : object
-            What came; must be a public value, never data.
+            Value received; it must be public, never data.
         accepted : str
-            What is accepted, as the end of a sentence.
+            Accepted values, as the end of a sentence.
         """
         return cls(f"{name}: got {_shown(got)}, expected {accepted}")
 
@@ -35,15 +35,15 @@ class SchemaError(InvalidParameterError):
 
     @property
     def parameter(self) -> str:
-        """Name of the argument, wherever a schema is one; the message tells the rest."""
+        """Name of the argument, always "schema"; the message names the file and the key."""
         return "schema"
 
 
 class TableError(ValueError):
     """A file cannot be read, or does not fit its schema.
 
-    Rows and columns are named, cells are not quoted. That this error appeared depends on the data
-    and is not covered by (epsilon, delta).
+    The message names rows and columns but quotes no cell. Whether this error occurs depends on the
+    data and is not covered by (epsilon, delta).
     """
 
 
@@ -54,7 +54,7 @@ class BudgetExceededError(RuntimeError):
 class CertificationError(RuntimeError):
     """The solver could not certify its distance to the optimum.
 
-    Nothing is released and the budget stays spent. That this error appeared depends on the data
+    Nothing is released and the budget stays spent. Whether this error occurs depends on the data
     and is not covered by (epsilon, delta).
     """
 
@@ -68,7 +68,7 @@ class ModelFormatError(ValueError):
 
 
 class PrivacyLeakWarning(UserWarning):
-    """A fact that must be public was read from the data."""
+    """A value that must be public was read from the data."""
 
 
 class NotPrivateWarning(UserWarning):
@@ -80,7 +80,7 @@ class WeakPrivacyWarning(NotPrivateWarning):
 
 
 def _shown(value: object) -> str:
-    """Return the text of a public value, shortened; Python refuses to print thousands of digits."""
+    """Return a public value as short text; Python refuses to print very long integers."""
     if isinstance(value, int) and value.bit_length() > 512:
         return "a number of hundreds of digits"
     text = repr(value)
@@ -93,16 +93,16 @@ def _shown(value: object) -> str:
 class PartitionError(RuntimeError):
     """A partition could not be loaded, or does not hold what was declared.
 
-    Nothing is released. The budget is spent, unless partitions were looked at before that to see
-    whose rows they hold. That this happened depends on the data and is not covered by (epsilon,
+    Nothing is released. The budget is spent, unless the failure came while persons were counted
+    before the charge. Whether this error occurs depends on the data and is not covered by (epsilon,
     delta).
 
     Parameters
     ----------
     partition : int
-        Its number, from 0.
+        Number of the partition, from 0.
     reason : str
-        A constant text; never a value.
+        Constant text; it never contains a value.
     spent : bool, default=True
         Whether the budget is spent.
     """
@@ -113,7 +113,7 @@ class PartitionError(RuntimeError):
         self.partition, self.reason, self.spent = partition, reason, spent
 
     def __reduce__(self) -> tuple[type[PartitionError], tuple[int, str, bool]]:
-        """Rebuild from the constructor's arguments, so that errors cross processes."""
+        """Pickle the constructor's arguments, so that the error crosses processes."""
         return type(self), (self.partition, self.reason, self.spent)
 
 
@@ -130,11 +130,11 @@ class SecureSumAborted(RuntimeError):
     Parameters
     ----------
     stage : str
-        Where it ended, such as ``"collect"``.
+        Stage of the protocol, such as ``"collect"``.
     survivors : int
-        Parties that were left.
+        Number of remaining parties.
     needed : int or None
-        Parties that the guarantee asks for.
+        Number of parties that the guarantee requires.
     """
 
     def __init__(self, stage: str, survivors: int, needed: int | None = None) -> None:
@@ -147,19 +147,19 @@ class SecureSumAborted(RuntimeError):
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle with the facts: errors cross processes."""
+        """Pickle the constructor's arguments, so that the error crosses processes."""
         return (type(self), (self.stage, self.survivors, self.needed))
 
 
 class InconsistentSumError(RuntimeError):
     """A secure sum is not a valid sum of contributions; nothing was released.
 
-    Parties with another version of the protocol, or a sum without one of them, cause this error.
+    Causes: a party with another protocol version, or a sum over other parties than those counted.
     """
 
 
 class PartyRefusedError(ValueError):
     """A party refuses, because its records or the request are not as agreed.
 
-    The messages are constants: they may be sent to the server and reveal nothing about the records.
+    The messages are constants: they reveal nothing about the records and may be sent to the server.
     """

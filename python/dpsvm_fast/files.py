@@ -1,4 +1,4 @@
-"""Reading and writing files: a reader sees the old file or the new one, never half of one."""
+"""Atomic file access: a reader sees the old file or the new one, never a partial one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ START = 1 << 20
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file as a whole, or leave the old one.
+    """Write a file atomically; on failure the old file stays.
 
     Raises
     ------
     OSError
-        With one sentence that names the file.
+        The message is one sentence that names the file.
     InvalidParameterError
-        More than a reader accepts.
+        The data are larger than a reader accepts.
     """
     if len(data) > LARGEST_FILE:
         raise InvalidParameterError(
@@ -52,14 +52,14 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) -> bytes:
-    """Return the contents of a file that is not too large and begins like text.
+    """Return the contents of a regular file of limited size.
 
     Raises
     ------
     OSError
-        With one sentence that names the file.
+        The message is one sentence that names the file.
     ModelFormatError
-        It is too large, or no file: a pipe, a device.
+        The file is too large, or is a pipe or a device.
     """
     largest = LARGEST_FILE if largest is None else largest
     try:
@@ -79,12 +79,12 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a file without blocking on a pipe that nobody writes to."""
+    """Open a file without blocking on a pipe that has no writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def checked_key(key: object) -> bytes | None:
-    """Return the bytes of a key, given as such or as the path of its file."""
+    """Return the bytes of a key, given as bytes or as the path of a file."""
     if key is None or isinstance(key, (bytes, bytearray)):
         found = None if key is None else bytes(key)
     elif isinstance(key, (str, os.PathLike)):
@@ -108,7 +108,7 @@ def checked_key(key: object) -> bytes | None:
 
 
 def _sentence(verb: str, path: Path, error: OSError) -> OSError:
-    """The same error with a sentence: what failed, why, and the remedy."""
+    """Return the same error with one sentence: what failed, why, and the remedy."""
     reason = (error.strerror or type(error).__name__).lower()
     remedy = ""
     if isinstance(error, PermissionError):

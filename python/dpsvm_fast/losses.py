@@ -1,13 +1,12 @@
-"""The losses: the one table of the numbers that every guarantee takes from them.
+"""The losses, and the table of their constants that every guarantee uses.
 
-With scores s = W x, one row of W a score, a loss is a convex function of s; its gradient in W is
-the gradient a in s times the row. What is tabulated here is proved in docs/proofs/losses.md:
-the largest norm L of a, the largest eigenvalue beta of the Hessian in s, and the largest
-log-determinant c0 of ``1 + rho * Hessian``, which is the price of the change of variables in
-objective perturbation.
+A loss is a convex function of the scores s = W x, one score for each row of W. Its gradient in W is
+the gradient a in s times the row x. The constants are proved in docs/proofs/losses.md: the largest
+norm L of a, the largest eigenvalue beta of the Hessian in s, and the largest log-determinant c0 of
+``1 + rho * Hessian``, the cost of the change of variables in objective perturbation.
 
-Two classes need one score, s > 0 for the second class, except with the losses that compare classes
-in pairs. For more classes ``huber``, ``softplus`` and ``logistic`` are one-vs-rest sums.
+Two classes share one score, s > 0 for the second class, except for losses over pairs of classes.
+For more classes ``huber``, ``softplus`` and ``logistic`` are one-vs-rest sums.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ __all__ = ["SMOOTH_LOSSES", "WEIGHT_LOSSES", "Loss"]
 
 
 class Kind(NamedTuple):
-    """The properties from which the constants of a loss follow.
+    """Properties that determine the constants of a loss.
 
     Parameters
     ----------
     terms : {"each score", "pairs", "all scores"}
-        One term for each score, one for each other class, or one of all scores.
+        One term for each score, one for each other class, or one term for all scores.
     law : str or None
-        Law of objective perturbation with three or more classes; None if none is proved.
+        Privacy law of objective perturbation for three or more classes; None if none is proved.
     smoothing : float or None
-        Value of "auto"; None if neither smoothing nor margin is a parameter.
+        Smoothing for "auto"; None if the loss has neither smoothing nor margin.
     margin : float
-        Value of "auto", in units of the smoothing if ``likelihood``.
+        Margin for "auto", in units of the smoothing if ``likelihood``.
     temperature : float
-        The smoothing in the unit of the laws.
+        Factor from the smoothing to the temperature of the privacy laws.
     smooth : bool
-        Whether it has a Lipschitz gradient.
+        Whether the gradient is Lipschitz.
     likelihood : bool
-        Whether it can be a negative log-likelihood: with margin 0 it gives probabilities.
+        Whether the loss with margin 0 is a negative log-likelihood, so that it gives probabilities.
     one_score : bool
         Whether two classes share one score.
     """
@@ -76,12 +75,12 @@ WEIGHT_LOSSES = tuple(KINDS)
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    r"""A loss with its parameters and the constants that guarantees need.
+    r"""A loss with its parameters and the constants of its guarantees.
 
     Parameters
     ----------
     name : str
-        With t = +1 for the own class and -1 for others, y the own class:
+        Name of the loss. With y the true class, t = +1 for it and -1 for the others:
 
         - ``crammer_singer``: :math:`\max_k (1[k \ne y] + s_k - s_y)`
         - ``softmax_margin``: :math:`\tau \log \sum_k \exp((m 1[k \ne y] + s_k - s_y) / \tau)`
@@ -91,22 +90,22 @@ class Loss:
           (m + h - z)^2 / (4h) between
         - ``m3``: :math:`\sum_{k \ne y} (g_k + \sqrt{g_k^2 + \tau^2}) / 2`, g_k = m - s_y + s_k
         - ``huber_ww``: :math:`\sum_{k \ne y} H(s_y - s_k)` with the H of ``huber``
-        - ``margin_distance``: d - h/2, and d^2 / (2h) for d < h, with d the Euclidean distance of s
-          to the scores with :math:`s_y \ge s_k + m` for all :math:`k \ne y`
+        - ``margin_distance``: d - h/2, and d^2 / (2h) for d < h, d the Euclidean distance of s to
+          the scores with :math:`s_y \ge s_k + m` for all :math:`k \ne y`
 
         ``m3`` and ``huber_ww`` are smoothed hinges of Weston and Watkins.
     n_classes : int >= 2
     smoothing : float > 0
-        tau, the half width h of ``huber`` and ``huber_ww``, or the h of ``margin_distance``. Not
-        used by ``crammer_singer`` and ``logistic``.
+        tau; or h, the half width of ``huber`` and ``huber_ww`` and the h of ``margin_distance``.
+        Not used by ``crammer_singer`` and ``logistic``.
     margin : float >= 0
         m. Not used by ``crammer_singer`` and ``logistic``.
     per_class : bool, default=False
-        Whether every class has a score also where one would do for two: where weights are
-        constrained class by class.
+        Whether two classes have two scores instead of one, as when weights are constrained class by
+        class.
     averaged : bool, default=False
-        Whether neighbours differ in a mean of several such losses, those of the rows of a person,
-        instead of one.
+        Whether neighbouring data sets differ by a mean of several losses (the rows of a person)
+        instead of a single loss.
     """
 
     name: str
@@ -118,7 +117,7 @@ class Loss:
 
     @property
     def n_scores(self) -> int:
-        """Number of scores, which is the number of rows of W."""
+        """Number of scores: the number of rows of W."""
         shared = self.n_classes == 2 and KINDS[self.name].one_score and not self.per_class
         return 1 if shared else self.n_classes
 
@@ -129,23 +128,23 @@ class Loss:
 
     @property
     def is_likelihood(self) -> bool:
-        """Whether the loss is a negative log-likelihood, up to its temperature."""
+        """Whether the loss is a negative log-likelihood, up to the temperature."""
         free = self.name == "logistic" or self.margin == 0.0
         return KINDS[self.name].likelihood and free
 
     @property
     def temperature(self) -> float:
-        """Smoothing in the unit of the laws of objective perturbation.
+        """Temperature in the privacy laws of objective perturbation.
 
-        One score has curvature at most ``1 / (4 temperature)``, a pair of scores (``m3``,
-        ``huber_ww``) ``1 / (2 temperature)`` in their difference.
+        The curvature is at most ``1 / (4 temperature)`` in one score, and at most
+        ``1 / (2 temperature)`` in the difference of a pair of scores (``m3``, ``huber_ww``).
         """
         smoothing = 1.0 if self.name == "logistic" else self.smoothing
         return KINDS[self.name].temperature * smoothing
 
     @property
     def kernel(self) -> tuple[str, float, float]:
-        """Name, smoothing and margin under which the compiled solvers know this loss."""
+        """Name, smoothing and margin of this loss in the compiled solvers."""
         if self.name == "logistic":
             return ("softplus", 1.0, 0.0)
         if self.name == "softmax_margin" and self.n_scores == 1:
@@ -155,13 +154,13 @@ class Loss:
 
     @property
     def compiled(self) -> dict[str, Any]:
-        """The loss as the compiled solvers take it."""
+        """Arguments that pass this loss to the compiled solvers."""
         kernel, smoothing, margin = self.kernel
         return {"loss": kernel, "n_scores": self.n_scores, "smoothing": smoothing, "margin": margin}
 
     @property
     def law(self) -> str:
-        """Name under which the accounting of objective perturbation knows this loss."""
+        """Name of this loss in the accounting of objective perturbation."""
         law = KINDS[self.name].law
         if law is None:
             raise InvalidParameterError.of(
@@ -172,7 +171,7 @@ class Loss:
 
     @cached_property
     def lipschitz(self) -> float:
-        """L: largest norm of the gradient in the scores, rounded up."""
+        """Largest norm L of the gradient in the scores, rounded up."""
         if KINDS[self.name].terms == "pairs":
             return sqrt_up(float(self.n_classes * (self.n_classes - 1)))
         if self.name == "margin_distance":
@@ -197,9 +196,9 @@ class Loss:
         Parameters
         ----------
         row_norm : float > 0
-            Bound of a row with its constant feature.
+            Bound on the norm of a row with its constant feature.
         regularization : float > 0
-            Lambda of the objective.
+            Regularisation lambda of the objective.
 
         Returns
         -------
@@ -211,12 +210,12 @@ class Loss:
     def jacobian(self, curvature_ratio: float) -> float:
         """Return c0, the largest log-determinant of ``1 + rho * Hessian``, rounded up.
 
-        With ``averaged``, the largest trace of ``rho * Hessian``, which is no smaller.
+        With ``averaged``, return the largest trace of ``rho * Hessian``, which is no smaller.
 
         Parameters
         ----------
         curvature_ratio : float >= 0
-            What :meth:`curvature_ratio` returns.
+            Result of :meth:`curvature_ratio`.
         """
         K, kappa, kind = self.n_classes, curvature_ratio, KINDS[self.name]
         if kind.law is None:
@@ -237,7 +236,7 @@ class Loss:
 
     @property
     def at_zero(self) -> float:
-        """Value at scores 0, the same for every label."""
+        """Value of the loss at scores 0, the same for every label."""
         tau, m, K = self.smoothing, self.margin, self.n_classes
         match self.name:
             case "crammer_singer":
@@ -260,5 +259,5 @@ class Loss:
 
 
 def _softplus(z: float) -> float:
-    """``log(1 + exp(z))`` without overflow."""
+    """Return ``log(1 + exp(z))`` without overflow."""
     return max(z, 0.0) + math.log1p(math.exp(-abs(z)))

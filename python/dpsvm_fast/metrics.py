@@ -1,9 +1,9 @@
-"""Private evaluation: metrics of a model on private rows, with noise and intervals.
+"""Private evaluation: metrics of a model on private rows, with noise and confidence intervals.
 
-One noisy sum holds all metrics: a row is counted in one cell of each table, and adds one clipped
-loss; with groups a person counts with the mean of its rows, and with weights a row with its share
-of the largest. If scores are requested, two small noisy sums before it place the cells. Proof:
-docs/proofs/evaluation.md.
+All metrics come from one noisy sum: a row is counted in one cell of each table and adds one clipped
+loss. With groups a person counts as the mean of its rows; with weights a row counts as its share of
+the largest weight. If scores are requested, two small noisy sums before it set the edges of the
+cells. Proof: docs/proofs/evaluation.md.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ USABLE = 4.0
 
 
 class Estimate(NamedTuple):
-    """A noisy number with a confidence interval for noise and sampling.
+    """Noisy number with a confidence interval for noise and sampling.
 
     Parameters
     ----------
     value : float or ndarray
         The estimate.
     low, high : float or ndarray
-        Ends of an interval that covers the population value with a probability of at least 95 %,
-        each by itself. The interval counts noise and sampling.
+        Ends of an interval that covers the population value with probability at least 95 %, for
+        each value separately. The interval accounts for noise and sampling.
 
     Examples
     --------
@@ -102,13 +102,12 @@ class Estimate(NamedTuple):
 
 
 class RocCurve(NamedTuple):
-    """Rates at thresholds of the score, from the largest threshold to the smallest.
+    """ROC curve: rates at thresholds of the score, from the largest threshold to the smallest.
 
     Parameters
     ----------
     thresholds : ndarray of shape (39,)
-        Thresholds of the probability of the positive class, or of the score if there are no
-        probabilities.
+        Thresholds of the probability of the positive class, or of the score without probabilities.
     false_positive_rate, true_positive_rate : Estimate of ndarrays of shape (39,)
         Rates when rows with a score of at least the threshold count as positive.
 
@@ -125,14 +124,14 @@ class RocCurve(NamedTuple):
 
 
 class CalibrationCurve(NamedTuple):
-    """Shares of positive rows among rows of similar probability.
+    """Calibration curve: shares of positive rows among rows of similar probability.
 
     Parameters
     ----------
     low, high : ndarray of shape (8,)
         Ends of the ranges of the probability.
     observed : Estimate of ndarrays of shape (8,)
-        Share of positive rows in each range. Where no class is positive: share of right
+        Share of positive rows in each range. Without a positive class: share of correct
         predictions, by the probability of the predicted class.
 
     Examples
@@ -150,7 +149,7 @@ class CalibrationCurve(NamedTuple):
 def _shares(
     part: Any, whole: Any, noise_part: Any, noise_whole: Any = 0.0, shared: Any = 0.0
 ) -> Estimate:
-    """Intervals for p = part / whole, both noisy: within [0, 1]."""
+    """Return intervals for p = part / whole, both noisy, clipped to [0, 1]."""
     found = _ratios(part, whole, noise_part, noise_whole, shared)
     value, low, high = (np.clip(x, 0.0, 1.0) for x in found)
     return _estimate(np.clip(value, low, high), low, high)
@@ -159,10 +158,10 @@ def _shares(
 def _ratios(
     part: Any, whole: Any, noise_part: Any, noise_whole: Any, shared: Any
 ) -> tuple[Array, Array, Array]:
-    """The ratio, and all p at which ``part - p whole`` is within its deviation of 0.
+    """Return the ratio, and all p at which ``part - p whole`` is within its deviation of 0.
 
-    That is ``whole p (1 - p)`` from sampling, the rest from noise of the given variances: Wilson's
-    interval where there is no noise. Noise may bring all three out of [0, 1].
+    Its variance is ``whole p (1 - p)`` from sampling plus that of the noise: Wilson's interval if
+    there is no noise. With noise all three may leave [0, 1].
     """
     part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
     square, rows = DEVIATIONS**2, np.maximum(whole, 0.0)
@@ -178,13 +177,13 @@ def _ratios(
 
 
 def _estimate(value: Any, low: Any, high: Any) -> Estimate:
-    """Arrays of no dimension as floats."""
+    """Return an estimate with zero-dimensional arrays as floats."""
     return Estimate(*(float(x) if np.ndim(x) == 0 else np.asarray(x) for x in (value, low, high)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evaluation:
-    """Result of a private evaluation; all metrics follow from its noisy numbers.
+    """Result of a private evaluation, from which all metrics are computed.
 
     A metric that was not requested raises ``AttributeError``. ``str`` returns a table and the
     guarantee; ``privacy_.to_json()`` returns the certificate, which `verify` checks.
@@ -192,28 +191,28 @@ class Evaluation:
     Parameters
     ----------
     metrics : tuple of str
-        Metrics that were requested.
+        Requested metrics.
     classes : ndarray of shape (n_classes,)
         Labels, in the order of all tables.
     positive : object or None
-        The label that scores are about.
+        Label of the positive class.
     n_samples : int or None
-        Number of rows, or of persons, where it is public, with "replace_one", and all count alike.
+        Number of rows, or of persons, if it is public ("replace_one") and all have equal weight.
     tables : dict of ndarrays
-        Noisy counts; shape (2,) of right and wrong "outcomes", (n_classes, n_classes) of true and
-        predicted labels, (2, 40) of outcomes and scores, and the noisy sum of losses.
+        Noisy counts: shape (2,) of correct and wrong "outcomes", (n_classes, n_classes) of true and
+        predicted labels, (2, 40) of outcomes and scores; and the noisy sum of losses.
     deviations : dict of floats
-        Standard deviation of the noise in each number of a table; of scores see ``covariances``.
+        Standard deviation of the noise in each entry of a table; for scores see ``covariances``.
     covariances : ndarray of shape (2, 40, 40) or None
-        Covariances of the noise in the counts of scores, for each outcome.
+        Covariances of the noise in the score counts, for each outcome.
     edges : ndarray of shape (39,) or None
-        Between the cells of scores.
+        Edges between the cells of scores.
     are_probabilities : bool
-        Whether scores are log-odds.
+        Whether the scores are log-odds.
     largest_loss : float
-        Where the terms of the log-loss were cut.
+        Bound to which the terms of the log-loss were clipped.
     privacy_ : PrivacyStatement
-        What was promised.
+        Privacy statement of the evaluation.
     """
 
     metrics: tuple[str, ...]
@@ -230,7 +229,7 @@ class Evaluation:
 
     @cached_property
     def accuracy(self) -> Estimate:
-        """Share of rows whose label is predicted."""
+        """Share of correct predictions."""
         table, variance = self._table("accuracy")
         cells = table.ravel()
         right = np.eye(table.shape[0]).ravel() if table.ndim == 2 else np.array([1.0, 0.0])
@@ -240,7 +239,7 @@ class Evaluation:
 
     @cached_property
     def balanced_accuracy(self) -> Estimate:
-        """Mean of the recalls of all classes."""
+        """Mean recall over all classes."""
         self._table("balanced_accuracy")
         value, low, high = _ratios(*self._diagonal(1))
         below, above = (float(np.linalg.norm(value - end)) / value.size for end in (low, high))
@@ -261,10 +260,10 @@ class Evaluation:
 
     @cached_property
     def confusion_matrix(self) -> Estimate:
-        """Number of rows by true label (down) and predicted label (across).
+        """Number of rows by true label (rows) and predicted label (columns).
 
-        The interval is that of the mean number in samples of this size. With groups each person
-        counts 1, shared out among its rows.
+        Each interval is for the mean count in samples of this size. With groups each person counts
+        1, divided among its rows.
         """
         cells, variance = self._table("confusion_matrix")
         middle = cells + 0.5 * DEVIATIONS**2
@@ -325,7 +324,7 @@ class Evaluation:
     def log_loss(self) -> Estimate:
         """Mean of ``-log p`` of the true labels, clipped at ``largest_loss``.
 
-        The interval holds for all losses of that mean in the range, and is wide.
+        The interval is wide, because it holds for every distribution of losses in the range.
         """
         total, variance = self._table("log_loss")
         name = "outcomes" if "outcomes" in self.tables else "confusion"
@@ -359,7 +358,7 @@ class Evaluation:
         return "\n".join(lines)
 
     def _lines(self, name: str) -> Iterator[str]:
-        """The printed form of a metric."""
+        """Yield the printed lines of a metric."""
         title = name.replace("_", " ")
         if name == "roc":
             yield f"{'area under the ROC curve':26s}{self.auc}"
@@ -379,7 +378,7 @@ class Evaluation:
             yield f"{title:26s}{getattr(self, name)}"
 
     def _table(self, metric: str) -> tuple[Array, float]:
-        """The table of a metric and the variance of the noise in its numbers; 0 of scores."""
+        """Return the table of a metric and the variance of its noise; 0 for scores."""
         if metric not in self.metrics:
             raise AttributeError(f"metrics: {metric!r} was not requested, so it was not measured")
         name = TABLES[metric][0]
@@ -387,41 +386,41 @@ class Evaluation:
         return self.tables[name], self.deviations.get(name, 0.0) ** 2
 
     def _scores(self, metric: str) -> tuple[Array, Array]:
-        """Counts of scores by outcome, and the covariances of their noise."""
+        """Return the score counts by outcome, and the covariances of their noise."""
         assert self.covariances is not None
         return self._table(metric)[0], self.covariances
 
     def _count(self, noisy: float, variance: float) -> tuple[float, float]:
-        """Number of rows, and the variance of its noise."""
+        """Return the number of rows, and the variance of its noise."""
         if self.n_samples is not None:
             return float(self.n_samples), 0.0
         return noisy, variance
 
     def _diagonal(self, axis: int) -> tuple[Any, ...]:
-        """Right predictions among the sums along an axis of the confusion matrix."""
+        """Return the share of correct predictions along an axis of the confusion matrix."""
         cells, variance = self.tables["confusion"], self.deviations["confusion"] ** 2
         sums = cells.sum(axis=axis)
         return np.diagonal(cells), sums, variance, cells.shape[0] * variance, variance
 
     def _by_class(self, axis: int) -> dict[Any, Estimate]:
-        """Shares of the diagonal, one estimate a label."""
+        """Return the shares of the diagonal, one estimate per label."""
         each = zip(*(x.tolist() for x in _shares(*self._diagonal(axis))), strict=True)
         return dict(zip(self.classes.tolist(), (Estimate(*one) for one in each), strict=True))
 
     def _shown(self, edges: Array) -> Array:
-        """Scores as users know them."""
+        """Return scores as probabilities, if they are log-odds."""
         return np.asarray(expit(edges) if self.are_probabilities else edges)
 
 
 def _sums(cells: Array, table: Array, covariances: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """For each outcome: sums of counts, their variances, and covariances with the last of them."""
+    """Return sums of counts by outcome, their variances, and covariances with the last sum."""
     for counts, own in zip(table, covariances, strict=True):
         noise = cells @ own @ cells.T
         yield cells @ counts, np.diagonal(noise), noise[-1]
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and named tuples as lists and dictionaries."""
+    """Return arrays and named tuples as lists and dicts."""
     if hasattr(value, "_asdict"):
         return {name: _plain(own) for name, own in value._asdict().items()}
     if isinstance(value, dict):
@@ -431,7 +430,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationPlan(SumsPlan):
-    """One noisy sum of weighted tables, and before it two that place the cells of scores.
+    """Plan of one noisy sum of weighted tables, and two before it that place the score cells.
 
     Parameters
     ----------
@@ -440,16 +439,16 @@ class EvaluationPlan(SumsPlan):
     adjacency : {"add_remove", "replace_one"}
     n_classes : int >= 2
     tables : tuple of str
-        Which, in the order of ``WEIGHTS``.
+        Names of the tables, in the order of ``WEIGHTS``.
 
     Notes
     -----
-    Guarantees: a row is in one cell of a table, so it moves the table by its weight at most; the
-    squares of the weights add up to at most 1. Replacing one row moves a table by sqrt(2) weights.
-    A person adds the mean of its rows' contributions, which has no larger norm and no larger
-    distance to another.
+    Guarantees: a row is in one cell of each table, so it moves the table by at most the table's
+    weight; the squared weights sum to at most 1. Replacing one row moves a table by sqrt(2) times
+    its weight. A person adds the mean of its rows' contributions, which has no larger norm and no
+    larger distance to another.
 
-    Scores are not counted cell by cell: their counts h are multiplied by `score_sums`, which has
+    Score counts h are not released cell by cell. They are multiplied by `score_sums`, which gives
     less noise in areas and curves, and estimated from the noisy products by least squares.
     """
 
@@ -459,7 +458,7 @@ class EvaluationPlan(SumsPlan):
 
     @cached_property
     def weights(self) -> dict[str, Fraction]:
-        """Factor of counts and losses."""
+        """Weight of each table."""
         norm = math.sqrt(sum(WEIGHTS[name] ** 2 for name in self.tables))
         units = {name: math.floor(WEIGHT_UNITS * WEIGHTS[name] / norm) for name in self.tables}
         found = {name: Fraction(units[name], WEIGHT_UNITS) for name in self.tables}
@@ -475,7 +474,7 @@ class EvaluationPlan(SumsPlan):
 
     @cached_property
     def coarse(self) -> NoisySum | None:
-        """Counts of scores by sign and size; None without scores."""
+        """Sum of score counts by sign and magnitude; None without scores."""
         if "scores" not in self.tables:
             return None
         size = 2 * (MAX_POWER - MIN_POWER) + 1
@@ -483,18 +482,18 @@ class EvaluationPlan(SumsPlan):
 
     @cached_property
     def trial(self) -> NoisySum | None:
-        """Scores by outcome, in cells that follow from the coarse ones; None without scores."""
+        """Sum of score counts by outcome, in cells from the coarse ones; None without scores."""
         return self.coarse and self._sum("cells", 2 * TRIAL_CELLS, TRIAL_SHARE)
 
     @cached_property
     def sum(self) -> NoisySum:
-        """All tables."""
+        """Sum of all tables."""
         size = sum(math.prod(shape) for shape in self.shapes.values())
         share = 1.0 if self.coarse is None else 1.0 - COARSE_SHARE - TRIAL_SHARE
         return self._sum("metrics", size, share)
 
     def _sum(self, name: str, size: int, share: float) -> NoisySum:
-        """A noisy sum to which a row contributes a norm of at most 1."""
+        """Return a noisy sum to which a row contributes a norm of at most 1."""
         factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
         mu = share_of(gaussian_parameter(self.epsilon, self.delta), share)
         facts: dict[str, Any] = {"clip_norm": 1.0, "relation_factor": factor, "shape": (size,)}
@@ -502,11 +501,11 @@ class EvaluationPlan(SumsPlan):
 
     @property
     def sums(self) -> tuple[NoisySum, ...]:
-        """All releases, in their order."""
+        """All releases, in order."""
         return tuple(one for one in (self.coarse, self.trial, self.sum) if one is not None)
 
     def run(self, rows: Any, source: Any) -> dict[str, Any]:
-        """Make the releases; returns fields of an `Evaluation`."""
+        """Make the releases and return fields of an `Evaluation`."""
         placed = self._placed(rows, source)
         flat = np.concatenate([self._exact(name, rows, *placed) for name in self.tables])
         noisy = self.sum.release(flat, source, rows.n_threads)
@@ -531,7 +530,7 @@ class EvaluationPlan(SumsPlan):
         }
 
     def _placed(self, rows: Any, source: Any) -> tuple[Array | None, Any]:
-        """Edges between cells of scores, and the matrices that multiply their counts."""
+        """Return the edges between score cells, and the matrices that multiply their counts."""
         if self.coarse is None or self.trial is None:
             return None, None
         counts = rows.counts(coarse_cells(rows.scores), self.coarse.size)
@@ -549,7 +548,7 @@ class EvaluationPlan(SumsPlan):
         return edges, score_sums(self.weights["scores"], *shares)
 
     def _exact(self, name: str, rows: Any, edges: Array | None, sums: Any) -> Array:
-        """A table times its weight; private. Multiples of 2**-24."""
+        """Return a table times its weight, in multiples of 2**-24. Private."""
         if name == "scores":
             assert edges is not None
             units = np.rint(LOSS_UNITS * rows.score_counts(edges)).astype(np.int64)
@@ -565,17 +564,17 @@ class EvaluationPlan(SumsPlan):
 
 
 def coarse_cells(scores: Array) -> NDArray[np.int64]:
-    """Return cells of scores by sign and power of two; tiny and huge ones share a cell."""
+    """Return the cells of scores by sign and power of two; tiny and huge scores share a cell."""
     powers = np.clip(np.frexp(scores)[1] - 1, MIN_POWER - 1, MAX_POWER - 1)
     size = np.where(scores == 0.0, MIN_POWER - 1, powers) - (MIN_POWER - 1)
     return np.asarray(MAX_POWER - MIN_POWER + np.sign(scores) * size, dtype=np.int64)
 
 
 def cell_edges(counts: Array, bounds: Array, cells: int) -> Array:
-    """Return edges of cells with about equally many scores, from counts between other edges.
+    """Return edges of cells with about equal counts, from counts between other edges.
 
-    Each edge is a bound, or divides the interval between two bounds evenly, so values that many
-    scores share stay separate.
+    Each edge is a bound, or divides the interval between two bounds evenly, so that values shared
+    by many scores stay separate.
     """
     kept = counts if counts.any() else np.ones_like(counts)
     total = np.append(0.0, np.cumsum(kept))
@@ -589,30 +588,30 @@ def cell_edges(counts: Array, bounds: Array, cells: int) -> Array:
 
 
 def rising(sums: Array) -> Array:
-    """Return the nearest numbers that are at least 0 and never decrease."""
+    """Return the nearest non-negative, non-decreasing numbers."""
     from sklearn.isotonic import isotonic_regression  # Slow to import.
 
     return np.asarray(isotonic_regression(sums, y_min=0.0))
 
 
 def score_sums(weight: Fraction, negatives: Array, positives: Array) -> NDArray[np.int64]:
-    """Matrices that multiply counts of scores, for either outcome, in units of 2**-10.
+    """Return the matrices that multiply score counts for each outcome, in units of 2**-10.
 
-    Rows of the matrices are sums of a cell and, with falling weights, of those below it; the last
-    row is roughly the contribution of a score to the area under the curve.
+    A row of a matrix sums a cell and, with decreasing weights, the cells below it; the last row is
+    roughly a score's contribution to the area under the curve.
 
     Parameters
     ----------
     weight : Fraction
         Weight of the table.
     negatives, positives : ndarrays of shape (CELLS - 1,)
-        Roughly the shares below each edge.
+        Approximate shares below each edge.
 
     Returns
     -------
     ndarray of shape (2, CELLS + 1, CELLS)
-        A column is no longer than the weight, and two of one outcome no further apart than sqrt(2)
-        weights.
+        The norm of a column is at most the weight, and the distance of two columns of one outcome
+        at most sqrt(2) times the weight.
     """
     whole = int(weight * WEIGHT_UNITS)
     back = np.cumprod(np.append(1.0, 1.0 - (1.0 - MEMORY) / np.arange(1, CELLS)))
@@ -633,7 +632,7 @@ def score_sums(weight: Fraction, negatives: Array, positives: Array) -> NDArray[
 
 
 def fitted_counts(noisy: Array, sums: NDArray[np.int64]) -> tuple[Array, Array]:
-    """Counts by least squares from noisy products, and their covariances for noise of size 1."""
+    """Return least-squares counts from noisy products, and their covariances for unit noise."""
     found = []
     for own, units in zip(noisy, sums, strict=True):
         matrix = units / WEIGHT_UNITS
@@ -644,16 +643,16 @@ def fitted_counts(noisy: Array, sums: NDArray[np.int64]) -> tuple[Array, Array]:
 
 
 class EvaluatedRows:
-    """Rows and the predictions of a model for each. All private.
+    """Rows with the predictions of a model. All private.
 
     Parameters
     ----------
     evaluation : PrivateEvaluation
         With checked parameters.
     batches : callable
-        Returns rows, labels and, with ``owners``, a dict of these, as tables do.
+        Function that returns rows, labels and, with ``owners``, a dict of these, as tables do.
     owners : sequence of str, default=()
-        Of "groups" and "sample_weight".
+        Which of "groups" and "sample_weight" are given.
     """
 
     verbose, on_step = False, None
@@ -682,7 +681,7 @@ class EvaluatedRows:
 
     @property
     def facts(self) -> Facts:
-        """The number of classes, the unit, and whether there are weights."""
+        """Public facts: number of classes, unit, and whether rows have weights."""
         unit = "person" if "groups" in self._owners else "row"
         return Facts(n_classes=self._asker.classes.size, unit=unit, weighted=not self.alike)
 
@@ -692,7 +691,7 @@ class EvaluatedRows:
         return int(self.codes.size if self._persons is None else self._persons.max() + 1)
 
     def read(self) -> None:
-        """Apply the model to all rows; keep only a number for each owner, and shares."""
+        """Apply the model to all rows; keep only a number for each owner, and the shares."""
         found: list[Any] = []
         ids, weights = [], []
         for X, y, *own in self._batches():
@@ -716,13 +715,13 @@ class EvaluatedRows:
             self._shares = weighted_shares(self._persons, own, self._asker.max_weight)
 
     def counts(self, cells: NDArray[np.int64], size: int) -> Array:
-        """Return the exact number of rows, or shares of persons, in each cell."""
+        """Return the exact number of rows, or sum of shares of persons, in each cell."""
         if self._persons is None:
             return np.bincount(cells, minlength=size).astype(np.float64)
         return np.bincount(cells, self._shares, minlength=size) / LOSS_UNITS
 
     def score_counts(self, edges: Array) -> Array:
-        """Return the exact number of rows by outcome and cell of the score."""
+        """Return the exact number of rows by outcome and score cell."""
         size = edges.size + 1
         cells = self.outcomes * size + np.searchsorted(edges, self.scores, side="right")
         return self.counts(cells, 2 * size).reshape(2, size)
@@ -736,7 +735,7 @@ class EvaluatedRows:
 
 
 def shares_of(persons: NDArray[np.int64]) -> Array:
-    """Shares of rows in their persons: about equal whole numbers that add up to 2**14 each."""
+    """Return each row's share of its person: nearly equal integers that sum to 2**14 per person."""
     order, sizes = np.argsort(persons, kind="stable"), np.bincount(persons)
     before = np.empty_like(persons)
     before[order] = np.arange(persons.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -746,7 +745,7 @@ def shares_of(persons: NDArray[np.int64]) -> Array:
 
 
 def weighted_shares(persons: NDArray[np.int64], weights: Array, max_weight: float) -> Array:
-    """Shares of rows by their weights: whole numbers that add up to at most 2**14 each person."""
+    """Return each row's share by weight: integers that sum to at most 2**14 per person."""
     own = np.minimum(weights, max_weight) / max_weight
     # The floor of a share is whole, so that no rounding brings a sum above 2**14.
     found = np.floor(LOSS_UNITS * own / np.maximum(np.bincount(persons, own), 1.0)[persons])
@@ -754,7 +753,7 @@ def weighted_shares(persons: NDArray[np.int64], weights: Array, max_weight: floa
 
 
 def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
-    """None, or names of metrics."""
+    """Accept None, or names of metrics."""
     if value is None:
         return None
     value = (value,) if isinstance(value, str) else value
@@ -767,7 +766,7 @@ def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
 
 @dataclass(eq=False, repr=False)
 class PrivateEvaluation(PrivateEstimator):
-    """An evaluation as a private fit; parameters as in `evaluate`."""
+    """Evaluation as a private fit; parameters as in `evaluate`."""
 
     model: Any
     epsilon: param.Epsilon = 1.0
@@ -783,7 +782,7 @@ class PrivateEvaluation(PrivateEstimator):
     n_threads: param.Threads = None
 
     def __post_init__(self) -> None:
-        """Ask the model for its classes; they are public, like the model."""
+        """Read the classes of the model; they are public, like the model."""
         if not (hasattr(self.model, "predict") and hasattr(self.model, "classes_")):
             raise TypeError(
                 f"model: got {type(self.model).__name__}, expected a fitted classifier with "
@@ -800,7 +799,7 @@ class PrivateEvaluation(PrivateEstimator):
 
     @cached_property
     def place(self) -> int | None:
-        """Column of the class that scores are about; None for the predicted one."""
+        """Column of the positive class; None for the predicted class."""
         labels = self.classes.tolist()
         if self.positive is None:
             return 1 if len(labels) == 2 else None
@@ -810,7 +809,7 @@ class PrivateEvaluation(PrivateEstimator):
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The metrics, in their usual order; all that the model allows by default."""
+        """Requested metrics in standard order; by default all that the model allows."""
         scored = self.has_probabilities or hasattr(self.model, "decision_function")
         allowed = {
             "roc": self.place is not None and scored,
@@ -843,7 +842,7 @@ class PrivateEvaluation(PrivateEstimator):
         )
 
     def judged(self, X: Any, y: Any) -> dict[str, NDArray[Any]]:
-        """Return entries of the tables for some rows, each by itself."""
+        """Return the table entries of some rows, each computed from its row alone."""
         asked = {table for name in self.asked for table in TABLES[name]}
         labels = np.asarray(label_values(y))
         outputs = np.asarray(self.model.predict(X))
@@ -870,7 +869,7 @@ class PrivateEvaluation(PrivateEstimator):
     def _scored(
         self, X: Any, codes: NDArray[Any], predicted: NDArray[Any], chances: Array | None
     ) -> dict[str, NDArray[Any]]:
-        """Scores of rows and whether they count as positive."""
+        """Return the scores of rows, and whether the rows are positive."""
         place = self.place
         if chances is None:
             scores = np.asarray(self.model.decision_function(X), dtype=np.float64)
@@ -894,7 +893,7 @@ class PrivateEvaluation(PrivateEstimator):
         return occasion_of(self, names, labels="given")
 
     def _attributes(self, plan: EvaluationPlan, released: dict[str, Any]) -> dict[str, Any]:
-        """Fields of an `Evaluation`."""
+        """Return the fields of an `Evaluation`."""
         place = self.place
         return released | {
             "metrics": self.asked,
@@ -930,44 +929,46 @@ def evaluate(
     ----------
     model : classifier
         Fitted, with ``predict`` and ``classes_``; metrics of scores need ``decision_function`` or
-        ``predict_proba``. The model must be public or released.
+        ``predict_proba``. The model must be public or already released.
     X : array-like, sparse matrix or table
-        What ``model.predict`` takes.
+        Input of ``model.predict``.
     y : array-like of shape (n_samples,)
         Labels, each one of ``model.classes_``.
     groups : array-like of shape (n_samples,), optional
-        The person that each row belongs to: ints, strings or bools. Whole persons are then
-        protected, and each counts once, by the mean of its rows: metrics are those of a random row
+        Id of the person that each row belongs to: ints, strings or bools. Whole persons are then
+        protected, and each counts once, as the mean of its rows: metrics are those of a random row
         of a random person. Ids are private and not kept.
     sample_weight : array-like of shape (n_samples,), optional
-        Private weights, not negative, clipped to the public ``max_weight``: metrics are those of a
-        row drawn with these chances. The weights of a person sum to at most one full row.
+        Private non-negative weights, clipped to the public ``max_weight``: metrics are those of a
+        row drawn with probability proportional to its weight. The weights of a person sum to at
+        most one full row.
     epsilon : float, default=1.0
-        Epsilon of all metrics together, 0 < epsilon <= 1e4.
+        Epsilon for all metrics together, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
     metrics : str, list of str or None, default=None
-        Of "accuracy", "balanced_accuracy", "precision", "recall", "confusion_matrix", "roc" (curve
-        and area), "calibration" and "log_loss"; None for all that the model allows. Fewer metrics
-        mean less noise.
+        Any of "accuracy", "balanced_accuracy", "precision", "recall", "confusion_matrix", "roc"
+        (curve and area), "calibration" and "log_loss"; None for all that the model allows. Fewer
+        metrics have less noise.
     positive : label or None, default=None
-        Class of ROC and calibration. None takes the second of two classes; with
-        several, calibration is of the predicted class and there is no ROC.
+        Positive class for ROC and calibration. None takes the second of two classes; with more
+        classes, calibration is for the predicted class and there is no ROC.
     largest_loss : float, default=5.0
-        Bound of one term of the log-loss, from 0.5 to 40. Noise grows with it.
+        Bound on one term of the log-loss, from 0.5 to 40. Noise grows with it.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
-        number of rows is public. With groups persons take the place of rows.
+        Neighbouring data sets differ by one row added or removed, or by one row replaced, which
+        makes the number of rows public. With groups persons take the place of rows.
     max_weight : float > 0, default=1.0
-        Public weight of a full row, with ``sample_weight``. Noise is for full rows: choose it near
-        your weights.
+        Public upper limit on ``sample_weight``, which counts as a full row. Noise is scaled to full
+        rows: choose a limit near your weights.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the numbers are reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the numbers reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget of these rows, checked before they are read and charged before noise is drawn.
+        Budget ledger of these rows, checked before they are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        Threads of the noise; None uses all cores of this process. Never changes the result.
+        Number of threads for the noise; None for all cores of this process. Never changes the
+        result.
 
     Returns
     -------
@@ -982,17 +983,18 @@ def evaluate(
     BudgetExceededError
         The ledger refuses. Nothing was read or spent.
     ValueError
-        X, y, groups or weights are invalid; the text does not quote them. Nothing was spent.
+        X, y, groups or weights are invalid; the message does not quote them. Nothing was spent.
 
     Notes
     -----
     Guarantees: all estimates together are (epsilon, delta)-differentially private for the relation
     ``adjacency``, provided that the model and every other parameter were chosen without looking at
-    these rows or by releases that are counted too, and that the model maps every row by itself, to
-    the last bit, as estimators of this library do. Proof: docs/proofs/evaluation.md. Not covered:
-    running time, and errors that the model raises because of a row.
+    these rows (or by releases that are counted too), and that the model maps each row
+    independently, to the last bit, as estimators of this library do. Proof:
+    docs/proofs/evaluation.md. Not covered: running time, and errors that the model raises because
+    of a row.
 
-    Rows of a training set may be used: the budgets of both releases add up.
+    The rows may be those of the training set: the budgets of both releases then add up.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Noise of the kinds that the mechanisms add, for use on its own.
+"""The noise distributions of the mechanisms, for direct use.
 
-Without a seed, every call takes a fresh key from the operating system's generator and expands it
-with ChaCha20. A seed makes the noise reproducible, hence known to everyone who knows the seed: use
-it in tests only. Results do not depend on the number of threads.
+Without a seed, every call takes a fresh key from the operating system and expands it with ChaCha20.
+A seed makes the noise reproducible by everyone who knows it: use seeds in tests only. Results do
+not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ MAX_SIDE = 2**63 - 1
 
 
 def make_source(random_state: int | None) -> _core.NoiseSource:
-    """Create a source of noise; drawing from it requires the default floating-point mode."""
+    """Create a noise source; drawing from it requires the default floating-point mode."""
     return _core.NoiseSource(check.check_random_state(random_state))
 
 
 def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Return `shape` as a tuple whose product fits an array."""
+    """Return `shape` as a tuple whose product is a valid array size."""
     sides = shape if isinstance(shape, (tuple, list)) else (shape,)
     dims = tuple(check.check_integer("shape", side, 0, MAX_SIDE) for side in sides)
     if math.prod(dims) > MAX_SIDE:
@@ -53,7 +53,7 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def check_sigma(sigma: float) -> float:
-    """Return `sigma` as 0 or a positive float whose noise can be represented."""
+    """Return `sigma` as 0 or a positive float in the representable range."""
     number = check.check_real("sigma", sigma, low=0.0, high=_MAX_SIGMA)
     if 0.0 < number < _MIN_SIGMA:
         raise InvalidParameterError(
@@ -80,34 +80,35 @@ def discrete_gaussian(
         Shape of the result.
     sigma : int from 1 to 2**40 - 1
         Parameter of ``P(k)`` proportional to ``exp(-k**2 / (2 sigma**2))``. The standard deviation
-        is a little smaller: by 1.1e-7 of it for 1, by less than 1e-31 from 2 on.
+        is slightly smaller: by a relative 1.1e-7 for sigma = 1 and by less than 1e-31 from sigma =
+        2 on.
     random_state : int from 0 to 2**64 - 1, or None
-        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+        None takes a key from the operating system. An int gives reproducible noise: NOT PRIVATE.
 
     Returns
     -------
     ndarray of shape ``shape``, int64
-        Independent whole numbers.
+        Independent integers.
 
     Raises
     ------
     TypeError, ValueError
-        An argument of the wrong type or outside its range.
+        An argument has the wrong type or is outside its range.
     OSError
-        The operating system gave no entropy.
+        The operating system provides no entropy.
     MemoryError
-        The result does not fit.
+        The result does not fit into memory.
 
     See Also
     --------
-    gaussian_on_grid : a Gaussian that is rounded. The sum of several is no Gaussian that is
-        rounded; the sum of several discrete Gaussians is very nearly a discrete Gaussian.
+    gaussian_on_grid : a rounded Gaussian. A sum of rounded Gaussians is not a rounded Gaussian; a
+    sum of discrete Gaussians is very nearly a discrete Gaussian.
 
     Notes
     -----
-    Guarantees: the law is exact: whole numbers and random bits only
-    (docs/proofs/discrete_gaussian.md). (Whole numbers beyond 1024 sigma, of probability below
-    2**-700000, are drawn again.) The time of a draw depends on the value drawn, never on any data.
+    Guarantees: the distribution is exact, because the sampler uses only integers and random bits
+    (docs/proofs/discrete_gaussian.md). Values beyond 1024 sigma, of probability below 2**-700000,
+    are redrawn. The time of a draw depends on the value drawn, never on data.
 
     References
     ----------
@@ -136,29 +137,29 @@ def discrete_laplace(
     shape : int or sequence of int, each >= 0
         Shape of the result.
     scale : float from 2**-20 to 2**30
-        b of ``P(k)`` proportional to ``exp(-|k| / b)``; rounded up to 20 bits. Added to a whole
-        number of sensitivity s, it costs epsilon = s / b.
+        Scale b of ``P(k)`` proportional to ``exp(-|k| / b)``, rounded up to 20 bits. Added to an
+        integer of sensitivity s, the noise costs epsilon = s / b.
     random_state : int from 0 to 2**64 - 1, or None
-        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+        None takes a key from the operating system. An int gives reproducible noise: NOT PRIVATE.
 
     Returns
     -------
     ndarray of shape ``shape``, int64
-        Independent whole numbers.
+        Independent integers.
 
     Raises
     ------
     TypeError, ValueError
-        An argument of the wrong type or outside its range.
+        An argument has the wrong type or is outside its range.
     OSError
-        The operating system gave no entropy.
+        The operating system provides no entropy.
     MemoryError
-        The result does not fit.
+        The result does not fit into memory.
 
     Notes
     -----
-    Guarantees: the law is exact: whole numbers and random bits only. The time of a draw depends on
-    the value drawn, never on any data.
+    Guarantees: the distribution is exact, because the sampler uses only integers and random bits.
+    The time of a draw depends on the value drawn, never on data.
 
     References
     ----------
@@ -194,7 +195,7 @@ def gaussian(
     sigma : float, 0 or from 1e-290 to 1e300
         Standard deviation.
     random_state : int from 0 to 2**64 - 1, or None
-        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+        None takes a key from the operating system. An int gives reproducible noise: NOT PRIVATE.
 
     Returns
     -------
@@ -204,21 +205,21 @@ def gaussian(
     Raises
     ------
     TypeError, ValueError
-        An argument of the wrong type or outside its range.
+        An argument has the wrong type or is outside its range.
     OSError
-        The operating system gave no entropy.
+        The operating system provides no entropy.
     MemoryError
-        The result does not fit.
+        The result does not fit into memory.
 
     See Also
     --------
-    gaussian_on_grid : the exact law, for releases.
+    gaussian_on_grid : the exact distribution, for releases.
 
     Notes
     -----
-    Guarantees: independent entries; the law is that of N(0, sigma**2) up to the rounding of double
-    precision. That rounding can leak the value the noise was added to (Mironov 2012), so a proof
-    in real arithmetic does not cover a release with this noise.
+    Guarantees: entries are independent and follow N(0, sigma**2) up to double-precision rounding.
+    That rounding can leak the value that the noise was added to (Mironov 2012), so a proof in real
+    arithmetic does not cover a release with this noise.
 
     Examples
     --------
@@ -247,7 +248,7 @@ def gaussian_on_grid(
     grid : float, a power of two
         Spacing of the possible values; ``sigma / grid`` must lie between 2**-20 and 2**46.
     random_state : int from 0 to 2**64 - 1, or None
-        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+        None takes a key from the operating system. An int gives reproducible noise: NOT PRIVATE.
 
     Returns
     -------
@@ -257,21 +258,20 @@ def gaussian_on_grid(
     Raises
     ------
     TypeError, ValueError
-        An argument of the wrong type or outside its range.
+        An argument has the wrong type or is outside its range.
     OSError
-        The operating system gave no entropy.
+        The operating system provides no entropy.
     MemoryError
-        The result does not fit.
+        The result does not fit into memory.
 
     Notes
     -----
-    Guarantees: each entry has exactly the law of ``grid * round(Z / grid)`` with Z ~ N(0,
-    sigma**2), and every value is exact in float64. The sampler uses integers and random bits only
-    (docs/proofs/grid_gaussian.md; tested against Karney's, which is exact too), so no
-    floating-point caveat applies to the noise itself. To keep it so, add it
-    to multiples of ``grid`` in a way that does not round. (Deviates beyond 1024 sigma, of
-    probability below 2**-700000, are drawn again.) The time of a draw depends on the value drawn,
-    never on any data.
+    Guarantees: each entry follows the distribution of ``grid * round(Z / grid)`` exactly, with Z ~
+    N(0, sigma**2), and every value is exact in float64. The sampler uses only integers and random
+    bits (docs/proofs/grid_gaussian.md; tested against Karney's exact sampler), so no floating-point
+    caveat applies to the noise itself. To keep a release exact, add the noise to multiples of
+    ``grid`` without rounding. Values beyond 1024 sigma, of probability below 2**-700000, are
+    redrawn. The time of a draw depends on the value drawn, never on data.
 
     References
     ----------
@@ -301,12 +301,12 @@ def gamma_ball(
     Parameters
     ----------
     shape : int or sequence of int, each >= 0
-        Shape of the result; the norm is that of all its entries together (Frobenius).
+        Shape of the result; the norm is taken over all its entries (Frobenius).
     beta : float > 0
-        Rate: the norm has mean ``size / beta``. At most 1e290, and so large that the norm is a
+        Rate: the norm has mean ``size / beta``. At most 1e290, and large enough that the norm is a
         finite float64.
     random_state : int from 0 to 2**64 - 1, or None
-        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+        None takes a key from the operating system. An int gives reproducible noise: NOT PRIVATE.
 
     Returns
     -------
@@ -317,16 +317,17 @@ def gamma_ball(
     Raises
     ------
     TypeError, ValueError
-        An argument of the wrong type or outside its range.
+        An argument has the wrong type or is outside its range.
     OSError
-        The operating system gave no entropy.
+        The operating system provides no entropy.
     MemoryError
-        The result does not fit.
+        The result does not fit into memory.
 
     Notes
     -----
-    Guarantees: finite for every accepted ``beta``; the law holds up to the rounding of double
-    precision, so a proof in real arithmetic does not cover the low bits of a release.
+    Guarantees: the result is finite for every accepted ``beta``. The distribution holds up to
+    double-precision rounding, so a proof in real arithmetic does not cover the low bits of a
+    release.
 
     References
     ----------
@@ -355,30 +356,29 @@ def symmetric_gaussian(
     d : int >= 0
         Side of the matrix.
     sigma : float, 0 or from 1e-290 to 1e300
-        Standard deviation of the diagonal entries; those off the diagonal have
-        ``sigma / sqrt(2)``.
+        Standard deviation of the diagonal entries; off-diagonal entries have ``sigma / sqrt(2)``.
     random_state : int from 0 to 2**64 - 1, or None
-        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+        None takes a key from the operating system. An int gives reproducible noise: NOT PRIVATE.
 
     Returns
     -------
     ndarray of shape (d, d), float64
-        Exactly symmetric; independent on and above the diagonal: the isotropic Gaussian of the
-        space of symmetric matrices with the Frobenius norm.
+        Exactly symmetric, with independent entries on and above the diagonal: the isotropic
+        Gaussian on symmetric matrices with the Frobenius norm.
 
     Raises
     ------
     TypeError, ValueError
-        An argument of the wrong type or outside its range.
+        An argument has the wrong type or is outside its range.
     OSError
-        The operating system gave no entropy.
+        The operating system provides no entropy.
     MemoryError
-        The result does not fit.
+        The result does not fit into memory.
 
     Notes
     -----
-    Guarantees: as `gaussian`: independent entries, and the law up to the rounding of double
-    precision.
+    Guarantees: those of `gaussian`: independent entries, distributed as stated up to
+    double-precision rounding.
 
     Examples
     --------
@@ -413,16 +413,16 @@ def exponential_mechanism(
     Parameters
     ----------
     scores : array-like of int, shape (n_candidates,)
-        Private numbers, low ones good, such as numbers of errors. Differences below 2**32.
+        Private scores, lower is better, such as numbers of errors. Differences must be below 2**32.
     epsilon : float in (0, 1e4]
-        What the choice may cost; it costs that much or up to one millionth less.
+        Privacy parameter of the choice; the actual cost is at most a relative 1e-6 lower.
     sensitivity : int >= 1
-        By how much one record changes a score at most.
+        Largest change of a score by one record.
     monotonic : bool, default=False
-        Whether one record changes all scores in the same direction, as counts of errors do when a
-        record is added. The choice is then twice as sharp for the same epsilon.
+        Whether one record changes all scores in the same direction, as an added record changes
+        error counts. The choice is then twice as sharp for the same epsilon.
     random_state : int from 0 to 2**64 - 1, or None
-        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+        None takes a key from the operating system. An int gives reproducible noise: NOT PRIVATE.
 
     Returns
     -------
@@ -433,9 +433,9 @@ def exponential_mechanism(
     Raises
     ------
     TypeError, ValueError
-        An argument of the wrong type or outside its range; no message quotes a score.
+        An argument has the wrong type or is outside its range; no message quotes a score.
     OSError
-        The operating system gave no entropy.
+        The operating system provides no entropy.
 
     See Also
     --------
@@ -444,8 +444,8 @@ def exponential_mechanism(
     Notes
     -----
     Guarantees: epsilon-differential privacy with delta = 0. Probabilities are exact: the rate is
-    rounded down to 20 bits, so that its products with whole numbers are exact, and coins of
-    probability exp(-x) are tossed with whole numbers and random bits only.
+    rounded down to 20 bits, so that its products with integers are exact, and coins of probability
+    exp(-x) are tossed with integers and random bits only.
 
     References
     ----------
@@ -472,21 +472,21 @@ def permute_and_flip(
 ) -> int:
     """Draw an index by permute-and-flip; low scores are likely.
 
-    Candidates are visited in random order; candidate i is taken with probability
+    Candidates are visited in random order; candidate i is accepted with probability
     ``exp(-r (scores[i] - min(scores)))``, r the rate that epsilon allows.
 
     Parameters
     ----------
     scores : array-like of int, shape (n_candidates,)
-        Private numbers, low ones good. Differences below 2**32.
+        Private scores, lower is better. Differences must be below 2**32.
     epsilon : float in (0, 1e4]
-        What the choice may cost; it costs that much or up to one millionth less.
+        Privacy parameter of the choice; the actual cost is at most a relative 1e-6 lower.
     sensitivity : int >= 1
-        By how much one record changes a score at most.
+        Largest change of a score by one record.
     monotonic : bool, default=False
         Whether one record changes all scores in the same direction.
     random_state : int from 0 to 2**64 - 1, or None
-        None: key from the operating system. An int: reproducible, NOT PRIVATE.
+        None takes a key from the operating system. An int gives reproducible noise: NOT PRIVATE.
 
     Returns
     -------
@@ -495,15 +495,15 @@ def permute_and_flip(
     Raises
     ------
     TypeError, ValueError
-        An argument of the wrong type or outside its range; no message quotes a score.
+        An argument has the wrong type or is outside its range; no message quotes a score.
     OSError
-        The operating system gave no entropy.
+        The operating system provides no entropy.
 
     Notes
     -----
-    Guarantees: epsilon-differential privacy with delta = 0, with exact probabilities as
-    `exponential_mechanism`. Its expected score is never larger than that one's. It is not known to
-    have the smaller Renyi divergences of the exponential mechanism.
+    Guarantees: epsilon-differential privacy with delta = 0, with exact probabilities as in
+    `exponential_mechanism`. The expected score is never larger than with `exponential_mechanism`,
+    but its smaller Renyi divergences are not known to hold here.
 
     References
     ----------
@@ -520,9 +520,9 @@ def permute_and_flip(
 
 
 def few_bits_down(x: Fraction) -> float:
-    """Return the largest number of at most 20 bits that is at most x, not 0.
+    """Return x rounded down to 20 significant bits, but not to 0.
 
-    A rate of so few bits times a difference of scores is exact in double precision.
+    The product of such a rate and a difference of scores is exact in double precision.
     """
     size = abs(x)
     # The size is below two to the power of this, and not below a quarter of it.
@@ -532,14 +532,14 @@ def few_bits_down(x: Fraction) -> float:
 
 
 def _selection_rate(epsilon: float, sensitivity: int, *, monotonic: bool) -> float:
-    """Rate of a choice for what it may cost."""
+    """Return the rate of a choice with the given epsilon."""
     factor = 1 if check.check_bool("monotonic", monotonic) else 2
     moved = factor * check.check_integer("sensitivity", sensitivity, 1, 2**31)
     return few_bits_down(Fraction(check.check_epsilon(epsilon)) / moved)
 
 
 def _check_scores(scores: ArrayLike) -> NDArray[np.int64]:
-    """Return scores as an array of int64; errors do not quote them, as they are private."""
+    """Return scores as an int64 array; they are private, so errors do not quote them."""
     array = np.asarray(scores)
     if array.ndim != 1 or not array.size or not np.can_cast(array.dtype, np.int64):
         raise TypeError("scores: expected whole numbers, one for each of one or more candidates")

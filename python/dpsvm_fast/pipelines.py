@@ -1,4 +1,4 @@
-"""Pipelines: their private, public and learned steps, and their total privacy."""
+"""Private pipelines: private, public and learned steps, and the total privacy."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ INSTEAD = {
 
 
 def private_steps_instead(steps: Iterable[object]) -> str:
-    """Say which private steps replace those that learn from the rows."""
+    """Return advice on private steps that replace steps which learn from the rows."""
     names = (str(step).rpartition("(")[2].rstrip(")") for step in steps)
     known = dict.fromkeys(INSTEAD[name].format(name) for name in names if name in INSTEAD)
     advice = "; ".join(known) or "use a private step, or a public one"
@@ -66,53 +66,52 @@ def private_steps_instead(steps: Iterable[object]) -> str:
 
 
 def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineStatement:
-    r"""Return the privacy statement of all fitted steps of a pipeline together.
+    r"""Return one privacy statement for all fitted steps of a pipeline.
 
     Parameters
     ----------
     pipeline : Pipeline, FeatureUnion, ColumnTransformer, estimator, or list of them
-        Fitted; a list holds estimators that were fitted on the same private rows, one after another
-        or in parallel.
+        Fitted. A list holds estimators fitted on the same private rows, one after another or in
+        parallel.
     delta : float in [0, 1), optional
-        Delta at which epsilon is computed. None: the sum of the steps' deltas, rounded up.
+        Delta at which epsilon is computed. None takes the sum of the steps' deltas, rounded up.
 
     Returns
     -------
     PipelineStatement
-        The steps' statements, with epsilon and delta of their composition by the accountant of the
-        ledger. ``print`` shows it as text; ``verify`` recomputes it without the steps.
+        The statements of the steps, with the epsilon and delta of their composition by the ledger's
+        accountant. ``print`` shows it as text; ``verify`` recomputes it without the steps.
 
     Raises
     ------
     NotFittedError
         A step that learns has not been fitted.
     InvalidParameterError
-        Steps of different relations, no private step at all, or delta = 0 with Gaussian noise.
+        The steps have different relations, no step is private, or delta = 0 with Gaussian noise.
     TypeError
-        A step that is not an estimator.
+        A step is not an estimator.
 
     Warns
     -----
     PrivacyLeakWarning
-        A step learned from the rows without privacy, as scikit-learn's StandardScaler, PCA or
-        SelectKBest do. The statement is then marked not private, and says why.
+        A step learned from the rows without privacy, as do scikit-learn's StandardScaler, PCA and
+        SelectKBest. The statement is then marked not private and gives the reason.
 
     Notes
     -----
-    Guarantees: where the result is ``private``, all fitted attributes of all steps together are
+    Guarantees: if the result is ``private``, all fitted attributes of all steps together are
     (epsilon, delta)-differentially private for the relation of the steps, provided that the facts
-    listed as public were public. A step counts as free when it is one of this library's without a
-    budget (those named ``Public...``, ``RandomFourierFeatures``, ``SchemaEncoder``), when it is one
-    of scikit-learn's that map each row by itself (``Normalizer``, ``FunctionTransformer``), when it
-    is a class of your own whose tags say that it needs no fit, or when all that it uses is
-    declared: ``OneHotEncoder`` and ``OrdinalEncoder`` with ``categories``,
-    ``SimpleImputer`` with a constant and ``keep_empty_features=True``, ``SplineTransformer`` with
-    positions of knots, ``PolynomialFeatures``. Names and types of columns are public. An estimator
-    that is listed twice is counted twice. Proof: docs/proofs/private_scaling.md, section
-    "Pipelines".
+    listed as public are public. A step costs nothing if it is a step of this library without a
+    budget (``Public...``, ``RandomFourierFeatures``, ``SchemaEncoder``), a scikit-learn step that
+    maps each row by itself (``Normalizer``, ``FunctionTransformer``), your own class whose tags say
+    that it needs no fit, or a step that uses declared values only: ``OneHotEncoder`` and
+    ``OrdinalEncoder`` with ``categories``, ``SimpleImputer`` with a constant and
+    ``keep_empty_features=True``, ``SplineTransformer`` with given knots, ``PolynomialFeatures``.
+    Names and types of columns are public. An estimator listed twice is counted twice. Proof:
+    docs/proofs/private_scaling.md, section "Pipelines".
 
-    A search over hyper-parameters fits many pipelines on the same rows; this statement covers one
-    of them.
+    A search over hyper-parameters fits many pipelines on the same rows; this statement covers only
+    one.
 
     Examples
     --------
@@ -161,31 +160,30 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
 
 
 class PrivatePipeline(Pipeline):
-    """A scikit-learn Pipeline of private and public steps only.
+    """Scikit-learn Pipeline of private and public steps only.
 
-    scikit-learn does not tell an estimator that it is a step of a Pipeline, so the statement of a
-    step covers that step only. This Pipeline checks all steps before it fits any, and has one
-    statement for all.
+    A step does not know that it is inside a Pipeline, so its statement covers that step only. This
+    Pipeline checks all steps before it fits any, and has one statement for all of them.
 
     Parameters
     ----------
     steps : list of (name, estimator)
-        As for scikit-learn's Pipeline.
+        As in scikit-learn's Pipeline.
     transform_input : list of str or None, default=None
-        As for scikit-learn's Pipeline.
+        As in scikit-learn's Pipeline.
     memory : str, joblib.Memory or None, default=None
-        As for scikit-learn's Pipeline. It stores rows: keep it as private as the rows.
+        As in scikit-learn's Pipeline. The cache stores rows: protect it like the rows.
     verbose : bool, default=False
-        As for scikit-learn's Pipeline.
+        As in scikit-learn's Pipeline.
 
     Attributes
     ----------
     privacy_ : PipelineStatement
-        Guarantee of all steps together: `total_privacy` of this pipeline.
+        Guarantee of all steps together, as returned by `total_privacy`.
 
     Notes
     -----
-    Guarantees: those of `total_privacy`, which lists what counts as private and as public.
+    Guarantees: those of `total_privacy`, which lists the private and the public steps.
 
     Examples
     --------
@@ -209,11 +207,11 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            What the first step takes.
+            Input of the first step.
         y : array-like of shape (n_samples,), optional
             Labels.
         **params : dict
-            Passed on, as by scikit-learn's Pipeline.
+            Passed to the steps, as in scikit-learn's Pipeline.
 
         Returns
         -------
@@ -223,7 +221,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         Raises
         ------
         InvalidParameterError
-            A step learns from the rows without privacy, or none is private. Nothing was spent.
+            A step learns from the rows without privacy, or no step is private. Nothing was spent.
         """
         self._check_steps(X)
         super().fit(X, y, **params)
@@ -236,7 +234,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         Parameters
         ----------
         X, y, **params
-            As for ``fit``.
+            As in ``fit``.
 
         Returns
         -------
@@ -252,7 +250,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         return total_privacy(self)
 
     def _check_steps(self, X: Any) -> None:
-        """Refuse steps that would make the whole not private."""
+        """Refuse steps that would make the pipeline not private."""
         check_form("steps", X, [self])
         if learned := learned_steps(self, refit=True):
             raise InvalidParameterError(
@@ -264,7 +262,7 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
 
 
 def _leaves(pipeline: Any) -> list[Step]:
-    """Return all estimators inside that contain no others."""
+    """Return all nested estimators that contain no others."""
     if isinstance(pipeline, (list, tuple)):
         return [leaf for i, part in enumerate(pipeline) for leaf in _leaves_of(part, str(i))]
     if not hasattr(pipeline, "fit"):
@@ -276,14 +274,14 @@ def _leaves(pipeline: Any) -> list[Step]:
 
 
 def _leaves_of(estimator: Any, name: str) -> Iterator[Step]:
-    """Leaves of a fitted estimator; only a PrivatePipeline has looked at how its rows came in."""
+    """Return the leaves of a fitted estimator; only a PrivatePipeline has checked its input."""
     return leaf_steps(
         estimator, name, sparse=False if isinstance(estimator, PrivatePipeline) else None
     )
 
 
 def _check_fitted(leaf: Step) -> None:
-    """Refuse a step that learns and has not."""
+    """Refuse a step that needs a fit and is not fitted."""
     if not hasattr(leaf.estimator, "fit"):
         kind = type(leaf.estimator).__name__
         raise TypeError(f"pipeline: step {leaf.name!r} is a {kind}, expected an estimator")
@@ -304,7 +302,7 @@ def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
 
 
 def _with_epsilon(whole: PipelineStatement) -> PipelineStatement:
-    """The statement with the smallest known epsilon at its delta."""
+    """Return the statement with the smallest known epsilon at its delta."""
     epsilon = composed_epsilon(whole.events, whole.delta)
     if math.isinf(epsilon):
         raise InvalidParameterError(
@@ -335,17 +333,18 @@ STATELESS = (*HASHES, "AdditiveChi2Sampler", "Binarizer", "FunctionTransformer",
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step that is not itself a pipeline.
+    """A step that is not itself a pipeline.
 
     Parameters
     ----------
     name : str
-        Names of the steps down to it, joined by two underscores.
+        Names of the enclosing steps and of this one, joined by two underscores.
     estimator : object
     threshold : float, default=0.0
-        Share of numbers other than 0, in all rows, below which sparse output stays sparse.
+        Share of nonzero entries, over all rows, below which sparse output stays sparse.
     trusted : bool, default=False
-        Whether it maps rows by themselves only if they came in dense, which nobody can see now.
+        Whether the step maps rows independently only if its input was dense, which is unknown after
+        the fit.
     """
 
     name: str
@@ -355,7 +354,7 @@ class Step:
 
     @property
     def statement(self) -> Statement | None:
-        """Privacy statement of its fit."""
+        """Privacy statement of the step's fit."""
         found = getattr(self.estimator, "privacy_", None)
         return found if isinstance(found, Statement) and not found.inside else None
 
@@ -382,7 +381,7 @@ class Step:
 
     @property
     def maps_by_function(self) -> bool:
-        """Return whether it maps rows by a function, or class, that nobody here has inspected."""
+        """Return whether the step maps rows by a user's function or class, not inspected."""
         step = self.estimator
         if isinstance(step, FunctionTransformer):
             return step.func is not None
@@ -398,20 +397,21 @@ class Step:
 def leaf_steps(
     estimator: Any, name: str, *, sparse: bool | None = False, refit: bool = False
 ) -> Iterator[Step]:
-    """Every estimator inside, in the order in which the rows meet them.
+    """Return every nested estimator, in the order in which rows pass them.
 
-    So is a ColumnTransformer that learns: what is numbers, or whether sparse rows become dense.
+    The list includes a ColumnTransformer that itself learns: which columns are numbers, or whether
+    sparse rows become dense.
 
     Parameters
     ----------
     estimator : object
         A Pipeline, FeatureUnion or ColumnTransformer with anything inside, or one estimator.
     name : str
-        Name of the whole; may be empty.
+        Name of the outermost estimator; may be empty.
     sparse : bool or None, default=False
-        Whether rows come in sparse; None if that is not known.
+        Whether the input rows are sparse; None if unknown.
     refit : bool, default=False
-        Whether a fit follows, so that what an earlier one fitted does not count.
+        Whether a fit follows, so that attributes of an earlier fit are ignored.
     """
     if isinstance(estimator, str) or estimator is None:
         if estimator not in NOTHING:
@@ -438,26 +438,26 @@ def leaf_steps(
 
 
 def _was_given_sparse(estimator: Any) -> bool:
-    """Whether a fitted ColumnTransformer gives sparse rows though none of its steps makes them."""
+    """Return whether a fitted ColumnTransformer gives sparse rows not made by its steps."""
     inside = _inside(estimator, refit=False) or []
     made = any(_gives_sparse(step) for _, step in inside)
     return bool(getattr(estimator, "sparse_output_", False)) and not made
 
 
 def _threshold(estimator: Any) -> float:
-    """The share from which a ColumnTransformer makes sparse output dense; 0 if all is dense."""
+    """Return the density above which a ColumnTransformer gives dense rows; 0 if always."""
     return float(estimator.sparse_threshold) if _is_column_transformer(estimator) else 0.0
 
 
 def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
-    """Refuse sparse rows in a ColumnTransformer that makes them dense if they have few zeros.
+    """Refuse sparse rows for a ColumnTransformer that makes them dense if they have few zeros.
 
     Parameters
     ----------
     name : str
-        Parameter of the user that the estimators came in.
+        Name of the user's parameter that holds the estimators.
     X : object
-        Rows; only their type is looked at.
+        Rows; only their type is used.
     estimators : iterable
         Estimators, or Pipelines of them.
 
@@ -474,7 +474,7 @@ def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
 
 
 def _gives_sparse(estimator: Any) -> bool:
-    """Whether rows may leave an estimator sparse that came in dense."""
+    """Return whether an estimator may turn dense rows into sparse ones."""
     inside = _inside(estimator, refit=True)
     if inside is None:
         hashes = any(_scikit_name(kind) in HASHES for kind in type(estimator).__mro__)
@@ -484,7 +484,7 @@ def _gives_sparse(estimator: Any) -> bool:
 
 
 def _share_matters(step: Any, threshold: float) -> bool:
-    """Whether a step in a ColumnTransformer gives sparse rows that may have too few zeros."""
+    """Return whether a step of a ColumnTransformer gives sparse rows of unknown density."""
     if threshold == 1.0 and _scikit_name(type(step)) == "OneHotEncoder" and step.drop is None:
         # One category of several in every row: most are 0, whatever the rows are.
         return not any(len(column) > 1 for column in step.categories)
@@ -492,22 +492,22 @@ def _share_matters(step: Any, threshold: float) -> bool:
 
 
 def _scikit_name(kind: type) -> str:
-    """Name of a class of scikit-learn, whose modules are slow to import; empty for another one."""
+    """Return the name of a scikit-learn class without importing it; empty for other classes."""
     return kind.__name__ if kind.__module__.startswith("sklearn.") else ""
 
 
 def _is_column_transformer(estimator: Any) -> bool:
-    """Whether it is a ColumnTransformer."""
+    """Return whether the estimator is a ColumnTransformer."""
     return "ColumnTransformer" in map(_scikit_name, type(estimator).__mro__)
 
 
 def _looks(part: tuple[str, Any, Any]) -> bool:
-    """Whether a function that is given the rows chooses columns, and not by names and types."""
+    """Return whether a function of the rows chooses columns by more than names and types."""
     return callable(part[2]) and _scikit_name(type(part[2])) != "make_column_selector"
 
 
 def _inside(estimator: Any, *, refit: bool) -> list[tuple[str, Any]] | None:
-    """Return names and estimators inside, fitted ones unless a fit follows; None for a leaf."""
+    """Return nested names and estimators, fitted ones unless a fit follows; None for a leaf."""
     if isinstance(estimator, Pipeline):
         return list(estimator.steps)
     if isinstance(estimator, FeatureUnion):
@@ -521,15 +521,15 @@ def _inside(estimator: Any, *, refit: bool) -> list[tuple[str, Any]] | None:
 
 
 def learned_steps(estimator: Any, name: str = "", *, refit: bool = False) -> list[Step]:
-    """Return the steps inside an estimator that learn from rows without privacy."""
+    """Return the nested steps that learn from rows without privacy."""
     return [leaf for leaf in leaf_steps(estimator, name, refit=refit) if leaf.role == "learned"]
 
 
 def _declared(estimator: Any) -> bool:
-    """Whether it is a step of scikit-learn whose fit takes nothing from the rows.
+    """Return whether the step is of scikit-learn and its fit learns nothing from the rows.
 
-    Their fits look at the number, the names and the types of the columns, at the parameters, and,
-    to refuse rows that do not fit, at values.
+    Such fits use the number, names and types of columns and the parameters. They read values only
+    to refuse invalid rows.
     """
     kind = _scikit_name(type(estimator))
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
@@ -545,13 +545,13 @@ def _declared(estimator: Any) -> bool:
 
 
 def _warns(encoder: Any) -> bool:
-    """Whether an encoder warns of categories that were not declared, and in which column."""
+    """Return whether an encoder warns about undeclared categories, which names the column."""
     unknown, dropped = encoder.handle_unknown, getattr(encoder, "drop", None) is not None
     return unknown == "warn" or (dropped and unknown in ("ignore", "infrequent_if_exist"))
 
 
 def _requires_fit(estimator: Any) -> bool:
-    """Whether a class of scikit-learn learns; of others what the tags say, or True without tags."""
+    """Return whether a class learns in fit: known for scikit-learn, else by its tags, else True."""
     if known := _scikit_name(type(estimator)):
         return known not in STATELESS
     try:
@@ -570,13 +570,13 @@ MARGIN = 2.0**-42
 
 
 def private_steps(estimator: Any) -> list[Step]:
-    """Return the estimators inside that will spend budget, in the order of their fits."""
+    """Return the nested estimators that will spend budget, in the order of their fits."""
     leaves = leaf_steps(estimator, "")
     return [leaf for leaf in leaves if leaf.role == "private" or _plans(leaf.estimator)]
 
 
 def _plans(step: Any) -> bool:
-    """Whether a step says what its fit will cost, also where the class is a user's own."""
+    """Return whether a step states the cost of its fit; the class may be a user's own."""
     return hasattr(step, "plan") and hasattr(step, "checked")
 
 
@@ -586,15 +586,15 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
     Parameters
     ----------
     estimator : object
-        With the parameters of the fit; reads no data and spends nothing.
+        Estimator with the parameters of the fit; no data are read and nothing is spent.
     facts : Facts
-        What is public about the rows, without the number of features.
+        Public facts about the rows, without the number of features.
 
     Returns
     -------
     tuple of PrivacyEvent
-        In the order of the fits. Each is at least as large as the one that will be spent, by a
-        relative 2**-42 at most.
+        Events in the order of the fits. Each is at least as large as the one that will be spent, by
+        at most a relative 2**-42.
 
     Raises
     ------
@@ -623,7 +623,7 @@ def takes(step: Any) -> tuple[str, ...]:
 
 
 def _owned(step: Any, facts: Facts) -> Facts:
-    """Facts about persons and weights for a step; some steps get no weights."""
+    """Return the facts about persons and weights for a step; some steps get no weights."""
     if facts.unit == "person" and "groups" not in takes(step):
         raise InvalidParameterError(
             f"groups: {type(step).__name__} with these parameters protects rows only"
@@ -633,7 +633,7 @@ def _owned(step: Any, facts: Facts) -> Facts:
 
 
 def _widened(event: PrivacyEvent) -> PrivacyEvent:
-    """The event with slightly less noise, if rounding affects its amount."""
+    """Return the event with slightly less noise, if rounding affects the noise."""
     less = {
         name: mul_down(getattr(event, name), 1.0 - MARGIN)
         for name in ("sigma", "noise_multiplier")

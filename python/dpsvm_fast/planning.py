@@ -1,4 +1,4 @@
-"""Noise plans, computed by the mechanisms that add the noise."""
+"""Plans of the noise of a fit, computed by the mechanisms that add it."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ MOST_FEATURES, MOST_ROWS = 2**32 - 2, 2**53
 
 @dataclass(frozen=True, kw_only=True)
 class CentreNoise:
-    """Noise in the mean of the rows and in their number.
+    """Noise in the mean and the number of rows.
 
     Attributes
     ----------
     mu_share : float or None
-        Part of the squared Gaussian parameter of the budget; None without Gaussian noise.
+        Share of the squared Gaussian parameter of the budget; None without Gaussian noise.
     epsilon : float or None
-        Part of epsilon; exactly one of the two.
+        Epsilon of pure noise; exactly one of ``mu_share`` and ``epsilon`` is given.
     sum_deviation : float
-        Standard deviation of the noise in every sum over the rows.
+        Standard deviation of the noise in each sum over the rows.
     count_deviation : float or None
-        Standard deviation of the noise in the number of rows; None where that is public.
+        Standard deviation of the noise in the number of rows; None if that is public.
     mean_length : float or None
-        Expected length, as a root mean square, of the noise in the mean of rows of norm 1.
+        Root mean square length of the noise in the mean of rows of norm 1.
     """
 
     mu_share: float | None
@@ -78,17 +78,17 @@ class CentreNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class Whitening:
-    """Noise of the second moments, if there are enough rows for whitening.
+    """Noise in the second moments, released if there are enough rows for whitening.
 
     Attributes
     ----------
     mu_share : float
-        Part of the squared Gaussian parameter of the budget, of all releases together.
+        Share of the squared Gaussian parameter of the budget, for all releases together.
     n_releases : int
     n_rows_needed : int
-        The smallest noisy number of rows that is whitened.
+        Smallest noisy number of rows at which rows are whitened.
     whitened : bool or None
-        Whether the expected number of rows is; None where none is given.
+        Whether the expected number of rows is large enough; None if it is not given.
     """
 
     mu_share: float
@@ -105,7 +105,7 @@ class KernelFeatures:
     ----------
     kernel : {"rbf", "laplacian", "linear"}
     signal : float
-        The rule's q.
+        Signal q of the rule.
     gamma : float or None
         None for "linear".
     n_frequencies : int or None
@@ -120,20 +120,20 @@ class KernelFeatures:
 
 @dataclass(frozen=True, kw_only=True)
 class DescentNoise:
-    """Noise of the gradient descent.
+    """Noise in gradient descent.
 
     Attributes
     ----------
     mu_share : float
-        Part of the squared Gaussian parameter of the budget.
+        Share of the squared Gaussian parameter of the budget.
     n_steps : int
     clip_norm : float
-        Bound of the norm of one row's gradient.
+        Bound on the norm of one row's gradient.
     regularization, c, learning_rate : float
     step_deviation : float
-        Standard deviation of the noise in every number of a step's sum.
+        Standard deviation of the noise in each entry of a step's sum.
     flops : float
-        Multiplications and additions of all steps: 4 for a row, weight and step.
+        Multiplications and additions of all steps: 4 per row, weight and step.
     """
 
     mu_share: float
@@ -153,14 +153,14 @@ class ObjectiveNoise:
     Attributes
     ----------
     C : float or None
-        The factor of the losses; None where it is automatic.
+        Factor of the losses; None if it is automatic.
     regularization : float
     extra_regularization : float
-        The part of it that privacy needs beyond 1 / C.
+        Part of ``regularization`` that privacy needs beyond 1 / C.
     linear_deviation : float
-        Standard deviation of every component of the linear term.
+        Standard deviation of each component of the linear term.
     output_deviation : float
-        Standard deviation of the noise on every weight, for the solver's tolerance.
+        Standard deviation of the noise in each weight that covers the solver's tolerance.
     """
 
     C: float | None
@@ -172,14 +172,14 @@ class ObjectiveNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputNoise:
-    """Noise on trained weights.
+    """Noise added to trained weights.
 
     Attributes
     ----------
     C : float
     sensitivity : float
     deviation : float
-        Standard deviation of the noise on every weight.
+        Standard deviation of the noise in each weight.
     """
 
     C: float
@@ -189,25 +189,25 @@ class OutputNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """Effect of the noise on a prediction.
+    """Effect of the noise on predictions.
 
     Attributes
     ----------
     weight_deviation : float
-        Standard deviation of one released weight over the noise.
+        Standard deviation of one released weight due to the noise.
     score_deviation : float
         Standard deviation of one score, for a row of norm ``data_norm``.
     is_bound : bool
-        Whether the two are upper bounds: gradients of the rows answer the noise.
+        Whether both deviations are upper bounds, because the rows' gradients counteract the noise.
     data_norm : float
     margin : float
         Margin of the loss.
     temperature : float or None
         Temperature of a loss without a margin.
     lead : float
-        The lead of one class over another that survives the noise with probability 95 %.
+        Lead of one class over another that survives the noise with probability 95 %.
     largest_lead : float or None
-        Bound of the lead that the rows allow; None without a number of rows.
+        Largest lead that the number of rows allows; None if it is unknown.
     """
 
     weight_deviation: float
@@ -221,55 +221,56 @@ class Decision:
 
     @property
     def lead_ratio(self) -> float | None:
-        """``largest_lead`` over ``lead``; None without a number of rows."""
+        """Ratio of ``largest_lead`` to ``lead``; None if the number of rows is unknown."""
         return None if self.largest_lead is None else self.largest_lead / self.lead
 
     @property
     def noise_dominates(self) -> bool | None:
-        """Whether noise dominates every decision; None if the number of rows is unknown."""
+        """Whether the noise dominates every decision; None if the number of rows is unknown."""
         return None if self.largest_lead is None else self.largest_lead < self.lead
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisePlan:
-    """Noise of a fit, as far as public facts determine it.
+    """Noise of a fit, as far as it follows from public facts.
 
     Attributes
     ----------
     estimator : str
-        Name of the class.
+        Name of the estimator's class.
     loss : str
     epsilon, delta : float
     adjacency : {"add_remove", "replace_one"}
     unit : {"row", "person"}
-        What neighbouring data sets differ in.
+        What neighbouring data sets differ by.
     mu : float or None
-        Gaussian parameter of the whole budget of a pipeline; None without one.
+        Gaussian parameter of the whole budget of a pipeline; None for other estimators.
     n_features, n_classes : int
     n_samples : int or None
         Expected number of rows, or of persons.
     rows_per_person : int or None
-        Largest number of rows of one person under noise for rows; None if not given.
+        Largest number of rows of one person if the noise protects rows; None if not given.
     epsilon_of_person : float or None
-        The epsilon of such a person at the same delta, rounded up.
+        Epsilon for such a person at the same delta, rounded up.
     n_scores : int
-        Scores that are trained: one for two classes of some losses.
+        Number of trained scores: one for two classes with some losses.
     n_columns : int or None
-        Columns that are trained on, without the constant one; None where the number of rows
-        decides.
+        Number of trained columns, without the constant; None if it depends on an unknown number of
+        rows.
     n_weights : int or None
     class_count_deviation : float or None
-        Standard deviation of the noise in the number of rows of each class; None if no weights of
-        classes follow from those.
+        Standard deviation of the noise in each class count; None if class weights do not depend on
+        counts.
     centre : CentreNoise or None
     whitening : Whitening or None
     kernel : KernelFeatures or None
     descent : DescentNoise or None
     objective : ObjectiveNoise or None
     output : OutputNoise or None
-        At most one of the three; none where the number of rows decides.
+        At most one of ``descent``, ``objective`` and ``output`` is given; none if it depends on an
+        unknown number of rows.
     decision : Decision or None
-        None where it depends on a number of rows that is not given.
+        None if it depends on an unknown number of rows.
     """
 
     estimator: str
@@ -297,7 +298,7 @@ class NoisePlan:
     decision: Decision | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers as plain JSON values."""
+        """Return the plan as plain JSON values."""
         record = dataclasses.asdict(self)
         if self.decision is not None:
             derived = ("lead_ratio", "noise_dominates")
@@ -305,13 +306,13 @@ class NoisePlan:
         return record
 
     def __str__(self) -> str:
-        """One line a fact."""
+        """Return a text with one fact per line."""
         title, rows, notes = described(self)
         width = max(len(words) for words, _ in rows)
         return "\n".join([title, *(f"{words:<{width}}  {cell}" for words, cell in rows), *notes])
 
     def _repr_html_(self) -> str:
-        """A table in notebooks."""
+        """Return an HTML table for notebooks."""
         title, rows, notes = described(self)
         inside = "".join(
             f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
@@ -321,7 +322,7 @@ class NoisePlan:
 
     @property
     def whitens(self) -> bool | str | None:
-        """Whether rows are whitened, or why not; None if unknown, or if an estimator never does."""
+        """Whether rows are whitened, or why not; None if unknown or never done by the estimator."""
         if self.whitening is not None:
             return self.whitening.whitened
         if self.estimator not in [kind.__name__ for kind in PIPELINES]:
@@ -372,13 +373,13 @@ FACTS = (
 
 
 def described(*plans: NoisePlan) -> tuple[str, list[list[str]], list[str]]:
-    """Return what plans say that differ in epsilon alone.
+    """Return the facts of plans that differ in epsilon only.
 
     Returns
     -------
     title : str
     rows : list of lists
-        Words, and a cell a plan; rows that are empty are left out.
+        A description and one cell per plan; empty rows are left out.
     notes : list of str
     """
     first = plans[0]
@@ -409,7 +410,7 @@ def described(*plans: NoisePlan) -> tuple[str, list[list[str]], list[str]]:
 
 
 def _cell(plan: NoisePlan, path: str) -> str:
-    """Return the cell of a plan; empty if it has no such part."""
+    """Return the cell of a plan; empty if the plan lacks that part."""
     value: Any = plan
     for name in path.split("."):
         value = getattr(value, name, None)
@@ -448,13 +449,13 @@ def plan_noise(
         `ObjectivePerturbationSVC`, or `OutputPerturbationSVC` with the solver "exact". It has
         ``classes``; it is not changed.
     n_features : int >= 1
-        Number of features.
+        Number of features of the rows.
     n_samples : int >= 1 or None, default=None
-        Expected number of training rows, or of persons, if it is public. None omits what depends
-        on it.
+        Expected number of training rows, or of persons, if it is public. None omits facts that
+        depend on it.
     rows_per_person : int in 1..2**20 or None, default=None
-        Largest number of rows of one person; adds the guarantee of such a person under noise for
-        rows.
+        Largest number of rows of one person; adds the guarantee for such a person if the noise
+        protects rows.
     unit : {"row", "person"}, default="row"
         "person" plans a fit with ``groups``, which protects whole persons.
 
@@ -466,9 +467,9 @@ def plan_noise(
     Raises
     ------
     InvalidParameterError
-        A parameter outside its range, no ``classes``, or a setting that cannot be planned.
+        A parameter is outside its range, ``classes`` is missing, or a setting cannot be planned.
     TypeError
-        Another estimator.
+        The class of the estimator is not supported.
 
     Examples
     --------
@@ -526,7 +527,7 @@ def plan_noise(
 
 
 def _check_plannable(estimator: Any) -> None:
-    """Refuse settings whose noise follows other rules than those below."""
+    """Refuse settings whose noise follows other rules."""
     if isinstance(estimator, PIPELINES) and estimator.mechanism not in ("auto", "gradient"):
         raise InvalidParameterError.of(
             "mechanism", got=estimator.mechanism, accepted="'auto' or 'gradient'"
@@ -536,7 +537,7 @@ def _check_plannable(estimator: Any) -> None:
 
 
 def _columns(loss: Loss, n_columns: int | None, n_weights: int | None) -> dict[str, Any]:
-    """How many numbers are trained."""
+    """Return how many numbers are trained."""
     return {
         "loss": loss.name,
         "n_scores": loss.n_scores,
@@ -549,7 +550,7 @@ def _columns(loss: Loss, n_columns: int | None, n_weights: int | None) -> dict[s
 
 
 def _pipeline(mechanism: PrivateLinear, n_samples: int | None, shared: dict[str, Any]) -> NoisePlan:
-    """Every release of a pipeline, as far as it is known."""
+    """Return every release of a pipeline, as far as it is known."""
     training = None if n_samples is None else mechanism.training(float(n_samples))
     facts: dict[str, Any] = {
         "mu": None if mechanism.pure else mechanism.mu,
@@ -571,7 +572,7 @@ def _pipeline(mechanism: PrivateLinear, n_samples: int | None, shared: dict[str,
 
 
 def _centre(mechanism: PrivateLinear, n_samples: int | None) -> CentreNoise | None:
-    """Noise in the mean and in the number of rows."""
+    """Return the noise in the mean and in the number of rows."""
     centre = mechanism.centre
     if centre is None:
         return None
@@ -590,12 +591,12 @@ def _centre(mechanism: PrivateLinear, n_samples: int | None) -> CentreNoise | No
 
 
 def _share(mu: float, mechanism: PrivateLinear) -> float:
-    """Part of the budget."""
+    """Return the share of the budget."""
     return (mu / mechanism.mu) ** 2
 
 
 def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening | None:
-    """Whether this many rows are whitened; in a fit the noisy number decides."""
+    """Return whether this many rows are whitened; in a fit the noisy number decides."""
     moments = mechanism.whitening
     if moments is None:
         return None
@@ -626,7 +627,7 @@ def _kernel(mechanism: PrivateKernel, n_samples: int) -> tuple[KernelFeatures, i
 
 
 def _training(training: Training, mechanism: PrivateLinear, n_samples: int) -> dict[str, Any]:
-    """The descent, or the solver, and its noise."""
+    """Return the descent or the solver, and its noise."""
     rule = training.rule
     if rule is None:
         assert training.solver is not None
@@ -652,7 +653,7 @@ def _training(training: Training, mechanism: PrivateLinear, n_samples: int) -> d
 
 
 def _norm_of_descent(rule: DescentRule, n_samples: int) -> float:
-    """Bound of the norm of W over all data sets, before the noise.
+    """Return a bound on the norm of W over all data sets, before the noise.
 
     Each step moves W by at most p eta n R, momentum included, so the iterate after t steps has norm
     at most t p eta n R.
@@ -667,7 +668,7 @@ def _norm_of_descent(rule: DescentRule, n_samples: int) -> float:
 def _solver(
     mechanism: Solver, n_samples: int | None, *, is_bound: bool | None = None
 ) -> dict[str, Any]:
-    """Noise inside the objective, or on trained weights."""
+    """Return the noise inside the objective, or on trained weights."""
     noise, deviation = mechanism.output, mechanism.output.deviation
     found: dict[str, Any]
     if isinstance(mechanism, ObjectivePerturbation):
@@ -698,7 +699,7 @@ def _solver(
 
 
 def _norm_of_solver(mechanism: Solver, n_samples: int) -> float:
-    r"""Bound of the norm of W over all data sets, before the noise.
+    r"""Return a bound on the norm of W over all data sets, before the noise.
 
     At the minimiser :math:`\tfrac{\lambda}{2} \|W\|^2 \le n \phi(0)`, the objective at W = 0, and
     :math:`\lambda W` is the sum of n gradients of norm at most :math:`L \kappa_t` each.
@@ -717,7 +718,7 @@ def _decision(
     is_bound: bool,
     largest_norm: float | None,
 ) -> Decision:
-    """What noise of this size in a weight, and weights of this norm, mean for a prediction."""
+    """Return what noise of this size in weights of this norm means for a prediction."""
     score = weight_deviation * row_norm
     # A difference of two rows of W has at most so much of the norm of W.
     apart = math.sqrt(2.0) if loss.n_scores > 1 else 1.0

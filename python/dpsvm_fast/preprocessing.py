@@ -119,11 +119,11 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
             Finite numbers; rows longer than ``data_norm`` are scaled down to it, silently.
         y : ignored
         groups : array-like of shape (n_samples,), optional
-            The person that each row belongs to: ints, strings or bools. Whole persons are then
-            protected. Ids are private and not kept.
+            Id of the person that each row belongs to: ints, strings or bools. Whole persons are
+            then protected. Ids are private and not kept.
         sample_weight : array-like of shape (n_samples,), optional
-            Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
-            is ignored; with ``adjacency="replace_one"`` it, or its person, still counts.
+            Private non-negative weights, clipped to the public ``max_weight``. A row of weight 0 is
+            ignored, but with ``adjacency="replace_one"`` it, or its person, still counts.
 
         Returns
         -------
@@ -137,7 +137,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
-            X is invalid; the text does not quote it. Nothing was spent.
+            X is invalid; the message does not quote it. Nothing was spent.
         """
         self._forget()
         checked = self.checked()
@@ -193,23 +193,23 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         Privacy parameter, 0 <= delta < 1; 0 takes noise of density proportional to
         ``exp(-beta ||b||)``, which is pure.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
-        number of rows is public.
+        Neighbouring data sets differ by one row added or removed, or by one row replaced, which
+        makes the number of rows public.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person sum to at most one.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
-        and in ``transform``.
+        Public bound on the L2 norm of each row; longer rows are scaled down to it, silently, in
+        ``fit`` and in ``transform``.
     dense_output : bool, default=False
         Whether ``transform`` may make sparse rows dense; otherwise it refuses them.
 
@@ -221,7 +221,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         Noisy number of rows, at least 1, or with weights their sum over ``max_weight``; the public
         number with ``replace_one``, so that weights below ``max_weight`` pull the mean towards 0.
     data_norm_ : float
-        The bound of the fit.
+        Bound used in the fit.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
     privacy_ : PrivacyStatement
@@ -328,29 +328,29 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another.
+        Neighbouring data sets differ by one row added or removed, or by one row replaced.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
-        most one.
+        Public upper limit on ``sample_weight``; larger weights are clipped. A row of this weight
+        counts as one, and a person as at most one.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently, in ``fit``
-        and in ``transform``.
+        Public bound on the L2 norm of each row; longer rows are scaled down to it, silently, in
+        ``fit`` and in ``transform``.
 
     Attributes
     ----------
     whitening_ : ndarray of shape (n_features, n_features)
         M, symmetric and positive definite.
     data_norm_ : float
-        The bound of the fit.
+        Bound used in the fit.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
     privacy_ : PrivacyStatement
@@ -472,19 +472,19 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another.
+        Neighbouring data sets differ by one row added or removed, or by one row replaced.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
-        most one.
+        Public upper limit on ``sample_weight``; larger weights are clipped. A row of this weight
+        counts as one, and a person as at most one.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     data_norm : float, default=1.0
         Public bound of the norm of rows minus the centre; longer ones are scaled down to it,
         silently, in ``fit`` and in ``transform``.
@@ -518,7 +518,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         The public point.
     n_components_ : int
     data_norm_ : float
-        The bound of the fit.
+        Bound used in the fit.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
     privacy_ : PrivacyStatement
@@ -674,7 +674,7 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
         InvalidParameterError, TypeError
             A parameter is outside its range, or for another number of features.
         ValueError
-            X is invalid; the text does not quote it.
+            X is invalid; the message does not quote it.
         """
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
         probe = checked_copy(self)
@@ -813,20 +813,20 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         Privacy parameter, 0 <= delta < 1; 0 takes noise of density proportional to
         ``exp(-beta ||b||)``, which is pure.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
-        number of rows is public.
+        Neighbouring data sets differ by one row added or removed, or by one row replaced, which
+        makes the number of rows public.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one, and a person as at
-        most one. Weights count in steps of ``max_weight / 8192``.
+        Public upper limit on ``sample_weight``; larger weights are clipped. A row of this weight
+        counts as one, and a person as at most one. Weights count in steps of ``max_weight / 8192``.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" draws Gaussian noise exactly on a power-of-two grid.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     bounds : tuple of (low, high), or dict of such pairs by column name
         Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``; they
         must not come from the data. Entries outside are clipped, in ``fit`` and in ``transform``.
@@ -952,7 +952,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
-            X is invalid; the text does not quote it. Nothing was spent.
+            X is invalid; the message does not quote it. Nothing was spent.
         """
         checked = self.checked()
         asked = {name: getattr(checked, name) for name in tests_of(type(self)) if name not in FREE}
@@ -1427,7 +1427,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         2 adds edges of edges: more accurate for tens of thousands of rows and for photographs, no
         better for a few thousand digits.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
 
     Attributes
     ----------
@@ -1577,7 +1577,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Seed of the frequencies, 0 <= random_state < 2**64; None draws one. It is public, as it
         draws no noise, and kept in ``seed_``.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
 
     Attributes
     ----------

@@ -1,9 +1,9 @@
-"""Arithmetic that rounds outward: each result is a bound of the exact real result.
+"""Outward-rounding arithmetic: each result is a bound on the exact real result.
 
-Everything is decided in exact rational arithmetic, so a result that is exact stays exact (three
-spends of 1.0 make 3.0 and no more) and any other moves by less than one unit in the last place.
-An overflow gives infinity upwards and the largest float downwards. A call takes a few microseconds:
-this is for budgets and noise scales, not for arrays.
+Rounding is decided in exact rational arithmetic: an exact result stays exact (three spends of 1.0
+sum to 3.0), and any other moves by less than one unit in the last place. An overflow gives infinity
+upwards and the largest float downwards. A call takes a few microseconds: use it for budgets and
+noise scales, not for arrays.
 """
 
 from __future__ import annotations
@@ -52,45 +52,45 @@ def add_down(*terms: float) -> float:
 
 
 def mul_up(a: float, b: float) -> float:
-    """Product, rounded up."""
+    """Return the product, rounded up."""
     if math.isinf(a) or math.isinf(b):
         return a * b
     return fraction_up(Fraction(a) * Fraction(b))
 
 
 def mul_down(a: float, b: float) -> float:
-    """Product, rounded down."""
+    """Return the product, rounded down."""
     return -mul_up(-a, b)
 
 
 def div_up(a: float, b: float) -> float:
-    """Quotient, rounded up; ``b`` is not zero."""
+    """Return the quotient, rounded up; ``b`` is not zero."""
     if math.isinf(a) or math.isinf(b):
         return a / b
     return fraction_up(Fraction(a) / Fraction(b))
 
 
 def div_down(a: float, b: float) -> float:
-    """Quotient, rounded down; ``b`` is not zero."""
+    """Return the quotient, rounded down; ``b`` is not zero."""
     return -div_up(-a, b)
 
 
 def sqrt_up(x: float) -> float:
-    """Square root of ``x >= 0``, rounded up."""
+    """Return the square root of ``x >= 0``, rounded up."""
     root = math.sqrt(x)
     enough = math.isinf(root) or Fraction(root) ** 2 >= Fraction(x)
     return root if enough else math.nextafter(root, math.inf)
 
 
 def sqrt_down(x: float) -> float:
-    """Square root of ``x >= 0``, rounded down."""
+    """Return the square root of ``x >= 0``, rounded down."""
     root = math.sqrt(x)
     enough = math.isinf(root) or Fraction(root) ** 2 <= Fraction(x)
     return root if enough else math.nextafter(root, -math.inf)
 
 
 def hypot_up(a: float, b: float) -> float:
-    """Length ``sqrt(a**2 + b**2)``, rounded up, without overflow of the squares."""
+    """Return ``sqrt(a**2 + b**2)``, rounded up, without overflow of the squares."""
     length = math.hypot(a, b)
     exact = Fraction(a) ** 2 + Fraction(b) ** 2
     while not math.isinf(length) and Fraction(length) ** 2 < exact:

@@ -1,4 +1,4 @@
-"""Checks of public arguments, one function per kind and one place per fact.
+"""Checks of public arguments, one function per kind.
 
 A wrong type is a ``TypeError``, a wrong value an ``InvalidParameterError`` (a ``ValueError``). Both
 name the argument, the value received and what is accepted. The value is quoted because these
@@ -54,8 +54,8 @@ def check_real(
 ) -> float:
     """Accept a real number in the given range and return it as a float.
 
-    Decimal, Fraction and long doubles are refused rather than rounded: a rounded privacy parameter
-    would not be the one requested. So are bools, strings and arrays.
+    Decimals, fractions and long doubles are refused rather than rounded: a rounded privacy
+    parameter would not be the requested one. Bools, strings and arrays are refused too.
     """
     accepted = f"a finite number {'>' if open_low else '>='} {low:g}"
     if not math.isinf(high):
@@ -82,9 +82,9 @@ def check_epsilon(value: object, name: str = "epsilon") -> float:
 
 
 def check_delta(value: object, name: str = "delta") -> float:
-    """Accept a privacy parameter delta: 0 <= delta < 1; 0 means pure differential privacy.
+    """Accept a privacy parameter delta: 0 <= delta < 1, where 0 means pure differential privacy.
 
-    Subnormal numbers are refused: no calibration is exact there.
+    Subnormal numbers are refused, because calibration is not exact for them.
     """
     delta = check_real(name, value, low=0.0, high=1.0, open_high=True)
     if 0.0 < delta < _NORMAL:
@@ -99,7 +99,7 @@ _within_search: ContextVar[bool] = ContextVar("_within_search", default=False)
 
 @contextmanager
 def within_search() -> Iterator[None]:
-    """Context of fits of candidates, which neither warn nor report, as their search does."""
+    """Mark the body as fits of a search's candidates: the search warns and reports for them."""
     token = _within_search.set(True)
     try:
         yield
@@ -108,14 +108,14 @@ def within_search() -> Iterator[None]:
 
 
 def in_search() -> bool:
-    """Return whether this is a fit of a candidate."""
+    """Return whether this fit belongs to a candidate of a search."""
     return _within_search.get()
 
 
 def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> None:
-    """Warn the caller ``stacklevel`` frames up of vacuous values of epsilon or delta.
+    """Warn the caller ``stacklevel`` frames up if epsilon or delta promises almost nothing.
 
-    Not within a search.
+    A fit within a search does not warn.
     """
     if in_search():
         return
@@ -167,7 +167,7 @@ def check_bool(name: str, value: object) -> bool:
 
 
 def check_option(name: str, value: object, options: Sequence[str]) -> str:
-    """Check that a value is one of a few strings, spelled exactly."""
+    """Check that a value is one of the given strings, spelled exactly."""
     accepted = "one of " + ", ".join(map(repr, options)) if len(options) > 1 else repr(options[0])
     if not isinstance(value, str):
         raise TypeError(f"{name}: got {_described(value)}, expected {accepted}")
@@ -179,14 +179,14 @@ def check_option(name: str, value: object, options: Sequence[str]) -> str:
 def check_type(
     name: str, value: object, kinds: type[Kind] | tuple[type[Any], ...], accepted: str
 ) -> Kind:
-    """Check that a value is of one of a few types, which ``accepted`` names for people."""
+    """Check that a value has one of the given types; ``accepted`` describes them in the message."""
     if not isinstance(value, kinds):
         raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
     return cast("Kind", value)
 
 
 def check_path(name: str, value: object) -> str:
-    """Accept the name of a file or folder, as text or as a path."""
+    """Accept a file or folder name, as a string or a path."""
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str):
         raise TypeError(f"{name}: got {type(value).__name__}, expected the path of a file")
@@ -196,14 +196,14 @@ def check_path(name: str, value: object) -> str:
 
 
 def check_column(name: str, value: object) -> str | None:
-    """Accept the name of a column, or None."""
+    """Accept a column name, or None."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{name}: got {type(value).__name__}, expected the name of a column")
     return value
 
 
 def check_items(name: str, value: Any, accepted: str) -> tuple[Any, ...]:
-    """Accept what has items, other than text; ``accepted`` says for people what they are."""
+    """Accept an iterable other than a string; ``accepted`` describes its items in the message."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
         raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
     return tuple(value)
@@ -227,8 +227,8 @@ def check_n_threads(value: object, name: str = "n_threads") -> int:
 def check_random_state(value: object, name: str = "random_state") -> int | None:
     """Accept None (entropy of the operating system) or a seed in ``0..2**64 - 1``.
 
-    Generators are refused: their streams are predictable from their output, and noise that can
-    be predicted can be subtracted.
+    NumPy generators are refused: their output predicts their stream, and predictable noise can be
+    subtracted.
     """
     if value is None:
         return None
@@ -242,16 +242,16 @@ def check_random_state(value: object, name: str = "random_state") -> int | None:
 
 
 def check_arithmetic() -> None:
-    """Refuse a thread whose floating-point unit is not in its default mode.
+    """Refuse a thread whose floating-point unit is not in the default mode.
 
-    Bounds of roundings, and exact sums made of rounded ones, are proved for rounding to nearest
-    with subnormal numbers. Libraries compiled with ``-ffast-math``, and calls of ``fesetround``,
-    change that for the thread that loads or makes them.
+    Rounding bounds and exact sums are proved for rounding to nearest with subnormal numbers. A
+    library compiled with ``-ffast-math``, or a call of ``fesetround``, changes the mode of the
+    loading or calling thread.
 
     Raises
     ------
     FloatingPointError
-        Numbers are not rounded to nearest, or subnormal numbers are taken for 0.
+        The unit does not round to nearest, or treats subnormal numbers as 0.
     """
     # One of the two is inexact and moves in each of the three directed roundings.
     if _ONE + _TINY != _ONE or _ONE - _TINY != _ONE:
@@ -268,12 +268,12 @@ def check_arithmetic() -> None:
 
 
 def _plain(value: object) -> object:
-    """Return a numpy scalar as the Python number that a reader expects in a message."""
+    """Return a NumPy scalar as the Python number to show in a message."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _described(value: object) -> str:
-    """Type, and value where its text is short and surely a plain scalar."""
+    """Describe a value by its type; a plain scalar with a short text also by its value."""
     kind = type(value).__name__
     plain = _plain(value)
     if value is None or not isinstance(plain, (bool, int, float, str)):
@@ -286,16 +286,16 @@ def _described(value: object) -> str:
 
 
 def optional_module(module: str, who: str, extra: str) -> Any:
-    """Import an optional module, or say how to install it.
+    """Import an optional module, or raise an error that says how to install it.
 
     Parameters
     ----------
     module : str
-        Its dotted name.
+        Dotted name of the module.
     who : str
-        What needs it, as the start of a sentence.
+        What needs the module, as the start of a sentence.
     extra : str
-        The extra of this package that installs it.
+        Extra of this package that installs the module.
 
     Raises
     ------

@@ -194,21 +194,21 @@ class ShardedRows:
 
     @property
     def n_persons(self) -> int:
-        """Number of persons, whatever they weigh; each row is one without groups."""
+        """Number of persons, regardless of weight; without groups each row is a person."""
         n_rows = self.n_rows
         return self._n_persons if self._owned else int(n_rows)
 
     def class_counts(self) -> Array:
-        """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
+        """Return exact class counts; the shares of a person's rows sum to at most 1."""
         (units,) = self.parts(self._recipe, ClassCounts(self.facts.n_classes))
         return np.asarray(units * COUNT_UNIT)
 
     def balance(self, factors: Array) -> None:
-        """Weigh classes by released numbers."""
+        """Set class weights from released counts."""
         self._factors = factors
 
     def weigh(self, records: ShardedRecords) -> None:
-        """Give rows the weights of their classes."""
+        """Weight each row by its class."""
         if self._factors is not None:
             records.change(Change("weigh", self._factors))
 

@@ -1,4 +1,4 @@
-"""Estimators: each combines a loss, a solver, a mechanism and an event."""
+"""Estimators: each combines a loss, a solver, a mechanism and a privacy event."""
 
 from __future__ import annotations
 

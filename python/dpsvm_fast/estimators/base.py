@@ -1,4 +1,4 @@
-"""Base of the private linear classifiers: scores, predictions and tags."""
+"""Base classes of the private linear classifiers: scores, predictions and tags."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ HIDDEN_STATE = ("_fitted_loss", "_continuation", "_running")
 
 
 class Released:
-    """Fitted attributes end in ``_``; ``privacy_`` is among them once there is a release."""
+    """Mixin for fitted state: attributes end in ``_``, and a release sets ``privacy_``."""
 
     def _forget(self) -> None:
-        """Removes every fitted attribute."""
+        """Remove every fitted attribute."""
         for name in (*vars(self), *HIDDEN_STATE):
             if name in HIDDEN_STATE or (name.endswith("_") and name[0] != "_"):
                 # Another thread may be fitting, and forgetting, the same object.
                 self.__dict__.pop(name, None)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether a release has been published."""
+        """Return whether a release has been published."""
         return "privacy_" in vars(self)
 
 
@@ -46,9 +46,9 @@ LARGE_ROW_EXPONENT = 600
 
 
 class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
-    """Base of linear classifiers whose fitted attributes are one private release.
+    """Base of linear classifiers whose fitted attributes form one private release.
 
-    All fitted attributes are set at once at the end: a model is fitted as a whole or not at all.
+    All fitted attributes are set at once at the end: a model is fitted completely or not at all.
     """
 
     coef_: NDArray[np.float64]
@@ -60,10 +60,10 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
     _fitted_loss: Loss
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return the score of every class, or of the second of two.
+        """Return the score of every class, or of the second class of two.
 
-        `PrivateLinearSVC` and `PrivateKernelSVC` map raw rows as in training. Others score rows as
-        they are: unlike in training, long ones are not clipped.
+        `PrivateLinearSVC` and `PrivateKernelSVC` map raw rows as in training. Other estimators
+        score rows as they are: unlike in training, long rows are not clipped.
 
         Parameters
         ----------
@@ -97,9 +97,9 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes_[best])
 
     def _scaled_scores(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Scores and, for each row, the power of two by which they have to be multiplied.
+        """Return scores and, for each row, the power of two by which to multiply them.
 
-        The powers are 0 except where rows are so large that a score would leave the floats.
+        The power is 0 unless a row is so large that a score would overflow.
         """
         check_is_fitted(self)
         X = checked_rows(self, X)
@@ -115,7 +115,7 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
         return np.asarray(scores), exponents
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are accepted; on small data, noise may dominate the model."""
+        """Declare that sparse rows are accepted and that noise may dominate on small data."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.classifier_tags.poor_score = True
@@ -123,13 +123,13 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
 
 
 def linear_attributes(weights: NDArray[np.float64], scaling: float) -> dict[str, Any]:
-    """Return coefficients and intercepts of noisy weights; pure post-processing.
+    """Split noisy weights into coefficients and intercepts; this is post-processing.
 
     Parameters
     ----------
     weights : ndarray of shape (..., n_scores, n_columns)
     scaling : float
-        The constant feature, whose weights come last; 0 for none.
+        Value of the constant feature, whose weights are last; 0 for none.
     """
     coef: NDArray[np.float64] = weights
     intercept: NDArray[np.float64] = np.zeros(weights.shape[:-1])
@@ -150,7 +150,7 @@ LARGEST_LOGIT = 1e300
 
 
 def _is_likelihood(estimator: Probabilities) -> bool:
-    """Whether scores are log-odds; says what would make them so when not."""
+    """Return whether scores are log-odds; if not, raise an error that says how to get them."""
     if not estimator._used_loss().is_likelihood:
         raise AttributeError(
             "predict_proba needs a loss that is a likelihood: loss='logistic', or 'softmax_margin' "
@@ -160,35 +160,35 @@ def _is_likelihood(estimator: Probabilities) -> bool:
 
 
 class Probabilities(PrivateLinearClassifier):
-    """Mixin that adds ``predict_proba``, from the loss."""
+    """Mixin that adds ``predict_proba`` if the loss is a likelihood."""
 
     def _used_loss(self) -> Loss:
-        """The loss of the fitted model, or the one that a fit would use for two classes."""
+        """Return the loss of the fitted model, or the one that a fit would use for two classes."""
         fitted: Loss | None = vars(self).get("_fitted_loss")
         if fitted is not None:
             return fitted
         return self._loss_of(2)
 
     def _loss_of(self, n_classes: int) -> Loss:
-        """The loss that these parameters ask for."""
+        """Return the loss for these parameters."""
         names, tests = ("loss", "smoothing", "margin"), tests_of(type(self))
         loss, smoothing, margin = (tests[name](name, getattr(self, name)) for name in names)
         return chosen_loss(loss, n_classes, smoothing, margin)
 
     def likelihood_scale(self) -> float:
-        """Divisor that turns scores into log-odds: that of the loss times the released one."""
+        """Return the divisor that turns scores into log-odds: loss times released temperature."""
         released: float = vars(self).get("temperature_", 1.0)
         return self._used_loss().temperature * released
 
     @available_if(_is_likelihood)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        r"""Return class probabilities, if the loss is a likelihood.
+        r"""Return class probabilities if the loss is a likelihood.
 
-        Softmax of the scores over the temperature for ``softmax_margin`` with margin 0, the
-        logistic function of the one score of two classes, and for one-vs-rest losses the logistic
-        functions divided by their sum. This is post-processing. `PrivateLinearSVC` and
-        `PrivateKernelSVC` release a temperature, too; elsewhere the noise in the weights makes
-        probabilities less calibrated than those of a plain model.
+        The result is the softmax of the scores over the temperature for ``softmax_margin`` with
+        margin 0, the logistic function of the score for two classes, and the normalised logistic
+        functions for one-vs-rest losses. This is post-processing. `PrivateLinearSVC` and
+        `PrivateKernelSVC` also release a calibrating temperature; with other estimators the noise
+        in the weights makes probabilities less calibrated than those of a non-private model.
 
         Parameters
         ----------

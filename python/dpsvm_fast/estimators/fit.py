@@ -1,7 +1,7 @@
-"""The order of a private fit, the same for every estimator.
+"""The steps of a private fit, the same for every estimator.
 
-Parameters are checked and the ledger is asked before data are looked at; the budget is spent before
-anything is drawn or solved; the estimator is fitted as a whole at the very end or not at all.
+Parameters and the ledger are checked before data are read. The budget is spent before noise is
+drawn or a solver runs. The fitted attributes are set at the very end, all or none.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LOG = logging.getLogger("dpsvm_fast")
 
 
 def _log(message: str, *facts: str) -> None:
-    """Report public facts, except of candidates: how many fits a search makes may be secret."""
+    """Log public facts, but not for candidates: the number of fits of a search may be secret."""
     if not in_search():
         LOG.info(message, *facts)
 
@@ -60,19 +60,19 @@ Fitted = TypeVar("Fitted", bound="PrivateEstimator")
 
 
 def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
-    """Plan, spend and run a fit, the same for every estimator.
+    """Plan a fit, spend its budget and run it.
 
     Parameters
     ----------
     estimator : PrivateEstimator
-        A checked copy of the one that is being fitted.
+        Checked copy of the estimator.
     rows : FitRows
-        Its training rows.
+        Training rows.
 
     Returns
     -------
     dict
-        All fitted attributes, to be set at once: noisy numbers, and the statement about them.
+        All fitted attributes, to be set at once: the noisy numbers and their statement.
     """
     ledger = estimator.ledger
     warn_not_private(estimator)
@@ -121,14 +121,14 @@ def charge(
     unit: str = "row",
     by_age: bool = False,
 ) -> None:
-    """Charge a ledger, if there is one, for a release: nothing else in the package spends.
+    """Charge a ledger, if given, for a release. Nothing else in the package spends.
 
     Parameters
     ----------
     ledger : PrivacyLedger or None
     events : tuple of PrivacyEvent
     label : str
-        Label of the entry, which is marked if the release is not private.
+        Label of the ledger entry; it is marked if the release is not private.
     private : bool, default=True
     unit, by_age
         As in :meth:`PrivacyLedger.spend`.
@@ -141,13 +141,13 @@ def charge(
 
 
 class FitRows(Rows, Protocol):
-    """Training rows of a fit: it looks at their shape first, then reads them."""
+    """Training rows of a fit: their shape is available before they are read."""
 
     # Attributes about them: number and names of the features, the label set.
     published: dict[str, Any]
 
     def read(self) -> None:
-        """Check all values, where they are here; rows elsewhere are checked when they are summed.
+        """Check all values of rows in this process; other rows are checked when they are summed.
 
         Raises
         ------
@@ -157,10 +157,11 @@ class FitRows(Rows, Protocol):
 
 
 class PrivateEstimator(Released):
-    """Base of all estimators whose fit spends a budget.
+    """Base of all estimators whose fit spends budget.
 
     A subclass is a dataclass of its parameters (see `dpsvm_fast.estimators.parameters`). Its
-    ``plan`` builds the plan from them and from public facts; its ``_attributes`` are published.
+    ``plan`` builds the plan from the parameters and public facts; its ``_attributes`` are
+    published.
     """
 
     adjacency: str
@@ -172,16 +173,16 @@ class PrivateEstimator(Released):
     _takes: tuple[str, ...] = ("groups", "sample_weight")
 
     def __sklearn_clone__(self: Fitted) -> Fitted:
-        """A clone, which knows that it is one."""
+        """Return a clone that is marked as one."""
         cloned: Fitted = BaseEstimator.__sklearn_clone__(self)
         vars(cloned)["_set_on_clone"] = ()
         return cloned
 
     def set_params(self: Fitted, **params: Any) -> Fitted:
-        """Set parameters, as in every estimator of scikit-learn.
+        """Set parameters, as in scikit-learn.
 
-        A strict ledger refuses a clone with other settings, as GridSearchCV makes them; with a
-        ledger among the parameters the clone counts as a separate estimator.
+        A strict ledger refuses a clone whose settings were changed, as GridSearchCV does. If
+        ``ledger`` is among the parameters, the clone counts as a separate estimator.
 
         Parameters
         ----------
@@ -200,17 +201,17 @@ class PrivateEstimator(Released):
         return self
 
     def owned(self, facts: Facts) -> Facts:
-        """Return the facts, marked as weighted if the parameters have weights."""
+        """Return the facts, marked as weighted if the parameters include weights."""
         own = (getattr(self, "class_weight", None), getattr(self, "max_weight", 1.0))
         return replace(facts, weighted=facts.weighted or own != (None, 1.0))
 
     @property
     def _rests_on(self) -> str:
-        """The public parameter on which the sensitivity rests."""
+        """Public parameter that bounds the sensitivity."""
         return "data_norm"
 
     def checked(self: Fitted) -> Fitted:
-        """Return a copy with all parameters checked; reads no data.
+        """Return a copy with all parameters checked; no data are read.
 
         Raises
         ------
@@ -224,12 +225,12 @@ class PrivateEstimator(Released):
 
     @abstractmethod
     def plan(self, facts: Facts) -> Plan:
-        """Plan all releases of a fit; the parameters have been checked.
+        """Plan all releases of a fit; the parameters are already checked.
 
         Parameters
         ----------
         facts : Facts
-            What is public about the rows.
+            Public facts about the rows.
 
         Returns
         -------
@@ -238,12 +239,12 @@ class PrivateEstimator(Released):
         Raises
         ------
         InvalidParameterError
-            Inconsistent parameters, or no finite noise for them.
+            The parameters are inconsistent, or no finite noise scale exists for them.
         """
 
     @abstractmethod
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
-        """Post-processing: what is published of the numbers that a run of the plan released."""
+        """Return the published attributes, computed from the released numbers only."""
 
     def _occasion(self) -> Occasion:
         """Facts about this fit that the statement adds to its plan."""
@@ -252,13 +253,13 @@ class PrivateEstimator(Released):
         return occasion_of(self, tests_of(type(self)), uncovered=uncovered)
 
     def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
-        """What this fit promises."""
+        """Return the privacy statement of this fit."""
         return plan.statement(**occasion)
 
 
 @dataclass(eq=False, repr=False)
 class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
-    """Base of classifiers that spend, train and release in one ``fit``; parameters of all."""
+    """Base of classifiers that spend, train and release in one ``fit``."""
 
     epsilon: param.Epsilon = 1.0
     delta: param.Delta = 1e-6
@@ -274,7 +275,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
     verbose: param.Verbose = 0
 
     def checked(self: Trained) -> Trained:
-        """Return a copy with all parameters checked; reads no data."""
+        """Return a copy with all parameters checked; no data are read."""
         checked = super().checked()
         pure = checked.delta == 0.0 or getattr(checked, "noise", "gaussian") == "gamma"
         if checked.class_weight == "balanced" and pure:
@@ -290,7 +291,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         return found | {"_fitted_loss": plan.score_loss}
 
     def _intercept(self, share: float = INTERCEPT) -> float:
-        """The constant feature, 0 for none; "auto" is this share of the bound of the rows."""
+        """Return the constant feature, 0 for none; "auto" is this share of the rows' norm bound."""
         own: Any = self
         if not own.fit_intercept:
             return 0.0
@@ -298,7 +299,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         return share * own.data_norm if given is None else given
 
     def _scaled_C(self, n_classes: int) -> float | None:
-        """C for weights over the largest; None for the plan to choose."""
+        """Return C for class weights divided by the largest; None lets the plan choose."""
         own: Any = self
         C, named = number_or_none(own.C), self.class_weight
         named = named if isinstance(named, dict) else {}
@@ -314,7 +315,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         sample_weight: Any = None,
         on_step: Any = None,
     ) -> Trained:
-        """Train on private rows: spend the budget, then release noisy weights.
+        """Train on private rows: spend the budget and release noisy weights.
 
         Parameters
         ----------
@@ -323,15 +324,16 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         y : array-like of shape (n_samples,)
             Labels, each one of ``classes``.
         groups : array-like of shape (n_samples,), optional
-            The person that each row belongs to: ints, strings or bools. Whole persons are then
-            protected, however many rows they own: neighbouring data sets differ by all rows of one
-            person. Ids are private and not kept.
+            Id of the person that each row belongs to: ints, strings or bools. Whole persons are
+            then protected, however many rows they own: neighbouring data sets differ by all rows of
+            one person. Ids are private and not kept.
         sample_weight : array-like of shape (n_samples,), optional
-            Private weights, not negative, clipped to the public ``max_weight``. A row of weight 0
-            is ignored; with ``adjacency="replace_one"`` it, or its person, still counts.
+            Private non-negative weights, clipped to the public ``max_weight``. A row of weight 0 is
+            ignored, but with ``adjacency="replace_one"`` it, or its person, still counts.
         on_step : callable, optional
-            Called periodically with the number of steps done and the total, both public, for a
-            progress bar. If it raises, the fit ends as after Ctrl-C. Only descent has steps.
+            Called periodically with the number of finished steps and the total, both public, for a
+            progress bar. If it raises, the fit ends as after Ctrl-C. Only gradient descent has
+            steps.
 
         Returns
         -------
@@ -345,7 +347,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
-            X or y are invalid; the message does not quote them. Nothing was spent.
+            X or y is invalid; the message does not quote it. Nothing was spent.
         KeyboardInterrupt
             The budget is spent and nothing is released.
         """
@@ -361,7 +363,7 @@ Trained = TypeVar("Trained", bound="PrivatelyTrained")
 
 
 class OneRelease(PrivatelyTrained):
-    """Base of classifiers whose training is one release; class counts may come before it."""
+    """Base of classifiers whose training is one release, possibly after class counts."""
 
     def plan(self, facts: Facts) -> Plan:
         """Return the plan for rows with these public facts."""
@@ -379,7 +381,7 @@ class OneRelease(PrivatelyTrained):
 
 
 def warn_not_private(estimator: Any) -> None:
-    """Warn the caller of ``fit`` if a release is not private or guarantees almost nothing.
+    """Warn the caller of ``fit`` if a release is not private or its guarantee is vacuous.
 
     Parameters
     ----------
@@ -389,7 +391,7 @@ def warn_not_private(estimator: Any) -> None:
     Raises
     ------
     InvalidParameterError
-        It would not be private, or its failure not be covered, and the ledger is strict.
+        The ledger is strict, and the release would not be private or its failure not covered.
     """
     if in_search():
         return
@@ -415,9 +417,9 @@ def warn_not_private(estimator: Any) -> None:
 
 
 def _check_scales(estimator: Any, facts: Facts) -> None:
-    """Refuse rows of whose features nothing was declared, and warn of columns with names.
+    """Refuse rows without declared feature bounds, and warn if columns have names.
 
-    Who declares nothing has often scaled by the rows, which no estimator can see.
+    Users without declared bounds have often scaled by the rows, which no estimator can detect.
     """
     fitting = getattr(estimator, "candidates", [estimator])
     undeclared = (
@@ -459,9 +461,9 @@ def refuse_or_warn(
     ----------
     ledger : PrivacyLedger or None
     parameter : str
-        What the error is about.
+        Name of the parameter at fault.
     sentence : str
-        What is not private about it, and what to do.
+        Why the fit is not private, and what to do.
     category : type
         Category of the warning.
     stacklevel : int
@@ -474,7 +476,7 @@ def refuse_or_warn(
 
 
 def _is_limited(estimator: Any) -> bool:
-    """Whether training, or that of a candidate, may end without a model."""
+    """Return whether the training, or that of a candidate, may end without a model."""
     candidates = getattr(estimator, "candidates", None)
     if candidates is None:
         return getattr(estimator, "max_iter", None) is not None
@@ -483,7 +485,7 @@ def _is_limited(estimator: Any) -> bool:
 
 
 def occasion_of(estimator: Any, names: Iterable[str], **facts: Any) -> Occasion:
-    """Return the facts about a fit that its guarantee needs.
+    """Return the facts about a fit that its statement needs.
 
     Parameters
     ----------

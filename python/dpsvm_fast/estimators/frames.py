@@ -1,11 +1,11 @@
-"""Tables of pandas, polars and pyarrow: which columns are numbers, and one array from them.
+"""Convert tables of pandas, polars and pyarrow to one array of numbers.
 
-None of the libraries is imported: a table can be one of theirs only if the caller imported it.
+The libraries are never imported here: a caller with such a table has imported its library.
 
-A pandas frame of one of numpy's float types, or with a sparse column, is left to scikit-learn: it
-copies the frame unless that is in C order, and makes CSR of one whose columns are all sparse. Every
-other table is written column by column into one new C-ordered array: one copy of X; in addition,
-columns with missing values, several chunks or a type that numpy lacks are copied.
+A pandas frame of one NumPy float type, or with a sparse column, is left to scikit-learn, which
+copies the frame unless it is in C order, and converts a frame of sparse columns to CSR. Every other
+table is written column by column into one new C-ordered array: one copy of X, plus copies of
+columns with missing values, several chunks or a type that NumPy lacks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REMEDIES = (
 
 
 def tabular(X: Any) -> Any:
-    """Return ``X`` as a table of a known library; None for anything else.
+    """Return ``X`` as a table of a known library; None for other types.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def tabular(X: Any) -> Any:
 
 
 def public_shape(X: Any) -> tuple[int, int] | None:
-    """Return the numbers of rows and columns from the metadata of ``X``; None if it has none."""
+    """Return the numbers of rows and columns from metadata of ``X``; None if it has none."""
     if isinstance(X, (list, tuple)) and X and hasattr(X[0], "__len__"):
         shape: Any = (len(X), len(X[0]))
     else:
@@ -74,12 +74,12 @@ def has_sparse(X: Any) -> bool:
 
 
 def refuse_columns(table: Any) -> None:
-    """Refuse the first column that holds neither numbers nor booleans, from metadata alone.
+    """Refuse the first column that is neither numeric nor boolean, by metadata alone.
 
     Raises
     ------
     ValueError
-        With the name and the type of the column.
+        The message has the name and type of the column.
     """
     sparse = True
     for name, dtype, numeric in _columns(table):
@@ -101,9 +101,9 @@ def refuse_columns(table: Any) -> None:
 
 
 def table_rows(table: Any) -> NDArray[np.floating[Any]] | None:
-    """C-ordered rows, NaN where values are missing; None for frames left to scikit-learn.
+    """Return C-ordered rows with NaN for missing values; None for frames left to scikit-learn.
 
-    Single precision if that holds the type of every column, else double.
+    The result has single precision if that is exact for every column type, else double precision.
     """
     if _is(table, "pandas", "DataFrame"):
         kinds = set(table.dtypes)
@@ -122,12 +122,12 @@ def table_rows(table: Any) -> NDArray[np.floating[Any]] | None:
 
 
 def named_array(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    """Dense rows that may be missing values, and their names if all of them are strings.
+    """Return dense rows, possibly with missing values, and column names if all are strings.
 
     Raises
     ------
     ValueError, TypeError
-        A column that does not hold numbers.
+        A column does not hold numbers.
     """
     table = tabular(X)
     if table is None:
@@ -138,29 +138,29 @@ def named_array(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
 
 
 def rows_at(X: Any, positions: NDArray[np.int64]) -> Any:
-    """Return some rows of an array, a matrix, a table or a list."""
+    """Return the rows at the given indices of an array, matrix, table or list."""
     # Older versions of scikit-learn do not take rows of Arrow tables.
     return X.take(positions) if _is(X, "pyarrow", "Table") else _safe_indexing(X, positions)
 
 
 def column_names(X: Any) -> list[Any]:
-    """Return the column names, which are public like the schema; empty if there are none."""
+    """Return the column names, which are public; empty if there are none."""
     if _is(X, "pyarrow", "Table") or _is(X, "pyarrow", "RecordBatch"):
         return list(X.schema.names)
     return list(getattr(X, "columns", ()))
 
 
 def feature_names(X: Any) -> tuple[str, ...] | None:
-    """Return names of the columns of a table if all of them are strings."""
+    """Return the column names of a table if all are strings."""
     names = [] if tabular(X) is None else column_names(X)
     named = bool(names) and all(isinstance(name, str) for name in names)
     return tuple(names) if named else None
 
 
 def label_values(y: Any) -> Any:
-    """Return ``y`` as an array if it is a column of a table library or of NumPy strings.
+    """Convert ``y`` to an array if it is a table column or an array of NumPy strings.
 
-    scikit-learn would make floats of nullable integers, and does not know the strings of numpy 2.
+    Scikit-learn would convert nullable integers to floats, and does not support NumPy 2 strings.
 
     Raises
     ------
@@ -181,33 +181,33 @@ def label_values(y: Any) -> Any:
 
 
 def of_numpy(column: Any) -> Any:
-    """Return a column in a type that NumPy has: it has no integers of 128 bits, as polars has."""
+    """Return a column in a type that NumPy has; polars has 128-bit integers."""
     wide = str(getattr(column, "dtype", "")).endswith("Int128")
     return column.cast(sys.modules["polars"].Float64) if wide else column
 
 
 def _is_missing(item: Any) -> bool:
-    """Whether a label is None, NaN, NaT or pandas' NA, none of which may be asked for equality."""
+    """Return whether a label is None, NaN, NaT or pandas' NA, which must not be compared."""
     if item is None or type(item).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(item, (float, np.floating)) and bool(np.isnan(item))
 
 
 def _is(value: Any, library: str, name: str) -> bool:
-    """Whether it is of this type of a library that has been imported."""
+    """Return whether the value has this type of an already imported library."""
     kind = getattr(sys.modules.get(library), name, None)
     return isinstance(kind, type) and isinstance(value, kind)
 
 
 def _is_sparse(dtype: Any) -> bool:
-    """Whether it is the type of pandas' sparse columns."""
+    """Return whether the type is that of pandas' sparse columns."""
     return type(dtype).__name__ == "SparseDtype"
 
 
 def _columns(table: Any) -> Iterator[tuple[Any, Any, bool]]:
-    """Name and type of every column, and whether it holds numbers or booleans.
+    """Yield name and type of each column, and whether it is numeric or boolean.
 
-    For polars the name of the type alone, since the full name of an Enum contains its categories.
+    For polars the type is given by name only, because the repr of an Enum contains its categories.
     """
     if _is(table, "pandas", "DataFrame"):
         numeric: Callable[[Any], bool] = sys.modules["pandas"].api.types.is_numeric_dtype
@@ -225,7 +225,7 @@ def _columns(table: Any) -> Iterator[tuple[Any, Any, bool]]:
 
 
 def _arrays(table: Any) -> Iterator[NDArray[Any]]:
-    """Every column as numbers, without a copy where the library can."""
+    """Yield every column as numbers, without a copy if the library can avoid it."""
     if _is(table, "pandas", "DataFrame"):
         for _, column in table.items():
             if isinstance(column.dtype, np.dtype):
@@ -241,5 +241,5 @@ def _arrays(table: Any) -> Iterator[NDArray[Any]]:
 
 
 def _precision(dtype: Any) -> type[np.floating[Any]]:
-    """Type of a nullable column in numpy, whatever it holds: all but the smallest are double."""
+    """Return the NumPy type of a nullable column: double except for the smallest types."""
     return np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64

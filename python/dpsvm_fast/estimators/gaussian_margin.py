@@ -1,4 +1,4 @@
-"""Classes as ellipsoids: a large-margin Gaussian classifier trained on a noisy objective."""
+"""Large-margin Gaussian classifier: classes as ellipsoids, trained on a noisy objective."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Array = NDArray[np.float64]
 
 
 def symmetric_matrices(coordinates: Array) -> Array:
-    """Matrices of shape (..., m, m) from coordinates of shape (..., m (m + 1) / 2).
+    """Return matrices of shape (..., m, m) from coordinates of shape (..., m (m + 1) / 2).
 
-    The coordinates are the upper triangle row by row, entries off the diagonal times sqrt(2).
+    Coordinates are the upper triangle row by row, with off-diagonal entries times sqrt(2).
     """
     side = (math.isqrt(8 * coordinates.shape[-1] + 1) - 1) // 2
     rows, columns = np.triu_indices(side)
@@ -44,7 +44,7 @@ def symmetric_matrices(coordinates: Array) -> Array:
 
 
 def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Array:
-    """Positive semidefinite matrices of (x, 1), one for each row of noisy coordinates.
+    """Return positive semidefinite matrices for (x, 1), one per row of noisy coordinates.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Ar
         Coordinates of matrices of the lifted rows (x / data_norm, s) / sqrt(1 + s^2).
     data_norm : float > 0
     psd : {"constraint", "project"}
-        "constraint": each becomes the nearest one in the Frobenius norm, which is very close.
-        "project": the same multiple of the identity is added to all, which changes no difference of
-        scores.
+        "constraint": each matrix is projected to the nearest positive semidefinite one in the
+        Frobenius norm, which is very close. "project": the same multiple of the identity is added
+        to all, which leaves differences of scores unchanged.
     """
     matrices = symmetric_matrices(coordinates)
     if psd == "project":
@@ -67,25 +67,25 @@ def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Ar
 
 
 def _common_shift(matrices: Array) -> Array:
-    """A multiple of the identity that makes all of them positive definite when it is added.
+    """Return a shift that makes all matrices positive definite when added times the identity.
 
-    Twice what positive semidefinite ones need: then no ellipsoid is degenerate.
+    It is twice what positive semidefinite matrices need, so that no ellipsoid is degenerate.
     """
     least = float(np.linalg.eigvalsh(matrices).min())
     return 2.0 * max(-least, 0.0) * np.eye(matrices.shape[-1])
 
 
 def _clipped(matrices: Array) -> Array:
-    """Nearest positive semidefinite matrices, exactly symmetric."""
+    """Return the nearest positive semidefinite matrices, exactly symmetric."""
     values, vectors = np.linalg.eigh(matrices)
     nearest = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return np.asarray(0.5 * (nearest + np.swapaxes(nearest, -1, -2)))
 
 
 def centres_of(ellipsoids: Array) -> tuple[Array, Array]:
-    """Centres, shape (..., d), and least values, shape (...), of the quadratic forms.
+    """Return centres, shape (..., d), and minima, shape (...), of the quadratic forms.
 
-    Where the block of x is singular, of all centres the one nearest to the origin.
+    If the block of x is singular, the centre nearest to the origin is returned.
     """
     precisions, sides = ellipsoids[..., :-1, :-1], ellipsoids[..., :-1, -1]
     inverses = np.linalg.pinv(precisions, rcond=SINGULAR, hermitian=True)
@@ -114,7 +114,7 @@ def quadratic_forms(rows: Array, ellipsoids: Array) -> Array:
 
 
 class EllipsoidClassifier(OneRelease):
-    """Base of classifiers whose classes are ellipsoids; all of it is post-processing."""
+    """Base of classifiers whose classes are ellipsoids; all methods are post-processing."""
 
     ellipsoids_: Array
     precisions_: Array
@@ -126,7 +126,7 @@ class EllipsoidClassifier(OneRelease):
     psd: str
 
     def _attributes(self, plan: GaussianMargin, released: Array) -> dict[str, Any]:
-        """Positive semidefinite matrices of (x, 1) in the units of X, from noisy ones."""
+        """Return positive semidefinite matrices for (x, 1), in units of X, from noisy ones."""
         found = released_ellipsoids(released, plan.data_norm, psd=self.psd)
         ellipsoids = found.reshape(plan.n_classes, plan.n_ellipsoids, *found.shape[1:])
         centres, least = centres_of(ellipsoids)
@@ -141,10 +141,10 @@ class EllipsoidClassifier(OneRelease):
         }
 
     def decision_function(self, X: Any) -> Array:
-        """Return the score of every class, or the difference of two.
+        """Return the score of every class, or the difference of the scores of two classes.
 
-        The score of a class is minus its smallest form, ``-(distance + offset)``. Rows longer than
-        the bound of the fit are scaled down to it first, as in training.
+        The score of a class is ``-(distance + offset)``, minus the smallest of its quadratic forms.
+        Rows longer than ``data_norm_`` are first scaled down to it, as in training.
 
         Parameters
         ----------
@@ -174,8 +174,8 @@ class EllipsoidClassifier(OneRelease):
     def mahalanobis(self, X: Any) -> Array:
         """Return squared Mahalanobis distances to the classes, without offsets.
 
-        If a class has several ellipsoids, the distance is to the one that decides. Long rows are
-        scaled down as in ``decision_function``.
+        If a class has several ellipsoids, the distance is to the one with the smallest distance
+        plus offset. Long rows are scaled down as in ``decision_function``.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class EllipsoidClassifier(OneRelease):
         return np.maximum(forms - offsets, 0.0)
 
     def _forms(self, X: Any) -> tuple[Array, NDArray[np.int64]]:
-        """The smallest form of each class, and which of its ellipsoids has it."""
+        """Return the smallest form of each class, and the index of its ellipsoid."""
         check_is_fitted(self)
         X = checked_rows(self, X)
         if sparse.issparse(X):
@@ -207,14 +207,14 @@ class EllipsoidClassifier(OneRelease):
         return forms, which
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are refused: what is trained is dense in the products of features."""
+        """Declare that sparse rows are refused: the model uses all products of features."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = False
         return tags
 
 
 def refused_sparse() -> TypeError:
-    """Return the error about sparse rows: the model has a number for every pair of features."""
+    """Return the error for sparse rows: the model has a weight for every pair of features."""
     return TypeError(
         "X: got a sparse matrix, expected a dense array, as this model has a weight for every pair "
         "of features; reduce sparse rows to a few dense features first"
@@ -235,23 +235,23 @@ MARGIN_IN_SMOOTHINGS = {"softmax_margin": 1.5, "huber_ww": 2.0}
 
 @dataclass(eq=False, repr=False)
 class PrivateGaussianMarginClassifier(EllipsoidClassifier):
-    r"""Large-margin Gaussian classifier: one or more ellipsoids per class.
+    r"""Large-margin Gaussian classifier with one or more ellipsoids per class.
 
     A row belongs to the class with the smallest squared Mahalanobis distance plus offset,
 
     .. math:: \hat y(x) = \arg\min_c \min_m \; (x, 1)^T \Phi_{cm} (x, 1)
               = \arg\min_c \min_m \; (x - \mu_{cm})^T \Psi_{cm} (x - \mu_{cm}) + \theta_{cm},
 
-    so that boundaries are quadratic. All matrices are trained together, in one noisy convex
-    problem: with :math:`\hat x = (x / \kappa, 1/2) / \sqrt{5/4}` and scores :math:`s_j =
-    -\hat x^T \Phi_j \hat x`,
+    so boundaries are quadratic. All matrices are trained together in one noisy convex problem. With
+    :math:`\hat x = (x / \kappa, 1/2) / \sqrt{5/4}` and scores
+    :math:`s_j = -\hat x^T \Phi_j \hat x`,
 
     .. math::
         \Phi^* = \arg\min_\Phi \sum_i \phi_{y_i}(s(\hat x_i)) + w \sum_j \mathrm{tr}\, \Psi_j
                  + \tfrac{\lambda}{2} \sum_j \|\Phi_j\|_F^2 + \sum_j \langle B_j, \Phi_j \rangle
 
-    over symmetric or positive semidefinite matrices, B_j symmetric and random. As in a soft-margin
-    machine, the losses are the slack: C is the cost of a violated margin.
+    over symmetric or positive semidefinite matrices, with random symmetric B_j. As in a soft-margin
+    SVM, the losses are the slack and C is the cost of a violated margin.
 
     Parameters
     ----------
@@ -261,92 +261,96 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
         Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
         whatever is given here.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
-        row replaced by another (about twice the noise; the number of rows is public).
+        Neighbouring data sets differ by one row added or removed (the number of rows stays
+        private), or by one row replaced (about twice the noise; the number of rows is public).
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set: ints, strings, bools or whole floats. None reads it from ``y``, which
-        releases it without noise: a ``PrivacyLeakWarning``, and the statement is marked not
-        private.
+        releases it without noise: a ``PrivacyLeakWarning`` is issued, and the statement is marked
+        not private.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
-        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
-        rarest by 1; it needs Gaussian noise.
+        Public weight of the loss for each label; 1 for labels not given. With ``C="auto"`` only
+        their ratios matter; a number C multiplies the weighted losses. "balanced" releases noisy
+        class counts, for 2 % of the squared Gaussian parameter, and weights each class by the
+        inverse of its count, the rarest by 1; it needs Gaussian noise.
     max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person sum to at most one: several rows count as their mean.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one: several rows count as
+        their mean.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
-        the program's own arithmetic. "float" is ordinary floating-point noise.
+        the program's arithmetic. "float" draws ordinary floating-point noise.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
-        1 prints the plan. Progress is not shown: it depends on the data.
+        1 prints the plan. Progress is not shown, because it depends on the data.
     loss : {"softmax_margin", "huber_ww"}, default="softmax_margin"
-        ``softmax_margin``: the smoothed Crammer-Singer hinge :math:`\tau \log(1 + \sum_k
-        \exp((m + s_k - s_y) / \tau))`; ``huber_ww``: the sum of Huber hinges :math:`\sum_k
-        H(m + s_k - s_y)` of Pathak and Raj (more noise: its gradient grows with the number of
-        classes). Both over the ellipsoids k of the other classes.
+        ``softmax_margin``: the smoothed Crammer-Singer hinge
+        :math:`\tau \log(1 + \sum_k \exp((m + s_k - s_y) / \tau))`; ``huber_ww``: the sum of Huber
+        hinges :math:`\sum_k H(m + s_k - s_y)` of Pathak and Raj, which needs more noise because its
+        gradient grows with the number of classes. Both sum over the ellipsoids k of the other
+        classes.
     noise : {"gaussian", "gamma"}, default="gaussian"
-        Law of B: independent Gaussians, half as much variance off the diagonal, (epsilon, delta);
-        or a density proportional to ``exp(-beta ||B||)``, epsilon with delta = 0.
+        Distribution of B. "gaussian": independent Gaussians with half the variance off the
+        diagonal, for (epsilon, delta). "gamma": density proportional to ``exp(-beta ||B||)``, for
+        delta = 0.
     psd : {"project", "constraint"}, default="project"
-        How matrices become positive semidefinite. "constraint": they are so within the
-        minimisation, as in the papers. "project": the minimiser over all symmetric matrices; then
-        the same multiple of the identity is added to all of them, which changes no decision.
-        Decisions depend on differences of matrices only, so the constraint forbids no boundary,
-        and acts as more regularisation.
+        How matrices become positive semidefinite. "constraint": minimise over positive semidefinite
+        matrices, as in the papers. "project": minimise over all symmetric matrices, then add the
+        same multiple of the identity to all, which changes no decision. Decisions depend only on
+        differences of matrices, so the constraint excludes no boundary and acts as extra
+        regularisation.
     n_ellipsoids : int in 1..1000, default=1
-        Ellipsoids of each class. With more than one, noisy centres are released first, by a few
-        steps of Lloyd's algorithm within the classes, for 15 % of the budget (of the squared
-        parameter of Gaussian noise); a row then competes for the ellipsoid of its class with the
-        nearest of these.
+        Number of ellipsoids per class. With more than one, noisy centres are released first, by a
+        few steps of Lloyd's algorithm within each class, for 15 % of the budget (of the squared
+        Gaussian parameter with Gaussian noise). A row is then assigned to the ellipsoid of its
+        class with the nearest centre.
     trace_weight : float >= 0, default=0.0
-        w: penalty on large precisions, the regulariser of the papers. It does not affect decisions
+        Penalty w on large precisions, the regulariser of the papers. It does not affect decisions
         with ``psd="project"``.
     C : "auto" or float > 0, default="auto"
-        Multiplies the sum of the losses, as in scikit-learn: ``lambda = 1 / C + extra``. "auto" is
-        a rule of public facts, see Notes.
+        Factor of the sum of the losses, as in scikit-learn: ``lambda = 1 / C + extra``. "auto"
+        follows from public facts, see Notes.
     extra_regularization : "auto" or float >= 0, default="auto"
-        Added to ``1 / C``, because the curvature of one row relative to lambda costs privacy. With
-        a float, a C too large for the budget is refused; the error names the largest valid one.
+        Regularisation added to ``1 / C``, because the curvature of one row relative to lambda costs
+        privacy. With a float, a C too large for the budget is refused; the error names the largest
+        valid one.
     smoothing : "auto" or float > 0, default="auto"
-        tau, or the half width of H; "auto" is 0.4 and 0.5.
+        tau of ``softmax_margin`` ("auto" is 0.4), or the half width of H ("auto" is 0.5).
     margin : "auto" or float >= 0, default="auto"
-        m; "auto" is 1.5 times the smoothing for ``softmax_margin``, and twice for ``huber_ww``.
+        Margin m; "auto" is 1.5 times the smoothing for ``softmax_margin``, and twice for
+        ``huber_ww``.
     data_norm : float, default=1.0
-        Public bound kappa of the rows' L2 norm; longer rows are scaled down to it, silently, in
-        ``fit`` and in predictions. Centre rows first, at a public point near where the classes
+        Public bound kappa on the L2 norm of each row; longer rows are scaled down to it, silently,
+        in ``fit`` and in predictions. Centre rows first at a public point near where the classes
         meet.
     tol : float in [1e-8, 1], default=1e-5
-        The solver stops at a certified distance to the minimiser, as if the gradient had a norm of
-        ``tol`` times the largest one of one row. Additional noise covers the remaining error of the
-        matrices.
+        Tolerance of the solver, relative to the largest gradient norm of one row. The solver stops
+        at a certified distance to the minimiser, and additional noise covers the remaining error.
     max_iter : int or None, default=None
-        Steps of the solver at most. None runs until certified, as the guarantee needs.
+        Largest number of solver steps. None runs until certified, as the guarantee requires.
 
     Attributes
     ----------
     ellipsoids_ : ndarray of shape (n_classes, n_ellipsoids, n_features + 1, n_features + 1)
-        The noisy Phi, positive semidefinite, for rows (x, 1).
+        Noisy positive semidefinite matrices Phi for rows (x, 1).
     precisions_ : ndarray of shape (n_classes, n_ellipsoids, n_features, n_features)
-        Psi: inverse covariances up to a common factor.
+        Psi, the inverse covariances up to a common factor.
     means_ : ndarray of shape (n_classes, n_ellipsoids, n_features)
-        mu: centres. Where Psi is singular (an eigenvalue below 1e-10 of the largest), the ellipsoid
-        is a cylinder or a slab with many centres; this is the one nearest to the origin.
+        Centres mu. If Psi is singular (an eigenvalue below 1e-10 of the largest), the ellipsoid is
+        a cylinder or slab with many centres, and this is the one nearest to the origin.
     offsets_ : ndarray of shape (n_classes, n_ellipsoids)
-        theta, at least 0: the least value of each form.
+        Offsets theta >= 0: the minimum of each quadratic form.
     classes_ : ndarray of shape (n_classes,)
         The sorted label set.
     lambda_ : float
-        Regularisation, a public number.
+        Regularisation lambda, a public number.
     data_norm_ : float
-        The bound of the fit.
+        Bound used in the fit.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -361,20 +365,20 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
     ``classes``, the feature names and every other parameter were chosen without looking at the
     data. Proof: docs/proofs/gaussian_margin.md. Not covered: running time; the event that
     ``CertificationError`` is raised; with ``noise="gamma"`` or ``noise_grid="float"``,
-    floating-point effects. Errors reveal that data are invalid but never quote them.
+    floating-point effects. An error reveals that the data are invalid but never quotes them.
 
-    There are (d + 1)(d + 2)/2 numbers per matrix, all of them noisy: reduce many features first, by
-    a private projection. Time and memory grow with d squared; the products of features are never
-    stored for more than a block of rows.
+    Each matrix has (d + 1)(d + 2)/2 numbers, all noisy: reduce many features first by a private
+    projection. Time and memory grow with d squared; products of features are stored for one block
+    of rows at a time.
 
     ``C="auto"`` uses public numbers only. With Gaussian noise of standard deviation sigma, lambda
-    is 0.6 times (1 times for ``huber_ww``) the solution of ``lambda * smoothing = sigma``: two
+    is 0.6 times (1 times for ``huber_ww``) the solution of ``lambda * smoothing = sigma``. Two
     features do better with a larger C, thirty with a smaller one. With Gamma noise lambda is that
-    of ``ObjectivePerturbationSVC`` for as many weights. The factors, the margin and the constant
-    feature 1/2 were chosen by accuracy on synthetic sets (rings, Gaussian classes in six
-    dimensions), vehicle, dermatology and USPS at epsilon 1 to 16, and so were ``psd="project"``,
-    which was better than the constraint almost everywhere, and ``trace_weight=0``: expect a little
-    less on others.
+    of ``ObjectivePerturbationSVC`` for the same number of weights. The factors, the margin, the
+    constant feature 1/2, ``psd="project"`` (better than the constraint almost everywhere) and
+    ``trace_weight=0`` were chosen by accuracy on synthetic sets (rings, Gaussian classes in six
+    dimensions), vehicle, dermatology and USPS at epsilon 1 to 16: expect slightly lower accuracy on
+    other data.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Support vector machine trained by noisy descent along clipped gradients."""
+"""Support vector machine trained by noisy descent on clipped gradients."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def checked_betas(name: str, value: Any) -> tuple[float, float]:
 
 
 class Continuation(NamedTuple):
-    """State that ``partial_fit`` continues from: noisy numbers and public facts."""
+    """State from which ``partial_fit`` continues: noisy numbers and public facts."""
 
     # State of the descent.
     state: dict[str, Any]
@@ -96,18 +96,18 @@ def may_continue(estimator: Any) -> bool:
 
 
 def before_of(estimator: Any) -> Continuation | None:
-    """Return the state that earlier calls left."""
+    """Return the state of earlier calls."""
     before: Continuation | None = vars(estimator).get("_continuation")
     return before
 
 
 def continues_on_new_periods(estimator: Any) -> bool:
-    """Return whether a call continues on periods that no earlier call was charged for.
+    """Return whether a call uses only periods that no earlier call was charged for.
 
     Raises
     ------
     InvalidParameterError
-        Some of the periods were in an earlier call that the statement no longer covers.
+        Some of the periods belong to an earlier call that the statement no longer covers.
     """
     before = before_of(estimator)
     if before is None:
@@ -124,7 +124,7 @@ def continues_on_new_periods(estimator: Any) -> bool:
 
 
 def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | None:
-    """Return the state that a call with these parameters continues from, if it may."""
+    """Return the state that a call with these parameters may continue from."""
     before = before_of(estimator)
     if before is None:
         if "privacy_" in vars(estimator):
@@ -151,7 +151,7 @@ def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | N
 def declared_classes(
     estimator: Any, before: Continuation | None, argument: Any
 ) -> NDArray[Any] | None:
-    """Return the label set of the parameter, the argument of ``partial_fit`` or an earlier call."""
+    """Return the label set from the parameter, the argument or an earlier call."""
     parameter: NDArray[Any] | None = estimator.classes
     if argument is None:
         if before is not None:
@@ -170,7 +170,7 @@ def declared_classes(
 
 
 def next_seed(seed: int, n_calls: int) -> int:
-    """Return a new seed for each call: repeated noise could be subtracted."""
+    """Return a new seed for each call, because repeated noise could be subtracted."""
     for _ in range(n_calls):
         seed = _core.NoiseSource(seed).public_seed()
     return seed
@@ -183,9 +183,9 @@ Fitted = TypeVar("Fitted", bound="GradientPerturbationSVC")
 class GradientPerturbationSVC(Probabilities, OneRelease):
     r"""Multi-class linear SVM trained by noisy gradient descent (DP-SGD and DP-GD).
 
-    All classes are trained together. With rows :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|),
-    s)`, clipped to the norm ``data_norm`` with the constant feature ``intercept_scaling``, descent
-    approaches the minimum of
+    All classes are trained jointly. With rows
+    :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|), s)`, clipped to the norm ``data_norm`` and
+    extended by the constant feature ``intercept_scaling``, descent approaches the minimum of
 
     .. math:: \tfrac12 \|W\|_F^2 + C \sum_i \phi_{y_i}(W \tilde x_i)
 
@@ -195,114 +195,117 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         g = \frac1b \Big( \sum_{i \in B} \min\Big(1, \frac{R}{\|\nabla_i\|}\Big) \nabla_i
         + N(0, \sigma^2 I) \Big) + \frac{q}{b C \kappa^2} W
 
-    where every row is in B with probability q = ``sampling_rate``, independently of all others, b =
-    ``expected_batch_size`` is a declared number, R = ``max_grad_norm``, and the gradients are in W
-    times kappa, that is for rows divided by ``data_norm``. On average g is q / b times the gradient
-    of the objective divided by C. The penalty does not depend on rows, so it is neither clipped nor
-    noisy.
+    where each row is in the batch B independently with probability q = ``sampling_rate``, b =
+    ``expected_batch_size`` is a declared number, R = ``max_grad_norm``, and the gradients are with
+    respect to W times kappa, that is for rows divided by ``data_norm``. On average g is q / b times
+    the gradient of the objective divided by C. The penalty does not depend on rows, so it is
+    neither clipped nor noisy.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Privacy parameter, 0 < epsilon <= 1e4; of one call of ``fit`` or ``partial_fit``.
+        Privacy parameter of one call of ``fit`` or ``partial_fit``, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
         Privacy parameter, 0 < delta < 1.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (their number stays private), or one
-        replaced by another (twice the noise; the number of rows is public).
+        Neighbouring data sets differ by one row added or removed (the number of rows stays
+        private), or by one row replaced (twice the noise; the number of rows is public).
     classes : array-like of shape (n_classes,) or None, default=None
-        Public label set: ints, strings, bools or whole floats; classes may be absent. None reads it
-        from ``y``: a ``PrivacyLeakWarning``, and the statement is marked not private.
+        Public label set: ints, strings, bools or whole floats. Classes may be absent from the data.
+        None reads it from ``y``: a ``PrivacyLeakWarning`` is issued, and the statement is marked
+        not private.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
-        becomes 1. "balanced" releases noisy class counts, for 2 % of the squared Gaussian
-        parameter, and weighs each class by the inverse; not with ``partial_fit``.
+        Public weight of the loss for each label; 1 for labels not given. Only ratios matter:
+        weights are divided by the largest. "balanced" releases noisy class counts, for 2 % of the
+        squared Gaussian parameter, and weights each class by the inverse of its count; not with
+        ``partial_fit``.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person sum to at most one.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one.
     noise_grid : {"exact", "float"}, default="exact"
-        Noise sampled exactly on a power-of-two grid, so that the guarantee covers the program's own
-        arithmetic, or ordinary floating-point noise.
+        "exact" samples Gaussian noise exactly on a power-of-two grid, so that the guarantee covers
+        the program's arithmetic. "float" draws ordinary floating-point noise.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before the first step, in every call.
+        Budget ledger, checked before data are read and charged before the first step of every call.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
         1 prints the plan and draws a progress bar.
     loss : str, default="softmax_margin"
-        The function phi of the scores: any smooth loss of
-        :class:`dpsvm_fast.losses.Loss` except ``margin_distance``. ``softmax_margin`` is the
-        smoothed Crammer-Singer hinge, cross-entropy with ``margin=0``.
+        Loss phi of the scores: any smooth loss of :class:`dpsvm_fast.losses.Loss` except
+        ``margin_distance``. ``softmax_margin`` is the smoothed Crammer-Singer hinge; with
+        ``margin=0`` it is the cross-entropy.
     data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
+        Public bound on the L2 norm of each row; longer rows are scaled down to it, silently.
     fit_intercept : bool, default=True
         Whether to add a constant feature, whose weight is noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
-        Value of the constant feature; "auto" is ``0.2 * data_norm``.
+        Value of the constant feature for the intercept; "auto" is ``0.2 * data_norm``.
     C : "auto" or float > 0, default="auto"
-        Multiplies the sum of the losses, as in scikit-learn. "auto" has no penalty on the weights:
-        the finite path from 0 regularises.
+        Factor of the sum of the losses, as in scikit-learn. "auto" has no penalty on the weights:
+        early stopping regularises.
     smoothing : "auto" or float > 0, default="auto"
-        Width over which the hinge is rounded; "auto" is 1 for ``softmax_margin`` and ``softplus``,
+        Width over which the hinge is smoothed; "auto" is 1 for ``softmax_margin`` and ``softplus``,
         0.5 for the others. Must be "auto" for ``logistic``.
     margin : "auto" or float >= 0, default="auto"
-        "auto" is 1. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
+        Margin of the loss; "auto" is 1. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
     optimizer : {"gd", "sgd", "adam"}, default="gd"
-        Gradient descent with full batches, with Poisson samples, or Adam with Poisson samples.
+        "gd" is full-batch gradient descent; "sgd" and "adam" use Poisson-sampled batches.
     n_steps : "auto" or int >= 1, default="auto"
-        Number of steps of one call. "auto": see Notes.
+        Number of steps per call. "auto": see Notes.
     sampling_rate : "auto" or float in [1e-12, 1], default="auto"
-        Probability with which a row is in a batch; 1 for ``gd``. "auto" for the others is
+        Probability that a row is in a batch; 1 for ``gd``. "auto" for the others is
         ``128 / max_samples``, or 0.1 without ``max_samples``.
     expected_batch_size : "auto" or float > 0, default="auto"
-        PUBLIC number by which noisy sums are divided; it only scales the learning rate (and
-        ``stabilizer``). "auto" is 1 for ``gd``, for the others ``sampling_rate * max_samples``, or
-        128.
+        PUBLIC divisor of the noisy sums; it only scales the learning rate (and ``stabilizer``).
+        "auto" is 1 for ``gd``, for the others ``sampling_rate * max_samples``, or 128.
     max_grad_norm : "auto" or float > 0, default="auto"
-        Bound of the norm of one row's gradient, longer ones are scaled down. "auto" is
+        Bound on the norm of one row's gradient; longer gradients are scaled down. "auto" is
         ``0.25 * sqrt(1 + (intercept_scaling / data_norm)**2)``, up to 2.8 times that with a large
-        budget, see Notes, or the largest gradient possible with ``accountant="last_iterate"``.
+        budget (see Notes), or the largest possible gradient with ``accountant="last_iterate"``.
     learning_rate : "auto" or float > 0, default="auto"
-        For weights of rows divided by ``data_norm``. "auto": see Notes.
+        Step size for weights of rows divided by ``data_norm``. "auto": see Notes.
     schedule : {"constant", "inverse", "linear"}, default="constant"
-        The learning rate times 1, 1 / (t + 1) or 1 - t / n_steps in step t = 0, 1, ...
+        Factor of the learning rate in step t = 0, 1, ...: 1, 1 / (t + 1) or 1 - t / n_steps.
     momentum : "auto" or float in [0, 1), default="auto"
         For ``gd`` and ``sgd``: velocity = momentum * velocity + g. "auto" is 0, or up to 0.9 for
-        full batches whose steps would be too long, see Notes.
+        full batches whose steps would be too long (see Notes).
     nesterov : bool, default=False
-        Whether a step goes along ``g + momentum * velocity`` instead of the velocity.
+        Whether a step follows ``g + momentum * velocity`` instead of the velocity.
     betas : tuple of two floats in [0, 1), default=(0.9, 0.999)
-        Decay of the two moments of ``adam``.
+        Decay rates of the two moments of ``adam``.
     stabilizer : "auto" or float > 0, default="auto"
-        Added to the root of the second moment by ``adam``, or its least value with
-        ``noise_correction``. "auto" is 1e-8, with ``noise_correction`` half the noise in g.
+        Added by ``adam`` to the root of the second moment, or its lower bound with
+        ``noise_correction``. "auto" is 1e-8, or half the noise in g with ``noise_correction``.
     noise_correction : bool, default=False
         Whether ``adam`` subtracts the variance of the noise from the second moment.
     average : "auto" or float in [0, 1], default="auto"
-        Share of the iterates, from the last one back, whose mean is released; 0 is the last
+        Share of the iterates, counted back from the last, whose mean is released; 0 is the last
         iterate. "auto" is 0.25, or 0 with ``accountant="last_iterate"``.
     accountant : {"auto", "composition", "last_iterate"}, default="auto"
-        "composition" accounts for all iterates. "last_iterate" accounts for the released last one
-        alone: less noise for many steps on a strongly convex objective. It needs ``optimizer="gd"``
-        without momentum, a constant schedule, ``average=0``, a C, no clipping, ``max_samples`` or
-        ``replace_one``, and a learning rate of at most 2 / (m + M), m and M the least and the
-        largest curvature, that is a power of two times b on an exact grid. "auto" uses it if all
-        this holds, ``average=0`` and ``max_grad_norm`` are given, and it needs less noise, but
-        never with ``groups``: a person then counts with the mean of its first rows, not with their
-        clipped sum. The first 1024 rows take part, or fewer if for ``max_samples`` persons their
-        rounding, which the noise covers, would exceed 5 % of a contribution.
+        "composition" accounts for all iterates. "last_iterate" accounts for the released last
+        iterate only, which needs less noise for many steps on a strongly convex objective. It
+        requires ``optimizer="gd"`` without momentum, a constant schedule, ``average=0``, a C, no
+        clipping, ``max_samples`` or ``replace_one``, and a learning rate of at most 2 / (m + M),
+        with m and M the smallest and the largest curvature; on an exact grid it must also be a
+        power of two times b. "auto" uses it if all this holds, ``average=0`` and ``max_grad_norm``
+        are given, and it needs less noise, but never with ``groups``. With it a person counts as
+        the mean of its first rows, not as their clipped sum: the first 1024 rows, or fewer if their
+        rounding for ``max_samples`` persons, which the noise covers, would exceed 5 % of a
+        contribution.
     max_samples : int or None, default=None
-        Public bound of the number of rows, with ``groups`` of persons, for the rules in Notes and
-        ``"last_iterate"``, which refuses more. Must be None with ``replace_one``, where the number
-        of rows takes its place.
+        Public upper bound on the number of rows (of persons with ``groups``), for the rules in
+        Notes and for ``"last_iterate"``, which refuses more. Must be None with ``replace_one``,
+        where the public number of rows is used.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
-        Noisy weights. The row of two classes is the difference of theirs, or that of one score.
+        Noisy weights. For two classes the row is the difference of their weights, or the weights of
+        the single score.
     intercept_ : ndarray of shape (n_classes,), or (1,)
         Noisy intercepts, 0 without ``fit_intercept``.
     classes_ : ndarray of shape (n_classes,)
@@ -312,41 +315,41 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     feature_names_in_ : ndarray of shape (n_features,)
         Feature names, if X has string column names.
     privacy_ : PrivacyStatement
-        What all calls since the last ``fit`` promise, and every number needed to recompute it.
+        Privacy statement of all calls since the last ``fit``, with every number to recompute it.
 
     Notes
     -----
     Guarantees: the fitted attributes are (epsilon, delta)-differentially private for the relation
     ``adjacency``, where a record is one row with its label, provided that ``data_norm``,
     ``classes``, ``max_samples``, the feature names and every other parameter were chosen without
-    looking at the data. Samples are Poisson samples, as the accounting assumes: an empty one is a
-    step like any other. Non-finite values are refused, long rows and gradients clipped, so no value
-    in X or y can void the guarantee. Not covered: running time, which follows the size of the
-    samples; with ``noise_grid="float"``, floating-point effects. The state that ``partial_fit``
-    continues from (iterate, moments, number of steps) is kept in the estimator and its pickles: it
-    is made of noisy sums and as private as the weights. With ``accountant="last_iterate"`` it is
-    not, and not kept. Errors reveal that data are invalid but never quote them.
+    looking at the data. Batches are Poisson samples, as the accounting assumes: an empty batch is a
+    step like any other. Non-finite values are refused, and long rows and gradients are clipped, so
+    no value in X or y can void the guarantee. Not covered: running time, which depends on the batch
+    sizes; with ``noise_grid="float"``, floating-point effects. The state that ``partial_fit``
+    continues from (iterate, moments, number of steps) is kept in the estimator and its pickles. It
+    is computed from noisy sums and as private as the weights. With ``accountant="last_iterate"`` it
+    is not private, and not kept. An error reveals that the data are invalid but never quotes them.
 
-    Every "auto" is a rule of public numbers. With n = ``max_samples`` (the number of rows under
-    ``replace_one``), d features, kt the norm of a divided row with its constant feature and mu the
-    Gaussian parameter of (epsilon, delta):
+    Every "auto" follows from public numbers. Let n be ``max_samples`` (the number of rows with
+    ``replace_one``), d the number of features, kt the norm of a divided row with its constant
+    feature, and mu the Gaussian parameter of (epsilon, delta):
 
-    - ``n_steps`` is within 100 and 500 for full batches: ``n mu / 300``, or so many that a step is
-      at most ``24 / n``, 0.021 without n; ``20 / sampling_rate``, twenty passes, and at least 100
-      for sampled ones.
-    - Steps of full batches that are longer, x times too long, would make weights swing: 500 steps
-      of a large budget, or few given ones. Then ``momentum`` is ``1 - 1 / x``, at most 0.9, and
-      steps of ``24 / n`` go as far. Where x is y times as much as momentum makes up for, the way is
-      y times shorter, and ``max_grad_norm`` is ``sqrt(y)`` times as large, at most 2.8 times. This
-      needs ``learning_rate`` to be "auto".
-    - ``learning_rate`` of ``gd`` and ``sgd``: the rates of all steps, divided by ``1 - momentum``,
-      add up to ``b / (q lambda)`` with ``lambda = c kt sigma / (q sqrt(n_steps))``, so that the
-      noise moves each weight by about ``1 / (c kt)`` on the whole way, and with C at most what
-      makes the penalty settle; of ``adam``, to ``sqrt(n_steps) / (c kt)``.
-    - c is 0.5 without n, else ``sqrt(6 d / n)`` within 0.35 and 0.7. With
+    - ``n_steps`` is between 100 and 500 for full batches: ``n mu / 300``, or as many as keep a step
+      at most ``24 / n`` (0.021 without n). For sampled batches it is ``20 / sampling_rate``, twenty
+      passes, and at least 100.
+    - Full-batch steps that are x times too long would make the weights oscillate, as with 500 steps
+      and a large budget or with few given steps. Then ``momentum`` is ``1 - 1 / x``, at most 0.9,
+      so that steps of ``24 / n`` go as far. If x is y times more than momentum compensates, the
+      path is y times shorter and ``max_grad_norm`` is ``sqrt(y)`` times larger, at most 2.8 times.
+      This requires ``learning_rate="auto"``.
+    - ``learning_rate`` for ``gd`` and ``sgd``: the rates of all steps, divided by ``1 - momentum``,
+      sum to ``b / (q lambda)`` with ``lambda = c kt sigma / (q sqrt(n_steps))``, so that the noise
+      moves each weight by about ``1 / (c kt)`` in total; with a C, at most the rate at which the
+      penalty settles. For ``adam`` they sum to ``sqrt(n_steps) / (c kt)``.
+    - c is 0.5 without n, else ``sqrt(6 d / n)``, clipped to [0.35, 0.7]. With
       ``accountant="last_iterate"`` the learning rate is the largest allowed.
 
-    Methods of the literature as settings of this class are in docs/accuracy.md.
+    docs/accuracy.md lists methods of the literature as settings of this class.
 
     References
     ----------
@@ -405,19 +408,20 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         sample_weight: Any = None,
         on_step: Any = None,
     ) -> Fitted:
-        """Take ``n_steps`` more steps and spend epsilon and delta again.
+        """Take ``n_steps`` more steps, spending epsilon and delta again.
 
-        Continue from the last ``fit`` or ``partial_fit``, including moments; the first call starts
-        from zero. ``privacy_`` covers all calls together, as if each got the same rows: delta stays
-        that of one call, epsilon grows. If every call has ``ledger.for_periods()`` with other
-        periods, no row is in two calls, and ``privacy_`` covers the rows of the last call.
+        Training continues from the last ``fit`` or ``partial_fit``, including moments; the first
+        call starts from zero. ``privacy_`` covers all calls together, as if each used the same
+        rows: delta stays that of one call, and epsilon grows. If every call has
+        ``ledger.for_periods()`` with other periods, no row is in two calls, and ``privacy_`` covers
+        the rows of the last call.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         classes : array-like of shape (n_classes,) or None, default=None
-            The public label set, required in the first call if the parameter ``classes`` is None.
+            Public label set, required in the first call if the parameter ``classes`` is None.
         groups, sample_weight : array-like of shape (n_samples,), optional
             As in ``fit``; pass groups in all calls or in none.
         on_step : callable, optional
@@ -431,13 +435,13 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         Raises
         ------
         InvalidParameterError, TypeError
-            A parameter is outside its range or has changed since the call before; the label set is
-            missing or another one; the ``fit`` before released its last iterate alone, or the model
+            A parameter is outside its range or differs from the previous call; the label set is
+            missing or differs; the previous ``fit`` released its last iterate only, or the model
             was loaded by ``load_model``. Nothing was read or spent.
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
-            X or y are invalid; the message does not quote them. Nothing was spent.
+            X or y is invalid; the message does not quote it. Nothing was spent.
         KeyboardInterrupt
             The budget of this call is spent; earlier releases stay.
         """
@@ -464,7 +468,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         return self
 
     def _compared(self) -> dict[str, Any]:
-        """The parameters that may change a result."""
+        """Return the parameters that may affect the result."""
         return {name: getattr(self, name) for name in tests_of(type(self)) if name not in FREE}
 
     def _training(self, facts: Facts) -> GradientPerturbation:
@@ -501,7 +505,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         )
 
     def _refuse_unused(self) -> None:
-        """Refuse values that would be ignored."""
+        """Refuse parameter values that would be ignored."""
         unused = MOMENTUM_ONLY if self.optimizer == "adam" else ADAM_ONLY
         accepted: dict[str, tuple[object, str]] = {
             name: (default, f"with optimizer={self.optimizer!r}, which does not use it")
@@ -518,7 +522,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
             refuse(self, (name, getattr(self, name) != default, f"{default!r} {reason}"))
 
     def _loss_of(self, n_classes: int) -> Loss:
-        """The loss with this estimator's automatic width and margin."""
+        """Return the loss with this estimator's automatic smoothing and margin."""
         name, smoothing, margin = self.loss, self.smoothing, self.margin
         if name in AUTOMATIC_SMOOTHING:
             smoothing = AUTOMATIC_SMOOTHING[name] if smoothing == "auto" else smoothing
@@ -546,7 +550,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         return found
 
     def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
-        """What this call promises, or all of them."""
+        """Return the statement of this call, or of all calls."""
         if continues_on_new_periods(self):
             known = occasion["occasion"]
             occasion |= {"occasion": replace(known, assumed=(*known.assumed, "start"))}

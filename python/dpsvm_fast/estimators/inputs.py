@@ -1,4 +1,4 @@
-"""From what the user passed to what the solvers take, without a data value in any message."""
+"""Validate user input and convert it for the solvers; no message contains a data value."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dpsvm_fast.mechanisms.plan import Facts, OnStep, checked_on_step
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, compiled_rows, row_blocks
 from dpsvm_fast.validation import in_search
 
-# From what the user passed to what the solvers take, without a data value in any message.
+# Validate user input and convert it for the solvers; no message contains a data value.
 #
 # Rows: C-ordered float64 or float32, or canonical CSR. No copy is made where the input already has
 # that form; Fortran order, other dtypes, strided views, swapped bytes, other sparse formats and
@@ -59,38 +59,37 @@ _COUNTS = re.compile(r"(?<=numbers of samples): .*|((?<=shape[= ]\()|(?<=shape w
 def checked_training_set(
     estimator: Any, X: Any, y: Any, *, reset: bool = True
 ) -> tuple[Any, NDArray[Any]]:
-    """Validated ``(X, y)``; sets ``n_features_in_`` and ``feature_names_in_`` of ``estimator``.
+    """Validate ``(X, y)`` and set the feature attributes of ``estimator``.
 
-    Without ``reset`` the features must be those that it has already.
+    Without ``reset`` the features must be those that the estimator already has.
 
     Raises
     ------
     ValueError, TypeError
-        What scikit-learn raises, with every quotation of the data cut out.
+        Errors of scikit-learn, with all quoted data removed.
     """
     rows, y = _validated(estimator, X, y, reset=reset)
     return _canonical(rows), np.asarray(y)
 
 
 def checked_training_rows(estimator: Any, X: Any) -> Any:
-    """Validated ``X`` of a training set without labels; otherwise as ``checked_training_set``."""
+    """Validate ``X`` of a training set without labels; otherwise as ``checked_training_set``."""
     return _canonical(_validated(estimator, X, reset=True))
 
 
 def checked_rows(estimator: Any, X: Any) -> Any:
-    """Validated ``X`` for a fitted ``estimator``, in the same form as a training set.
+    """Validate ``X`` for a fitted ``estimator`` and return it in the form of a training set.
 
-    Rows that are transformed may be trained on next: how they are rounded must not depend on the
-    order in memory, which for a single row is another one.
+    Transformed rows may be used for training, so their rounding must not depend on the memory
+    order, which may differ for a single row.
     """
     return _canonical(_validated(estimator, X, reset=False))
 
 
 def checked_outputs(estimator: Any, X: Any) -> Any:
-    """Validated ``X`` with a column for each feature of a fitted ``estimator``, but no names.
+    """Validate ``X`` with one column per feature of a fitted ``estimator``, but without names.
 
-    For the output of a transformer that changes entries one by one: an array, whatever type of rows
-    the feature names came from.
+    For output of an elementwise transformer: an array, whatever type of rows had the feature names.
     """
     X = _refused_by_type(X)
     rows = _without_quotes(lambda: check_array(_array_of(X), input_name="X", **FORM), X)
@@ -101,14 +100,14 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
 
 
 def check_room(n_learned: int, n_kept: int = 0) -> None:
-    """Raise a lack of memory now, before anything is spent, rather than during the fit.
+    """Raise ``MemoryError`` before anything is spent, rather than during the fit.
 
     Parameters
     ----------
     n_learned : int
-        Numbers that a fit learns. Memory for a few copies is allocated and freed.
+        Number of values that a fit learns. Memory for a few copies is allocated and freed.
     n_kept : int, default=0
-        Numbers that it keeps once, such as one for each row and class.
+        Number of values that the fit keeps once, such as one for each row and class.
 
     Raises
     ------
@@ -127,19 +126,19 @@ def check_room(n_learned: int, n_kept: int = 0) -> None:
 
 
 def checked_numbers(X: Any) -> NDArray[np.float64]:
-    """Validated dense rows that are not in the space of an estimator's features."""
+    """Validate dense rows that are not in an estimator's feature space."""
     X = _refused_by_type(X)
     rows = _without_quotes(lambda: check_array(_array_of(X), dtype=np.float64, input_name="X"), X)
     return np.asarray(rows)
 
 
 def public_classes(classes: Any) -> NDArray[Any]:
-    """Return the public label set, sorted: an array of int, bool, str or whole float labels.
+    """Return the sorted public label set: an array of int, bool, str or whole float labels.
 
     Raises
     ------
     TypeError, InvalidParameterError
-        Labels that are missing, repeated, of several kinds or fewer than two.
+        Labels are missing, repeated, of several kinds, or fewer than two.
     """
     if isinstance(classes, str) or not hasattr(classes, "__iter__"):
         raise TypeError(
@@ -164,7 +163,7 @@ def public_classes(classes: Any) -> NDArray[Any]:
 
 
 def classes_from_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels in ``y``: a release of data that the caller must mark as such."""
+    """Return the labels in ``y``; the caller must mark this release of data."""
     if y.dtype.kind == "f" and not np.all(y == np.floor(y)):
         raise ValueError(
             "Unknown label type: continuous. Expected class labels: ints, strings, bools or "
@@ -186,7 +185,7 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     Raises
     ------
     ValueError
-        ``y`` holds a label outside ``classes``; the text does not say which or where.
+        ``y`` has a label outside ``classes``; the message does not say which or where.
     """
     if (pair := _comparable(y, classes)) is not None:
         labels, known = pair
@@ -204,7 +203,7 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _refused_by_type(X: Any) -> Any:
-    """``X`` unchanged, unless its type shows that a conversion would misread it."""
+    """Return ``X`` unchanged; refuse types that a conversion would misread."""
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X: masked arrays are not supported; fill the masked entries first")
     table = tabular(X)
@@ -225,7 +224,7 @@ def _refused_by_type(X: Any) -> Any:
 
 
 def _validated(estimator: Any, X: Any, *labels: Any, reset: bool) -> Any:
-    """Rows, and labels if any, checked against, or written down as, what ``estimator`` knows."""
+    """Validate rows, and labels if any, against the features of ``estimator``, or set those."""
     X = _refused_by_type(X)
     if any(isinstance(label, np.ma.MaskedArray) for label in labels):
         raise TypeError("y: masked arrays are not supported; drop the masked rows first")
@@ -245,13 +244,13 @@ def _validated(estimator: Any, X: Any, *labels: Any, reset: bool) -> Any:
 
 
 def _array_of(X: Any) -> Any:
-    """``X``, or the array of a table."""
+    """Return ``X``, or the array of a table."""
     rows = None if tabular(X) is None else table_rows(X)
     return X if rows is None else rows
 
 
 def _without_quotes(validate: Any, X: Any) -> Any:
-    """Result of ``validate()``; its errors are raised anew without the data they quote."""
+    """Return ``validate()``; raise its errors again without the data they quote."""
     try:
         # The test for finite values sums X first, which may overflow to inf - inf. It is made
         # whatever the caller has set: what it refuses must not reach a release.
@@ -271,9 +270,10 @@ def _without_quotes(validate: Any, X: Any) -> Any:
 
 
 def _not_finite(X: Any, *, missing: bool) -> str:
-    """Message about non-finite values and the remedy, without a value.
+    """Return the message about non-finite values and the remedy, without a value.
 
-    For a table it names the column, which depends on the rows. For an array it is a constant.
+    For a table it names the first such column, which depends on the rows. For an array it is
+    constant.
     """
     column = _first_column(X, np.isnan if missing else np.isinf)
     if missing:
@@ -287,7 +287,7 @@ def _not_finite(X: Any, *, missing: bool) -> str:
 
 
 def _first_column(X: Any, test: Any) -> str:
-    """The first column of a table with an entry that passes the test; of all else nothing."""
+    """Return the first column of a table with an entry that passes the test; "" for other types."""
     if tabular(X) is None:
         return ""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -300,12 +300,12 @@ def _first_column(X: Any, test: Any) -> str:
 
 
 def _canonical(X: Any) -> Any:
-    """``X`` as the solvers take it: aligned C order, or CSR with sorted unique indices.
+    """Return ``X`` in solver form: aligned C order, or CSR with sorted unique indices.
 
     Raises
     ------
     ValueError
-        It has more columns than can be numbered.
+        ``X`` has too many columns to index.
     """
     if X.shape[1] > MAX_FEATURES:
         raise ValueError(f"X: got {X.shape[1]} features, expected at most {MAX_FEATURES}")
@@ -324,9 +324,9 @@ def _canonical(X: Any) -> Any:
 
 
 def compressed_rows(X: Any) -> Any:
-    """CSR with all entries of a sparse matrix, also those that fall on one place.
+    """Return CSR with all entries of a sparse matrix, including duplicates.
 
-    A conversion by SciPy adds these up, in an order that depends on other rows.
+    SciPy's conversion sums duplicates in an order that depends on other rows.
     """
     if X.format in ("csr", "csc"):
         return X.tocsr()
@@ -339,10 +339,10 @@ def compressed_rows(X: Any) -> Any:
 
 
 def _summed(X: Any) -> Any:
-    """Sum of the entries on each place of a CSR matrix, which depends on these alone.
+    """Sum duplicate entries of a CSR matrix in an order that depends on them alone.
 
-    SciPy sorts the columns of all rows if one is out of order, and entries on one place change
-    places then. Sorted by their values they are added up in one order, whatever other rows hold.
+    SciPy sorts the columns of all rows if one is out of order, which may reorder duplicates.
+    Sorting duplicates by value gives one order of summation, whatever other rows contain.
     """
     X = X.copy()
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
@@ -354,7 +354,7 @@ def _summed(X: Any) -> Any:
 
 
 def _kind(item: Any) -> str:
-    """Which family of labels ``item`` belongs to."""
+    """Return the kind of label ``item`` is."""
     # True is an int, too.
     if isinstance(item, (bool, np.bool_)):
         return "bool"
@@ -366,7 +366,7 @@ def _kind(item: Any) -> str:
 
 
 def _label_array(items: list[Any]) -> NDArray[Any]:
-    """Array of labels of one kind; integers stay exact (int64, or uint64 where needed)."""
+    """Return an array of labels of one kind; integers stay exact (int64, or uint64 if needed)."""
     labels = np.asarray(items)
     if labels.dtype.kind in "biufU":
         whole = labels.dtype.kind in "fO" and all(_kind(item) == "int" for item in items)
@@ -376,7 +376,7 @@ def _label_array(items: list[Any]) -> NDArray[Any]:
 
 
 def _comparable(y: NDArray[Any], classes: NDArray[Any]) -> tuple[Any, Any] | None:
-    """``y`` and ``classes`` in one dtype in which equality is exact; None if none can be equal."""
+    """Return ``y`` and ``classes`` in a dtype with exact equality; None if none can be equal."""
     if y.dtype.kind == "O":
         kinds = {_kind(item) for item in y}
         if len(kinds) != 1 or "other" in kinds:
@@ -401,7 +401,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 class Owners(NamedTuple):
-    """Who owns rows and what they weigh, without any id."""
+    """Persons and weights of rows, without any id."""
 
     # Rows in use, those of persons of one row first; None for all in their order.
     order: NDArray[np.intp] | None
@@ -416,14 +416,14 @@ class Owners(NamedTuple):
     places: NDArray[np.int64] = NO_ROWS
 
     def ordered(self, X: Any, codes: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
-        """Return rows and classes in this order."""
+        """Return rows and classes in the order of persons."""
         order = self.order
         if order is None or (order.size == codes.size and bool((np.diff(order) > 0).all())):
             return X, codes
         return _canonical(X[order]), codes[order]
 
     def shares(self, n_rows: int) -> NDArray[np.float64]:
-        """Share of each row in its person, at most 1 for all rows of a person."""
+        """Return each row's share of its person; the shares of a person sum to at most 1."""
         persons, weights = self.persons, self.weights
         found = weights.copy() if weights.size else np.ones(n_rows)
         if persons.size:
@@ -434,9 +434,9 @@ class Owners(NamedTuple):
         return found
 
     def averaged(self, n_rows: int, most_rows: int) -> Owners:
-        """Return rows weighted by their shares of a person, rounded down to single precision.
+        """Return owners whose rows are weighted by their shares, rounded down to single precision.
 
-        At most ``most_rows`` rows of a person take part, the first ones; the others have weight 0.
+        The first ``most_rows`` rows of each person take part; the others have weight 0.
         """
         first = self
         if self.persons.size:
@@ -451,7 +451,7 @@ class Owners(NamedTuple):
         return self._replace(persons=NO_ROWS, weights=single.astype(np.float64))
 
     def class_counts(self, codes: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
-        """Return shares of persons in each class, a multiple of ``COUNT_UNIT`` for each person."""
+        """Return class counts in units of ``COUNT_UNIT``; shares of persons are rounded down."""
         shares, starts = self.shares(codes.size), np.arange(codes.size)
         if self.persons.size:
             starts = np.append(starts[: self.persons[0]], self.persons[:-1])
@@ -478,16 +478,16 @@ def owners(
     counted: bool = False,
     partial: bool = False,
 ) -> Owners:
-    """Persons of one row and of several, by their first rows, and weights over the largest.
+    """Return the persons of rows, by their first rows, and weights divided by the largest.
 
-    Rows of weight 0 are left out, unless persons are ``counted``: where their number is public,
-    a person who is replaced by one of weight 0 must not change it. The rows are all, or a
-    ``partial`` set, which may weigh nothing.
+    Rows of weight 0 are left out, unless persons are ``counted``: if their number is public,
+    replacing a person by one of weight 0 must not change it. With ``partial`` the rows are a part
+    of all rows, and all weights may be 0.
 
     Raises
     ------
     InvalidParameterError
-        Ids or weights that are none, or not one for each row; the text does not quote them.
+        Ids or weights are invalid, or not one for each row; the message does not quote them.
     """
     kept = None
     share = np.full(0 if max_weight <= 1.0 else n_rows, 1.0 / max_weight)
@@ -526,7 +526,7 @@ def owners(
 def _sorted(
     ids: NDArray[Any],
 ) -> tuple[NDArray[np.intp] | None, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Order of rows, first rows of persons with several, and sizes and places of all persons."""
+    """Return the row order, first rows of persons with several, sizes and places of persons."""
     _, first, codes, counts = np.unique(
         ids, return_index=True, return_inverse=True, return_counts=True
     )
@@ -545,12 +545,12 @@ def _sorted(
 
 
 def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
-    """Ids of persons, one for each row.
+    """Validate the ids of persons, one for each row.
 
     Raises
     ------
     InvalidParameterError
-        Another number of them, missing ones, or ones of another kind or of several.
+        The number of ids is wrong, or ids are missing or not of one accepted kind.
     """
     try:
         ids = _ids(groups)
@@ -570,11 +570,10 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
 
 
 def _ids(groups: Any) -> NDArray[Any] | None:
-    """Return an array of ids that are equal if the given ones are; None if they are not ids.
+    """Return an array of ids that are equal if and only if the given ones are; None if invalid.
 
-    Whether two are equal never depends on a third: NumPy converts a list of numbers to strings if
-    it contains one string, and to floats that lose digits if it contains one float or the range is
-    large.
+    Equality of two ids never depends on a third: NumPy would convert a list of numbers to strings
+    if it contains one string, and to inexact floats if it contains one float or has a large range.
     """
     if isinstance(groups, (str, bytes, np.ma.MaskedArray)):
         return None
@@ -599,17 +598,17 @@ def _ids(groups: Any) -> NDArray[Any] | None:
 
 
 def _id_kind(item: Any) -> str:
-    """Which family of ids ``item`` belongs to."""
+    """Return the kind of id ``item`` is."""
     return "bytes" if isinstance(item, bytes) else _kind(item)
 
 
 def checked_weights(weights: Any, n_rows: int, *, partial: bool = False) -> NDArray[np.float64]:
-    """Return weights of rows, one for each; those of a ``partial`` set may all be zero.
+    """Return the weights, one for each row; those of a ``partial`` set may all be zero.
 
     Raises
     ------
     InvalidParameterError
-        Another number of them, ones that are negative or not finite, or none but zeros.
+        The number of weights is wrong, a weight is negative or not finite, or all are zero.
     """
     try:
         found = np.asarray(weights)
@@ -630,12 +629,12 @@ def checked_weights(weights: Any, n_rows: int, *, partial: bool = False) -> NDAr
 
 
 def class_factors(weights: dict[Any, float], classes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return class weights relative to the largest; 1 for classes without a weight.
+    """Return class weights divided by the largest; classes without a weight have weight 1.
 
     Raises
     ------
     InvalidParameterError
-        A class that is none.
+        A key is not in ``classes``.
     """
     factors = np.ones(classes.size)
     try:
@@ -655,29 +654,30 @@ FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
 
 
 def feature_facts(probe: Any) -> dict[str, Any]:
-    """Return the feature attributes that validation set on a copy of an estimator."""
+    """Return the feature attributes that validation has set on a copy of an estimator."""
     return {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
 
 
 class ArrayRows:
-    """Training rows in this process: an array, a matrix or a table. Private, except their facts.
+    """Training rows in this process: an array, matrix or table. Private, except ``facts``.
 
     Parameters
     ----------
     estimator : PrivateEstimator
-        With checked parameters; an attribute ``n_features_in_`` is what the rows must have.
+        Estimator with checked parameters; an attribute ``n_features_in_`` fixes the number of
+        features.
     X, y : object
-        As they were passed to ``fit``; nothing but the shape is looked at before ``read``.
+        Arguments of ``fit``; only the shape is used before ``read``.
     classes : ndarray or None
-        The label set; None where it is to be read from the labels.
+        Label set; None reads it from the labels.
     labelled : bool, default=True
-        Otherwise ``y`` is ignored and every row is of class 0.
+        Whether rows have labels; otherwise ``y`` is ignored and every row has class 0.
     groups, sample_weight : object, optional
-        Persons and weights, as they were passed to ``fit``.
+        Arguments of ``fit``: persons and weights.
     periods : ndarray of int, optional
         The period of each row.
     on_step : callable, optional
-        Told of steps, as it was passed to ``fit``.
+        Argument of ``fit``: callback for steps.
     """
 
     def __init__(
@@ -721,7 +721,7 @@ class ArrayRows:
 
     @property
     def facts(self) -> Facts:
-        """Return the public facts; reads no values if classes are given and X has a shape."""
+        """Return the public facts; no values are read if classes are given and X has a shape."""
         shape = public_shape(self.X)
         owned = self._groups is not None or self._weights is not None
         unknown = (self._labelled and self.classes is None) or (self._counted and owned)
@@ -740,7 +740,7 @@ class ArrayRows:
         )
 
     def read(self) -> None:
-        """Check all values, once.
+        """Check all values once.
 
         Raises
         ------
@@ -776,13 +776,13 @@ class ArrayRows:
 
     @property
     def n_rows(self) -> float:
-        """Number of rows, or of persons; where it is private, that of their weights."""
+        """Number of rows, or of persons; if it is private, the sum of their weights."""
         if self.owners is None:
             return int(self.X.shape[0])
         return self.owners.n_persons if self._counted else self.owners.total
 
     def of_period(self, period: int) -> ArrayRows:
-        """Return rows of one period, once all are read."""
+        """Return the rows of one period, once all are read."""
         part, own = copy.copy(self), self._periods == period
         part.X, part.codes = self.X[own], self.codes[own]
         if self.owners is not None:
@@ -793,12 +793,12 @@ class ArrayRows:
 
     @property
     def n_here(self) -> int:
-        """All rows are in this process."""
+        """Number of rows, all of which are in this process."""
         return int(self.X.shape[0])
 
     @property
     def loss_weights(self) -> NDArray[np.float64] | None:
-        """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
+        """Factors of the rows' losses, summing to at most 1 per person; None if all are 1."""
         if self.owners is None:
             return None
         found = self.owners.shares(self.n_here)
@@ -808,18 +808,18 @@ class ArrayRows:
         return found if (found != 1.0).any() else None
 
     def class_counts(self) -> NDArray[np.float64]:
-        """Return exact class counts; each person adds shares that sum to at most 1."""
+        """Return exact class counts; the shares of a person's rows sum to at most 1."""
         assert self.owners is not None
         counts = self.owners.class_counts(self.codes, self.classes.size)
         return np.asarray(counts * COUNT_UNIT)
 
     def balance(self, factors: NDArray[np.float64]) -> None:
-        """Weigh classes by released numbers."""
+        """Set class weights from released counts."""
         self._factors = factors
 
     @property
     def n_persons(self) -> int:
-        """Number of persons, whatever they weigh; each row is one without groups."""
+        """Number of persons, regardless of weight; without groups each row is a person."""
         return self.n_here if self.owners is None else self.owners.n_persons
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> _core.Records:
@@ -835,18 +835,18 @@ class ArrayRows:
         return records
 
     def weigh(self, records: _core.Records) -> None:
-        """Give rows the weights of their classes."""
+        """Weight each row by its class."""
         if self._factors is not None:
             records.weigh(self._factors)
 
     def column_moments(
         self, public: PublicMap
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Exact sums of the mapped entries of each column, of their squares, and of weights."""
+        """Return exact sums of each mapped column, of its squares, and of the weights."""
         return column_moments(self.X, self.owners, public.offset, public.scale, self.n_threads)
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
-        """Replace records by random features of them."""
+        """Replace the records by their random features."""
         records.lift(features.map(), stored, self.n_threads)
 
     def descend(
@@ -858,7 +858,7 @@ class ArrayRows:
         n_steps: int,
         on_step: OnStep | None = None,
     ) -> None:
-        """Take steps on records."""
+        """Run descent steps on records."""
         descent.run(records, source, n_steps, self.n_threads, on_step)
 
 
@@ -873,9 +873,9 @@ WHOLE = 2**13
 def column_moments(
     X: Any, owners: Owners | None, offset: Any, scale: Any, n_threads: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return exact sums over persons of the mapped entries of each column and of their squares.
+    """Return exact sums over persons of each mapped column and of its squares.
 
-    Also that of the weights of the persons, at most 1 each, as an array of one number.
+    The third array has one number: the sum of the persons' weights, at most 1 each.
     """
     how: Any = {"offset": offset, "scale": scale, "n_threads": n_threads}
     n = X.shape[0]
@@ -910,9 +910,10 @@ def _person_moments(
     offset: Any,
     scale: Any,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Sums of the persons' averages of mapped entries and of their squares, in units of 2**-20.
+    """Return sums of the persons' means of entries and squares, in units of 2**-20.
 
-    Also that of their weights. Persons below the ``whole`` weight count with their own weight.
+    The sum of their weights is returned too. Persons below the ``whole`` weight count by their own
+    weight.
     """
     middle = int(SQUARE_OFFSET * 2**20)
     first, second = np.zeros((2, X.shape[1]), dtype=np.int64)
@@ -944,12 +945,12 @@ def _person_moments(
 
 
 def _towards_zero(numbers: NDArray[np.int64], parts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Quotients, rounded towards zero."""
+    """Return quotients, rounded towards zero."""
     return np.asarray(np.sign(numbers) * (np.abs(numbers) // parts))
 
 
 def _drawn(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return numbers shrunk by one part in ``DRAWN``, rounded towards zero."""
+    """Return numbers reduced by one part in ``DRAWN``, rounded towards zero."""
     return np.asarray(np.sign(numbers) * (np.abs(numbers) * (DRAWN - 1) // DRAWN))
 
 
@@ -961,7 +962,7 @@ Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
-    """Bounds in the order in which their names came.
+    """Bounds by column name, in the order given.
 
     Attributes
     ----------
@@ -977,7 +978,7 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
         Raises
         ------
         InvalidParameterError
-            Columns have no names, or other ones.
+            Columns have no names, or different names.
         """
         if names is None:
             raise InvalidParameterError(
@@ -999,7 +1000,7 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
 
 
 def checked_bounds(value: Any) -> Bounds:
-    """Two arrays of at most one dimension and equal length; for bounds by name, with the names."""
+    """Return bounds as two arrays of at most one dimension, with names if given by name."""
     if isinstance(value, NamedBounds):
         return value
     if isinstance(value, Mapping):
@@ -1048,7 +1049,7 @@ def checked_bounds(value: Any) -> Bounds:
 def broadcast_bounds(
     bounds: Bounds | str | None, n_features: int | None, names: Any = None
 ) -> Bounds | None:
-    """Return bounds as arrays of shape (n_features,), where that number is known."""
+    """Return bounds as arrays of shape (n_features,), if that number is known."""
     if bounds is None or isinstance(bounds, str):
         return None
     if n_features is None:
@@ -1076,7 +1077,7 @@ def public_map(
     Raises
     ------
     InvalidParameterError
-        Bounds that would make sparse rows dense.
+        The bounds would make sparse rows dense.
     """
     if bounds is None:
         return PublicMap()

@@ -1,4 +1,4 @@
-"""Private pipeline with a kernel, by public random features."""
+"""Private pipeline with a kernel, approximated by public random features."""
 
 from __future__ import annotations
 
@@ -28,109 +28,108 @@ N_COMPONENTS, PURE_N_COMPONENTS = 1000, 100
 
 @dataclass(eq=False, repr=False)
 class PrivateKernelSVC(PipelineClassifier):
-    r"""Private kernel SVM: `PrivateLinearSVC` on random features where they help.
+    r"""Private kernel SVM: `PrivateLinearSVC` on random features if they help.
 
-    One fit does, in this order and within one budget:
+    A fit makes these steps in order, within one budget:
 
-    1. rows are mapped by public ``bounds``, scaled to norm 1, centred by a noisy mean and perhaps
-       whitened, exactly as by `PrivateLinearSVC`;
-    2. with the released number of rows a rule decides whether to stay linear, and gamma: no budget;
-    3. rows become :math:`(\cos\langle w_j, x\rangle - e_j, \sin\langle w_j, x\rangle)_{j \le D}`,
+    1. map rows by public ``bounds``, scale them to norm 1, centre them by a noisy mean and possibly
+    whiten them, exactly as `PrivateLinearSVC` does; 2. choose linear or kernel, and gamma, from the
+    released number of rows: no budget; 3. rows become
+    :math:`(\cos\langle w_j, x\rangle - e_j, \sin\langle w_j, x\rangle)_{j \le D}`,
        scaled to norm 1, with public random frequencies w and public constants e, about the mean
        cosine over the unit sphere: no budget;
-    4. weights of the features are trained with the rest of the budget.
+    4. train the weights of the features with the rest of the budget.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Epsilon of the whole fit, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
-        Privacy parameter, 0 <= delta < 1; far below one over the number of rows. 0 takes a recipe
-        of pure epsilon, whose noise grows with the number of weights: for two classes and few
-        features.
+        Privacy parameter, 0 <= delta < 1, far below 1 / number of rows. 0 gives pure epsilon, with
+        noise that grows with the number of weights: use it for two classes and few features.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
-        number of rows is public.
+        Neighbouring data sets differ by one row added or removed, or by one row replaced, which
+        makes the number of rows public.
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set. None reads it from ``y``, which releases it without noise: a
-        ``PrivacyLeakWarning``, and the statement is marked not private.
+        ``PrivacyLeakWarning`` is issued, and the statement is marked not private.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. Only ratios count: the largest
-        becomes 1. "balanced" releases noisy numbers of rows of each class, for 2 % of the squared
-        Gaussian parameter, and weighs each class by their inverse; it needs ``delta > 0``.
+        Public weight of the loss for each label; 1 for labels not given. Only ratios matter:
+        weights are divided by the largest. "balanced" releases noisy class counts, for 2 % of the
+        squared Gaussian parameter, and weights each class by the inverse of its count; it needs
+        ``delta > 0``.
     max_weight : float > 0, default=1.0
-        Public bound of ``sample_weight``; a row of this weight counts as one. The weights of one
-        person sum to at most one.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one.
     noise_grid : {"exact", "float"}, default="exact"
-        How Gaussian noise is drawn, as in `PrivateLinearSVC`.
+        Sampling of Gaussian noise, as in `PrivateLinearSVC`.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
         1 prints the plan and draws a progress bar.
     bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
         Public bounds of the features, as in `PrivateLinearSVC`; None with ``normalize=False``.
     kernel : {"auto", "rbf", "laplacian", "linear"}, default="auto"
         ``exp(-gamma ||x - x'||^2)`` or ``exp(-gamma ||x - x'||_1)`` of the mapped rows; "linear"
-        trains the model of `PrivateLinearSVC`. "auto" is "rbf" or "linear", see Notes; it is
-        refused with ``mechanism="objective"`` and ``delta > 0``. On data with linear classes and
-        strongly correlated features a kernel can be up to 0.01 less accurate: choose "linear" if
-        you know.
+        trains the model of `PrivateLinearSVC`. "auto" chooses "rbf" or "linear" (see Notes); it is
+        refused with ``mechanism="objective"`` and ``delta > 0``. With linear classes and strongly
+        correlated features a kernel can lose up to 0.01 accuracy: then choose "linear".
     gamma : float or "auto", default="auto"
-        Scale of the kernel on the mapped rows, 1e-30 <= gamma <= 1e30.
+        Coefficient of the kernel on the mapped rows, 1e-30 <= gamma <= 1e30.
     n_components : int or "auto", default="auto"
-        Number D of frequencies, at most 2**20; features are twice as many. "auto" is 1000, or 100
-        with ``delta=0``.
+        Number D of frequencies, at most 2**20, for 2 D features. "auto" is 1000, or 100 with
+        ``delta=0``.
     orthogonal : bool, default=True
         Whether frequencies of "rbf" are orthogonal in blocks, which makes the features more
-        accurate; those of "laplacian" never are.
+        accurate; those of "laplacian" are always independent.
     mechanism : {"auto", "gradient", "objective", "output"}, default="auto"
-        How the weights are trained, as in `PrivateLinearSVC`.
+        Mechanism that trains the weights, as in `PrivateLinearSVC`.
     normalize : bool, default=True
-        False keeps the length of rows: they are clipped to norm ``data_norm`` and divided by it,
-        and neither scaled to norm 1 nor centred nor whitened. Where their number is private and the
-        rule needs it, it is released for 2 % of the squared Gaussian parameter (of epsilon with
-        ``delta=0``).
+        Whether rows are scaled to norm 1. False keeps their length: rows are clipped to norm
+        ``data_norm`` and divided by it, but not scaled, centred or whitened. If the number of rows
+        is private and the rule needs it, it is released for 2 % of the squared Gaussian parameter
+        (of epsilon with ``delta=0``).
     data_norm : float, default=1.0
-        Public bound of the rows' L2 norm with ``normalize=False``; 1 otherwise.
+        Public bound on the L2 norm of each row with ``normalize=False``; must be 1 otherwise.
     whiten : "auto" or bool, default="auto"
         As in `PrivateLinearSVC`.
     margin : "auto" or float >= 0, default="auto"
         Margin of the softmax loss, as in `PrivateLinearSVC`.
     fit_intercept : bool, default=True
-        Whether to add a constant feature. Its weight is noisy like the others.
+        Whether to add a constant feature, whose weight is noisy like the others.
     low_memory : bool or "auto", default="auto"
-        Whether to recompute features in blocks in every pass over the rows instead of keeping them
-        (8 D bytes per row). "auto" keeps up to 256 MiB. Never changes the result. For "gradient"
-        only; the other mechanisms keep all features.
+        Whether to recompute features in blocks in every pass instead of storing them (8 D bytes per
+        row). "auto" stores up to 256 MiB. Never changes the result. Only for "gradient"; the other
+        mechanisms store all features.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, 2 D), or (1, 2 D) for two classes
-        Noisy weights of the features, cosines first; of the centred row, as `PrivateLinearSVC` has
-        them, where ``kernel_`` is "linear".
+        Noisy weights of the features, cosines first. If ``kernel_`` is "linear", those of the
+        centred row as in `PrivateLinearSVC`, of shape (..., n_features).
     intercept_ : ndarray of shape (n_classes,), or (1,)
     kernel_ : {"rbf", "laplacian", "linear"}
-        What was chosen.
+        Chosen kernel.
     gamma_ : float or None
     n_components_ : int or None
         D; both are None for "linear".
     q_ : float or None
-        Signal of the rule; None if no number of rows is known.
+        Signal q of the rule; None if the number of rows is unknown.
     features_ : FourierFeatures or None
-        Public definition of the map: seed, structure, centre, kernel.
+        Public definition of the feature map: seed, structure, centre, kernel.
     classes_, n_features_in_, feature_names_in_, bounds_, lift_, lift_coef_, n_samples_, centre_
-        As in `PrivateLinearSVC`; ``lift_coef_`` is None where ``kernel_`` is not "linear".
+        As in `PrivateLinearSVC`; ``lift_coef_`` is None unless ``kernel_`` is "linear".
     whitened_, whitening_, mechanism_, mu_, max_grad_norm_, n_steps_, learning_rate_, c_, lambda_
         As in `PrivateLinearSVC`.
     temperature_ : float
         As in `PrivateLinearSVC`.
     data_norm_ : float or None
-        Bound of the rows' norm of the fit; None with ``normalize=True``.
+        Bound on the norm of rows used in the fit; None with ``normalize=True``.
     privacy_ : PrivacyStatement
         Privacy statement of the fit, with every number to recompute it.
 
@@ -139,24 +138,24 @@ class PrivateKernelSVC(PipelineClassifier):
     Guarantees: all fitted attributes together are (epsilon, delta)-differentially private for the
     relation ``adjacency``, where a record is one row with its label, provided that ``bounds``,
     ``data_norm``, ``classes``, the feature names and every other parameter were chosen without
-    looking at the data. Features are functions of their row and of public and released numbers, and
-    have norm at most 1 whatever the row holds. Proof: docs/proofs/random_features.md on top of
-    docs/proofs/auto_pipeline.md. Not covered: what `PrivateLinearSVC` lists.
+    looking at the data. The features of a row depend only on that row and on public and released
+    numbers, and have norm at most 1 whatever the row contains. Proof:
+    docs/proofs/random_features.md on top of docs/proofs/auto_pipeline.md. Not covered: the
+    exceptions listed by `PrivateLinearSVC`.
 
-    With n = ``n_samples_`` and mu the Gaussian parameter of the training (halved for
-    ``replace_one``), q = n mu / B with B the number of classes, or the number of features if that
-    is larger and rows are whitened. "auto" stays linear if q < 40, or if rows are not whitened and
-    n < 10 n_features. gamma = sqrt(q / 1000), between 1/4 and 1; for "laplacian" times sqrt(pi /
-    n_features). With ``delta=0`` epsilon / sqrt(p + 1) takes the place of mu, p being the number of
-    weights, and "auto" also stays linear if D < 20 n_features. The descent is that of
-    `PrivateLinearSVC` with c = 0.5 for whitened rows, 0.7 otherwise, and m = 64 always.
+    Let n be ``n_samples_`` and mu the Gaussian parameter of the training (halved for
+    ``replace_one``). Then q = n mu / B, with B the number of classes, or the number of features if
+    that is larger and rows are whitened. "auto" stays linear if q < 40, or if rows are not whitened
+    and n < 10 n_features. gamma is sqrt(q / 1000), clipped to [1/4, 1], times sqrt(pi / n_features)
+    for "laplacian". With ``delta=0``, epsilon / sqrt(p + 1) replaces mu, with p weights, and "auto"
+    also stays linear if D < 20 n_features. The descent is that of `PrivateLinearSVC` with c = 0.5
+    for whitened rows, 0.7 otherwise, and always m = 64.
 
-    The constants of the recipe were chosen on vehicle, wisdm, digits, usps, mnist, adult and
-    synthetic data: expect a little less on others.
+    The constants of the rule were chosen on vehicle, wisdm, digits, usps, mnist, adult and
+    synthetic data: expect slightly lower accuracy on other data.
 
-    ``bounds`` of sparse rows must have low = 0, or low = -high. "objective" and "output" do not
-    centre sparse rows, as in `PrivateLinearSVC`, and make all features of all rows at once:
-    ``low_memory`` is for "gradient".
+    ``bounds`` for sparse rows must have low = 0 or low = -high. "objective" and "output" do not
+    centre sparse rows, as in `PrivateLinearSVC`, and compute all features of all rows at once.
 
     References
     ----------
@@ -200,7 +199,7 @@ class PrivateKernelSVC(PipelineClassifier):
 
     @property
     def _rests_on(self) -> str:
-        """The public parameter on which the sensitivity rests."""
+        """Public parameter that bounds the sensitivity."""
         return "bounds" if self.normalize else "data_norm"
 
     def plan(self, facts: Facts) -> PrivateKernel:
@@ -214,7 +213,7 @@ class PrivateKernelSVC(PipelineClassifier):
         return filled(PrivateKernel, self, **shared)
 
     def _check_norm(self) -> None:
-        """Refuse what does not go together with ``normalize``."""
+        """Refuse parameters that conflict with ``normalize``."""
         check_range("data_norm", self.data_norm, "the bound on the norm of rows")
         plain = not self.normalize
         if plain and self.bounds is not None:
@@ -230,19 +229,19 @@ class PrivateKernelSVC(PipelineClassifier):
         )
 
     def _public_map(self, facts: Facts) -> PublicMap:
-        """The map of raw rows by public numbers."""
+        """Return the map of raw rows by public numbers."""
         if self.normalize:
             return super()._public_map(facts)
         return PublicMap(unit=False, data_norm=self.data_norm)
 
     def fitted_map(self, *, sparse_rows: bool) -> PublicMap:
-        """Return the map of raw rows that the fit used."""
+        """Return the map of raw rows used in the fit."""
         if self.data_norm_ is None:
             return super().fitted_map(sparse_rows=sparse_rows)
         return PublicMap(unit=False, data_norm=self.data_norm_)
 
     def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
-        """Other released numbers, and the choices that follow from them."""
+        """Return the other released numbers, and the choices that follow from them."""
         choice, features = released.choice, released.features
         assert choice is not None
         return super()._attributes(plan, released) | {
@@ -257,7 +256,7 @@ class PrivateKernelSVC(PipelineClassifier):
     def _statement(
         self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
     ) -> PrivacyStatement:
-        """Statement of this fit for the path that it took."""
+        """Return the statement of this fit for the path that it took."""
         if released.features is not None:
             seed = released.features.seed
             occasion |= {"occasion": replace(occasion["occasion"], feature_seed=seed)}

@@ -1,4 +1,4 @@
-"""Support vector machine trained on an objective with a random linear term."""
+"""Support vector machine trained by objective perturbation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from dpsvm_fast.mechanisms.plan import Facts, filled
 class ObjectivePerturbationSVC(Probabilities, OneRelease):
     r"""Multi-class linear SVM with noise inside its objective.
 
-    All classes are trained together, in one noisy convex problem and one access to the data:
+    All classes are trained jointly, in one noisy convex problem with one access to the data:
 
     .. math::
         W^* = \arg\min_W \sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2
               + \langle B, W \rangle, \qquad \lambda = \tfrac{1}{C} + \text{extra}
 
     where :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|), s)` is row i clipped to the norm
-    ``data_norm`` with the constant feature ``intercept_scaling``, and B is one draw of noise. The
-    released weights are a certified approximation of :math:`W^*` plus a little noise that covers
-    the approximation error. There are no steps, batches or learning rates to choose. With K >= 3
-    classes W has K rows; two classes have one (except inside ``m3`` and ``huber_ww``).
+    ``data_norm`` and extended by the constant feature ``intercept_scaling``, and B is one draw of
+    noise. The released weights are a certified approximation of :math:`W^*` plus a little noise
+    that covers the approximation error. There are no steps, batches or learning rates to choose.
+    With K >= 3 classes W has K rows; with two classes it has one (except for ``m3`` and
+    ``huber_ww``).
 
     Parameters
     ----------
@@ -36,64 +37,66 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
         Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
         whatever is given here.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
-        row replaced by another (about twice the noise; the number of rows is public).
+        Neighbouring data sets differ by one row added or removed (the number of rows stays
+        private), or by one row replaced (about twice the noise; the number of rows is public).
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set: ints, strings, bools or whole floats. Classes may be absent from the data.
-        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning``, and the
-        statement is marked not private.
+        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning`` is
+        issued, and the statement is marked not private.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
-        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
-        rarest by 1; it needs Gaussian noise.
+        Public weight of the loss for each label; 1 for labels not given. With ``C="auto"`` only
+        their ratios matter; a number C multiplies the weighted losses. "balanced" releases noisy
+        class counts, for 2 % of the squared Gaussian parameter, and weights each class by the
+        inverse of its count, the rarest by 1; it needs Gaussian noise.
     max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person sum to at most one: several rows count as their mean.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one: several rows count as
+        their mean.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" samples Gaussian noise exactly on power-of-two grids, so that the guarantee covers
-        the program's own arithmetic. "float" is ordinary floating-point noise. What is released
-        are multiples of a power of two in both cases.
+        the program's arithmetic. "float" draws ordinary floating-point noise. Released weights are
+        multiples of a power of two in both cases.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget, checked before data are read and charged before noise is drawn.
+        Budget ledger, checked before data are read and charged before noise is drawn.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
-        1 prints the plan. Progress is not shown: it depends on the data.
+        1 prints the plan. Progress is not shown, because it depends on the data.
     loss : str, default="softmax_margin"
-        The function phi of the scores, one of the smooth losses of
-        :class:`dpsvm_fast.losses.Loss` but ``margin_distance``. ``softmax_margin`` is the smoothed
-        Crammer-Singer hinge, cross-entropy with ``margin=0``.
+        Loss phi of the scores: any smooth loss of :class:`dpsvm_fast.losses.Loss` except
+        ``margin_distance``. ``softmax_margin`` is the smoothed Crammer-Singer hinge; with
+        ``margin=0`` it is the cross-entropy.
     noise : {"gaussian", "gamma"}, default="gaussian"
-        Law of B: independent Gaussians, (epsilon, delta); or a density proportional to
-        ``exp(-beta ||B||)``, epsilon with delta = 0, much larger for many weights.
+        Distribution of B. "gaussian": independent Gaussians, for (epsilon, delta). "gamma": density
+        proportional to ``exp(-beta ||B||)``, for delta = 0; much more noise for many weights.
     data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
+        Public bound on the L2 norm of each row; longer rows are scaled down to it, silently.
     fit_intercept : bool, default=True
-        Whether to add a constant feature. Its weight is regularised and noisy like the others.
+        Whether to add a constant feature, whose weight is regularised and noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
-        Value of the constant feature; "auto" is ``0.1 * data_norm``, or 0.2 with Gamma noise.
+        Value of the constant feature for the intercept; "auto" is ``0.1 * data_norm``, or 0.2 with
+        Gamma noise.
     C : "auto" or float > 0, default="auto"
-        Multiplies the sum of the losses, as in scikit-learn. "auto" is a rule of public facts, see
+        Factor of the sum of the losses, as in scikit-learn. "auto" follows from public facts, see
         Notes.
     extra_regularization : "auto" or float >= 0, default="auto"
-        Added to ``1 / C``, because the curvature of one row relative to lambda costs privacy.
-        "auto" adds the best amount, often none, see Notes. With a float, a C too large for the
-        budget is refused; the error names the largest valid one.
+        Regularisation added to ``1 / C``, because the curvature of one row relative to lambda costs
+        privacy. "auto" adds the best amount, often none (see Notes). With a float, a C too large
+        for the budget is refused; the error names the largest valid one.
     smoothing : "auto" or float > 0, default="auto"
-        Width over which the hinge is rounded; "auto" is 0.4 for ``softmax_margin`` and
+        Width over which the hinge is smoothed; "auto" is 0.4 for ``softmax_margin`` and
         ``softplus``, 0.5 for the others. Must be "auto" for ``logistic``.
     margin : "auto" or float >= 0, default="auto"
-        "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1 for the
-        others. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
+        Margin of the loss; "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1
+        for the others. Must be "auto" or 1 for ``huber``, "auto" for ``logistic``.
     tol : float in [1e-8, 1], default=1e-5
-        The solver stops at a certified gradient norm of ``tol`` times the largest gradient of one
-        row. Additional noise covers the remaining error of the weights.
+        Tolerance: the solver stops at a certified gradient norm of ``tol`` times the largest
+        gradient norm of one row. Additional noise covers the remaining error of the weights.
     max_iter : int or None, default=None
-        Newton steps at most. None runs until certified, as the guarantee needs.
+        Largest number of Newton steps. None runs until certified, as the guarantee requires.
     low_memory : bool, default=False
         Whether the solver reads X again in every pass instead of keeping a compact copy.
 
@@ -117,24 +120,24 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
     Guarantees: the fitted attributes are (epsilon, delta)-differentially private for the relation
     ``adjacency``, where a record is one row with its label, provided that ``data_norm``,
     ``classes``, the feature names and every other parameter were chosen without looking at the
-    data. One hundredth of epsilon and of delta pays for the approximate minimum, the rest for the
-    noise in the objective; both are in the statement. Non-finite values are refused and long rows
+    data. One hundredth of epsilon and of delta covers the approximate minimum, the rest the noise
+    in the objective; the statement has both. Non-finite values are refused and long rows are
     clipped, so no value in X or y can void the guarantee. Not covered: running time; the event that
     ``CertificationError`` is raised, with ``max_iter`` or where double precision cannot certify the
     minimum (a tiny ``smoothing`` with a huge C); with ``noise="gamma"`` or ``noise_grid="float"``,
-    floating-point effects. Errors reveal that data are invalid but never quote them.
+    floating-point effects. An error reveals that the data are invalid but never quotes them.
 
     ``C="auto"`` and ``extra_regularization="auto"`` use public numbers only. With kt the norm of a
     row with its constant feature, tau the temperature of the loss (``smoothing``, half of it for
     ``huber``, 1 for ``logistic``):
 
-    - Gaussian noise of standard deviation sigma: lambda is the solution of ``lambda * tau = sigma *
-      kt``, sigma depending on lambda. Nothing is added to a given ``1 / C`` unless its curvature
-      would make the noise more than twice as large as it is without.
-    - Gamma noise of rate beta on p weights: lambda minimises ``(p + 1) kt**2 / (beta**2 lambda) +
-      m**2 lambda`` from ``1 / C`` (or 0) upwards, m the margin or 2.5 tau if that is more, beta
-      depending on lambda. That is around ``lambda = sqrt(p) kt / (m beta)``; there is no threshold
-      at which noise explodes.
+    - Gaussian noise of standard deviation sigma: lambda solves ``lambda * tau = sigma * kt``, where
+      sigma depends on lambda. Nothing is added to a given ``1 / C`` unless the curvature would more
+      than double the noise.
+    - Gamma noise of rate beta on p weights: lambda minimises
+      ``(p + 1) kt**2 / (beta**2 lambda) + m**2 lambda`` above ``1 / C`` (or 0), where m is the
+      margin, at least 2.5 tau, and beta depends on lambda. This is near
+      ``lambda = sqrt(p) kt / (m beta)``; no threshold makes the noise explode.
 
     C-ordered float64 or float32 arrays and canonical CSR matrices are used without a copy; other
     orders, dtypes and sparse formats are converted once.

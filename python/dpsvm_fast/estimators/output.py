@@ -1,4 +1,4 @@
-"""Support vector machine trained exactly and released with noise on its weights."""
+"""Support vector machine trained by output perturbation."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ EXACT_ONLY = {"tol": 1e-3, "max_iter": None}
 
 @dataclass(eq=False, repr=False)
 class OutputPerturbationSVC(Probabilities, OneRelease):
-    r"""Multi-class linear SVM with noise on its trained weights.
+    r"""Multi-class linear SVM with noise added to the trained weights.
 
-    All classes are trained and released together, in one access to the data:
+    All classes are trained and released jointly, with one access to the data:
 
     .. math::
         W^* = \arg\min_W \tfrac12 \|W\|_F^2 + C \sum_i \phi_{y_i}(W \tilde x_i)
 
     where :math:`\tilde x_i = (x_i \min(1, \kappa / \|x_i\|), s)` is row i clipped to the norm
-    ``data_norm`` with the constant feature ``intercept_scaling``. The released weights are a
-    certified approximation of :math:`W^*`, or an iterate of projected SGD towards it, plus noise.
+    ``data_norm`` and extended by the constant feature ``intercept_scaling``. The released weights
+    are a certified approximation of :math:`W^*`, or an iterate of projected SGD towards it, plus
+    noise.
 
     Parameters
     ----------
@@ -52,85 +53,87 @@ class OutputPerturbationSVC(Probabilities, OneRelease):
         Privacy parameter, 0 < delta < 1. With ``noise="gamma"`` the guarantee has delta = 0,
         whatever is given here.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed (the number of rows stays private), or one
-        row replaced by another (twice the noise; the number of rows is public).
+        Neighbouring data sets differ by one row added or removed (the number of rows stays
+        private), or by one row replaced (twice the noise; the number of rows is public).
     classes : array-like of shape (n_classes,) or None, default=None
         Public label set: ints, strings, bools or whole floats. Classes may be absent from the data.
-        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning``, and the
-        statement is marked not private.
+        None reads it from ``y``, which releases it without noise: a ``PrivacyLeakWarning`` is
+        issued, and the statement is marked not private.
     class_weight : dict, "balanced" or None, default=None
-        Public weights of the losses by label, 1 if not named. With ``C="auto"`` only their ratios
-        count; a number C multiplies the losses with these weights. "balanced" releases noisy class
-        counts, for 2 % of the squared Gaussian parameter, and weighs each class by the inverse, the
-        rarest by 1; it needs Gaussian noise.
+        Public weight of the loss for each label; 1 for labels not given. With ``C="auto"`` only
+        their ratios matter; a number C multiplies the weighted losses. "balanced" releases noisy
+        class counts, for 2 % of the squared Gaussian parameter, and weights each class by the
+        inverse of its count, the rarest by 1; it needs Gaussian noise.
     max_weight : float > 0, default=1.0
-        Public bound to which ``sample_weight`` is clipped, and which counts as one row. The weights
-        of one person sum to at most one: several rows count as their mean.
+        Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
+        weight counts as one. The weights of one person sum to at most one: several rows count as
+        their mean.
     noise_grid : {"exact", "float"}, default="exact"
         "exact" releases on a power-of-two grid with exactly sampled Gaussian noise, so that the
-        guarantee covers the program's own arithmetic. "float" is ordinary floating-point noise.
+        guarantee covers the program's arithmetic. "float" draws ordinary floating-point noise.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the fit is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the fit reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Budget: checked before data are read, charged before the solver starts.
+        Budget ledger, checked before data are read and charged before the solver starts.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     verbose : {0, 1}, default=0
-        1 prints the plan. Progress is not shown: it depends on the data.
+        1 prints the plan. Progress is not shown, because it depends on the data.
     loss : str, default="crammer_singer"
-        The function phi of the scores; formulas of all in :class:`dpsvm_fast.losses.Loss`.
-        ``crammer_singer`` is the multi-class hinge, the others are smooth. All gradients of
-        ``margin_distance`` have the same norm where the margin is missed, so it needs less noise:
-        better than the others for three classes or more.
+        Loss phi of the scores; :class:`dpsvm_fast.losses.Loss` has the formulas. ``crammer_singer``
+        is the multi-class hinge; the others are smooth. Gradients of ``margin_distance`` all have
+        the same norm where the margin is violated, so it needs less noise: it is better than the
+        others for three or more classes.
     noise : {"gaussian", "gamma"}, default="gaussian"
-        Independent Gaussian noise, (epsilon, delta); or noise of density proportional to
-        ``exp(-beta ||b||)``, epsilon with delta = 0, much larger for many weights.
+        "gaussian": independent Gaussian noise, for (epsilon, delta). "gamma": noise b of density
+        proportional to ``exp(-beta ||b||)``, for delta = 0; much more noise for many weights.
     data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
+        Public bound on the L2 norm of each row; longer rows are scaled down to it, silently.
     fit_intercept : bool, default=True
-        Whether to add a constant feature. Its weight is regularised and noisy like the others.
+        Whether to add a constant feature, whose weight is regularised and noisy like the others.
     intercept_scaling : "auto" or float > 0, default="auto"
-        Value of the constant feature; "auto" is ``0.2 * data_norm``.
+        Value of the constant feature for the intercept; "auto" is ``0.2 * data_norm``.
     C : "auto" or float > 0, default="auto"
-        Multiplies the sum of the losses, as in scikit-learn. Noise grows with it. "auto" is a rule
-        of public facts, see Notes.
+        Factor of the sum of the losses, as in scikit-learn. Noise grows with it. "auto" follows
+        from public facts, see Notes.
     smoothing : "auto" or float > 0, default="auto"
-        Width over which the hinge is rounded; "auto" is 0.4 for ``softmax_margin`` and
+        Width over which the hinge is smoothed; "auto" is 0.4 for ``softmax_margin`` and
         ``softplus``, 0.5 for the others. Not for ``crammer_singer`` and ``logistic``.
     margin : "auto" or float >= 0, default="auto"
-        "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1 for the others. Not
-        for ``crammer_singer`` and ``logistic``; 1 for ``huber``.
+        Margin of the loss; "auto" is ``2.5 * smoothing`` for ``softmax_margin`` and ``softplus``, 1
+        for the others. Not for ``crammer_singer`` and ``logistic``; must be 1 for ``huber``.
     solver : {"exact", "psgd"}, default="exact"
         "exact" certifies a distance to the minimiser. "psgd" is projected stochastic gradient
-        descent with a known sensitivity: fixed work, a less accurate model. It needs a smooth loss
-        and ``adjacency="replace_one"``, as its steps depend on the number of rows. It uses the
-        first 1024 rows of each person.
+        descent with a proved sensitivity: fixed work, but a less accurate model. It needs a smooth
+        loss and ``adjacency="replace_one"``, because its steps depend on the number of rows. It
+        uses the first 1024 rows of each person.
     n_epochs : int >= 1, default=10
-        Passes of "psgd" over the rows, each in a fresh order that does not depend on them.
+        Passes of "psgd" over the rows, each in a new order independent of the rows.
     batch_size : int >= 1, default=50
-        Rows in an update of "psgd"; more than there are count as all.
+        Rows per update of "psgd"; a larger number than n_samples means all rows.
     radius : "auto" or float > 0, default="auto"
-        Radius of the ball onto which "psgd" projects every iterate. "auto" holds the minimiser of
-        any data: ``min(L kt n C, sqrt(2 n C phi(0)))``.
+        Radius of the ball onto which "psgd" projects every iterate. With "auto" the ball contains
+        the minimiser for any data: ``min(L kt n C, sqrt(2 n C phi(0)))``.
     projection : {"joint", "per_class"}, default="joint"
-        One ball for all weights or one for each score, with "psgd".
+        With "psgd": one ball for all weights, or one ball per score.
     average : {"last", "uniform", "weighted"}, default="last"
-        Whether "psgd" gives its last iterate or the mean of all, with equal weights or weights
-        proportional to the number of the update. The means need more noise.
+        Result of "psgd": the last iterate, or the mean of all iterates with equal weights or
+        weights proportional to the update number. The means need more noise.
     tol : float in [1e-4, 1], default=1e-3
-        The "exact" solver stops at a certified distance of ``tol`` times the sensitivity to the
-        exact minimiser; twice that distance is part of the sensitivity that the noise covers.
+        Tolerance: the "exact" solver stops at a certified distance to the minimiser of ``tol``
+        times the sensitivity. The noise also covers twice that distance.
     max_iter : int or None, default=None
-        Passes over the data at most (Newton steps for smooth losses) of the "exact" solver. None
-        runs until certified, as the guarantee needs.
+        Largest number of passes over the data (Newton steps for smooth losses) of the "exact"
+        solver. None runs until certified, as the guarantee requires.
     low_memory : bool, default=False
         Whether the solver reads X again in every pass instead of keeping a compact copy.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
-        Noisy weights. The row of two classes is the difference of theirs, or that of one score.
+        Noisy weights. For two classes the row is the difference of their weights, or the weights of
+        the single score.
     intercept_ : ndarray of shape (n_classes,), or (1,)
         Noisy intercepts, 0 without ``fit_intercept``.
     classes_ : ndarray of shape (n_classes,)
@@ -147,22 +150,22 @@ class OutputPerturbationSVC(Probabilities, OneRelease):
     Guarantees: the fitted attributes are (epsilon, delta)-differentially private for the relation
     ``adjacency``, where a record is one row with its label, provided that ``data_norm``,
     ``classes``, the feature names and every other parameter were chosen without looking at the
-    data. Non-finite values are refused and long rows clipped, so no value in X or y can void the
-    guarantee. Not covered: running time; the event that ``CertificationError`` is raised, with
+    data. Non-finite values are refused and long rows are clipped, so no value in X or y can void
+    the guarantee. Not covered: running time; the event that ``CertificationError`` is raised, with
     ``max_iter`` or where double precision cannot certify a smooth loss (a tiny ``smoothing`` with a
-    huge C); with ``noise="gamma"`` or ``noise_grid="float"``, floating-point effects. Errors reveal
-    that data are invalid but never quote them.
+    huge C); with ``noise="gamma"`` or ``noise_grid="float"``, floating-point effects. An error
+    reveals that the data are invalid but never quotes them.
 
     ``C="auto"`` is ``0.2 / (f L m kt**2)`` with ``kt**2 = data_norm**2 + intercept_scaling**2``, L
     the largest norm of the loss's gradient in the scores (``sqrt(2)`` for ``crammer_singer`` and
     ``softmax_margin``, 1 for one score, ``sqrt(K)`` for one-vs-rest sums over K classes,
     ``sqrt(K (K - 1))`` for ``m3`` and ``huber_ww``, 1 for ``margin_distance``), f = 1
     (``add_remove``) or 2 (``replace_one``) and m the root mean square of the noise in a weight at
-    sensitivity 1. Noise in a class score then has a standard deviation of at most 0.2, against a
-    margin of 1. The constant was chosen on digits, USPS and ISOLET (``crammer_singer``, rows of
-    norm 1, epsilon 0.5 to 8): neighbouring constants do about as well, and data or losses unlike
-    these may prefer another C. For ``margin_distance`` it is ``min(0.12, 1/K)`` instead of 0.2,
-    chosen on eight data sets of 4 to 26 classes, epsilon 1 to 8.
+    sensitivity 1. The noise in a class score then has a standard deviation of at most 0.2, compared
+    with a margin of 1. The constant 0.2 was chosen on digits, USPS and ISOLET (``crammer_singer``,
+    rows of norm 1, epsilon 0.5 to 8). Similar constants do about as well; other data or losses may
+    prefer another C. For ``margin_distance`` the constant is ``min(0.12, 1/K)``, chosen on eight
+    data sets of 4 to 26 classes, epsilon 1 to 8.
 
     C-ordered float64 or float32 arrays and canonical CSR matrices are used without a copy; other
     orders, dtypes and sparse formats are converted once.
@@ -225,7 +228,7 @@ class OutputPerturbationSVC(Probabilities, OneRelease):
         )
 
     def _run(self, facts: Facts) -> ProjectedSGD:
-        """Projected SGD; over one row if the number of rows is not known yet."""
+        """Return the plan of projected SGD; for one row if the number of rows is not known yet."""
         return filled(
             ProjectedSGD,
             self,

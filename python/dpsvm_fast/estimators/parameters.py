@@ -1,7 +1,7 @@
-"""Parameters of the estimators: each is declared once, by its type, its check and its default.
+"""Parameters of the estimators, each declared once with type, check and default.
 
-An estimator is a dataclass whose fields are its parameters. The type of a field carries the check
-of its value. What all private classifiers, or transformers, have is declared by their base::
+An estimator is a dataclass whose fields are its parameters. The annotation of a field carries the
+check of its value. Common parameters of classifiers or transformers are declared by their base::
 
     @dataclass(eq=False, repr=False)
     class SomeSVC(OneRelease):
@@ -30,7 +30,7 @@ E = TypeVar("E")
 
 
 def _declared(kind: type) -> Mapping[str, tuple[Any, ...]]:
-    """Return what the annotation of each parameter holds, its check first."""
+    """Return the metadata in the annotation of each parameter, its check first."""
     # The mark before keyword-only fields, which Python 3.10 does not accept as a type.
     hints = get_type_hints(kind, localns={"KW_ONLY": object}, include_extras=True)
     return {
@@ -42,7 +42,7 @@ def _declared(kind: type) -> Mapping[str, tuple[Any, ...]]:
 
 
 def _tests_of(kind: type) -> Mapping[str, Test]:
-    """Return the checks of the parameters of an estimator, in the order of its constructor."""
+    """Return the checks of an estimator's parameters, in constructor order."""
     return {name: found[0] for name, found in _declared(kind).items()}
 
 
@@ -54,14 +54,14 @@ ADDED = "added"
 
 
 def added(kind: type) -> dict[str, Any]:
-    """Return the defaults of the parameters that are marked by ``ADDED``."""
+    """Return the defaults of the parameters marked by ``ADDED``."""
     return {
         name: getattr(kind, name) for name, found in _declared(kind).items() if ADDED in found[1:]
     }
 
 
 def checked_copy(estimator: E) -> E:
-    """Return a copy in which every parameter has passed its check; reads no data."""
+    """Return a copy with all parameters checked; no data are read."""
     copied = copy.copy(estimator)
     for name, test in tests_of(type(estimator)).items():
         vars(copied)[name] = test(name, getattr(estimator, name))
@@ -69,7 +69,7 @@ def checked_copy(estimator: E) -> E:
 
 
 def or_word(word: str | None, test: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the check of a parameter that also accepts the given word."""
+    """Return a check that also accepts the given word."""
 
     def checked(*named: Any) -> Any:
         value = named[-1]
@@ -86,27 +86,27 @@ def or_word(word: str | None, test: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def auto_or(test: Test) -> Test:
-    """Return the check of a parameter that also accepts "auto"."""
+    """Return a check that also accepts "auto"."""
     return or_word("auto", test)
 
 
 def one_of(*options: str) -> Test:
-    """Return the check of a word."""
+    """Return a check for one of the given words."""
     return partial(check.check_option, options=options)
 
 
 def real(low: float, high: float) -> Test:
-    """Return the check of a number in a closed range."""
+    """Return a check for a number in a closed range."""
     return partial(check.check_real, low=low, high=high)
 
 
 def integer(low: int, high: int) -> Test:
-    """Return the check of an integer in a closed range."""
+    """Return a check for an integer in a closed range."""
     return partial(check.check_integer, low=low, high=high)
 
 
 def plain(test: Callable[[Any], Any]) -> Test:
-    """Return a check that does not need the parameter's name."""
+    """Return a check that ignores the parameter's name."""
     return lambda _, value: test(value)
 
 
@@ -117,7 +117,7 @@ smoothing_range, margin_range = real(1e-6, 1e6), real(0.0, 1e6)
 
 
 def class_weights(name: str, value: Any) -> dict[Any, float]:
-    """Accept a dict of public weights, one a label."""
+    """Accept a dict of public weights by label."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name}: got {type(value).__name__}, expected a dict of numbers")
     found = {key: check.check_non_negative(name, weight) for key, weight in value.items()}
@@ -157,12 +157,12 @@ MaxIter = Annotated[int | None, or_word(None, integer(1, 2**63 - 1))]
 
 
 def refuse(owner: object, *rules: tuple[str, object, str]) -> None:
-    """Refuse the first parameter that is wrong, each with what is accepted instead.
+    """Raise an error for the first invalid parameter, with the values accepted instead.
 
     Raises
     ------
     InvalidParameterError
-        Some parameter is wrong.
+        A parameter is invalid.
     """
     for name, wrong, accepted in rules:
         if wrong:
@@ -170,17 +170,17 @@ def refuse(owner: object, *rules: tuple[str, object, str]) -> None:
 
 
 def number_or_none(value: float | str) -> float | None:
-    """Return None for "auto", which is for the plan to choose."""
+    """Return None for "auto", so that the plan chooses."""
     return None if isinstance(value, str) else value
 
 
 def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float | str) -> Loss:
-    """Return the loss with checked ``smoothing`` and ``margin``, each a number or "auto".
+    """Return the loss for checked ``smoothing`` and ``margin``, each a number or "auto".
 
     Raises
     ------
     InvalidParameterError
-        A number for something that the loss does not have.
+        A number is given for a parameter that the loss does not have.
     """
     kind = KINDS[name]
     for parameter, value in (("smoothing", smoothing), ("margin", margin)):

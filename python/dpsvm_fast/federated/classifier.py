@@ -343,7 +343,7 @@ def simulate(
         None: each party's noise has its own key from the operating system. A seed makes the result
         reproducible and not private: ``NotPrivateWarning``.
     n_threads : int or None, default=None
-        None uses all cores of this process. Never changes the result.
+        Number of threads; None for all cores of this process. Never changes the result.
     dropouts : iterable of int, or mapping of round names to such, default=()
         Numbers of the parties that drop out before the sum.
     secure_sum : SecureSum or None, default=None

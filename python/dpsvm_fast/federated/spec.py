@@ -114,7 +114,7 @@ class FederatedSpec(PartyCounts):
     protocol : str
         Version of the encoding and of the sum.
     data_norm : float, default=1.0
-        Public bound of the rows' L2 norm; longer rows are scaled down to it, silently.
+        Public bound on the L2 norm of each row; longer rows are scaled down to it, silently.
     intercept_scaling : "auto" or float >= 0, default="auto"
         Constant feature, 0 for none; "auto" is ``0.2 * data_norm``.
     loss, smoothing, margin : default="auto"

@@ -280,7 +280,7 @@ class GaussianMargin(Plan):
     Raises
     ------
     InvalidParameterError
-        Settings for which no finite positive noise can be stated.
+        Settings for which no positive finite noise scale exists.
 
     Notes
     -----
@@ -310,7 +310,7 @@ class GaussianMargin(Plan):
     max_iter: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise scale would not be positive and finite."""
         if not self.pure:
             check_delta_of_gaussian(self.delta)
         # What the solver takes, before anything is spent.
@@ -420,7 +420,7 @@ class GaussianMargin(Plan):
 
     @property
     def n_kept(self) -> int:
-        """Numbers kept for each row while training."""
+        """Number of values kept for each row during training."""
         return self.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Array:
@@ -461,7 +461,7 @@ class GaussianMargin(Plan):
         }
 
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
         summary = self.solver.summary()
         return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, {summary}"
 

@@ -543,7 +543,7 @@ class GradientPerturbation(LinearPlan):
     Raises
     ------
     InvalidParameterError
-        Settings for which no finite positive noise can be stated, or for which
+        Settings for which no positive finite noise scale exists, or for which
         ``accountant="last_iterate"`` has no guarantee.
 
     Notes
@@ -586,7 +586,7 @@ class GradientPerturbation(LinearPlan):
     truncated: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise scale would not be positive and finite."""
         if not self.delta > 0.0:
             raise InvalidParameterError.of(
                 "delta", got=self.delta, accepted="a number in (0, 1): the noise is Gaussian"
@@ -898,7 +898,7 @@ class GradientPerturbation(LinearPlan):
         }
 
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
         sampled = "" if self.rate == 1.0 else f" with sampling rate {self.rate:.4g}"
         return (
             f"{math.prod(self.shape)} weights, {self.steps} steps of {self.optimizer}{sampled}, "

@@ -291,7 +291,7 @@ class NoisyColumnMoments(SumRelease):
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
 
     def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedColumns:
-        """Post-processing; the number of rows is used only where it is public."""
+        """Post-process a noisy sum; the number of rows is used only where it is public."""
         d = self.n_features
         count = float(n_rows)
         if self.counts:
@@ -796,7 +796,7 @@ class BalancedPlan(Plan):
         return self.training.run(rows, source)
 
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
         return f"{self.training.summary()}, after noisy class counts"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:

@@ -292,7 +292,7 @@ class WeightNoise(CalibratedNoise):
     ) -> NDArray[np.float64]:
         """Return independent releases of each of many weights, along the first axis.
 
-        For audits: every one of them spends the budget.
+        For audits: each of them spends the budget.
         """
         n = len(weights)
         flat = flat_weights(weights, n * self.n_weights)
@@ -497,7 +497,7 @@ class NoisySum:
     ) -> NDArray[np.float64]:
         """Return ``n`` independent noisy copies of a flat sum, shape (n, size of the sum).
 
-        For audits: every one of them spends the budget.
+        For audits: each of them spends the budget.
         """
         if self.mu is None:
             # One draw of Gamma noise belongs to all components together.
@@ -665,7 +665,7 @@ class SecondMoments(SumRelease):
     ) -> NDArray[np.float64]:
         """Return ``n`` independent noisy matrices, shape (n, n_features, n_features).
 
-        More than one for audits: every one of them spends the budget.
+        More than one is for audits: each of them spends the budget.
         """
         d = self.n_features
         rows, columns = np.triu_indices(d, 1)

@@ -96,7 +96,7 @@ class LinearNoise(CalibratedNoise):
     Raises
     ------
     InvalidParameterError
-        Settings for which no finite positive noise can be stated.
+        Settings for which no positive finite noise scale exists.
     """
 
     noise: str
@@ -107,7 +107,7 @@ class LinearNoise(CalibratedNoise):
     tol: float
 
     def __post_init__(self) -> None:
-        """Refuse settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise scale would not be positive and finite."""
         if self.C is not None:
             check_range("C", self.C, "C")
             # Before the calibrations, which are about ordinary numbers.
@@ -642,7 +642,7 @@ class ObjectivePerturbation(WeightsPlan):
     Raises
     ------
     InvalidParameterError
-        Settings for which no finite positive noise can be stated: among them a C so large that the
+        Settings for which no positive finite noise scale exists: among them a C so large that the
         change of variables costs more than epsilon whatever the noise.
 
     Notes
@@ -663,7 +663,7 @@ class ObjectivePerturbation(WeightsPlan):
     unit: str = "row"
 
     def __post_init__(self) -> None:
-        """Refuse settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise scale would not be positive and finite."""
         if self.noise == "gaussian":
             check_delta_of_gaussian(self.delta)
         check_range("epsilon", self._outside[0], "one hundredth of epsilon")
@@ -769,7 +769,7 @@ class ObjectivePerturbation(WeightsPlan):
         return self.release(found, source, n_threads=n_threads)
 
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
         kind = "sigma" if self.noise == "gaussian" else "beta"
         return (
             f"{self.n_weights} weights, lambda = {self.regularization:.4g}, {self.noise} noise "

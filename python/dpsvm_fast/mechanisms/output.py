@@ -348,7 +348,7 @@ class WeightsPlan(LinearPlan):
 
     @property
     def n_kept(self) -> int:
-        """Numbers kept for each row while training."""
+        """Number of values kept for each row during training."""
         return self.score_loss.n_classes
 
     def release(
@@ -431,7 +431,7 @@ class OutputPerturbation(WeightsPlan):
     Raises
     ------
     InvalidParameterError
-        Settings for which no finite positive noise can be stated.
+        Settings for which no positive finite noise scale exists.
 
     Notes
     -----
@@ -450,7 +450,7 @@ class OutputPerturbation(WeightsPlan):
     sgd: ProjectedSGD | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings whose noise would not be a positive finite number."""
+        """Refuse settings whose noise scale would not be positive and finite."""
         if self.noise == "gaussian":
             check_delta_of_gaussian(self.delta)
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
@@ -588,7 +588,7 @@ class OutputPerturbation(WeightsPlan):
         )
 
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
         kind = "sigma" if self.noise == "gaussian" else "beta"
         return (
             f"{self.n_weights} weights, C = {self.C:.4g}, sensitivity {self.output.total:.4g}, "

@@ -762,7 +762,7 @@ class PrivateLinear(LinearPlan):
 
     @property
     def n_kept(self) -> int:
-        """Numbers kept for each row while training."""
+        """Number of values kept for each row during training."""
         return 0 if self.trainer == "gradient" else self.loss.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
@@ -832,7 +832,7 @@ class PrivateLinear(LinearPlan):
         return ReleasedPipeline(**found, temperature=temperature)
 
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
         budget = f"epsilon = {self.epsilon:g}" if self.pure else f"mu = {self.mu:.4g}"
         return f"{self.loss.n_scores} x {self.n_features} weights by {self.trainer}, {budget}"
 
@@ -1095,6 +1095,6 @@ class PrivateKernel(PrivateLinear):
         )
 
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
         features = f"{2 * self.n_components} features where it is not linear"
         return f"{super().summary()}; kernel {self.kernel}, {features}"

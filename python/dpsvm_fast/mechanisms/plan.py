@@ -97,7 +97,7 @@ class Rows(Protocol):
 
     @property
     def n_persons(self) -> int:
-        """Number of persons, whatever they weigh; each row is one without groups."""
+        """Number of persons, regardless of weight; without groups each row is a person."""
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> Any:
         """Return the mapped rows, whose sums are exact.
@@ -109,23 +109,23 @@ class Rows(Protocol):
     def column_moments(
         self, public: PublicMap
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Exact sums of the mapped entries of each column, of their squares, and of weights."""
+        """Return exact sums of each mapped column, of its squares, and of the weights."""
 
     @property
     def loss_weights(self) -> NDArray[np.float64] | None:
-        """Factors of the rows' losses, at most 1 for all rows of a person; None for 1 each."""
+        """Factors of the rows' losses, summing to at most 1 per person; None if all are 1."""
 
     def class_counts(self) -> Array:
-        """Exact numbers of rows of each class; of a person's rows the shares, 1 in all at most."""
+        """Return exact class counts; the shares of a person's rows sum to at most 1."""
 
     def balance(self, factors: Array) -> None:
-        """Weigh classes by released numbers."""
+        """Set class weights from released counts."""
 
     def weigh(self, records: Any) -> None:
         """Give rows the weights of their classes, before they are trained on."""
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
-        """Replace records by random features of them."""
+        """Replace the records by their random features."""
 
     def descend(
         self,
@@ -175,7 +175,7 @@ class Plan(ABC):
 
     @abstractmethod
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
 
     @property
     def weighed_training(self) -> Any:
@@ -190,7 +190,7 @@ class Plan(ABC):
 
     @property
     def n_kept(self) -> int:
-        """Numbers kept for each row while training."""
+        """Number of values kept for each row during training."""
         return 0
 
     def check_rows(self, rows: Rows) -> None:  # noqa: B027
@@ -261,7 +261,7 @@ class SumsPlan(Plan):
         return sum(one.size for one in self.sums)
 
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
         return f"{self.n_learned} noisy numbers"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:

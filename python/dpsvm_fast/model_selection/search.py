@@ -405,8 +405,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         PUBLIC weight of an error on each class, for "balanced_errors"; rounded to multiples of
         1/256 of the largest.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Neighbouring data sets: one row added or removed, or one row replaced by another; then the
-        number of rows is public.
+        Neighbouring data sets differ by one row added or removed, or by one row replaced, which
+        makes the number of rows public.
     validation_fraction : float in (0, 1), default=0.2
         Share of the records by which "partition" chooses. Every part needs 50 expected records.
     refit_fraction : float in [0, 1), default=0.8

@@ -148,7 +148,7 @@ class SearchPlan(Plan):
         return self.budgets.events
 
     def summary(self) -> str:
-        """Return public facts in one line."""
+        """Return a one-line summary of public facts."""
         budgets = self.budgets
         each = f"epsilon = {budgets.branches[0].budget.epsilon:.4g} for a fit"
         if budgets.refits:
