@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from dpsvm_fast import exceptions
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from dpsvm_fast.exceptions import InvalidParameterError
         ("ClusterError", RuntimeError),
         ("InconsistentSumError", RuntimeError),
         ("InvalidParameterError", ValueError),
+        ("InvalidTypeError", TypeError),
         ("LedgerError", RuntimeError),
         ("ModelFormatError", ValueError),
         ("NotPrivateWarning", UserWarning),
@@ -43,7 +44,11 @@ def test_parents_and_pickling(name: str, parent: type[Exception]) -> None:
 
 def test_every_error_is_listed_here() -> None:
     parents = test_parents_and_pickling.pytestmark[0].args[1]  # type: ignore[attr-defined]
-    public = {name for name, one in vars(exceptions).items() if isinstance(one, type)}
+    public = {
+        name
+        for name, one in vars(exceptions).items()
+        if isinstance(one, type) and not name.startswith("_")
+    }
     assert {name for name, _ in parents} == public
 
 
@@ -52,3 +57,6 @@ def test_a_parameter_error_says_name_value_and_range() -> None:
     assert str(error) == "C: got -1.0, expected a finite number > 0"
     assert error.parameter == "C"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert InvalidTypeError("bounds: got a str, expected numbers").parameter == "bounds"
+    # As scikit-learn asks for.
+    assert InvalidParameterError("X has 2 features, but one is expected").parameter == "X"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dpsvm_fast.exceptions import BudgetExceededError as BudgetExceededError
     from dpsvm_fast.exceptions import CertificationError as CertificationError
     from dpsvm_fast.exceptions import InvalidParameterError as InvalidParameterError
+    from dpsvm_fast.exceptions import InvalidTypeError as InvalidTypeError
     from dpsvm_fast.exceptions import LedgerError as LedgerError
     from dpsvm_fast.exceptions import NotPrivateWarning as NotPrivateWarning
     from dpsvm_fast.exceptions import PrivacyLeakWarning as PrivacyLeakWarning
@@ -62,6 +63,7 @@ _HOMES = {
         "BudgetExceededError",
         "CertificationError",
         "InvalidParameterError",
+        "InvalidTypeError",
         "LedgerError",
         "NotPrivateWarning",
         "PrivacyLeakWarning",

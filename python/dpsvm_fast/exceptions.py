@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import re
 
-class InvalidParameterError(ValueError):
-    """An argument is outside its accepted range."""
+
+class _ArgumentError(Exception):
+    """An error whose message starts with the argument it is about."""
+
+    @property
+    def parameter(self) -> str:
+        """Name of the argument as the user typed it."""
+        return re.split(r": | has ", str(self), maxsplit=1)[0]
+
+
+class InvalidTypeError(_ArgumentError, TypeError):
+    """An argument has a type that is not accepted."""
+
+
+class InvalidParameterError(_ArgumentError, ValueError):
+    """An argument is outside its accepted range, or data do not have the expected form."""
 
     @classmethod
     def of(cls, name: str, *, got: object, accepted: str) -> InvalidParameterError:
@@ -20,11 +35,6 @@ class InvalidParameterError(ValueError):
             Accepted values, as the end of a sentence.
         """
         return cls(f"{name}: got {_shown(got)}, expected {accepted}")
-
-    @property
-    def parameter(self) -> str:
-        """Name of the argument as the user typed it; every message starts with it."""
-        return str(self).partition(":")[0]
 
 
 class SchemaError(InvalidParameterError):

@@ -7,7 +7,7 @@ import stat
 import uuid
 from pathlib import Path
 
-from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, ModelFormatError
 
 # Bytes of a file, most of them of arrays. Larger ones are refused before they are read.
 LARGEST_FILE = 1 << 32
@@ -95,7 +95,7 @@ def checked_key(key: object) -> bytes | None:
         except ValueError:
             raise InvalidParameterError("key: got a path with a null character") from None
     else:
-        raise TypeError(
+        raise InvalidTypeError(
             f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "
             "None"
         )

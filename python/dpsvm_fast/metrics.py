@@ -26,7 +26,7 @@ from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import PrivateEstimator, occasion_of, private_fit
 from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import checked_groups, checked_weights, encoded_labels
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, share_of
 from dpsvm_fast.mechanisms.plan import Facts, SumsPlan
@@ -703,7 +703,7 @@ class EvaluatedRows:
                 if "sample_weight" in given:
                     weights.append(checked_weights(given["sample_weight"], len(y), partial=True))
         if not found:
-            raise ValueError("X: got no rows, expected at least one")
+            raise InvalidParameterError("X: got no rows, expected at least one")
         for name in found[0]:
             setattr(self, name, np.concatenate([one[name] for one in found]))
         if ids:
@@ -758,7 +758,7 @@ def checked_metrics(name: str, value: object) -> tuple[str, ...] | None:
         return None
     value = (value,) if isinstance(value, str) else value
     if not isinstance(value, Sequence) or not value:
-        raise TypeError(f"{name}: expected None, a name, or a list of at least one")
+        raise InvalidTypeError(f"{name}: expected None, a name, or a list of at least one")
     for one in value:
         check.check_option(name, one, tuple(TABLES))
     return tuple(dict.fromkeys(value))
@@ -784,7 +784,7 @@ class PrivateEvaluation(PrivateEstimator):
     def __post_init__(self) -> None:
         """Read the classes of the model; they are public, like the model."""
         if not (hasattr(self.model, "predict") and hasattr(self.model, "classes_")):
-            raise TypeError(
+            raise InvalidTypeError(
                 f"model: got {type(self.model).__name__}, expected a fitted classifier with "
                 "predict and classes_"
             )
@@ -847,7 +847,7 @@ class PrivateEvaluation(PrivateEstimator):
         labels = np.asarray(label_values(y))
         outputs = np.asarray(self.model.predict(X))
         if labels.shape != outputs.shape or labels.ndim != 1:
-            raise ValueError("y: expected one label for each row of X")
+            raise InvalidParameterError("y: expected one label for each row of X")
         codes = encoded_labels(labels, self.classes)
         predicted = encoded_labels(outputs, self.classes)
         found = {"codes": codes, "predicted": predicted}
@@ -855,7 +855,7 @@ class PrivateEvaluation(PrivateEstimator):
         if self.has_probabilities and asked & {"scores", "losses"}:
             chances = np.asarray(self.model.predict_proba(X), dtype=np.float64)
             if not (chances >= 0.0).all():
-                raise ValueError("model: a probability is outside [0, 1]")
+                raise InvalidParameterError("model: a probability is outside [0, 1]")
         if "losses" in asked:
             assert chances is not None
             with np.errstate(divide="ignore"):
@@ -878,7 +878,7 @@ class PrivateEvaluation(PrivateEstimator):
             elif place == 0:
                 scores = -scores
             if np.isnan(scores).any():
-                raise ValueError("model: a score is not a number")
+                raise InvalidParameterError("model: a score is not a number")
         else:
             own = chances.max(axis=1) if place is None else chances[:, place]
             with np.errstate(divide="ignore"):

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpsvm_fast import _core
 from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.rounding import fraction_down
 
 # Checks of the arguments of noise, and the source that it is drawn from.
@@ -542,5 +542,7 @@ def _check_scores(scores: ArrayLike) -> NDArray[np.int64]:
     """Return scores as an int64 array; they are private, so errors do not quote them."""
     array = np.asarray(scores)
     if array.ndim != 1 or not array.size or not np.can_cast(array.dtype, np.int64):
-        raise TypeError("scores: expected whole numbers, one for each of one or more candidates")
+        raise InvalidTypeError(
+            "scores: expected whole numbers, one for each of one or more candidates"
+        )
     return np.ascontiguousarray(array, dtype=np.int64)

@@ -23,7 +23,7 @@ from dpsvm_fast.certificates import (
 )
 from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators.frames import has_sparse
-from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, PrivacyLeakWarning
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.rounding import add_up, mul_down
 from dpsvm_fast.validation import check_delta
@@ -267,7 +267,9 @@ def _leaves(pipeline: Any) -> list[Step]:
         return [leaf for i, part in enumerate(pipeline) for leaf in _leaves_of(part, str(i))]
     if not hasattr(pipeline, "fit"):
         kind = type(pipeline).__name__
-        raise TypeError(f"pipeline: got {kind}, expected a fitted Pipeline, estimator, or a list")
+        raise InvalidTypeError(
+            f"pipeline: got {kind}, expected a fitted Pipeline, estimator, or a list"
+        )
     # A lone estimator has no name but its class.
     name = "" if hasattr(pipeline, "steps") else type(pipeline).__name__.lower()
     return list(_leaves_of(pipeline, name))
@@ -284,7 +286,7 @@ def _check_fitted(leaf: Step) -> None:
     """Refuse a step that needs a fit and is not fitted."""
     if not hasattr(leaf.estimator, "fit"):
         kind = type(leaf.estimator).__name__
-        raise TypeError(f"pipeline: step {leaf.name!r} is a {kind}, expected an estimator")
+        raise InvalidTypeError(f"pipeline: step {leaf.name!r} is a {kind}, expected an estimator")
     if leaf.role != "public":
         check_is_fitted(leaf.estimator)
 
@@ -604,7 +606,7 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
     events: list[PrivacyEvent] = []
     for leaf in private_steps(estimator):
         if not _plans(leaf.estimator):
-            raise TypeError(
+            raise InvalidTypeError(
                 f"estimator: got {type(leaf.estimator).__name__}, expected an estimator of this "
                 "library that fits once, or a DeclaredTrainer"
             )

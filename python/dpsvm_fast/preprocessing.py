@@ -43,7 +43,7 @@ from dpsvm_fast.estimators.inputs import (
     public_map,
 )
 from dpsvm_fast.estimators.parameters import checked_copy, integer, one_of, real, tests_of
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.moments import (
     NoisyColumnMoments,
@@ -297,7 +297,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         check_is_fitted(self)
         X = checked_rows(self, X)
         if sparse.issparse(X) and not self.dense_output:
-            raise TypeError(
+            raise InvalidTypeError(
                 "X: centred sparse rows are dense; use dense_output=True, or PrivateLinearSVC, "
                 "which keeps them sparse"
             )
@@ -438,7 +438,7 @@ def checked_centre(name: str, value: object) -> NDArray[np.float64] | None:
     try:
         point = np.array(value, dtype=np.float64)
     except (OverflowError, TypeError, ValueError):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}") from None
+        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected {accepted}") from None
     if point.ndim != 1 or not np.isfinite(point).all():
         raise InvalidParameterError(f"{name}: expected {accepted}")
     if not (np.abs(point) <= LARGEST).all():
@@ -636,7 +636,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         check_is_fitted(self)
         coordinates = checked_numbers(X)
         if coordinates.shape[1] != self.n_components_:
-            raise ValueError(
+            raise InvalidParameterError(
                 f"X: got {coordinates.shape[1]} columns, expected {self.n_components_}, one for "
                 "each component"
             )
@@ -1081,7 +1081,7 @@ def checked_periods(periods: Any, n_done: int) -> NDArray[np.int64]:
     """Return the checked period of each row; errors quote none."""
     found = np.asarray(periods)
     if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise TypeError("periods: expected a one-dimensional array of integers")
+        raise InvalidTypeError("periods: expected a one-dimensional array of integers")
     if found.size and not (found.min() >= 0 and found.max() <= n_done):
         raise InvalidParameterError(
             f"periods: expected 0 to {n_done}, the number of releases so far"
@@ -1127,7 +1127,7 @@ def _knots_of_column(entry: Any) -> Any:
     try:
         knots = np.array(entry, dtype=np.float64)
     except (OverflowError, TypeError, ValueError):
-        raise TypeError("knots: expected numbers as the positions of a column") from None
+        raise InvalidTypeError("knots: expected numbers as the positions of a column") from None
     if knots.ndim != 1 or not 2 <= knots.size <= MAX_KNOTS or not _increasing(knots):
         raise InvalidParameterError(
             f"knots: expected 2 to {MAX_KNOTS} finite increasing positions for a column"

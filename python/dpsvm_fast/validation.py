@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dpsvm_fast.exceptions import InvalidParameterError, WeakPrivacyWarning
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, WeakPrivacyWarning
 
 # Neighbouring relations: one record added or removed; one record replaced by another.
 ADJACENCIES = ("add_remove", "replace_one")
@@ -63,7 +63,7 @@ def check_real(
     if isinstance(value, (bool, np.bool_, np.longdouble)) or not isinstance(
         value, (int, float, np.integer, np.floating)
     ):
-        raise TypeError(f"{name}: got {_described(value)}, expected {accepted}")
+        raise InvalidTypeError(f"{name}: got {_described(value)}, expected {accepted}")
     try:
         number = float(value)
     except OverflowError:
@@ -152,7 +152,7 @@ def check_integer(name: str, value: object, low: int, high: int | None = None) -
     """Accept an int in ``low..high``; numpy integers are accepted, bools and floats are not."""
     accepted = f"an integer >= {low}" if high is None else f"an integer in {low}..{high}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: got {_described(value)}, expected {accepted}")
+        raise InvalidTypeError(f"{name}: got {_described(value)}, expected {accepted}")
     number = operator.index(value)
     if number < low or (high is not None and number > high):
         raise InvalidParameterError.of(name, got=number, accepted=accepted)
@@ -162,7 +162,7 @@ def check_integer(name: str, value: object, low: int, high: int | None = None) -
 def check_bool(name: str, value: object) -> bool:
     """Accept True or False; 0, 1, None and strings are not."""
     if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name}: got {_described(value)}, expected True or False")
+        raise InvalidTypeError(f"{name}: got {_described(value)}, expected True or False")
     return bool(value)
 
 
@@ -170,7 +170,7 @@ def check_option(name: str, value: object, options: Sequence[str]) -> str:
     """Check that a value is one of the given strings, spelled exactly."""
     accepted = "one of " + ", ".join(map(repr, options)) if len(options) > 1 else repr(options[0])
     if not isinstance(value, str):
-        raise TypeError(f"{name}: got {_described(value)}, expected {accepted}")
+        raise InvalidTypeError(f"{name}: got {_described(value)}, expected {accepted}")
     if value not in options:
         raise InvalidParameterError.of(name, got=value, accepted=accepted)
     return str(value)
@@ -181,7 +181,7 @@ def check_type(
 ) -> Kind:
     """Check that a value has one of the given types; ``accepted`` describes them in the message."""
     if not isinstance(value, kinds):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
+        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
     return cast("Kind", value)
 
 
@@ -189,7 +189,7 @@ def check_path(name: str, value: object) -> str:
     """Accept a file or folder name, as a string or a path."""
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected the path of a file")
+        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected the path of a file")
     if "\0" in path:
         raise InvalidParameterError(f"{name}: got a path with a null character, expected none")
     return path
@@ -198,14 +198,14 @@ def check_path(name: str, value: object) -> str:
 def check_column(name: str, value: object) -> str | None:
     """Accept a column name, or None."""
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected the name of a column")
+        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected the name of a column")
     return value
 
 
 def check_items(name: str, value: Any, accepted: str) -> tuple[Any, ...]:
     """Accept an iterable other than a string; ``accepted`` describes its items in the message."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
+        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
     return tuple(value)
 
 
@@ -234,7 +234,7 @@ def check_random_state(value: object, name: str = "random_state") -> int | None:
         return None
     accepted = f"None or an integer in 0..{MAX_SEED}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(
+        raise InvalidTypeError(
             f"{name}: got {_described(value)}, expected {accepted}; noise comes only from this "
             "library's cryptographic generator"
         )

@@ -12,7 +12,7 @@ import pytest
 
 from dpsvm_fast import PrivacyLedger
 from dpsvm_fast.estimators import parameters
-from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
+from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, InvalidTypeError
 from oracles.input_catalogue import covers
 from oracles.odd_inputs import X, Y, every_estimator, model
 from oracles.odd_parameters import Unread, bad_parameters
@@ -49,11 +49,10 @@ def test_bad_parameters_are_refused_before_data_are_read(subject: str, group: st
     for _, _, name, value in GROUPS[group]:
         fitting = made(subject, **{name: value})
         start = time.process_time()
-        with pytest.raises((TypeError, ValueError), match=f"^{name}: ") as caught:
+        with pytest.raises((InvalidTypeError, InvalidParameterError)) as caught:
             fitting.fit(Unread(), Unread())
         assert time.process_time() - start < SECONDS_TO_REFUSE
-        assert getattr(caught.value, "parameter", name) == name
-        assert isinstance(caught.value, (TypeError, InvalidParameterError))
+        assert caught.value.parameter == name
         assert len(str(caught.value)) < 300
         assert spent(fitting) == 0
         assert fitted_names(fitting) == []

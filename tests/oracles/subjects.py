@@ -199,11 +199,18 @@ def chained_text(error: BaseException | None) -> str:
     return text
 
 
+# Arguments of methods, as errors name them.
+DATA = ("X", "y", "X and y", "groups", "sample_weight", "periods")
+
+
 def assert_refused(call: Callable[[], Any], estimator: Any, words: str) -> BaseException:
-    """A typed error with these words; nothing spent, nothing fitted."""
+    """A typed error with these words that names the argument; nothing spent, nothing fitted."""
     before = spent(estimator)
     with pytest.raises((ValueError, TypeError, RuntimeError), match=words) as caught:
         call()
     assert spent(estimator) == before
     assert fitted_names(estimator) == []
+    if isinstance(caught.value, (ValueError, TypeError)):
+        named = getattr(caught.value, "parameter", "nothing").partition(".")[0]
+        assert named in {*DATA, *estimator.get_params()}, repr(caught.value)
     return caught.value

@@ -40,7 +40,12 @@ from dpsvm_fast.estimators.base import linear_attributes
 from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.inputs import ArrayRows, checked_bounds
 from dpsvm_fast.estimators.linear import PipelineClassifier
-from dpsvm_fast.exceptions import CertificationError, InvalidParameterError, PrivacyLeakWarning
+from dpsvm_fast.exceptions import (
+    CertificationError,
+    InvalidParameterError,
+    InvalidTypeError,
+    PrivacyLeakWarning,
+)
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, unit_rows
 from dpsvm_fast.mechanisms.noise import SecondMoments
 from dpsvm_fast.mechanisms.pipeline import Prepared
@@ -353,7 +358,7 @@ def _called(
 ) -> Subject:
     """A function of (X, y), for which pair and claim are required."""
     if not callable(function):
-        raise TypeError(
+        raise InvalidTypeError(
             f"estimator: got {type(function).__name__}, expected an object with fit, or a callable"
         )
     if pair is None or claim is None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from dpsvm_fast.certificates import record as field
 from dpsvm_fast.certificates.record import Record
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.rounding import div_up
 from dpsvm_fast.validation import check_integer, check_real
 
@@ -45,7 +45,7 @@ class PrivacyEvent(Record):
     def __new__(cls, *_: object, **__: object) -> PrivacyEvent:
         """Refuse the bare base class, which promises nothing."""
         if cls is PrivacyEvent:
-            raise TypeError("PrivacyEvent: expected one of its kinds, such as GaussianEvent")
+            raise InvalidTypeError("PrivacyEvent: expected one of its kinds, such as GaussianEvent")
         return super().__new__(cls)
 
     def charge(self, account: Any) -> Any:
@@ -61,7 +61,7 @@ class PrivacyEvent(Record):
         """
         add = getattr(account, f"add_{self.tag}", None)
         if add is None:
-            raise TypeError(f"event: got {type(self).__name__}, which has no accounting")
+            raise InvalidTypeError(f"event: got {type(self).__name__}, which has no accounting")
         return add(self)
 
     # Name of the number that says all about the event and adds up: squared for "mu".

@@ -29,7 +29,7 @@ from dataclasses import dataclass, fields
 from functools import cache, partial
 from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.validation import (
     ADJACENCIES,
     MAX_EPSILON,
@@ -339,7 +339,7 @@ class _Nested(_Kind):
         if not isinstance(value, self.kind) or value.tag in self.without:
             kinds = ", ".join(map(repr, self.without))
             less = f" other than {kinds}" if kinds else ""
-            raise TypeError(
+            raise InvalidTypeError(
                 f"{name}: got {type(value).__name__}, expected {self.kind.__name__}{less}"
             )
         return value

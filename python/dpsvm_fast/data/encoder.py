@@ -17,7 +17,7 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, cell_error, is_missing, kind_of
 from dpsvm_fast.data.schema import Bounds, Column, TableSchema, quoted, repeated, template_lines
 from dpsvm_fast.estimators.frames import column_names, of_numpy, tabular
-from dpsvm_fast.exceptions import TableError
+from dpsvm_fast.exceptions import InvalidTypeError, TableError
 from dpsvm_fast.preprocessing import PublicTransformer
 
 # Frames take what memory they need: rows of them are there already.
@@ -199,7 +199,7 @@ def checked_schema(value: Any) -> TableSchema:
     if isinstance(value, TableSchema):
         return value
     if not isinstance(value, Mapping):
-        raise TypeError(
+        raise InvalidTypeError(
             f"schema: got {type(value).__name__}, expected a TableSchema or a dict such as "
             '{"columns": {"age": {"bounds": [0, 100]}}}; TableSchema.load reads a file'
         )
@@ -257,13 +257,13 @@ def _columns(X: Any) -> dict[str, Any]:
     """Return the columns by name."""
     table = tabular(X)
     if table is None and not isinstance(X, Mapping):
-        raise TypeError(
+        raise InvalidTypeError(
             f"X: got {type(X).__name__}, expected a data frame of pandas, polars or pyarrow, or a "
             "dict of arrays: columns are found by name"
         )
     names = list(X) if table is None else column_names(table)
     if not all(isinstance(name, str) for name in names):
-        raise TypeError("X: expected strings as column names")
+        raise InvalidTypeError("X: expected strings as column names")
     if twice := repeated(names):
         raise TableError(f"X: duplicate column name {twice}")
     return {name: X[name] for name in names} if table is None else {n: table[n] for n in names}

@@ -32,6 +32,7 @@ from dpsvm_fast.estimators.inputs import (
 from dpsvm_fast.exceptions import (
     ClusterError,
     InvalidParameterError,
+    InvalidTypeError,
     PartitionError,
     PrivacyLeakWarning,
 )
@@ -970,7 +971,7 @@ def _check_client(client: Any) -> str:
     """The build that all workers run; refuses what cannot run a fit, before anything is spent."""
     for name in ("submit", "nthreads", "run"):
         if not callable(getattr(client, name, None)):
-            raise TypeError(
+            raise InvalidTypeError(
                 f"client: got {type(client).__name__}, expected a distributed.Client or None"
             )
     if getattr(client, "asynchronous", False):

@@ -34,7 +34,7 @@ from dpsvm_fast.estimators.gradient import GradientPerturbationSVC
 from dpsvm_fast.estimators.inputs import COUNT_UNIT, class_factors
 from dpsvm_fast.estimators.kernel import PrivateKernelSVC
 from dpsvm_fast.estimators.linear import PrivateLinearSVC
-from dpsvm_fast.exceptions import InvalidParameterError, PartitionError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, PartitionError
 from dpsvm_fast.mechanisms.plan import Facts, OnStep, checked_on_step
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap
 from dpsvm_fast.preprocessing import (
@@ -277,10 +277,12 @@ class ShardedRows:
     def _check_count(self, share: Share, *, spent: str = "The budget is spent") -> None:
         """Refuse partitions that changed, and data sets that no fit accepts."""
         if share.n_rows == 0 or share.n_persons > MAX_ROWS:
-            raise ValueError(f"partitions: expected 1 to {MAX_ROWS} rows in all. {spent}")
+            raise InvalidParameterError(
+                f"partitions: expected 1 to {MAX_ROWS} rows in all. {spent}"
+            )
         if self._n_rows is not None and share.n_rows != self._n_rows:
             known = "before" if self._counted else "declared"
-            raise ValueError(
+            raise InvalidParameterError(
                 f"partitions: expected as many rows as {known}; a loader must return the same rows "
                 f"at every call. {spent}"
             )
@@ -475,7 +477,7 @@ def _check_kind(estimator: object, partitions: object) -> None:
         private = type(estimator).__module__.startswith("dpsvm_fast.estimators")
         accepted = ", ".join(kind.__name__ for kind in (*CLASSIFIERS, *TRANSFORMERS))
         reason = WHOLE if private else f"expected one of {accepted}"
-        raise TypeError(f"estimator: got {name}; {reason}")
+        raise InvalidTypeError(f"estimator: got {name}; {reason}")
     accepted = "a Partitions, for example Partitions.from_arrays(X, y)"
     given: Partitions = check.check_type("partitions", partitions, Partitions, accepted)
     if isinstance(estimator, CLASSIFIERS) and not given.labelled:

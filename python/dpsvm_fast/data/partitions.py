@@ -20,7 +20,7 @@ from scipy import sparse
 from dpsvm_fast import validation as check
 from dpsvm_fast.estimators.frames import label_values, named_array
 from dpsvm_fast.estimators.inputs import checked_groups, checked_weights, compressed_rows
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.pipelines import learned_steps
 from dpsvm_fast.validation import optional_module
 
@@ -321,7 +321,7 @@ def columns_of(
     kinds = [schema.field(name).type for name in names]
     for name, kind in zip(names, kinds, strict=True):
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-            raise TypeError(f"features: column {name!r} has type {kind}, expected numbers")
+            raise InvalidTypeError(f"features: column {name!r} has type {kind}, expected numbers")
     small = all(types.is_float32(kind) or types.is_float16(kind) for kind in kinds)
     found = Columns(tuple(names), label, held, np.dtype(np.float32 if small else np.float64))
     if before is not None and found.features != before.features:
@@ -477,7 +477,7 @@ class Partitions:
         accepted = "functions without arguments that return (X, y)"
         found = check.check_items("loaders", loaders, accepted)
         if not all(map(callable, found)):
-            raise TypeError(f"loaders: expected {accepted}")
+            raise InvalidTypeError(f"loaders: expected {accepted}")
         return cls._of(
             found,
             check.check_integer("n_features", n_features, 1),
@@ -526,12 +526,12 @@ class Partitions:
         elif not isinstance(X, np.ndarray):
             X, names = named_array(X)
         if X.ndim != 2 or X.shape[1] == 0:
-            raise ValueError("X: expected two dimensions and at least one column")
+            raise InvalidParameterError("X: expected two dimensions and at least one column")
         if y is not None:
             y = label_values(y)
             y = y if isinstance(y, np.ndarray) else np.asarray(y)
             if y.shape != (X.shape[0],):
-                raise ValueError("y: expected one label for each row")
+                raise InvalidParameterError("y: expected one label for each row")
         n_rows, order, owners = X.shape[0], None, []
         cuts = [*range(0, n_rows, step), n_rows]
         if groups is not None:
@@ -637,7 +637,7 @@ class Partitions:
             found = cls.from_arrays(X, y, rows_per_partition=step, **given)
             return dataclasses.replace(found, feature_names=chosen.features)
         if not is_path(source) and not isinstance(source, (list, tuple)):
-            raise TypeError(
+            raise InvalidTypeError(
                 f"source: got {type(source).__name__}, expected a Table or paths of Arrow files; "
                 "write a stream to a file first, as training reads rows many times"
             )
@@ -688,7 +688,9 @@ class Partitions:
         for name, value in given.items():
             in_blocks = hasattr(value, "to_delayed") and hasattr(value, "shape")
             if not (dask.is_dask_collection(value) and in_blocks):
-                raise TypeError(f"{name}: got {type(value).__name__}, expected a Dask collection")
+                raise InvalidTypeError(
+                    f"{name}: got {type(value).__name__}, expected a Dask collection"
+                )
             if is_persisted(value):
                 raise InvalidParameterError(
                     f"{name}: got a persisted collection, expected one computed from its source; "
@@ -699,7 +701,9 @@ class Partitions:
         for name, value in given.items():
             own = blocks if name == "X" else list(np.ravel(value.to_delayed()))
             if len(own) != len(blocks):
-                raise ValueError(f"{name}: expected as many blocks as X has, with the same rows")
+                raise InvalidParameterError(
+                    f"{name}: expected as many blocks as X has, with the same rows"
+                )
             columns.insert(0 if name == "X" else len(columns), own)
         counted = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
         return cls._of(

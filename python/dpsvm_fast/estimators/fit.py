@@ -24,11 +24,7 @@ from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, Released, linear_attributes
 from dpsvm_fast.estimators.inputs import ArrayRows, NamedBounds, check_room
 from dpsvm_fast.estimators.parameters import checked_copy, number_or_none, tests_of
-from dpsvm_fast.exceptions import (
-    InvalidParameterError,
-    NotPrivateWarning,
-    PrivacyLeakWarning,
-)
+from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning, PrivacyLeakWarning
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import BalancedPlan
 from dpsvm_fast.mechanisms.output import INTERCEPT
@@ -89,7 +85,7 @@ def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
         ledger.check(events, **how)
     rows.read()
     if rows.facts != facts:
-        raise ValueError("X: its values changed during the fit")
+        raise InvalidParameterError("X: its values changed during the fit")
     training.check_rows(rows)
     check_room(training.n_learned, rows.n_here * training.n_kept)
     occasion = {

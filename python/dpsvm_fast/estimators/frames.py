@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import _safe_indexing
 
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
+
 # Rows that are written at a time: small enough to stay in cache, whatever the number of columns.
 BLOCK = 1024
 
@@ -40,7 +42,9 @@ def tabular(X: Any) -> Any:
         A polars LazyFrame, which has no rows yet.
     """
     if _is(X, "polars", "LazyFrame"):
-        raise TypeError("X: got a polars LazyFrame, expected a DataFrame; call .collect() first")
+        raise InvalidTypeError(
+            "X: got a polars LazyFrame, expected a DataFrame; call .collect() first"
+        )
     if _is(X, "pyarrow", "RecordBatch"):
         return sys.modules["pyarrow"].Table.from_batches([X])
     framed = _is(X, "pandas", "DataFrame") or _is(X, "polars", "DataFrame")
@@ -86,7 +90,7 @@ def refuse_columns(table: Any) -> None:
         if not numeric:
             words = "string" if str(dtype) == "str" else str(dtype).lower()
             remedy = next((r for keys, r in _REMEDIES if any(k in words for k in keys)), None)
-            raise ValueError(
+            raise InvalidParameterError(
                 f"X: column {name!r} has dtype {dtype}, expected numbers or booleans; "
                 f"{remedy or 'leave it out'}"
             )
@@ -94,7 +98,7 @@ def refuse_columns(table: Any) -> None:
     if sparse and _is(table, "pandas", "DataFrame"):
         for name, dtype in table.dtypes.items():
             if dtype.fill_value != 0:
-                raise ValueError(
+                raise InvalidParameterError(
                     f"X: sparse column {name!r} has a fill value other than 0; convert it by "
                     "astype(pandas.SparseDtype(float, 0))"
                 )
@@ -176,7 +180,7 @@ def label_values(y: Any) -> Any:
     else:
         return y
     if labels.dtype.kind == "O" and any(map(_is_missing, labels.ravel())):
-        raise ValueError("y: a label is missing; drop rows without a label")
+        raise InvalidParameterError("y: a label is missing; drop rows without a label")
     return labels
 
 

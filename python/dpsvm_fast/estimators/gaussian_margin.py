@@ -15,7 +15,7 @@ from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import OneRelease
 from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin, n_coordinates
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks, row_scores
@@ -213,9 +213,9 @@ class EllipsoidClassifier(OneRelease):
         return tags
 
 
-def refused_sparse() -> TypeError:
+def refused_sparse() -> InvalidTypeError:
     """Return the error for sparse rows: the model has a weight for every pair of features."""
-    return TypeError(
+    return InvalidTypeError(
         "X: got a sparse matrix, expected a dense array, as this model has a weight for every pair "
         "of features; reduce sparse rows to a few dense features first"
     )

@@ -27,7 +27,7 @@ from dpsvm_fast.estimators.parameters import (
     refuse,
     tests_of,
 )
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.gradient import (
     GradientPerturbation,
@@ -56,7 +56,9 @@ decay = real(0.0, 1.0 - 1e-12)
 def checked_betas(name: str, value: Any) -> tuple[float, float]:
     """Accept the two decay rates of Adam's moments."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise TypeError(f"{name}: got {type(value).__name__}, expected two numbers in [0, 1)")
+        raise InvalidTypeError(
+            f"{name}: got {type(value).__name__}, expected two numbers in [0, 1)"
+        )
     return (decay(name, value[0]), decay(name, value[1]))
 
 

@@ -24,7 +24,7 @@ from dpsvm_fast.estimators.frames import (
     table_rows,
     tabular,
 )
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.mechanisms.moments import SQUARE_OFFSET
 from dpsvm_fast.mechanisms.plan import Facts, OnStep, checked_on_step
 from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, compiled_rows, row_blocks
@@ -52,6 +52,7 @@ _QUOTES = re.compile(
     r".*?(?P<tail>Reshape your data.*)?$",
     re.DOTALL,
 )
+_LABELS = re.compile(r"\by\b")
 # The number of samples is private when a record may be added or removed.
 _COUNTS = re.compile(r"(?<=numbers of samples): .*|((?<=shape[= ]\()|(?<=shape was \())\d+(?=,)")
 
@@ -95,7 +96,7 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
     rows = _without_quotes(lambda: check_array(_array_of(X), input_name="X", **FORM), X)
     expected = getattr(estimator, "n_features_in_", rows.shape[1])
     if rows.shape[1] != expected:
-        raise ValueError(f"X: got {rows.shape[1]} features, expected {expected}")
+        raise InvalidParameterError(f"X: got {rows.shape[1]} features, expected {expected}")
     return _canonical(rows)
 
 
@@ -141,14 +142,14 @@ def public_classes(classes: Any) -> NDArray[Any]:
         Labels are missing, repeated, of several kinds, or fewer than two.
     """
     if isinstance(classes, str) or not hasattr(classes, "__iter__"):
-        raise TypeError(
+        raise InvalidTypeError(
             f"classes: got {type(classes).__name__}, expected a list or array of labels"
         )
     classes = label_values(classes)
     items = list(classes.ravel() if isinstance(classes, np.ndarray) else classes)
     kinds = set(map(_kind, items))
     if "other" in kinds or len(kinds) > 1:
-        raise TypeError(
+        raise InvalidTypeError(
             "classes: expected labels of one kind: ints, strings, bools or whole floats"
         )
     if "float" in kinds and not all(float(item).is_integer() for item in items):
@@ -165,17 +166,19 @@ def public_classes(classes: Any) -> NDArray[Any]:
 def classes_from_labels(y: NDArray[Any]) -> NDArray[Any]:
     """Return the labels in ``y``; the caller must mark this release of data."""
     if y.dtype.kind == "f" and not np.all(y == np.floor(y)):
-        raise ValueError(
-            "Unknown label type: continuous. Expected class labels: ints, strings, bools or "
+        raise InvalidParameterError(
+            "y: Unknown label type: continuous. Expected class labels: ints, strings, bools or "
             "whole floats"
         )
     if y.dtype.kind == "O" and len({_kind(item) for item in y}) == 1:
         y = _label_array(list(y))
     if y.dtype.kind not in "biufU":
-        raise ValueError("Unknown label type: expected ints, strings, bools or whole floats")
+        raise InvalidParameterError(
+            "y: Unknown label type: expected ints, strings, bools or whole floats"
+        )
     labels = np.asarray(np.unique(y))
     if labels.size < 2:
-        raise ValueError("y: has one class only; pass the label set as classes=")
+        raise InvalidParameterError("y: has one class only; pass the label set as classes=")
     return labels
 
 
@@ -193,11 +196,11 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
         if np.array_equal(known[codes], labels):
             return np.asarray(codes, dtype=np.int64)
     if classes.dtype.kind == "U" and y.dtype.kind in "iu":
-        raise ValueError(
+        raise InvalidParameterError(
             "y: has integers and `classes` strings; inside a VotingClassifier, StackingClassifier "
             "or BaggingClassifier, which pass codes, use classes=range(n_classes)"
         )
-    raise ValueError(
+    raise InvalidParameterError(
         "y: has a label that is not in `classes`; add it there if it is public, or drop such rows"
     )
 
@@ -205,7 +208,7 @@ def encoded_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 def _refused_by_type(X: Any) -> Any:
     """Return ``X`` unchanged; refuse types that a conversion would misread."""
     if isinstance(X, np.ma.MaskedArray):
-        raise TypeError("X: masked arrays are not supported; fill the masked entries first")
+        raise InvalidTypeError("X: masked arrays are not supported; fill the masked entries first")
     table = tabular(X)
     if table is not None:
         refuse_columns(table)
@@ -217,9 +220,11 @@ def _refused_by_type(X: Any) -> Any:
     dtypes = [getattr(X, "dtype", None), *(several if np.iterable(several) else ())]
     kinds = {dtype.kind for dtype in dtypes if isinstance(dtype, np.dtype)}
     if "c" in kinds:
-        raise ValueError("X: Complex data not supported")
+        raise InvalidParameterError("X: Complex data not supported")
     if kinds & set("mMSUTV"):
-        raise ValueError("X: expected numbers; dates, strings and records are not supported")
+        raise InvalidParameterError(
+            "X: expected numbers; dates, strings and records are not supported"
+        )
     return X
 
 
@@ -227,7 +232,7 @@ def _validated(estimator: Any, X: Any, *labels: Any, reset: bool) -> Any:
     """Validate rows, and labels if any, against the features of ``estimator``, or set those."""
     X = _refused_by_type(X)
     if any(isinstance(label, np.ma.MaskedArray) for label in labels):
-        raise TypeError("y: masked arrays are not supported; drop the masked rows first")
+        raise InvalidTypeError("y: masked arrays are not supported; drop the masked rows first")
     y = tuple(map(label_values, labels))
 
     def validate() -> Any:
@@ -266,7 +271,12 @@ def _without_quotes(validate: Any, X: Any) -> Any:
         message = "y: a label is missing or infinite; drop rows without a label"
     elif message.startswith(("Input X contains", "Input contains")):
         message = _not_finite(X, missing="contains NaN" in message)
-    raise (kind if kind in (ValueError, TypeError) else ValueError)(_COUNTS.sub("", message))
+    if not message.startswith(("X: ", "y: ", "X has ")):
+        both = message.startswith("Found input variables")
+        name = "X and y" if both else "y" if _LABELS.search(message) else "X"
+        message = f"{name}: {message.removeprefix('y ')}"
+    refused = InvalidTypeError if issubclass(kind, TypeError) else InvalidParameterError
+    raise refused(_COUNTS.sub("", message))
 
 
 def _not_finite(X: Any, *, missing: bool) -> str:
@@ -308,15 +318,20 @@ def _canonical(X: Any) -> Any:
         ``X`` has too many columns to index.
     """
     if X.shape[1] > MAX_FEATURES:
-        raise ValueError(f"X: got {X.shape[1]} features, expected at most {MAX_FEATURES}")
+        raise InvalidParameterError(
+            f"X: got {X.shape[1]} features, expected at most {MAX_FEATURES}"
+        )
     if not sparse.issparse(X):
         return np.require(X, requirements=["C_CONTIGUOUS", "ALIGNED"])
     # Indices out of range must be caught before anything walks along them.
-    X.check_format(full_check=True)
+    try:
+        X.check_format(full_check=True)
+    except ValueError as error:
+        raise InvalidParameterError(f"X: {error}") from None
     if not X.has_canonical_format:
         X = _summed(X)
         if not np.isfinite(X.data).all():
-            raise ValueError("Input X contains infinity once duplicate entries are summed")
+            raise InvalidParameterError("X: contains infinity once duplicate entries are summed")
     if X.indices.dtype != X.indptr.dtype or X.indices.dtype not in (np.int32, np.int64):
         X = sparse.csr_matrix(X)
         X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
@@ -759,7 +774,7 @@ class ArrayRows:
             self.X = checked_training_rows(probe, self.X)
             self.codes = np.zeros(self.X.shape[0], dtype=np.int64)
         if self._periods is not None and len(self._periods) != self.n_here:
-            raise ValueError("periods: expected one for each row of X")
+            raise InvalidParameterError("periods: expected one for each row of X")
         if isinstance(self._class_weight, dict):
             self._factors = class_factors(self._class_weight, self.classes)
         if self._groups is not None or self._weighted:
@@ -1006,10 +1021,10 @@ def checked_bounds(value: Any) -> Bounds:
     if isinstance(value, Mapping):
         pairs = list(value.values())
         if not value or not all(isinstance(name, str) for name in value):
-            raise TypeError("bounds: got no names, expected {column: (low, high), ...}")
+            raise InvalidTypeError("bounds: got no names, expected {column: (low, high), ...}")
         for name, pair in value.items():
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or any(map(np.ndim, pair)):
-                raise TypeError(
+                raise InvalidTypeError(
                     f"bounds: got {type(pair).__name__} for column {name[:60]!r}, expected a pair "
                     "(low, high) of numbers"
                 )
@@ -1019,14 +1034,16 @@ def checked_bounds(value: Any) -> Bounds:
         return named
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         length = f" of length {len(value)}" if isinstance(value, (tuple, list)) else ""
-        raise TypeError(
+        raise InvalidTypeError(
             f"bounds: got {type(value).__name__}{length}, expected a tuple (low, high) of numbers "
             "or arrays"
         )
     try:
         low, high = (np.array(side, dtype=np.float64) for side in value)
     except (OverflowError, TypeError, ValueError):
-        raise TypeError("bounds: expected a tuple (low, high) of numbers or arrays") from None
+        raise InvalidTypeError(
+            "bounds: expected a tuple (low, high) of numbers or arrays"
+        ) from None
     if max(low.ndim, high.ndim) > 1 or (low.ndim == high.ndim and low.shape != high.shape):
         raise InvalidParameterError(
             f"bounds: got shapes {low.shape} and {high.shape}, expected numbers or one-dimensional "

@@ -178,13 +178,13 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """
     points = tuple(sorted(shares)[:threshold])
     if len(points) < threshold:
-        raise ValueError("shares: too few")
+        raise InvalidParameterError("shares: too few")
     values = [int.from_bytes(shares[point], "little") for point in points]
     found = sum(w * v for w, v in zip(_weights_at_zero(points), values, strict=True)) % PRIME
     padded = found.to_bytes(SHARE_BYTES, "little")
     secret, rest = padded[:KEY_BYTES], padded[KEY_BYTES:]
     if rest != _check(secret) + bytes(SHARE_BYTES - KEY_BYTES - CHECK_BYTES):
-        raise ValueError("shares: of different secrets, or damaged")
+        raise InvalidParameterError("shares: of different secrets, or damaged")
     return secret
 
 

@@ -16,7 +16,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast.exceptions import InconsistentSumError, InvalidParameterError, SecureSumAborted
+from dpsvm_fast.exceptions import (
+    InconsistentSumError,
+    InvalidParameterError,
+    SecureSumAborted,
+)
 from dpsvm_fast.federated import masks
 from dpsvm_fast.federated import protocol as stages
 from dpsvm_fast.federated.protocol import RoundTerms
@@ -276,7 +280,7 @@ class ServerRound:
         if party in self._masked:
             return masks.expand_mask(secret, self._terms.length)
         if masks.public_key(secret) != self._keys[party][1]:
-            raise ValueError("shares: of another key")
+            raise InvalidParameterError("shares: of another key")
         left: masks.Words = np.zeros(self._terms.length, dtype=np.uint64)
         for other in self._masked:
             # As the party itself would have added it: the others have added the opposite.

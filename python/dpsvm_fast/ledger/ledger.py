@@ -28,7 +28,12 @@ from dpsvm_fast.accounting.export import dp_accounting_event
 from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates.events import PrivacyEvent
 from dpsvm_fast.certificates.words import UNITS
-from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
+from dpsvm_fast.exceptions import (
+    BudgetExceededError,
+    InvalidParameterError,
+    InvalidTypeError,
+    LedgerError,
+)
 from dpsvm_fast.ledger.store import (
     Budget,
     Session,
@@ -335,7 +340,7 @@ class PrivacyLedger:
         (1.0, 0.0)
         """
         if not all(isinstance(name, str) for name in periods):
-            raise TypeError("periods: expected strings as separate arguments")
+            raise InvalidTypeError("periods: expected strings as separate arguments")
         # In the order in which they were declared.
         asked = set(periods)
         own = tuple(name for name in self.periods if name in asked)

@@ -602,7 +602,7 @@ class SecondMoments(SumRelease):
     def __post_init__(self) -> None:
         """Refuses matrices that no machine holds several of."""
         if self.n_features > MAX_FEATURES:
-            raise ValueError(
+            raise InvalidParameterError(
                 f"X: got {self.n_features} features, expected at most {MAX_FEATURES} where a "
                 "matrix of second moments is released"
             )

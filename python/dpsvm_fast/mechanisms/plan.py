@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import PrivacyStatement
-from dpsvm_fast.exceptions import CertificationError
+from dpsvm_fast.exceptions import CertificationError, InvalidTypeError
 from dpsvm_fast.mechanisms.rows import compiled_rows
 
 if TYPE_CHECKING:
@@ -339,7 +339,9 @@ def checked_on_step(on_step: Any, *, verbose: bool) -> OnStep | None:
     if on_step is None:
         return show_step if verbose else None
     if not callable(on_step):
-        raise TypeError(f"on_step: got {type(on_step).__name__}, expected a function or None")
+        raise InvalidTypeError(
+            f"on_step: got {type(on_step).__name__}, expected a function or None"
+        )
     found: OnStep = on_step
     return found
 

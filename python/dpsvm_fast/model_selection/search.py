@@ -37,7 +37,7 @@ from dpsvm_fast.estimators.inputs import (
     owners,
     public_classes,
 )
-from dpsvm_fast.exceptions import InvalidParameterError, PrivacyLeakWarning
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, PrivacyLeakWarning
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.model_selection.plan import partition_budgets, stopping_budgets
@@ -79,14 +79,16 @@ def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
     """
     if not isinstance(param_grid, (Mapping, Iterable)) or isinstance(param_grid, str):
         kind = type(param_grid).__name__
-        raise TypeError(f"param_grid: got {kind}, expected a dict of lists or a list of such dicts")
+        raise InvalidTypeError(
+            f"param_grid: got {kind}, expected a dict of lists or a list of such dicts"
+        )
     try:
         grid = ParameterGrid(param_grid)
         n = len(grid)
     except ValueError as error:
         raise InvalidParameterError(f"param_grid: {error}") from None
     except TypeError as error:
-        raise TypeError(f"param_grid: {error}") from None
+        raise InvalidTypeError(f"param_grid: {error}") from None
     if not 0 < n <= MAX_CANDIDATES:
         raise InvalidParameterError.of(
             "param_grid", got=n, accepted=f"1 to {MAX_CANDIDATES} combinations"
@@ -94,7 +96,7 @@ def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
     parameters = [dict(combination) for combination in grid]
     names = {name for combination in parameters for name in combination}
     if not all(isinstance(name, str) for name in names):
-        raise TypeError("param_grid: expected strings as names of parameters")
+        raise InvalidTypeError("param_grid: expected strings as names of parameters")
     for name in sorted(names):
         if name.rpartition("__")[2] in RESERVED:
             raise InvalidParameterError(
@@ -116,7 +118,7 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
     alike = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
     if not alike or isinstance(estimator, type):
         kind = type(estimator).__name__
-        raise TypeError(f"estimator: got {kind}, expected an estimator or Pipeline")
+        raise InvalidTypeError(f"estimator: got {kind}, expected an estimator or Pipeline")
     made = []
     for combination in parameters:
         candidate = clone(estimator)
@@ -140,9 +142,13 @@ def _check_step(step: Step, adjacency: str) -> None:
     """Refuse a parameter that the search sets, if one estimator sets it otherwise."""
     name = type(step.estimator).__name__
     if isinstance(step.estimator, PrivateGridSearch):
-        raise TypeError(f"estimator: got {name}, expected one that fits once, or a DeclaredTrainer")
+        raise InvalidTypeError(
+            f"estimator: got {name}, expected one that fits once, or a DeclaredTrainer"
+        )
     if not hasattr(step.estimator, "epsilon") or not hasattr(step.estimator, "adjacency"):
-        raise TypeError(f"estimator: {name} has no epsilon or no adjacency, which a search sets")
+        raise InvalidTypeError(
+            f"estimator: {name} has no epsilon or no adjacency, which a search sets"
+        )
     if step.estimator.adjacency != adjacency:
         raise InvalidParameterError(
             f"adjacency: got {adjacency!r} and {step.estimator.adjacency!r} in {name}, expected "
@@ -339,7 +345,7 @@ def _indexable(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     except (TypeError, ValueError):
         same = False
     if not same:
-        raise ValueError("X and y: expected rows, and one label for each of them")
+        raise InvalidParameterError("X and y: expected rows, and one label for each of them")
     return X if hasattr(X, "shape") else np.asarray(X), labels
 
 
@@ -765,14 +771,14 @@ class Declared:
 def _a_function(name: str, value: Any) -> Any:
     """Accept what can be called."""
     if not callable(value):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected a function")
+        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected a function")
     return value
 
 
 def _arguments(name: str, value: Any) -> dict[str, Any]:
     """Keyword arguments as a dict."""
     if value is not None and not isinstance(value, Mapping):
-        raise TypeError(f"{name}: got {type(value).__name__}, expected a dict or None")
+        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected a dict or None")
     return dict(value or {})
 
 
@@ -877,7 +883,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         model = self.train(X, y, **checked._arguments(budget=callable(self.events)))
         if not hasattr(model, "predict"):
             kind = type(model).__name__
-            raise TypeError(f"train: returned {kind}, expected an object with predict")
+            raise InvalidTypeError(f"train: returned {kind}, expected an object with predict")
         self.model_, self.events_ = model, events
         return self
 
@@ -899,10 +905,14 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
             events = events(**self._arguments(budget=True))
         events = (events,) if isinstance(events, PrivacyEvent) else events
         if not isinstance(events, (tuple, list)):
-            raise TypeError(f"events: got {type(events).__name__}, expected a tuple of events")
+            raise InvalidTypeError(
+                f"events: got {type(events).__name__}, expected a tuple of events"
+            )
         for event in events:
             if not isinstance(event, PrivacyEvent):
-                raise TypeError(f"events: got {type(event).__name__}, expected a PrivacyEvent")
+                raise InvalidTypeError(
+                    f"events: got {type(event).__name__}, expected a PrivacyEvent"
+                )
             if event.adjacency != self.adjacency:
                 raise InvalidParameterError.of(
                     "events", got=event.adjacency, accepted=f"events of {self.adjacency}"

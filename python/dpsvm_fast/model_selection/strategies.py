@@ -29,7 +29,7 @@ from dpsvm_fast import _core
 from dpsvm_fast.certificates import PrivacyEvent, RandomStoppingEvent
 from dpsvm_fast.certificates.statement import SelectionNoise
 from dpsvm_fast.estimators.inputs import encoded_labels, public_classes
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.mechanisms.plan import Plan
 from dpsvm_fast.model_selection.plan import Allotment, Budgets, CandidateLedger, part_sizes
 from dpsvm_fast.pipelines import leaf_steps, private_steps, takes
@@ -544,14 +544,14 @@ class Scoring:
                 )
             return
         if not isinstance(class_weight, Mapping):
-            raise TypeError(
+            raise InvalidTypeError(
                 f"class_weight: got {type(class_weight).__name__}, expected a dict with a public "
                 "weight for every class, as class frequencies are private"
             )
         try:
             self.classes = public_classes(list(class_weight))
         except TypeError as error:
-            raise TypeError(f"class_weight: {error}") from None
+            raise InvalidTypeError(f"class_weight: {error}") from None
         except ValueError as error:
             raise InvalidParameterError(f"class_weight: {error}") from None
         given = [check_positive("class_weight", value) for value in class_weight.values()]

@@ -33,7 +33,7 @@ from dpsvm_fast.estimators.base import PrivateLinearClassifier
 from dpsvm_fast.estimators.gaussian_margin import EllipsoidClassifier
 from dpsvm_fast.estimators.inputs import FEATURE_FACTS, broadcast_bounds, checked_bounds
 from dpsvm_fast.estimators.linear import PipelineClassifier
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.files import write_bytes
 from dpsvm_fast.mechanisms.moments import JUST_BELOW_ONE
 from dpsvm_fast.mechanisms.rows import SAFE_NORM, SHORTEST_ROW, FourierFeatures, PublicMap
@@ -791,7 +791,7 @@ def to_onnx(
     check_option("dtype", dtype, DTYPES)
     target = None if path is None else Path(check_path("path", path))
     if not hasattr(model, "fit"):
-        raise TypeError(f"model: got {type(model).__name__}, expected a fitted estimator")
+        raise InvalidTypeError(f"model: got {type(model).__name__}, expected a fitted estimator")
     check_is_fitted(model)
     n_features = getattr(model, "n_features_in_", None)
     if n_features is None:

@@ -23,7 +23,7 @@ from dpsvm_fast.certificates.events import NESTED
 from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_bounds
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.metrics import Evaluation
 from dpsvm_fast.pipelines import private_steps
 from dpsvm_fast.planning import NoisePlan
@@ -718,7 +718,7 @@ def _shares(estimator: Any) -> list[float]:
     known = all(hasattr(step, "delta") and hasattr(step, "random_state") for step in steps)
     # A Pipeline without a classifier has no score, which would be found out after its fit.
     if not (steps and known and is_classifier(estimator)):
-        raise TypeError(
+        raise InvalidTypeError(
             f"estimator: got {type(estimator).__name__}, expected a classifier with the parameters "
             "epsilon, delta and random_state, or a Pipeline with one at its end"
         )
