@@ -295,7 +295,7 @@ class LastIterateSums(DescentSums):
     n_records : int >= 1
         Public bound on the number of records.
     divisor : float > 0
-        v, by which noisy sums are divided.
+        Divisor v of the noisy sums.
     regularization : float > 0
         Coefficient m of W in a step.
     step : float > 0 or None
@@ -513,7 +513,7 @@ class GradientPerturbation(LinearPlan):
         Number of steps. Here and below, None means the public rule.
     sampling_rate : float in (0, 1] or None
     expected_batch_size : float > 0 or None
-        v, by which noisy sums are divided.
+        Divisor v of the noisy sums.
     max_grad_norm : float > 0 or None
         R.
     learning_rate : float > 0 or None
