@@ -667,7 +667,7 @@ class Curve:
         return float(self._x[-2])
 
     def at(self, epsilon: Array) -> Array:
-        """Return values at any epsilons: chords in exp(epsilon), the last value beyond the table."""
+        """Return values at any epsilons: chords in exp(epsilon), constant beyond the table."""
         size = np.minimum(np.abs(epsilon), self._x[-1])
         left = np.clip(np.searchsorted(self._x, size, "right") - 1, 0, self._x.size - 2)
         share = np.expm1(size - self._x[left]) / np.expm1(np.diff(self._x))[left]
