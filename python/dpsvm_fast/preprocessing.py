@@ -1,7 +1,7 @@
 """Private transformers: noisy means, components and scales; public scaling and features.
 
-Each works in a scikit-learn ``Pipeline``; each private one spends its own budget in ``fit``.
-Published numbers are noisy; everything computed from them is post-processing.
+Each transformer works in a scikit-learn ``Pipeline``; a private one spends its own budget in
+``fit``. Published numbers are noisy; everything computed from them is post-processing.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ Fitted = TypeVar("Fitted", bound="PrivateTransformer")
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
-    """Base of transformers that release one noisy sum over the rows; parameters of all."""
+    """Base of transformers that release one noisy sum over the rows."""
 
     adjacency: param.Adjacency = "add_remove"
     max_weight: param.Positive = 1.0
@@ -158,20 +158,20 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
         return filled(SumPlan, self, mechanism=mechanism, total=total, public=public)
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are accepted."""
+        """Declare that sparse rows are accepted."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
 
 def _public_map(data_norm: float, centre: NDArray[np.float64] | None = None) -> PublicMap:
-    """Return the map that subtracts a public centre and divides by the bound of the norm."""
+    """Return the map that subtracts a public centre, clips to the norm bound and divides by it."""
     check_range("data_norm", data_norm, "the bound on the norm of rows")
     return PublicMap(offset=centre, unit=False, data_norm=data_norm)
 
 
 def clipped_rows(X: Any, data_norm: float) -> Any:
-    """Clip rows to the bound of their norm; CSR stays CSR."""
+    """Clip rows to the norm bound; CSR stays CSR."""
     return _public_map(data_norm).apply(X) * data_norm
 
 
@@ -182,16 +182,16 @@ def clipped_rows(X: Any, data_norm: float) -> Any:
 class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     r"""Centre rows by a noisy mean.
 
-    The sum of the rows, clipped to norm ``data_norm``, and their number are released together with
-    noise; the mean is their quotient, shrunk towards zero by the share of noise in its length.
+    The sum of the rows, clipped to norm ``data_norm``, and the number of rows are released together
+    with noise. The mean is their quotient, shrunk towards zero by the share of noise in its length.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
-        Privacy parameter, 0 <= delta < 1; 0 takes noise of density proportional to
-        ``exp(-beta ||b||)``, which is pure.
+        Privacy parameter, 0 <= delta < 1; 0 uses noise b of density proportional to
+        ``exp(-beta ||b||)``, which gives pure epsilon.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets differ by one row added or removed, or by one row replaced, which
         makes the number of rows public.
@@ -199,7 +199,8 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         Public upper limit on ``sample_weight``; larger weights are clipped, and a row of this
         weight counts as one. The weights of one person sum to at most one.
     noise_grid : {"exact", "float"}, default="exact"
-        "exact" draws Gaussian noise exactly on a power-of-two grid.
+        "exact" samples Gaussian noise exactly on a power-of-two grid; "float" draws ordinary
+        floating-point noise.
     random_state : int or None, default=None
         None draws noise from the operating system. A seed makes the fit reproducible but not
         private: a ``NotPrivateWarning`` is issued, and the statement says so.
@@ -211,15 +212,16 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         Public bound on the L2 norm of each row; longer rows are scaled down to it, silently, in
         ``fit`` and in ``transform``.
     dense_output : bool, default=False
-        Whether ``transform`` may make sparse rows dense; otherwise it refuses them.
+        Whether ``transform`` may convert sparse rows to dense; otherwise it refuses them.
 
     Attributes
     ----------
     mean_ : ndarray of shape (n_features,)
         Noisy mean of the clipped rows, of norm at most ``data_norm``.
     n_samples_ : float
-        Noisy number of rows, at least 1, or with weights their sum over ``max_weight``; the public
-        number with ``replace_one``, so that weights below ``max_weight`` pull the mean towards 0.
+        Noisy number of rows, at least 1; with weights, their noisy sum divided by ``max_weight``.
+        With ``replace_one`` it is the public number, so that weights below ``max_weight`` pull the
+        mean towards 0.
     data_norm_ : float
         Bound used in the fit.
     n_features_in_ : int
@@ -234,7 +236,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
     sections "Exact sums" and "Centre". Not covered: running time; floating-point effects with
     ``delta=0`` or ``noise_grid="float"``.
 
-    Centred rows have norm up to ``2 data_norm``. scikit-learn's ``Normalizer`` afterwards brings
+    Centred rows have norm up to ``2 data_norm``. A following scikit-learn ``Normalizer`` scales
     them to norm 1 at no cost.
 
     Examples
@@ -270,7 +272,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         return self._sum_plan("private_center", NoisyMean, public, n_features=facts.n_columns)
 
     def _attributes(self, plan: SumPlan, released: ReleasedMean) -> dict[str, Any]:
-        """Return mean and number of rows."""
+        """Return the mean and the number of rows."""
         return {
             "mean_": self.data_norm * released.point,
             "n_samples_": released.count,
@@ -279,7 +281,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
 
     @quiet
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Return rows clipped to the bound of the fit, minus the noisy mean.
+        """Return rows clipped to ``data_norm_``, minus the noisy mean.
 
         Parameters
         ----------
@@ -292,7 +294,7 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         Raises
         ------
         TypeError
-            Sparse rows without ``dense_output=True``.
+            Rows are sparse and ``dense_output`` is False.
         """
         check_is_fitted(self)
         X = checked_rows(self, X)
@@ -312,14 +314,15 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
 class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     r"""Whiten rows by a noisy matrix of second moments.
 
-    With A the sum of :math:`u u^\top` over the rows, divided by and clipped to norm ``data_norm``,
-    plus symmetric Gaussian noise, negative eigenvalues set to 0, rows become M u with
+    Let u be the rows, clipped to norm ``data_norm`` and divided by it, and A the sum of
+    :math:`u u^\top` plus symmetric Gaussian noise, with negative eigenvalues set to 0. Rows become
+    M u with
 
     .. math:: M \propto (A + r I)^{-1/2}, \qquad r = 0.35\, \sigma \sqrt{2 d}
 
-    scaled to spectral norm 1, so that rows stay within ``data_norm``. It helps where the noise, of
-    spectral norm about :math:`\sigma \sqrt{2 d}`, is small compared with the number of rows. Rows
-    should be centred before.
+    scaled to spectral norm 1, so that rows keep norm at most ``data_norm``. Whitening helps if the
+    noise, of spectral norm about :math:`\sigma \sqrt{2 d}`, is small compared with the number of
+    rows. Centre rows first.
 
     Parameters
     ----------
@@ -333,7 +336,8 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         Public upper limit on ``sample_weight``; larger weights are clipped. A row of this weight
         counts as one, and a person as at most one.
     noise_grid : {"exact", "float"}, default="exact"
-        "exact" draws Gaussian noise exactly on a power-of-two grid.
+        "exact" samples Gaussian noise exactly on a power-of-two grid; "float" draws ordinary
+        floating-point noise.
     random_state : int or None, default=None
         None draws noise from the operating system. A seed makes the fit reproducible but not
         private: a ``NotPrivateWarning`` is issued, and the statement says so.
@@ -362,7 +366,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     chosen without looking at the data. Proof: docs/proofs/auto_pipeline.md, sections "Exact sums"
     and "Whitening". Not covered: running time; floating-point effects with ``noise_grid="float"``.
 
-    Sparse rows become dense. The matrix takes O(n d^2) work and d^2 memory.
+    Sparse rows become dense. The matrix takes O(n d^2) time and d^2 numbers of memory.
 
     References
     ----------
@@ -396,9 +400,9 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
     @quiet
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Return rows clipped to the bound of the fit, times the whitening matrix.
+        """Return rows clipped to ``data_norm_``, times the whitening matrix.
 
-        Every row is a function of itself and of fitted attributes alone, to the last bit.
+        Each output row depends only on its input row and on fitted attributes, to the last bit.
 
         Parameters
         ----------
@@ -453,7 +457,7 @@ def checked_n_components(name: str, value: object) -> int | None:
 
 @dataclass(eq=False, repr=False)
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
-    r"""Project rows on principal components of a noisy matrix of second moments.
+    r"""Project rows onto principal components of a noisy matrix of second moments.
 
     With :math:`u_i` the rows minus the public ``centre`` c, clipped to norm :math:`\kappa` =
     ``data_norm`` and divided by it, the components are the leading eigenvectors of
@@ -461,12 +465,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     .. math:: A = \sum_i u_i u_i^\top + E, \qquad
               E_{jj} \sim N(0, \sigma^2), \quad E_{jk} = E_{kj} \sim N(0, \sigma^2 / 2),
 
-    and a row x becomes V clip(x - c), clipped to norm ``data_norm`` again.
+    A row x becomes V clip(x - c), clipped to norm ``data_norm`` again.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number k of components, 1 to n_features; None for n_features.
+        Number k of components, from 1 to n_features; None for n_features.
     epsilon : float, default=1.0
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
@@ -477,7 +481,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         Public upper limit on ``sample_weight``; larger weights are clipped. A row of this weight
         counts as one, and a person as at most one.
     noise_grid : {"exact", "float"}, default="exact"
-        "exact" draws Gaussian noise exactly on a power-of-two grid.
+        "exact" samples Gaussian noise exactly on a power-of-two grid; "float" draws ordinary
+        floating-point noise.
     random_state : int or None, default=None
         None draws noise from the operating system. A seed makes the fit reproducible but not
         private: a ``NotPrivateWarning`` is issued, and the statement says so.
@@ -486,36 +491,36 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     data_norm : float, default=1.0
-        Public bound of the norm of rows minus the centre; longer ones are scaled down to it,
+        Public bound on the norm of each row minus the centre; longer ones are scaled down to it,
         silently, in ``fit`` and in ``transform``.
     centre : array-like of shape (n_features,) or None, default=None
-        Public point that is subtracted from the rows; None for the origin. Use, for example, the
-        released mean of a ``PrivateCenter``, never the mean of private rows.
+        Public point to subtract from the rows; None for the origin. Use for example the released
+        mean of a ``PrivateCenter``, never the mean of private rows.
     whiten : bool, default=False
-        Whether coordinates are scaled towards equal second moments, by factors of at most 1:
+        Whether to scale coordinates towards equal second moments, by factors of at most 1:
 
         .. math:: s_j = \sqrt{\frac{\max(\lambda_k, 0) + r}{\max(\lambda_j, 0) + r}}, \qquad
                   r = 0.35\, \sigma \sqrt{2 d}
 
-        for the noisy eigenvalues :math:`\lambda_1 \ge \dots \ge \lambda_k`. Rows stay within
+        for the noisy eigenvalues :math:`\lambda_1 \ge \dots \ge \lambda_k`. Rows keep norm at most
         ``data_norm``.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
-        V: eigenvectors, of norm 1, by descending eigenvalue. The entry of largest magnitude of
-        each is positive.
+        Eigenvectors V of norm 1, by descending eigenvalue. The entry of largest magnitude in each
+        is positive.
     eigenvalues_ : ndarray of shape (n_components,)
-        Of ``data_norm**2 * A``: noisy sums over the rows of their squared coordinates, in squared
-        units of X, with weights as shares of ``max_weight``; small ones are mostly noise and may be
-        negative.
+        Eigenvalues of ``data_norm**2 * A``: noisy sums of squared coordinates over the rows, in
+        squared units of X, with weights as shares of ``max_weight``. Small ones are mostly noise
+        and may be negative.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        Their shares of the trace of that noisy matrix, within [0, 1]. Of second moments about
-        ``centre``, not about the mean.
+        Shares of the eigenvalues in the trace of the noisy matrix, within [0, 1], for second
+        moments about ``centre``, not about the mean.
     scales_ : ndarray of shape (n_components,)
-        s with ``whiten``, ones without.
+        Factors s with ``whiten``; ones otherwise.
     centre_ : ndarray of shape (n_features,)
-        The public point.
+        Public centre.
     n_components_ : int
     data_norm_ : float
         Bound used in the fit.
@@ -530,12 +535,12 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     other parameter were chosen without looking at the data. Proof: docs/proofs/private_pca.md. Not
     covered: running time; floating-point effects with ``noise_grid="float"``.
 
-    The sensitivity of the matrix is 1 for add_remove and sqrt(2) for replace_one; the spectral
-    norm of the noise is about :math:`\sigma \sqrt{2 d}`, and components with eigenvalues below it
-    are noise. Nothing is divided by the number of rows, which is private with add_remove.
+    The sensitivity of the matrix is 1 for add_remove and sqrt(2) for replace_one. The spectral norm
+    of the noise is about :math:`\sigma \sqrt{2 d}`; components with smaller eigenvalues are noise.
+    Nothing is divided by the number of rows, which is private with add_remove.
 
-    ``fit`` takes O(n d^2) work and memory for five matrices of d^2 numbers. Projected rows are
-    dense; sparse rows with a ``centre`` become dense in ``fit`` too.
+    ``fit`` takes O(n d^2) time and memory for five matrices of d^2 numbers. Projected rows are
+    dense; with a ``centre``, sparse rows become dense in ``fit`` too.
 
     References
     ----------
@@ -583,7 +588,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         return self._sum_plan("private_pca", NoisyComponents, public, **own)
 
     def _attributes(self, plan: SumPlan, released: ReleasedComponents) -> dict[str, Any]:
-        """Return the components and their published numbers."""
+        """Return the components and the other published numbers."""
         total = plan.total
         assert isinstance(total, NoisyComponents)
         k = released.values.size
@@ -603,9 +608,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
     @quiet
     def transform(self, X: Any) -> NDArray[np.float64]:
-        """Return coordinates of centred and clipped rows along the components.
+        """Return the coordinates of centred and clipped rows along the components.
 
-        Every row is a function of itself and of fitted attributes alone, to the last bit.
+        Each output row depends only on its input row and on fitted attributes, to the last bit.
 
         Parameters
         ----------
@@ -621,9 +626,9 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         return self._projection().apply(checked_rows(self, X), n_threads)
 
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
-        """Return the rows that have these coordinates along the components.
+        """Return the rows with these coordinates along the components.
 
-        The part orthogonal to the components, or beyond ``data_norm``, is lost.
+        The part of a row orthogonal to the components, or beyond ``data_norm``, is lost.
 
         Parameters
         ----------
@@ -649,7 +654,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 
 
 class PublicTransformer(TransformerMixin, BaseEstimator):
-    """Base of transformers that map each row by itself, by public numbers."""
+    """Base of transformers that map each row independently, by public numbers."""
 
     # Nothing that they do depends on more than one row.
     _learns_from_rows = False
@@ -672,7 +677,7 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
         Raises
         ------
         InvalidParameterError, TypeError
-            A parameter is outside its range, or for another number of features.
+            A parameter is outside its range or does not fit the number of features.
         ValueError
             X is invalid; the message does not quote it.
         """
@@ -686,10 +691,10 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
 
     @abstractmethod
     def _fitted_attributes(self, X: Any) -> dict[str, Any]:
-        """Check the parameters against the rows' width; return further attributes of a fit."""
+        """Check the parameters against the number of features; return more fitted attributes."""
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse rows are accepted, precision is kept and no fit is needed."""
+        """Declare that sparse rows are accepted, precision is kept and no fit is needed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.requires_fit = False
@@ -707,15 +712,16 @@ Array = NDArray[np.float64]
 
 @dataclass(eq=False, repr=False)
 class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
-    r"""Scale by public bounds. Learns nothing from the rows and costs no budget.
+    r"""Scale features by public bounds; learns nothing from the rows and costs no budget.
 
-    Bounds :math:`[-b, b]` are mapped to [-1, 1], all others to [0, 1]; entries outside are clipped.
+    Symmetric bounds :math:`[-b, b]` are mapped to [-1, 1], all others to [0, 1]. Entries outside
+    are clipped.
 
     Parameters
     ----------
     bounds : tuple of (low, high), or dict of such pairs by column name
-        Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``. They
-        must not come from the data: a minimum or a maximum of the rows is a leak.
+        Public bounds on the entries, numbers or arrays of shape (n_features,), ``low < high``. They
+        must not come from the data: the minimum or maximum of the rows is a leak.
 
     Attributes
     ----------
@@ -724,12 +730,12 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
     Notes
     -----
-    Guarantees: each row is mapped by itself with public numbers, so this step costs no privacy and
-    ``total_privacy`` counts it as free. Proof: docs/proofs/private_scaling.md, section "Pipelines".
-    Mapped rows have norm at most ``sqrt(n_features)``.
+    Guarantees: each row is mapped independently by public numbers, so this step costs no privacy
+    and ``total_privacy`` counts it as free. Proof: docs/proofs/private_scaling.md, section
+    "Pipelines". Mapped rows have norm at most ``sqrt(n_features)``.
 
-    Sparse rows stay sparse with ``low = 0`` or ``low = -high``; other bounds move zeros and are
-    refused for them.
+    Sparse rows stay sparse with ``low = 0`` or ``low = -high``; other bounds would move zeros and
+    are refused for sparse rows.
 
     Examples
     --------
@@ -741,13 +747,13 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
     bounds: param.GivenBounds
 
     def _fitted_attributes(self, X: Any) -> dict[str, Any]:
-        """Check the bounds; nothing else is kept."""
+        """Check the bounds; nothing else is stored."""
         self._map(X)
         return {}
 
     @quiet
     def transform(self, X: Any) -> Any:
-        """Return rows scaled by the bounds; works without ``fit``.
+        """Return rows scaled by the bounds; ``fit`` is not required.
 
         Parameters
         ----------
@@ -789,7 +795,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
         return public_map(bounds, sparse_rows=sparse.issparse(X))
 
     def __sklearn_tags__(self) -> Any:
-        """Features are scaled in double precision."""
+        """Declare that features are scaled in double precision."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64"]
         return tags
@@ -797,11 +803,11 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
 
 @dataclass(eq=False, repr=False)
 class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
-    r"""Standardise by noisy means and variances, from public bounds.
+    r"""Standardise features by noisy means and variances, within public bounds.
 
-    Every entry is mapped from its bounds to z in [-1, 1]. The sums of z and of
-    :math:`\tfrac{11}{8} (z^2 - \tfrac{49}{64})` over the records, for all features, are released
-    together with the number of records, in one release; rows become
+    Each entry is mapped from its bounds to z in [-1, 1]. The sums of z and of
+    :math:`\tfrac{11}{8} (z^2 - \tfrac{49}{64})` over the records, for all features, and the number
+    of records are released in one release. Rows become
 
     .. math:: (\mathrm{clip}(x, \mathit{low}, \mathit{high}) - \mathit{mean}) / \mathit{scale}.
 
@@ -810,16 +816,18 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     epsilon : float, default=1.0
         Privacy parameter, 0 < epsilon <= 1e4.
     delta : float, default=1e-6
-        Privacy parameter, 0 <= delta < 1; 0 takes noise of density proportional to
-        ``exp(-beta ||b||)``, which is pure.
+        Privacy parameter, 0 <= delta < 1; 0 uses noise b of density proportional to
+        ``exp(-beta ||b||)``, which gives pure epsilon.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
         Neighbouring data sets differ by one row added or removed, or by one row replaced, which
         makes the number of rows public.
     max_weight : float > 0, default=1.0
         Public upper limit on ``sample_weight``; larger weights are clipped. A row of this weight
-        counts as one, and a person as at most one. Weights count in steps of ``max_weight / 8192``.
+        counts as one, and a person as at most one. Weights have a resolution of
+        ``max_weight / 8192``.
     noise_grid : {"exact", "float"}, default="exact"
-        "exact" draws Gaussian noise exactly on a power-of-two grid.
+        "exact" samples Gaussian noise exactly on a power-of-two grid; "float" draws ordinary
+        floating-point noise.
     random_state : int or None, default=None
         None draws noise from the operating system. A seed makes the fit reproducible but not
         private: a ``NotPrivateWarning`` is issued, and the statement says so.
@@ -828,32 +836,32 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     bounds : tuple of (low, high), or dict of such pairs by column name
-        Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``; they
+        Public bounds on the entries, numbers or arrays of shape (n_features,), ``low < high``; they
         must not come from the data. Entries outside are clipped, in ``fit`` and in ``transform``.
-        Noise grows with their width.
+        Noise grows with the width of the bounds.
     with_std : bool, default=True
-        Whether to divide by the noisy standard deviations. Without, all of the budget is for the
+        Whether to divide by the noisy standard deviations. If False, the whole budget is for the
         means.
 
     Attributes
     ----------
     mean_ : ndarray of shape (n_features,)
-        Noisy means, within the bounds; shrunk towards their middle by the share of the noise.
+        Noisy means within the bounds, shrunk towards their midpoint by the share of the noise.
     scale_ : ndarray of shape (n_features,) or None
-        Noisy standard deviations, at least 2**-10 of half the width of the bounds; None without
+        Noisy standard deviations, at least 2**-10 times half the width of the bounds; None without
         ``with_std``.
     var_ : ndarray of shape (n_features,) or None
-        Their squares, at most the largest float.
+        Squares of ``scale_``, at most the largest float.
     n_samples_seen_ : float
-        Noisy number of rows, at least 1, or with weights their sum over ``max_weight``; the public
-        number with ``replace_one``, where the rest of a weight below ``max_weight`` counts as a row
-        in the middle of the bounds.
+        Noisy number of rows, at least 1; with weights, their noisy sum divided by ``max_weight``.
+        With ``replace_one`` it is the public number, and what a weight lacks to ``max_weight``
+        counts as a row at the midpoint of the bounds.
     data_norm_ : float
-        No transformed row is longer: the norm of the farthest corner of the bounds. A release like
-        the others; an estimator after this one may have it, or any smaller number, as its
-        ``data_norm``.
+        Largest norm of a transformed row: the norm of the farthest corner of the bounds. It is
+        released like the other attributes; a following estimator may use it, or any smaller number,
+        as its ``data_norm``.
     bounds_ : tuple of two ndarrays of shape (n_features,)
-        The bounds of the fit.
+        Bounds used in the fit.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
     privacy_ : PrivacyStatement
@@ -866,17 +874,17 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     "Moments from public bounds" and "Post-processing". Not covered: running time; floating-point
     effects with ``delta=0`` or ``noise_grid="float"``.
 
-    How the budget is split: with d features, a record adds at most :math:`d (539/512)^2 + \sqrt d`
-    to the squared length of the sum, the second part for the number of rows
-    (``replace_one`` has none). Of the first part a feature's mean has all at the ends of its bounds
-    and its mean square all in their middle: either costs what it would cost alone, within 5 % in
-    the noise. The noise of a sum of z has the standard deviation :math:`\sigma`, that of a sum of
-    :math:`z^2` has :math:`8 \sigma / 11`.
+    Split of the budget: with d features, a record adds at most :math:`d (539/512)^2 + \sqrt d` to
+    the squared length of the sum, where the second term is for the number of rows (absent with
+    ``replace_one``). The first term is due to the mean at the ends of the bounds and to the mean
+    square at their midpoint, so mean and mean square together cost what either would cost alone,
+    within 5 % of the noise. The noise in a sum of z has standard deviation :math:`\sigma`, that in
+    a sum of :math:`z^2` has :math:`8 \sigma / 11`.
 
-    A variance below twice the standard deviation of its own noise is raised to that, so that noise
-    never inflates a column; if even the variance of the uniform law on the bounds is below it, that
-    public variance is used. So constant features become nearly 0. Sparse rows become dense. Sums
-    saturate beyond 2**27 rows.
+    A variance below twice the standard deviation of its noise is raised to that level, so that
+    noise never inflates a column. If the level exceeds the variance of the uniform distribution on
+    the bounds, this public variance is used instead. Constant features thus become nearly 0. Sparse
+    rows become dense. Sums saturate beyond 2**27 rows.
 
     Examples
     --------
@@ -922,22 +930,21 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
 
     @in_usual_arithmetic
     def fit_periods(self: Scaler, X: Any, periods: Any, *, n_periods: int | None = None) -> Scaler:
-        """Release the moments of all rows so far once per period, at one total cost.
+        """Release the moments of all rows so far, once per period, at one total cost.
 
         The noise of the releases is correlated, so that it hardly grows: after 52 periods it is 2.3
-        times that of one ``fit`` on all rows, where independent noise is 7.2 times that. Noise and
-        statement are for ``n_periods`` calls. A ledger is charged for every call as it is made, by
-        the age of the rows: give ``ledger.for_periods()`` of all periods so far, in order.
+        times that of one ``fit`` on all rows, compared with 7.2 times for independent noise. Noise
+        and statement are for ``n_periods`` calls. A ledger is charged at every call, by the age of
+        the rows: pass ``ledger.for_periods()`` with all periods so far, in order.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            The rows of all periods so far: of this one and of those before it, again. None of them
-            is kept.
+            The rows of this period and, again, of all earlier periods. Rows are not kept.
         periods : array-like of int, shape (n_samples,)
-            The one period of each row, 0 to the number of earlier calls.
+            Period of each row, from 0 to the number of earlier calls.
         n_periods : int in 1..1000 or None, default=None
-            Number of calls there will be, at most; needed in the first one.
+            Largest number of calls; required in the first call.
 
         Returns
         -------
@@ -947,8 +954,8 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         Raises
         ------
         InvalidParameterError, TypeError
-            A parameter is outside its range or has changed since the call before, there is no
-            period left, or the scaler was fitted by ``fit`` or loaded. Nothing was read or spent.
+            A parameter is outside its range or differs from the previous call, no period is left,
+            or the scaler was fitted by ``fit`` or loaded. Nothing was read or spent.
         BudgetExceededError
             The ledger refuses. Nothing was read or spent.
         ValueError
@@ -976,7 +983,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         return bounds
 
     def _attributes(self, plan: SumPlan, released: ReleasedColumns | RunningSums) -> dict[str, Any]:
-        """Return means, scales, and the state for the next period."""
+        """Return the means, the scales, and the state for the next period."""
         if isinstance(released, RunningSums):
             assert self._next is not None
             running = self._next._replace(releases=released.releases)
@@ -999,7 +1006,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
 
     @quiet
     def transform(self, X: Any) -> Array:
-        """Return rows clipped to the bounds, minus the means, over the scales.
+        """Return rows clipped to the bounds, minus the means, divided by the scales.
 
         Parameters
         ----------
@@ -1017,7 +1024,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         return np.asarray(rows if self.scale_ is None else rows / self.scale_)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return rows times the scales plus the means; clipped entries stay so.
+        """Return rows times the scales plus the means; clipped entries stay clipped.
 
         Parameters
         ----------
@@ -1055,7 +1062,7 @@ class Running(NamedTuple):
 def running_before(
     scaler: PrivateStandardScaler, asked: dict[str, Any], n_periods: int | None
 ) -> Running:
-    """Return the state that a call with these parameters continues from, if it may."""
+    """Return the state that a call with these parameters may continue from."""
     before: Running | None = vars(scaler).get("_running")
     if before is None:
         if "privacy_" in vars(scaler):
@@ -1078,7 +1085,7 @@ def running_before(
 
 
 def checked_periods(periods: Any, n_done: int) -> NDArray[np.int64]:
-    """Return the checked period of each row; errors quote none."""
+    """Return the checked period of each row; error messages quote none."""
     found = np.asarray(periods)
     if found.ndim != 1 or found.dtype.kind not in "iu":
         raise InvalidTypeError("periods: expected a one-dimensional array of integers")
@@ -1090,18 +1097,18 @@ def checked_periods(periods: Any, n_done: int) -> NDArray[np.int64]:
 
 
 def squares(scale: Array) -> Array:
-    """Return squares; the largest float where they overflow."""
+    """Return squares, or the largest float where they overflow."""
     with np.errstate(over="ignore", under="ignore"):
         return np.minimum(scale**2, np.finfo(np.float64).max)
 
 
 def middle_and_half(low: Array, high: Array) -> tuple[Array, Array]:
-    """Return the middle and half the width of bounds, without overflow."""
+    """Return the midpoint and half the width of bounds, without overflow."""
     return 0.5 * low + 0.5 * high, 0.5 * (high - low)
 
 
 def _farthest(distances: Array, scale: Array | None) -> float:
-    """Return the largest distance of a row within the bounds from the means, rounded up."""
+    """Return the largest scaled distance of a row within the bounds from the means, rounded up."""
     corner = distances if scale is None else distances / scale
     largest = float(corner.max())
     # Each operation, and each of a computed row, is off by less than this share.
@@ -1114,7 +1121,7 @@ MAX_KNOTS = 1 << 16
 
 
 def checked_knots(value: Any) -> Any:
-    """Check knots: a number, or for each column a number or increasing positions."""
+    """Check knots: a number, or a number or increasing positions for each column."""
     if not isinstance(value, (list, tuple, np.ndarray)):
         return check.check_integer("knots", value, 1, MAX_KNOTS)
     return [_knots_of_column(entry) for entry in value]
@@ -1136,7 +1143,7 @@ def _knots_of_column(entry: Any) -> Any:
 
 
 def _increasing(knots: Array) -> bool:
-    """Whether knots are finite and so far apart that nothing is divided by zero."""
+    """Return whether knots are finite and far enough apart to avoid division by zero."""
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.diff(knots)
     smallest = np.finfo(np.float64).tiny
@@ -1144,7 +1151,7 @@ def _increasing(knots: Array) -> bool:
 
 
 def checked_columns(name: str, value: Any) -> Any:
-    """Check columns: a flag for all, or a list of positions."""
+    """Check columns: a flag for all columns, or a list of positions."""
     if not isinstance(value, (list, tuple, np.ndarray)):
         return check.check_bool(name, value)
     return [check.check_integer(name, place, 0, 2**32) for place in value]
@@ -1152,26 +1159,25 @@ def checked_columns(name: str, value: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
-    r"""Map each column to piecewise linear functions of public knots; costs no budget.
+    r"""Map each column to piecewise linear splines on public knots; costs no budget.
 
-    A column with k knots becomes k hat functions, each 1 at its knot and 0 at all others. They add
-    up to 1, and a linear model of them is any piecewise linear function of the column.
+    A column with k knots becomes k hat functions, each 1 at its knot and 0 at the others. They sum
+    to 1, so a linear model on them can be any piecewise linear function of the column.
 
     Parameters
     ----------
     bounds : tuple of (low, high), dict of such pairs by column name, or None, default=None
-        Public bounds of the entries, numbers or arrays of shape (n_features,), ``low < high``. They
-        must not come from the data. Entries outside are clipped. None where all knots are given as
+        Public bounds on the entries, numbers or arrays of shape (n_features,), ``low < high``. They
+        must not come from the data. Entries outside are clipped. None if all knots are given as
         positions.
     knots : int, or list with an entry for each column, default=5
-        Number of knots between the bounds, ends included, at equal distances; 1 leaves a column as
-        it is, scaled to [0, 1], for columns of zeros and ones. A list has such a number for each
-        column, or an array of increasing positions, which must not come from the data: quantiles of
-        the rows are a leak.
+        Number of equidistant knots between the bounds, ends included. 1 only scales a column to [0,
+        1], for columns of zeros and ones. A list has for each column such a number or an array of
+        increasing positions, which must not come from the data: quantiles of the rows are a leak.
     log : bool or list of int, default=False
-        Columns whose knots are at equal distances of log x where low > 0, and of
-        sign(x) log(1 + abs(x)) elsewhere: all, none, or those at these positions from 0 on. Knots
-        given as positions stay.
+        Columns with knots equidistant in log x if low > 0, else in sign(x) log(1 + abs(x)): all,
+        none, or the columns at the given positions (from 0). Knots given as positions do not
+        change.
     sparse_output : bool, default=True
         Whether ``transform`` returns a CSR matrix.
 
@@ -1182,12 +1188,11 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
 
     Notes
     -----
-    Guarantees: every row is mapped by itself, by public numbers, to the last bit, so what is
-    private after this transformer was as private before it; ``total_privacy`` counts it as free.
-    Proof: docs/proofs/private_scaling.md, section "Pipelines". Mapped rows have norm at most
-    ``sqrt(n_features)``.
+    Guarantees: each row is mapped independently by public numbers, to the last bit, so this step
+    costs no privacy and ``total_privacy`` counts it as free. Proof: docs/proofs/private_scaling.md,
+    section "Pipelines". Mapped rows have norm at most ``sqrt(n_features)``.
 
-    Each function is one more noisy weight for each class: take few knots, or 1, where rows are few.
+    Each function adds one noisy weight per class: with few rows take few knots, or 1.
 
     Examples
     --------
@@ -1206,13 +1211,13 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
     sparse_output: param.Flag = True
 
     def _fitted_attributes(self, X: Any) -> dict[str, Any]:
-        """Check the knots; nothing else is kept."""
+        """Check the knots; nothing else is stored."""
         self.functions(X.shape[1])
         return {}
 
     @quiet
     def transform(self, X: Any) -> Any:
-        """Return the values of the functions; works without ``fit``.
+        """Return the values of the functions; ``fit`` is not required.
 
         Parameters
         ----------
@@ -1221,7 +1226,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         Returns
         -------
         CSR matrix or ndarray of shape (n_samples, n_functions)
-            In [0, 1], in the precision of X, at most two other than 0 for each column.
+            Values in [0, 1], in the precision of X, at most two nonzero per column.
         """
         names = vars(self).get("feature_names_in_", feature_names(X))
         X = checked_rows(self, X)
@@ -1229,12 +1234,12 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         return found if self.sparse_output else found.toarray()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return names of columns with the number of the knot.
+        """Return output names: column name and knot number.
 
         Parameters
         ----------
         input_features : array-like of str or None, default=None
-            Names of the columns; None for those of the fit.
+            Names of the columns; None uses those of the fit.
 
         Returns
         -------
@@ -1257,23 +1262,23 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         return sum(self.functions(self.n_features_in_).sizes)
 
     def functions(self, n_features: int, names: Any = None) -> SplineMap:
-        """Return the functions for rows with this number of features.
+        """Return the spline map for rows with this number of features.
 
         Parameters
         ----------
         n_features : int
         names : sequence of str or None, default=None
-            Names of the columns; None for those of the fit.
+            Names of the columns; None uses those of the fit.
 
         Returns
         -------
         SplineMap
-            With the knots of each column.
+            Map with the knots of each column.
 
         Raises
         ------
         InvalidParameterError, TypeError
-            Parameters are invalid, or for another number of features.
+            Parameters are invalid or do not fit the number of features.
         """
         checked = checked_copy(self)
         knots = checked.knots if isinstance(checked.knots, list) else [checked.knots] * n_features
@@ -1302,7 +1307,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
 
 
 def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
-    """Place that many knots between the bounds of a column, at least two."""
+    """Place the given number of knots, at least two, between the bounds of a column."""
     low, high = (side[column] for side in bounds)
     shares = np.linspace(0.0, 1.0, max(2, number))
     if column not in log:
@@ -1329,7 +1334,7 @@ SECOND_SHARE = 1.0 / 3.0
 
 
 def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
-    """Check two or three side lengths of an image."""
+    """Check the two or three side lengths of an image."""
     check.check_type(name, value, (list, tuple, np.ndarray), "two or three whole numbers")
     lengths = tuple(check.check_integer(name, length, 1, MAX_PIXELS) for length in value)
     if len(lengths) not in (2, 3):
@@ -1338,7 +1343,7 @@ def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
 
 
 def checked_cells(value: Any) -> int | tuple[int, int]:
-    """Check numbers of cells: one for both sides, or one for height and one for width."""
+    """Check the number of cells: one number for both sides, or one each for height and width."""
     if not isinstance(value, (list, tuple, np.ndarray)):
         return check.check_integer("cells", value, 1, MAX_PIXELS)
     lengths = checked_lengths("cells", value)
@@ -1348,14 +1353,14 @@ def checked_cells(value: Any) -> int | tuple[int, int]:
 
 
 class ImageGrid(NamedTuple):
-    """Grid of cells in which directions of edges are summed.
+    """Grid of cells in which edge directions are summed.
 
     Parameters
     ----------
     shape : tuple of int
         Height, width and number of channels of an image.
     cells : tuple of int
-        Along height and width.
+        Number of cells along height and width.
     n_orientations : int
     """
 
@@ -1369,14 +1374,14 @@ class ImageGrid(NamedTuple):
         return self.shape[2] * math.prod(self.cells) * self.n_orientations
 
     def halved(self) -> tuple[ImageGrid, ImageGrid]:
-        """Return the grid of the edge image at half the size, and the grid of its edges.
+        """Return the grid of the edge image at half size, and the grid of its edges.
 
-        Its channels are the orientations. Halves are rounded up.
+        The channels of the edge image are the orientations. Halves are rounded up.
 
         Raises
         ------
         InvalidParameterError
-            It has too many channels.
+            The edge image has too many channels.
         """
         n_channels = self.shape[2] * self.n_orientations
         if n_channels > MAX_PIXELS:
@@ -1392,7 +1397,7 @@ class ImageGrid(NamedTuple):
         return inner, ImageGrid((height, width, n_channels), (vertical, horizontal), fewer)
 
     def sums(self, images: Any, n_threads: int) -> NDArray[Any]:
-        """Return square roots of the shares of edge directions in each cell."""
+        """Return the square roots of the shares of edge directions in each cell."""
         rows = compiled_rows(images) if sparse.issparse(images) else np.ascontiguousarray(images)
         how = {"n_orientations": self.n_orientations, "n_threads": n_threads}
         return _core.oriented_gradients(rows, shape=self.shape, cells=self.cells, **how)
@@ -1400,32 +1405,33 @@ class ImageGrid(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
-    r"""Map images to histograms of edge directions over cells; costs no budget.
+    r"""Map images to histograms of edge directions in cells; costs no budget.
 
     The gradient at a pixel (differences of its neighbours along width and height) has length m and
-    direction v. It shares :math:`m \max(0, \langle v, u_k \rangle)^8` among the nearest cells of a
+    direction v. It divides :math:`m \max(0, \langle v, u_k \rangle)^8` among the nearest cells of a
     grid, as orientation k of K, with :math:`u_1, \dots, u_K` around the circle. The sums of a cell
-    are divided by their own total plus a tenth of the mean one, so that faint edges tell as much as
-    strong ones. Features are square roots of these shares over their total: rows have norm 1.
+    are divided by their total plus a tenth of the mean total, so that faint edges count as much as
+    strong ones. Features are the square roots of these shares, normalised to sum 1: rows have norm
+    1.
 
-    With ``order=2`` edges of edges follow, which tell corners and curves from lines: the features
-    of a grid with half as many cells along a side as pixels are an image whose channels are the
-    orientations; its edges are summed in the same way, over half as many cells along a side and
+    With ``order=2`` edges of edges follow, which distinguish corners and curves from lines: the
+    features of a grid with half as many cells per side as pixels form an image whose channels are
+    the orientations. Its edges are summed in the same way, over half as many cells per side and
     half as many orientations, at least 3.
 
     Parameters
     ----------
     shape : tuple (height, width) or (height, width, channels)
-        Shape of one image. A row of X is an image of this shape, flattened in C order: rows of
-        pixels one after the other, the channels of a pixel side by side. Each at most 4096.
+        Shape of one image, each number at most 4096. A row of X is an image of this shape flattened
+        in C order: pixel rows one after another, with the channels of a pixel adjacent.
     cells : int or tuple (vertical, horizontal), default=4
-        Number of cells along height and width, at most as many as pixels; one number means
-        both, and for as many as there are pixels along a shorter side.
+        Number of cells along height and width, at most the number of pixels. A single number is
+        used for both sides, limited to the number of pixels of a shorter side.
     n_orientations : int, default=8
         Number K of directions, at most 4096.
     order : {1, 2}, default=1
-        2 adds edges of edges: more accurate for tens of thousands of rows and for photographs, no
-        better for a few thousand digits.
+        2 adds edges of edges: more accurate with tens of thousands of rows and for photographs, no
+        better with a few thousand digits.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
 
@@ -1436,14 +1442,13 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
 
     Notes
     -----
-    Guarantees: every row is mapped by itself, by public numbers, to the last bit, so what is
-    private after this transformer was as private before it; ``total_privacy`` counts it as free.
-    Proof: docs/proofs/private_scaling.md, section "Pipelines". Rows have norm 1 up to rounding, or
-    0 for an image of one value. With ``order=2``, edges have two thirds of the squared norm and
-    edges of edges one third.
+    Guarantees: each row is mapped independently by public numbers, to the last bit, so this step
+    costs no privacy and ``total_privacy`` counts it as free. Proof: docs/proofs/private_scaling.md,
+    section "Pipelines". Rows have norm 1 up to rounding, or 0 for a constant image. With
+    ``order=2``, edges have two thirds of the squared norm and edges of edges one third.
 
-    Neither the brightness of an image nor its contrast changes its features, so no bounds are
-    needed; a shift by a fraction of a cell changes them a little. Beyond X it takes the features.
+    Brightness and contrast of an image do not change its features, so no bounds are needed; a shift
+    by a fraction of a cell changes them slightly. Memory is that of X and the features.
 
     References
     ----------
@@ -1473,13 +1478,13 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     n_threads: param.Threads = None
 
     def _fitted_attributes(self, X: Any) -> dict[str, Any]:
-        """Check the shape; nothing else is kept."""
+        """Check the shape; nothing else is stored."""
         self.grids(X.shape[1])
         return {}
 
     @quiet
     def transform(self, X: Any) -> NDArray[Any]:
-        """Return the features of images; works without ``fit``.
+        """Return the features of images; ``fit`` is not required.
 
         Parameters
         ----------
@@ -1488,8 +1493,8 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Returns
         -------
         ndarray of shape (n_samples, channels * vertical * horizontal * n_orientations)
-            Features in the precision of X, the orientations of a cell side by side; with
-            ``order=2`` followed by those of edges of edges.
+            Features in the precision of X, with the orientations of a cell adjacent; with
+            ``order=2`` those of edges of edges follow.
         """
         checked = checked_copy(self)
         X = checked_rows(self, X)
@@ -1510,7 +1515,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         return found
 
     def grids(self, n_features: int) -> tuple[ImageGrid, ...]:
-        """Return the grid of edges; with ``order=2`` also the two of edges of edges.
+        """Return the grid of edges; with ``order=2`` also the two grids of edges of edges.
 
         Parameters
         ----------
@@ -1524,7 +1529,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         Raises
         ------
         InvalidParameterError, TypeError
-            Parameters are invalid, or for another number of pixels.
+            Parameters are invalid or do not fit the number of pixels.
         """
         checked = checked_copy(self)
         height, width, channels = (*checked.shape, 1)[:3]
@@ -1557,25 +1562,25 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     .. math:: \phi(x) = D^{-1/2} (\cos\langle w_1, x\rangle, \dots, \cos\langle w_D, x\rangle,
         \sin\langle w_1, x\rangle, \dots, \sin\langle w_D, x\rangle)
 
-    with frequencies drawn from the spectrum of the kernel, so that :math:`\langle \phi(x),
-    \phi(x') \rangle` is an unbiased estimate of it with an error of about :math:`D^{-1/2}`.
+    Frequencies are drawn from the spectrum of the kernel, so that
+    :math:`\langle \phi(x), \phi(x') \rangle` is an unbiased estimate of the kernel with an error of
+    about :math:`D^{-1/2}`.
 
     Parameters
     ----------
     n_components : int, default=1000
-        Number D of frequencies, at most 2**20, each of which gives a cosine and a sine: 2 D
-        features.
+        Number D of frequencies, at most 2**20. Each gives a cosine and a sine: 2 D features.
     gamma : float, default=1.0
-        Scale of the kernel, 1e-30 <= gamma <= 1e30.
+        Coefficient of the kernel, 1e-30 <= gamma <= 1e30.
     kernel : {"rbf", "laplacian"}, default="rbf"
         ``exp(-gamma ||x - x'||^2)`` or ``exp(-gamma ||x - x'||_1)``.
     orthogonal : bool, default=True
-        Whether frequencies of "rbf" are orthogonal in blocks, which makes the error smaller: by
-        random rotations up to 64 features, above by products of random signs and Hadamard matrices,
-        which are faster. Those of "laplacian" are always independent.
+        Whether frequencies of "rbf" are orthogonal in blocks, which reduces the error: random
+        rotations up to 64 features, above that faster products of random signs and Hadamard
+        matrices. Those of "laplacian" are always independent.
     random_state : int or None, default=None
-        Seed of the frequencies, 0 <= random_state < 2**64; None draws one. It is public, as it
-        draws no noise, and kept in ``seed_``.
+        Seed of the frequencies, 0 <= random_state < 2**64; None draws one. It draws no noise, so it
+        is public and stored in ``seed_``.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
 
@@ -1584,23 +1589,23 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     seed_ : int
         The public seed.
     structure_ : {"independent", "orthogonal", "fast"}
-        How the frequencies were drawn.
+        Structure of the frequencies.
     random_weights_ : ndarray of shape (n_components, n_features)
-        The frequencies; recomputed by every access.
+        The frequencies, recomputed at every access.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
     Notes
     -----
-    Guarantees: ``fit`` reads the number and names of the features only, and everything published is
-    independent of the rows: it costs no budget. Features of a row are a function of that row alone,
-    and have norm 1 up to rounding (a few 1e-16 for double and 1e-7 for single precision), whatever
-    the row is; a mechanism that follows with ``data_norm=1`` shortens what exceeds it. Proof:
-    docs/proofs/random_features.md, "Feature map". That ``gamma`` was not chosen by looking at
-    private data is up to the caller.
+    Guarantees: ``fit`` reads only the number and names of the features, and all fitted attributes
+    are independent of the rows, so it costs no budget. The features of a row depend on that row
+    only, and have norm 1 up to rounding (a few 1e-16 in double, 1e-7 in single precision) for every
+    row; a following mechanism with ``data_norm=1`` clips the excess. Proof:
+    docs/proofs/random_features.md, "Feature map". The caller must not choose ``gamma`` by looking
+    at private data.
 
-    Time is of the order of n d D, or n D log d for the products of signs. The result is dense, n x
-    2 D numbers in the precision of X: `PrivateKernelSVC` needs a block of it at a time.
+    Time is O(n d D), or O(n D log d) for the products of signs. The result is dense, n x 2 D
+    numbers in the precision of X; `PrivateKernelSVC` needs only one block at a time.
 
     References
     ----------
@@ -1675,15 +1680,15 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
 
     @property
     def _n_features_out(self) -> int:
-        """Number of features, for their generated names."""
+        """Number of output features."""
         return 2 * self._features.n_components
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether frequencies have been drawn."""
+        """Return whether the frequencies have been drawn."""
         return "seed_" in vars(self)
 
     def __sklearn_tags__(self) -> Any:
-        """Frequencies are drawn by a fit."""
+        """Declare that a fit is needed to draw the frequencies."""
         tags = super().__sklearn_tags__()
         tags.requires_fit = True
         return tags

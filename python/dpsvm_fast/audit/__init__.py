@@ -1,4 +1,4 @@
-"""Audits: certified lower bounds of epsilon, compared with the claim."""
+"""Privacy audits: certified lower bounds on epsilon, compared with the claim."""
 
 from dpsvm_fast.audit.density import audit_density
 from dpsvm_fast.audit.one_run import audit_one_run, audit_scores

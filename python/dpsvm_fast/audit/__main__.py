@@ -1,4 +1,4 @@
-"""``python -m dpsvm_fast.audit`` is ``dpsvm-fast audit``."""
+"""Run ``dpsvm-fast audit`` as ``python -m dpsvm_fast.audit``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""From counts of two worlds to certified lower bounds of epsilon.
+"""Certified lower bounds on epsilon from counts in two worlds.
 
-Everything rests on one event S that was fixed before the counted runs: k of n runs of a world fall
-into S, so k is binomial, and Clopper and Pearson's interval holds for its probability whatever the
-mechanism is. Three readings of the two intervals follow, each with its proof in one sentence.
+An event S is fixed before the counted runs. The number k of a world's n runs in S is binomial, so
+the Clopper-Pearson interval holds for the probability of S for any mechanism. Three bounds follow
+from the two intervals, each with a one-sentence proof.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ N_EPSILONS = 24
 
 
 def proportion_below(inside: int, n: int, alpha: float) -> float:
-    """Return a lower confidence bound of a proportion, wrong with probability ``alpha``."""
+    """Return a lower confidence bound on a proportion, wrong with probability ``alpha``."""
     if inside == 0:
         return 0.0
     return float(stats.beta.ppf(alpha, inside, n - inside + 1)) * (1.0 - SLACK)
 
 
 def proportion_above(inside: int, n: int, alpha: float) -> float:
-    """Return an upper confidence bound of a proportion, wrong with probability ``alpha``."""
+    """Return an upper confidence bound on a proportion, wrong with probability ``alpha``."""
     if inside == n:
         return 1.0
     return min(1.0, float(stats.beta.isf(alpha, inside + 1, n - inside)) * (1.0 + SLACK))
@@ -48,14 +48,14 @@ def proportion_above(inside: int, n: int, alpha: float) -> float:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of runs in each world that fell into an event fixed beforehand.
+    """Numbers of runs in each world inside an event fixed beforehand.
 
     Parameters
     ----------
     likely : int
-        Runs inside the event, of the world in which it was expected more often.
+        Runs inside the event in the world where it was expected more often.
     rare : int
-        The same of the other world.
+        Runs inside the event in the other world.
     n : int
         Runs of each world.
     """
@@ -65,10 +65,9 @@ class Counts:
     n: int
 
     def interval(self, alpha: float) -> tuple[float, float]:
-        """Return a lower bound of one probability and an upper bound of the other; level ``alpha``.
+        """Return a lower bound on one probability and an upper bound on the other; level ``alpha``.
 
-        Each of the two bounds has half of ``alpha``; the runs of the worlds are independent, but
-        nothing here needs that.
+        Each bound has half of ``alpha``. Independence between the worlds is not needed.
         """
         return (
             proportion_below(self.likely, self.n, 0.5 * alpha),
@@ -77,30 +76,30 @@ class Counts:
 
 
 def hockey_stick_bound(counts: Counts, delta: float, alpha: float) -> float:
-    r"""Return a lower bound of epsilon from the definition alone.
+    r"""Return a lower bound on epsilon from the definition alone.
 
-    Proof: (epsilon, delta) says :math:`P(S) \le e^\epsilon Q(S) + \delta`, hence
-    :math:`\epsilon \ge \log((P(S) - \delta) / Q(S))`, which falls when P(S) is replaced by a lower
-    and Q(S) by an upper bound. With P and Q interchanged, the complement of S gives the same for
-    1 - Q(S) and 1 - P(S).
+    Proof: (epsilon, delta)-privacy means :math:`P(S) \le e^\epsilon Q(S) + \delta`, hence
+    :math:`\epsilon \ge \log((P(S) - \delta) / Q(S))`, which decreases if P(S) is replaced by a
+    lower and Q(S) by an upper bound. With P and Q interchanged, the complement of S gives the same
+    for 1 - Q(S) and 1 - P(S).
     """
     low, high = counts.interval(alpha)
     return max(0.0, _log_ratio(low - delta, high), _log_ratio(1.0 - high - delta, 1.0 - low))
 
 
 def _log_ratio(top: float, bottom: float) -> float:
-    """Log of a ratio, minus infinity where it says nothing."""
+    """Return the log of a ratio, minus infinity if it is uninformative."""
     if top <= 0.0:
         return -math.inf
     return math.log(top / bottom) if bottom > 0.0 else math.inf
 
 
 def separation_bound(counts: Counts, alpha: float) -> float:
-    r"""Return a lower bound of mu of Gaussian differential privacy.
+    r"""Return a lower bound on mu of Gaussian differential privacy.
 
-    Proof: :math:`\mu`-GDP says :math:`\Phi^{-1}(P(S)) - \Phi^{-1}(Q(S)) \le \mu` for every S (Dong,
-    Roth and Su 2022), and the left side falls when P(S) is replaced by a lower and Q(S) by an upper
-    bound. This is the interval method of Nasr et al. (2023).
+    Proof: :math:`\mu`-GDP means :math:`\Phi^{-1}(P(S)) - \Phi^{-1}(Q(S)) \le \mu` for every S
+    (Dong, Roth and Su 2022), and the left side decreases if P(S) is replaced by a lower and Q(S) by
+    an upper bound. This is the interval method of Nasr et al. (2023).
     """
     low, high = counts.interval(alpha)
     if not 0.0 < low < 1.0 or not 0.0 < high < 1.0:
@@ -111,7 +110,7 @@ def separation_bound(counts: Counts, alpha: float) -> float:
 def profile_violation(
     low: float, high: float, profile: Callable[[float], float], largest: float
 ) -> float:
-    r"""Amount by which :math:`P(S) \ge` low and :math:`Q(S) \le` high violate a privacy profile.
+    r"""Return how far :math:`P(S) \ge` low and :math:`Q(S) \le` high violate a privacy profile.
 
     Parameters
     ----------
@@ -119,7 +118,7 @@ def profile_violation(
     profile : callable
         Delta at every epsilon >= 0.
     largest : float > 0
-        The largest epsilon to be looked at; any choice is sound.
+        Largest epsilon to try; any choice is sound.
 
     Returns
     -------
@@ -128,8 +127,8 @@ def profile_violation(
 
     Notes
     -----
-    Proof: a profile says :math:`P(S) \le e^\epsilon Q(S) + \delta(\epsilon)` for all S, both orders
-    of the worlds and every epsilon, so one epsilon at which it fails refutes it.
+    Proof: a profile means :math:`P(S) \le e^\epsilon Q(S) + \delta(\epsilon)` for all S, both
+    orders of the worlds and every epsilon, so one epsilon at which it fails refutes it.
     """
     worst = -math.inf
     for i in range(N_EPSILONS):
@@ -142,25 +141,25 @@ def profile_violation(
 
 
 def smallest_consistent(refuted: Callable[[float], bool], most: float = 64.0) -> float | None:
-    r"""Return the largest noise, as a multiple of the claimed, that the counts do not refute.
+    r"""Return the largest multiple of the claimed noise that the counts do not refute.
 
     Parameters
     ----------
     refuted : callable
-        Whether the claimed law with s times the noise is refuted; monotone in s.
+        Function of s: whether the claimed law with s times the noise is refuted; monotone in s.
     most : float
-        The largest s to be tried.
+        Largest s to try.
 
     Returns
     -------
     float or None
-        A multiple at which the law is refuted, as is every larger one; None where even ``most``
-        times the noise is not.
+        A multiple at which the law is refuted, as is every larger one; None if ``most`` times the
+        noise is not refuted.
 
     Notes
     -----
-    Proof: more noise means a smaller profile, so what refutes s refutes every larger one; the true
-    noise is below s, and its epsilon above that of s, with the confidence of the counts.
+    Proof: more noise means a smaller profile, so counts that refute s refute every larger multiple.
+    With the confidence of the counts the true noise is below s, and its epsilon above that of s.
     """
     if not refuted(most):
         return None
@@ -198,14 +197,14 @@ _POWERS = {"sigma": 1, "noise_multiplier": 1, "epsilon": -1, "rho": -2}
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """The claim under test.
+    """Claim under test.
 
     Parameters
     ----------
     epsilon, delta : float
     adjacency : {"add_remove", "replace_one"}
     events : tuple of PrivacyEvent
-        The law behind it; empty where only the two numbers are known.
+        Events of the claimed law; empty if only epsilon and delta are known.
     """
 
     epsilon: float
@@ -215,7 +214,7 @@ class Claim:
 
     @property
     def gaussian_mu(self) -> float | None:
-        """Parameter of Gaussian differential privacy; None where some law is another."""
+        """Parameter of Gaussian differential privacy; None if an event is not Gaussian."""
         # Parameters of Gaussian releases, and of noise in an objective whose curvature is free.
         mus = [
             event.mu
@@ -232,12 +231,12 @@ class Claim:
         return found
 
     def profile(self, factor: float) -> Callable[[float], float]:
-        """Return delta at every epsilon, with the noise multiplied by a factor."""
+        """Return delta as a function of epsilon, with the noise multiplied by a factor."""
         return partial(totals_delta, of_events(self.with_noise(factor)))
 
 
 def _with_noise(value: Any, factor: float) -> Any:
-    """Events, and tuples of them, with a multiple of their noise; anything else unchanged."""
+    """Multiply the noise of events and of tuples of them; return anything else unchanged."""
     if isinstance(value, tuple):
         return tuple(_with_noise(part, factor) for part in value)
     if not isinstance(value, PrivacyEvent):
@@ -252,12 +251,12 @@ def _with_noise(value: Any, factor: float) -> Any:
 
 
 def resolved_method(method: str, claim: Claim) -> str:
-    """Return the method that "auto" selects: the sharpest that the claimed law allows.
+    """Return the method, with "auto" replaced by the sharpest that the claimed law allows.
 
     Raises
     ------
     InvalidParameterError
-        A method that this claim does not allow, or an unknown one.
+        The method is unknown, or this claim does not allow it.
     """
     if method not in METHODS:
         raise InvalidParameterError.of("method", got=method, accepted=f"one of {METHODS}")
@@ -280,7 +279,7 @@ def resolved_method(method: str, claim: Claim) -> str:
 
 
 def certified_epsilon(method: str, counts: Counts, claim: Claim, alpha: float) -> float:
-    """Return a lower bound of epsilon at the claimed delta, wrong with prob. ``alpha``."""
+    """Return a lower bound on epsilon at the claimed delta, wrong with prob. ``alpha``."""
     if method == "clopper_pearson":
         return hockey_stick_bound(counts, claim.delta, alpha)
     if method == "gaussian":
@@ -299,9 +298,10 @@ def certified_epsilon(method: str, counts: Counts, claim: Claim, alpha: float) -
 
 
 def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
-    """Score events by the bound that each would prove; larger is better, the unit arbitrary.
+    """Return a function that scores events by the bound they would prove; larger is better.
 
-    Its arguments are lower bounds of the one world's probabilities and upper bounds of the other's.
+    Its arguments are lower bounds on one world's probabilities and upper bounds on the other's. The
+    unit of the score is arbitrary.
     """
     if method == "clopper_pearson":
         return lambda low, high: _finite(np.log(np.maximum(low - claim.delta, 1e-300) / high))
@@ -312,7 +312,7 @@ def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
     profiles = [np.array([claim.profile(f)(e) for e in epsilons]) for f in factors]
 
     def least_noise(low: Array, high: Array) -> Array:
-        """Return minus the smallest noise that is refuted, interpolated linearly."""
+        """Return minus the smallest refuted noise, interpolated linearly."""
         grown = np.exp(epsilons)[:, None]
         over = np.maximum(low - grown * high, (1.0 - high) - grown * (1.0 - low))
         excess = np.array([(over - profile[:, None]).max(axis=0) for profile in profiles])

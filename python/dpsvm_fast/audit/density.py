@@ -1,10 +1,10 @@
-r"""Exact epsilons of mechanisms whose output density is known: no sampling and no false alarms.
+r"""Exact epsilon of mechanisms with known output density: no sampling, no false alarms.
 
 Objective perturbation releases the minimiser W of an objective with a random linear term B, so W
 determines :math:`B = -(\lambda W + g(W))`, g the sum of the gradients, and has the density
-:math:`\nu(B(W)) \det H(W)`, H the Hessian of the objective. Both worlds' densities are compared at
-the same W. Nodes are points b of the second world's noise: there its density is that of b, and the
-first world's is :math:`\nu(B_1(W)) \det H_1(W) / \det H_2(W)` per unit of b.
+:math:`\nu(B(W)) \det H(W)`, H the Hessian of the objective. The densities of both worlds are
+compared at the same W. Nodes are points b of the second world's noise: there its density is that of
+b, and the first world's density is :math:` u(B_1(W)) \det H_1(W) / \det H_2(W)` per unit of b.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ def audit_density(estimator: Any, *, pair: Pair | None = None) -> AuditReport:
     estimator : estimator or transformer
         ``OutputPerturbationSVC``; ``ObjectivePerturbationSVC`` with one score (two classes, not
         "m3" or "huber_ww") and at most two weights; ``GradientPerturbationSVC`` with one step and a
-        gradient that is clipped in both worlds; a transformer of this library.
+        gradient that is clipped in both worlds; or a transformer of this library.
     pair : Pair or None, default=None
         As in ``audit``.
 
     Returns
     -------
     AuditReport
-        With ``confidence`` 1 and no trials. ``certified`` is exact for this pair up to quadrature
-        (about 1e-6 of it; 1e-3 for two weights), and a lower bound over all pairs.
+        Report with ``confidence`` 1 and no trials. ``certified`` is exact for this pair up to
+        quadrature error (relative 1e-6; 1e-3 for two weights), and a lower bound over all pairs.
 
     Raises
     ------
@@ -70,10 +70,10 @@ def audit_density(estimator: Any, *, pair: Pair | None = None) -> AuditReport:
 
     Notes
     -----
-    For objective perturbation the exact minimiser is considered; the small noise that hides the
-    solver's tolerance is added to it and can only lower epsilon. For output perturbation the
-    distance of the two solutions is measured, and the noise is taken at its stated scale: that it
-    has this law is for the tests of the samplers.
+    For objective perturbation the exact minimiser is considered; the small additional noise that
+    covers the solver's tolerance can only lower epsilon. For output perturbation the distance of
+    the two solutions is measured and the noise is assumed to have its stated scale, which the tests
+    of the samplers check.
 
     Examples
     --------
@@ -121,14 +121,14 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
 
 
 def _of_distance(distance: float, scale: float, delta: float, *, gamma: bool) -> float:
-    """Gaussian noise of deviation ``scale``, or Gamma noise of rate ``scale``."""
+    """Return epsilon for Gaussian noise of deviation ``scale`` or Gamma noise of rate ``scale``."""
     if distance == 0.0:
         return 0.0
     return distance * scale if gamma else gaussian_epsilon(delta, scale / distance)
 
 
 def hockey_stick_epsilon(delta_at: Callable[[float], float], delta: float) -> float:
-    """Return the smallest epsilon at which delta is at most ``delta``, by bisection."""
+    """Return the smallest epsilon with delta at most ``delta``, by bisection."""
     if delta_at(0.0) <= delta:
         return 0.0
     found = largest(lambda epsilon: delta_at(epsilon) > delta, LARGEST_EPSILON)
@@ -136,15 +136,15 @@ def hockey_stick_epsilon(delta_at: Callable[[float], float], delta: float) -> fl
 
 
 def _of_step(mechanism: Any, delta: float) -> float:
-    r"""One step on a Poisson sample: mixtures of two normals, by their tails.
+    r"""Return epsilon of one step on a Poisson sample: mixtures of two normals, by their tails.
 
-    The record's contribution is taken to have the norm of the clip, the largest that there is. So
-    this holds noise, rate and accounting against each other, not the clipping, which audits by
-    many runs see.
+    The record's contribution is assumed to have the clip norm, the largest possible. So this checks
+    noise, sampling rate and accounting against each other, but not the clipping, which audits by
+    many runs check.
 
     :math:`(1-q) N(0, z^2) + q N(1, z^2)` against :math:`N(0, z^2)`, both ways, or against the
-    mixture with -1 instead of 1. Their ratio rises with x, so the best event is a half line, whose
-    end is where the ratio is :math:`e^\epsilon`.
+    mixture with -1 instead of 1. Their ratio increases with x, so the best event is a half line
+    that starts where the ratio is :math:`e^\epsilon`.
     """
     if mechanism.steps != 1:
         raise InvalidParameterError.of("n_steps", got=mechanism.steps, accepted="1")
@@ -164,7 +164,7 @@ def _of_step(mechanism: Any, delta: float) -> float:
         return float(np.logaddexp(stays, math.log(q) + mean * (x - 0.5 * mean) / z**2))
 
     def root(level: float) -> float:
-        """Find where the rising ratio of both worlds passes a level, or an end of the range."""
+        """Return where the worlds' increasing ratio reaches a level, or an end of the range."""
         reach = 50.0 * z + 2.0
         return boundary(
             lambda x: log_tilt(x, means[1]) - log_tilt(x, means[0]) < level, -reach, reach
@@ -182,12 +182,12 @@ def _of_step(mechanism: Any, delta: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """A smooth objective of one score: the records of one world.
+    """Smooth objective of one score over the records of one world.
 
     Parameters
     ----------
     rows : ndarray of shape (n, d)
-        Clipped, with the constant feature.
+        Clipped rows with the constant feature.
     signs : ndarray of shape (n,)
         1 or -1.
     kernel : (name, smoothing, margin)
@@ -201,7 +201,7 @@ class Objective:
     regularization: float
 
     def _slopes(self, W: Array) -> tuple[Array, Array]:
-        """First and second derivative of the loss in its argument, each (G, n)."""
+        """Return the first and second derivative of the loss in its argument, each (G, n)."""
         name, tau, margin = self.kernel
         z = margin - (W @ self.rows.T) * self.signs
         if name == "huber":
@@ -215,14 +215,14 @@ class Objective:
         return np.asarray((slope * self.signs) @ self.rows - self.regularization * W)
 
     def hessian(self, W: Array) -> Array:
-        """Return second derivatives of the objective, (G, d, d)."""
+        """Return Hessians of the objective, shape (G, d, d)."""
         curved = self._slopes(W)[1]
         d = self.rows.shape[1]
         outer = self.rows[:, :, None] * self.rows[:, None, :]
         return np.asarray(np.einsum("gn,nij->gij", curved, outer) + self.regularization * np.eye(d))
 
     def minimiser(self, B: Array) -> Array:
-        """W for every B: Newton's method with halved steps, all at once."""
+        """Return the minimiser W for every B, by Newton's method with step halving."""
         W = B / self.regularization * -1.0
         for _ in range(200):
             residual = B - self.noise(W)
@@ -241,7 +241,7 @@ class Objective:
 
 
 def _objective_of(world: TrainedWorld) -> Objective:
-    """The records of one world as the solver sees them."""
+    """Return the objective of one world, as the solver sees it."""
     mechanism = world.plan
     kernel = mechanism.loss.kernel
     if mechanism.loss.n_scores != 1 or mechanism.n_weights > 2:
@@ -259,7 +259,7 @@ def _objective_of(world: TrainedWorld) -> Objective:
 
 
 def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> float:
-    """Objective perturbation, Gaussian or Gamma noise in one or two weights."""
+    """Return epsilon of objective perturbation with noise in one or two weights."""
     worlds = _objective_of(first), _objective_of(second)
     inside = first.plan.inside
     size = inside.n_weights
@@ -296,7 +296,7 @@ def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> fl
 def _largest_log_ratio(
     worlds: tuple[Objective, Objective], rate: float, size: int, reach: float
 ) -> float:
-    """Pure noise: the largest log-ratio on lines through 0 in all directions."""
+    """Return the largest log-ratio for pure noise, on lines through 0 in all directions."""
     far = 50.0 * (reach + 1.0 / rate)
     radii = np.concatenate([np.linspace(0.0, 2.0 * reach, 4001), np.geomspace(1e-6, far, 4001)])
     turns = np.array([[1.0], [-1.0]])

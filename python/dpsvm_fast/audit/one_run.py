@@ -1,9 +1,9 @@
-"""Audits in one run: guess from the release which canaries a coin put into the data.
+"""Audits in one run: guess from the release which random canaries are in the data.
 
-Of m canaries r are guessed, each to be in or out, and C guesses are right. A program with trade-off
-function f cannot make C large: docs/proofs/one_run_audit.md bounds P[C >= c] from f alone, however
-the canaries depend on each other. Where nothing but (epsilon, delta) is known, the bound of
-Steinke, Nasr and Jagielski (2023) is computed too, and the smaller of the two probabilities counts.
+Of m canaries r are guessed to be in or out, and C guesses are correct. A trade-off function f
+limits C: docs/proofs/one_run_audit.md bounds P[C >= c] from f alone, for any dependence between the
+canaries. If only (epsilon, delta) is known, the bound of Steinke, Nasr and Jagielski (2023) is
+computed too, and the smaller probability is used.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ Inverse = Callable[[float], float]
 def tail_refuted(
     inverse: Inverse, n_canaries: int, n_guesses: int, right: int, alpha: float
 ) -> bool:
-    r"""Return whether a trade-off curve makes this many right guesses rarer than ``alpha``.
+    r"""Return whether a trade-off curve makes this many correct guesses rarer than ``alpha``.
 
     Parameters
     ----------
     inverse : callable
-        :math:`y \mapsto \min\{x : 1 - f(x) \ge y\}` on [0, 1], or anything below it; f is convex
+        :math:`y \mapsto \min\{x : 1 - f(x) \ge y\}` on [0, 1], or a function below it; f is convex
         and holds for either order of the worlds.
     n_canaries, n_guesses, right : int
         0 <= right <= n_guesses <= n_canaries.
@@ -74,12 +74,12 @@ def tail_refuted(
     Returns
     -------
     bool
-        True: P[C >= right] < alpha for every program with this curve. False: nothing is known.
+        True if P[C >= right] < alpha for every program with this curve. False if nothing is known.
 
     Notes
     -----
-    ``s`` is a lower bound of P[C >= i], which follows from P[C >= right] >= alpha; above 1 it is a
-    contradiction. Steps and sums are rounded down: a lower bound stays one.
+    ``s`` is a lower bound on P[C >= i] that follows from P[C >= right] >= alpha; above 1 it is a
+    contradiction. Steps and sums are rounded down, so it stays a lower bound.
     """
     if right == 0:
         return False
@@ -110,7 +110,7 @@ def profile_inverse(epsilons: Array, deltas: Array) -> Inverse:
 
 
 def log_p_value(n_canaries: int, n_guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """Bound the log-probability of this many right guesses under (epsilon, delta).
+    """Bound the log-probability of this many correct guesses under (epsilon, delta).
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def log_p_value(n_canaries: int, n_guesses: int, right: int, epsilon: float, del
     Returns
     -------
     float <= 0
-        Log of an upper bound of the probability.
+        Log of an upper bound on the probability.
     """
     if right == 0:
         return 0.0
@@ -141,8 +141,8 @@ def log_p_value(n_canaries: int, n_guesses: int, right: int, epsilon: float, del
 def one_run_bound(n_canaries: int, n_guesses: int, right: int, delta: float, alpha: float) -> float:
     """Return a lower bound of epsilon from the definition alone.
 
-    Both probabilities grow with epsilon, so what refutes an epsilon refutes every smaller one; and
-    each bounds P[C >= right], so the smaller one does.
+    Both probabilities increase with epsilon, so what refutes an epsilon refutes every smaller one.
+    Each bounds P[C >= right], so their minimum does.
     """
     log_alpha = math.log(alpha)
 
@@ -156,7 +156,7 @@ def one_run_bound(n_canaries: int, n_guesses: int, right: int, delta: float, alp
 
 
 def one_run_separation(n_canaries: int, n_guesses: int, right: int, alpha: float) -> float:
-    """Return a lower bound of mu for a Gaussian trade-off curve."""
+    """Return a lower bound on mu for a Gaussian trade-off curve."""
     return largest(
         lambda mu: tail_refuted(gaussian_inverse(mu), n_canaries, n_guesses, right, alpha),
         LARGEST_EPSILON,
@@ -166,7 +166,7 @@ def one_run_separation(n_canaries: int, n_guesses: int, right: int, alpha: float
 def one_run_epsilon(
     method: str, n_canaries: int, n_guesses: int, right: int, claim: Claim, alpha: float
 ) -> float:
-    """Return a lower bound of epsilon at the claimed delta by ``method``."""
+    """Return a lower bound on epsilon at the claimed delta by ``method``."""
     if method == "clopper_pearson":
         return one_run_bound(n_canaries, n_guesses, right, claim.delta, alpha)
     if method == "gaussian":
@@ -193,30 +193,31 @@ def audit_one_run(
     n_threads: int | None = None,
     random_state: int | None = None,
 ) -> AuditReport:
-    """Audit an estimator by one fit with many orthogonal canaries.
+    """Audit an estimator by a single fit with many orthogonal canaries.
 
-    Canary i is the i-th unit vector times the bound of the norm. With "add_remove" a coin decides
-    whether it is in the data, with "replace_one" which label it has. The weight of its feature is
-    its score; the highest are guessed to be in, the lowest to be out, the rest is not guessed.
+    Canary i is the i-th unit vector times the norm bound. With "add_remove" a coin decides whether
+    it is in the data, with "replace_one" which label it has. Its score is the weight of its
+    feature. The highest scores are guessed to be in, the lowest to be out; the rest are not
+    guessed.
 
     Parameters
     ----------
     estimator : OutputPerturbationSVC or GradientPerturbationSVC
-        An estimator of two classes. Canaries far from their margin tell most: use a small C, or a
-        small clip and short steps. It is not changed.
+        Estimator of two classes, which is not changed. Canaries far from their margin reveal most:
+        use a small C, or a small clip norm and short steps.
     n_canaries : int >= 2, default=1000
-        Also the number of features.
+        Number of canaries and of features.
     confidence : float in (0, 1), default=0.95
-        Confidence of the bound. A program may leak everything in one of many runs; high confidence
-        counts only leaks in nearly all runs.
+        Confidence of the bound. A program may leak everything in one of many runs; a high
+        confidence detects only leaks in nearly all runs.
     method : {"auto", "gaussian", "profile", "clopper_pearson"}, default="auto"
-        What is assumed about the law, as in ``audit``.
+        Assumption about the privacy law, as in ``audit``.
     n_guesses : int or None, default=None
-        None: the share of the canaries for which an ideal program with Gaussian noise of the
-        claimed size would give the largest bound; a public choice.
+        Number of guesses. None takes the number with the largest bound for an ideal Gaussian
+        mechanism of the claimed size; a public choice.
     n_threads : int or None, default=None
     random_state : int or None, default=None
-        Seed of the coins and the noise; None takes entropy from the operating system.
+        Seed of coins and noise; None takes entropy from the operating system.
 
     Returns
     -------
@@ -224,9 +225,9 @@ def audit_one_run(
 
     Notes
     -----
-    Guarantees: as for ``audit``. One run certifies less than many do, whatever the program: of
-    epsilon 4 at 95 percent about 2.2 with 1,000 canaries and 3.1 with 100,000. It is for programs
-    too slow to be run more than once.
+    Guarantees: as for ``audit``. One run certifies less than many, for any program: of epsilon 4 at
+    95 percent confidence about 2.2 with 1,000 canaries and 3.1 with 100,000. It is for programs too
+    slow to run more than once.
 
     References
     ----------
@@ -273,25 +274,25 @@ def audit_scores(
     n_guesses: int | None = None,
     adjacency: str = "add_remove",
 ) -> AuditReport:
-    """Audit any program by the scores of its canaries in one run.
+    """Audit any program by the scores of its canaries in a single run.
 
     Parameters
     ----------
     scores : array-like of shape (n_canaries,)
-        Higher for those that look as if they were in the data; functions of the release alone.
+        Scores, functions of the release only; higher for canaries that look present in the data.
     coins : array-like of bool of shape (n_canaries,)
-        Which canaries were in the data (or had the second label): independent fair coins, known
-        to nothing but the training data (the caller ensures this).
+        Whether each canary was in the data (or had the second label). The caller must ensure that
+        these are independent fair coins, used only to build the training data.
     claim : tuple (epsilon, delta)
-        What is claimed.
+        Claimed privacy parameters.
     method : {"gaussian", "clopper_pearson"}, default="gaussian"
-        "gaussian" assumes a Gaussian trade-off curve; "clopper_pearson" nothing beyond
-        (epsilon, delta).
+        "gaussian" assumes a Gaussian trade-off curve; "clopper_pearson" assumes only (epsilon,
+        delta).
     confidence : float in (0, 1), default=0.95
     n_guesses : int or None, default=None
-        As in ``audit_one_run``: to be fixed before the scores are seen.
+        As in ``audit_one_run``; must be fixed before the scores are seen.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        Whether a coin decides that a canary is in the data or which of two records it is.
+        Whether a coin decides if a canary is in the data, or which of two records it is.
 
     Returns
     -------
@@ -300,12 +301,12 @@ def audit_scores(
     Raises
     ------
     InvalidParameterError, TypeError
-        A parameter outside its range, or scores and coins of different lengths.
+        A parameter is outside its range, or scores and coins differ in length.
 
     Notes
     -----
-    Guarantees: as for ``audit_one_run``. Half of the guesses go to the highest scores and half to
-    the lowest; ties are broken by position, so canaries must not be sorted by their coins.
+    Guarantees: as for ``audit_one_run``. Half of the guesses are for the highest scores and half
+    for the lowest. Ties are broken by position, so canaries must not be sorted by their coins.
 
     Examples
     --------
@@ -353,7 +354,7 @@ def _asked(
     method: str,
     alpha: float,
 ) -> AuditReport:
-    """The report with the bound that the guesses prove."""
+    """Return the report with the bound that the guesses prove."""
     m = coins.size
     planned = _planned_guesses(m, claim, method, alpha) if n_guesses is None else n_guesses
     guesses = check.check_integer("n_guesses", planned, 1, m)
@@ -375,7 +376,7 @@ def _asked(
 
 
 def _canaries(model: Any, coins: NDArray[np.bool_]) -> tuple[tuple[Any, Any], NDArray[Any]]:
-    """Sparse unit vectors, and the labels that the coins gave them; a row of zeros besides."""
+    """Return sparse unit vectors with labels from the coins, and a row of zeros."""
     labels = np.array([0, 1]) if model.classes is None else np.sort(np.asarray([*model.classes]))
     if labels.size != 2:
         raise InvalidParameterError.of("classes", got=labels.size, accepted="two classes")
@@ -391,7 +392,7 @@ def _canaries(model: Any, coins: NDArray[np.bool_]) -> tuple[tuple[Any, Any], ND
 
 
 def _scores(model: Any, data: tuple[Any, Any], seed: int | None) -> Array:
-    """One release: the weight of the second class on every feature."""
+    """Return the scores of one release: the second class's weight for every feature."""
     kind = OutputWorld if isinstance(model, OutputPerturbationSVC) else TrainedWorld
     world = kind(model, *data, names=())
     vector: Array = world.draw(1, _core.NoiseSource(seed))[0]
@@ -399,10 +400,10 @@ def _scores(model: Any, data: tuple[Any, Any], seed: int | None) -> Array:
 
 
 def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:
-    """Best number of guesses against an ideal Gaussian mechanism at the claim.
+    """Return the best number of guesses for an ideal Gaussian mechanism at the claim.
 
-    Its scores are normal with means mu apart. Of the share r with the highest scores and as many
-    with the lowest, the right ones are those of their side.
+    Scores are normal with means mu apart. Guesses for the share r of highest scores, and as many
+    lowest, are correct for canaries of that side.
     """
     mu = claim.gaussian_mu or min(claim.epsilon, 4.0) / 2.0
     by = "gaussian" if method == "gaussian" else "clopper_pearson"

@@ -1,8 +1,8 @@
-"""Audit of a pair of neighbouring data sets by many runs on both.
+"""Audit by many runs on a pair of neighbouring data sets.
 
-The first runs select the number of a release that separates the worlds best and its threshold; they
-are then discarded. The counted runs are fresh, so the choice costs no confidence: the bound holds
-for every choice, and a bad one only makes it smaller.
+Pilot runs select the statistic that best separates the two worlds and its threshold; they are then
+discarded. The counted runs are fresh, so the choice costs no confidence: the bound holds for every
+choice, and a poor choice only makes it smaller.
 """
 
 from __future__ import annotations
@@ -80,39 +80,38 @@ METHOD_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class AuditReport:
-    """Result of an audit: a certified lower bound of epsilon, and the claim.
+    """Result of an audit: a certified lower bound on epsilon, and the claim.
 
     Parameters
     ----------
     mechanism : str
-        What was audited.
+        Name of the audited mechanism.
     adjacency : {"add_remove", "replace_one"}
         Neighbouring relation of the two data sets and of the claim.
     epsilon, delta : float
         The claim.
     certified : float
-        Lower bound of the epsilon that the program really has, at the claim's delta.
+        Lower bound on the program's true epsilon at the claimed delta.
     method : {"gaussian", "profile", "clopper_pearson", "density", or one of these with
-        "one_run" before it; "one_run" alone assumes nothing}
-        How counts became a bound; what each assumes is in docs/auditing.md.
+        "one_run" before it; "one_run" alone assumes nothing} Method of the bound; docs/auditing.md
+        lists the assumption of each.
     confidence : float
-        Probability, over the program's own noise, with which the bound is right.
+        Probability that the bound holds, over the program's noise.
     n_trials : int
-        Counted runs of each world (canaries, for one run; 0 for densities).
+        Counted runs of each world (number of canaries for one run; 0 for densities).
     n_pilot : int
-        Runs of each world on which statistic and event were chosen, not counted.
+        Pilot runs of each world, which selected statistic and event and are not counted.
     seconds : float
         Wall-clock time.
     statistic : str
-        The statistic of a release that was compared with the threshold.
+        Statistic of a release that is compared with the threshold.
     threshold : float
         The threshold.
     counts : tuple of two ints
-        Runs beyond the threshold on the data set where that was expected more often, and on the
-        other.
+        Runs beyond the threshold on the data set where more were expected, and on the other.
     histogram : dict
-        ``edges`` (n_bins + 1 floats), ``first`` and ``second`` (n_bins ints): the statistic in the
-        counted runs of both worlds.
+        ``edges`` (n_bins + 1 floats), ``first`` and ``second`` (n_bins ints): histogram of the
+        statistic in the counted runs of both worlds.
     """
 
     mechanism: str
@@ -138,7 +137,7 @@ class AuditReport:
 
     @property
     def exceeds_claim(self) -> bool:
-        """Return whether the certified loss exceeds the claim."""
+        """Return whether the certified epsilon exceeds the claim."""
         return self.certified > self.epsilon * (1.0 + 1e-9)
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,7 +150,7 @@ class AuditReport:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def __str__(self) -> str:
-        """A verdict in prose."""
+        """Return the verdict as text."""
         verdict = (
             "REFUTED: the program is less private than it claims"
             if self.exceeds_claim
@@ -177,7 +176,7 @@ def alpha_of(confidence: float) -> float:
     Raises
     ------
     InvalidParameterError, TypeError
-        A confidence outside (0, 1).
+        The confidence is outside (0, 1).
     """
     alpha = 1.0 - check_fraction("confidence", confidence)
     if alpha <= 0.0:
@@ -186,7 +185,7 @@ def alpha_of(confidence: float) -> float:
 
 
 def histogram_of(first: NDArray[np.float64], second: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Count runs in bins shared by both worlds; 0.2 % of the runs fall outside."""
+    """Count runs in bins shared by both worlds; about 0.2 % of the runs fall outside."""
     low, high = np.quantile(np.concatenate([first, second]), [0.001, 0.999])
     if not low < high:
         low, high = low - 0.5, high + 0.5
@@ -211,7 +210,7 @@ class Pair:
         X of shape (n_samples, n_features), y and groups of shape (n_samples,). With groups
         neighbours differ by a person.
     adjacency : {"add_remove", "replace_one"}
-        The relation in which they are neighbours.
+        Relation in which the data sets are neighbours.
     """
 
     first: tuple[Any, ...]
@@ -222,13 +221,13 @@ class Pair:
 def tight_minimisers(
     adjacency: str, n_classes: int, intercept_scaling: float
 ) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
-    r"""Return rows of norm 1 and a record that moves the minimiser by the sensitivity, for small C.
+    r"""Return neighbours whose minimisers differ by the sensitivity, for small C.
 
-    While every row stays at a vertex of the hinge, record (x, y) contributes C (e_y - e_k) x^T with
-    k its best rival. Two classes: one record, added, or with its label changed. More classes need
-    the rival to be strict before and after: rows of every class but 0 and 1, which lie against x,
-    make class 1 the best rival of class 0 (and 0 of 1) along x; rows of class 1 in a direction
-    orthogonal to x, intercept included, make 1 their best rival.
+    While every row is on a linear piece of the hinge, record (x, y) contributes C (e_y - e_k) x^T,
+    with k its strongest rival class. Two classes need one record, added or with its label changed.
+    More classes need the rival to be strict before and after: rows of every class but 0 and 1,
+    opposite to x, make class 1 the strongest rival of class 0 (and 0 of 1) along x; rows of class 1
+    in a direction orthogonal to x, including the intercept, make 1 their strongest rival.
     """
     s = intercept_scaling
     x = np.array([1.0, 0.0, 0.0])
@@ -252,10 +251,10 @@ def tight_minimisers(
 def margin_pair(
     adjacency: str, labels: Rows, *, data_norm: float, intercept_scaling: float
 ) -> Pair:
-    """Return neighbours: a record of the largest norm, added or with its label changed.
+    """Return neighbours that differ by a record of the largest norm, or by its label.
 
-    A row of zeros has no gradient but that of the constant feature, and keeps the training set from
-    being empty. While the record is far from its margin, its gradient is the longest there is.
+    A row of zeros, whose only gradient is in the constant feature, keeps the training set
+    non-empty. While the record is far from its margin, its gradient has the largest norm.
     """
     if labels.size == 2:
         rows = np.array([[0.0], [data_norm]])
@@ -270,7 +269,7 @@ def margin_pair(
 
 
 def _with_canary(base: Rows, adjacency: str, record: Any, other: Any) -> Pair:
-    """The canary and, instead of it, nothing or the other record; all labels are alike."""
+    """Return data with the canary, and with nothing or another record instead; labels are equal."""
     first = np.vstack([base, record])
     second = base if adjacency == "add_remove" else np.vstack([base, other])
     sets = [(X, np.zeros(len(X), dtype=np.int64)) for X in (first, second)]
@@ -278,13 +277,13 @@ def _with_canary(base: Rows, adjacency: str, record: Any, other: Any) -> Pair:
 
 
 def centre_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
-    """Return opposite rows in one dimension, a mean of a half."""
+    """Return neighbours in one dimension, with opposite rows."""
     base = np.repeat([[data_norm], [0.0]], 20, axis=0)
     return _with_canary(base, adjacency, [data_norm], [-data_norm])
 
 
 def moments_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
-    """Return neighbours: one more row on an axis, or a row turned by a right angle."""
+    """Return neighbours that differ by a row on an axis, or by a row rotated by a right angle."""
     base = data_norm * np.repeat(np.vstack([np.eye(2), -np.eye(2)]), 5, axis=0)
     if adjacency == "add_remove":
         return _with_canary(base, adjacency, [data_norm, 0.0], None)
@@ -293,10 +292,10 @@ def moments_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
 
 
 def columns_pair(adjacency: str, low: float, high: float) -> Pair:
-    """Return entries in three quarters of their range; a record in the middle, or at either end.
+    """Return neighbours that differ by a record at the midpoint, or at either end, of the bounds.
 
-    In the middle a record's squared length is all of its square's, and largest; an exchange is
-    widest between the ends.
+    At the midpoint a record's contribution, all due to its square, is largest; an exchange is
+    largest between the ends.
     """
     base = np.repeat([[low], [high], [0.25 * low + 0.75 * high]], [5, 5, 10], axis=0)
     if adjacency == "add_remove":
@@ -312,7 +311,7 @@ RUNNING: dict[str, Any] = {"ledger": None, "random_state": None, "n_threads": 1,
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """The subject of an audit.
+    """Subject of an audit.
 
     Parameters
     ----------
@@ -356,7 +355,7 @@ def subject_of(
 def _called(
     function: Any, adjacency: str | None, pair: Pair | None, claim: tuple[float, float] | None
 ) -> Subject:
-    """A function of (X, y), for which pair and claim are required."""
+    """Return the subject for a function of (X, y), which needs pair and claim."""
     if not callable(function):
         raise InvalidTypeError(
             f"estimator: got {type(function).__name__}, expected an object with fit, or a callable"
@@ -387,7 +386,7 @@ def prepared(estimator: Any) -> Any:
 
 
 def _adjacency(estimator: Any, adjacency: str | None, pair: Pair | None) -> str:
-    """The relation of the claim."""
+    """Return the relation of the claim."""
     if adjacency is None:
         own = getattr(estimator, "adjacency", None if pair is None else pair.adjacency)
         adjacency = "add_remove" if own is None else str(own)
@@ -400,7 +399,7 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     Raises
     ------
     InvalidParameterError
-        Nothing is known about it.
+        No such pair is known.
     """
     norm = float(getattr(estimator, "data_norm", 1.0))
     if isinstance(estimator, PipelineClassifier):
@@ -427,7 +426,7 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
 
 
 def _of_width(pair: Pair, bounds: Any) -> Pair:
-    """The pair, unless bounds are those of another number of features."""
+    """Return the pair; refuse bounds for another number of features."""
     n_features = pair.first[0].shape[1]
     bounds = None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds)
     if bounds is not None and any(np.size(side) not in (1, n_features) for side in bounds):
@@ -439,7 +438,7 @@ def _of_width(pair: Pair, bounds: Any) -> Pair:
 
 
 def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
-    """One record far from its margin."""
+    """Return a pair with one record far from its margin."""
     given = getattr(estimator, "classes", None)
     labels = np.array([0, 1]) if given is None else np.sort(np.asarray(list(given)))
     scaling = 0.0
@@ -457,7 +456,7 @@ def claim_of(
     given: tuple[float, float] | None,
     part: str | None,
 ) -> Claim:
-    """Return what the statement of a fit promises, or the caller's claim."""
+    """Return the claim of a fit's statement, or the caller's claim."""
     if given is not None:
         return Claim(float(given[0]), float(given[1]), adjacency)
     fitted = clone(estimator).fit(*pair.first)
@@ -477,7 +476,7 @@ def claim_of(
 
 
 def _claim_of_part(statement: Any, adjacency: str, part: str) -> Claim:
-    """The share of the budget that one release has; the training has all that is not a sum's."""
+    """Return one release's share of the budget; the training has what the sums leave."""
     sums = {p.name: e for p, e in zip(statement.parts, statement.events, strict=False)}
     events = (sums[part],) if part in sums else ()
     if part == "training" and not events:
@@ -510,18 +509,18 @@ RELEASED = (
 
 
 class World(ABC):
-    """One data set and a mechanism; ``draw`` makes independent releases."""
+    """Data set and mechanism; ``draw`` makes independent releases."""
 
     # Releases of one call that keep the cost of a call small and memory bounded.
     chunk = 2000
 
     @abstractmethod
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Return independent releases, shape (n, number of released numbers)."""
+        """Return independent releases, shape (n, number of released values)."""
 
 
 def released_vector(fitted: Any, names: tuple[str, ...] = RELEASED) -> Array:
-    """Return all noisy numbers of a fitted object, or of all steps of a pipeline, as one row."""
+    """Return all noisy numbers of a fitted object or of a pipeline's steps, as one row."""
     if hasattr(fitted, "steps"):
         return np.concatenate([released_vector(step, names) for _, step in fitted.steps])
     if hasattr(fitted, "best_estimator_"):
@@ -541,9 +540,10 @@ def _joined(parts: list[Any]) -> Array:
 
 
 class CalledWorld(World):
-    """A function of (X, y) that returns numbers or a fitted object and draws its noise itself.
+    """World of a function of (X, y) that draws its own noise.
 
-    For anything else with ``fit``: fits of clones.
+    The function returns numbers or a fitted object. Clones of other objects with ``fit`` are run
+    this way too.
     """
 
     chunk = 8
@@ -555,7 +555,7 @@ class CalledWorld(World):
         self._data = (X, y) if groups is None else (X, y, groups)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Draw by whole calls; the source is not used."""
+        """Draw by calling the function; the source is not used."""
         return np.array([self._vector() for _ in range(n)])
 
     def _vector(self) -> Array:
@@ -568,7 +568,7 @@ class CalledWorld(World):
 
 
 class PlannedWorld(World):
-    """An estimator of this package; everything before the run of its plan is done once."""
+    """World of an estimator of this package; everything before its plan's run is done once."""
 
     chunk = 50
 
@@ -598,7 +598,7 @@ class PlannedWorld(World):
 
 
 class TrainedWorld(PlannedWorld):
-    """An estimator that releases weights."""
+    """World of an estimator that releases weights."""
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Return published coefficients and intercepts."""
@@ -606,13 +606,13 @@ class TrainedWorld(PlannedWorld):
         return self.published(np.array([getattr(r, "weights", r) for r in releases]))
 
     def published(self, weights: Array) -> Array:
-        """Return coefficients and intercepts of weights of shape (n, n_scores, n_columns)."""
+        """Return coefficients and intercepts for weights of shape (n, n_scores, n_columns)."""
         found = linear_attributes(weights, self.plan.intercept_scaling)
         return np.hstack([found["coef_"].reshape(len(weights), -1), found["intercept_"]])
 
 
 class OutputWorld(TrainedWorld):
-    """Output perturbation: one solution, many draws of the noise on it."""
+    """World of output perturbation: one solution, many draws of the noise."""
 
     chunk = 50_000
 
@@ -631,7 +631,7 @@ class OutputWorld(TrainedWorld):
 
 
 class ObjectiveWorld(TrainedWorld):
-    """Objective perturbation: many linear terms, solved in one call."""
+    """World of objective perturbation: many linear terms, solved in one call."""
 
     chunk = 20_000
 
@@ -663,7 +663,7 @@ def _all_solved(solved: NDArray[np.bool_]) -> None:
 
 
 class DescentWorld(TrainedWorld):
-    """Private descent: many runs over the same rows in one call."""
+    """World of private descent: many runs over the same rows in one call."""
 
     chunk = 20_000
 
@@ -677,12 +677,12 @@ class DescentWorld(TrainedWorld):
 
 
 class EllipsoidWorld(PlannedWorld):
-    """The Gaussian margin classifier before projection, which is post-processing."""
+    """World of the Gaussian margin classifier before projection, which is post-processing."""
 
     chunk = 2000
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Return noisy matrices, flat."""
+        """Return flattened noisy matrices."""
         plan, n_threads = self.plan, self.n_threads
         if plan.anchors is not None or self.rows.loss_weights is not None:
             # Noisy centres assign the rows, so every fit is a different problem.
@@ -716,13 +716,13 @@ def world_of(
     Parameters
     ----------
     estimator : object with ``fit``
-        Without a ledger and without a seed.
+        Estimator without ledger and seed.
     X, y, groups : array-like
-        A training set; without groups each row is a separate person.
+        Training set; without groups each row is a separate person.
     names : tuple of str
-        The fitted attributes that are looked at.
+        Names of the observed fitted attributes.
     part : str or None
-        One release of a pipeline alone.
+        Name of a single release of a pipeline.
     """
     if part == "training":
         return TrainingWorld(estimator, X, y, groups, names)
@@ -746,10 +746,10 @@ def world_of(
 
 
 class TrainingWorld(PlannedWorld):
-    """The training of a pipeline alone, as if earlier releases had no effect.
+    """World of a pipeline's training, with the earlier releases fixed.
 
-    Composition lets it depend on the earlier ones in any way, so any outcome of those may be fixed:
-    the centre is 0, the number of rows is right, nothing is whitened.
+    Composition allows the training to depend on earlier releases in any way, so any outcome may be
+    fixed: the centre is 0, the number of rows is exact, nothing is whitened.
     """
 
     chunk = 500
@@ -760,7 +760,7 @@ class TrainingWorld(PlannedWorld):
         self.rows.weigh(self.records)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Return weights by the path that the pipeline takes for this number of rows."""
+        """Return weights by the path of the pipeline for this number of rows."""
         count = float(self.rows.n_rows)
         training = self.plan.training(count)
         if training.rule is not None:
@@ -773,10 +773,10 @@ class TrainingWorld(PlannedWorld):
 
 
 class TransformerWorld(PlannedWorld):
-    """A release of sums, which are computed once; the audit observes the noisy sums.
+    """World of a transformer: sums are computed once, and the audit observes the noisy sums.
 
-    Everything that a transformer publishes is computed from them and from public numbers. They are
-    those of the plan of this name.
+    All published attributes are computed from the noisy sums and public numbers. ``total`` names
+    the sum of the plan.
     """
 
     chunk = 50_000
@@ -788,7 +788,7 @@ class TransformerWorld(PlannedWorld):
         self.exact: Array = self.total.exact(*self.total.summed(rows, public))
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Return noisy sums; of a symmetric matrix its triangle, scaled to equal noise."""
+        """Return noisy sums; for a symmetric matrix its triangle, scaled to equal noise."""
         if not isinstance(self.total, SecondMoments):
             return np.asarray(self.total.sum.release_many(self.exact, n, source, self.n_threads))
         noisy = self.total.noisy_many(self.exact, n, source, self.n_threads)
@@ -809,13 +809,13 @@ RIDGE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Statistic:
-    """A number of each release.
+    """Number computed from each release.
 
     Parameters
     ----------
     name : str
     of : callable
-        From releases of shape (n, k) to n numbers.
+        Function from releases of shape (n, k) to n numbers.
     """
 
     name: str
@@ -824,15 +824,15 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Event:
-    """A half line of a statistic, and the world in which it is expected more often.
+    """Half line of a statistic, and the world in which it is expected more often.
 
     Parameters
     ----------
     threshold : float
     above : bool
-        Whether the statistic has to be larger than the threshold.
+        Whether the statistic must exceed the threshold.
     likely : {0, 1}
-        0: more often in the first world.
+        World in which the event is more likely; 0 is the first.
     """
 
     threshold: float
@@ -840,16 +840,16 @@ class Event:
     likely: int
 
     def count(self, values: Array) -> int:
-        """Count the numbers inside."""
+        """Count the values inside the event."""
         inside = values > self.threshold if self.above else values < self.threshold
         return int(inside.sum())
 
 
 def learned_statistics(first: Array, second: Array, *, pure: bool) -> list[Statistic]:
-    """Fisher's direction and, for pure laws, the difference of the distances to the worlds' means.
+    """Return Fisher's direction and, for pure laws, the difference of distances to the means.
 
-    The direction loses nothing of Gaussian noise, the distances nothing of radial noise. One
-    number stays as it is.
+    The direction is sufficient for Gaussian noise, the distances for radial noise. A single number
+    is used as it is.
     """
     spread = np.sqrt(0.5 * (first.var(axis=0) + second.var(axis=0)))
     moving = np.flatnonzero((spread > 0.0) | (first[0] != second[0]))
@@ -881,13 +881,14 @@ def chosen_event(
     Parameters
     ----------
     first, second : ndarray of shape (n_pilot,)
-        The statistic in both worlds.
+        Pilot values of the statistic in both worlds.
     n : int
-        Runs of a world that will be counted.
+        Number of counted runs of each world.
     score : callable
-        What arrays of lower bounds of the one probability and upper bounds of the other prove.
+        Function from arrays of lower bounds on one probability and upper bounds on the other to
+        scores.
     smooth : bool
-        Whether shares may be those of fitted normal laws, where these fit.
+        Whether shares may be computed from fitted normal distributions, if these fit.
     """
     size = min(first.size, second.size)
     quantiles = np.linspace(0.0, 1.0, N_THRESHOLDS)
@@ -908,7 +909,7 @@ def chosen_event(
 
 
 def _looks_normal(values: Array) -> bool:
-    """Whether skewness and kurtosis are within five standard errors of a normal law's."""
+    """Return whether skewness and kurtosis are within five standard errors of the normal ones."""
     if not np.ptp(values) > 0.0:
         return False
     n = values.size
@@ -919,9 +920,9 @@ def _looks_normal(values: Array) -> bool:
 
 
 def _share(values: Array, cuts: Array, *, above: bool, smooth: bool) -> Array:
-    """Share of the values inside each event; of a normal law fitted to them, without its scatter.
+    """Return the share of values in each event, or that of a fitted normal distribution.
 
-    A choice among hundreds of noisy shares would fall on the luckiest one.
+    A choice among hundreds of noisy empirical shares would favour the luckiest one.
     """
     if smooth:
         below = stats.norm.cdf(cuts, values.mean(), values.std())
@@ -931,7 +932,7 @@ def _share(values: Array, cuts: Array, *, above: bool, smooth: bool) -> Array:
 
 
 def _cautious(share: Array, sign: int, pilot: int, n: int) -> Array:
-    """Return the share that the bound of ``n`` runs may reach: pilot error plus its width."""
+    """Return the share that a bound from ``n`` runs may reach, allowing for the pilot's error."""
     error = np.sqrt(np.maximum(share * (1.0 - share), 1.0 / pilot) * (1.0 / pilot + 5.0 / n))
     return np.clip(share + sign * (CAUTION * error + 5.0 / n), 0.0, 1.0)
 
@@ -945,14 +946,14 @@ PILOT_SHARE, MIN_PILOT, MAX_PILOT = 0.2, 100, 40_000
 
 
 class Runner:
-    """Draws releases of a subject, in chunks whose noise does not depend on the threads.
+    """Draw releases of a subject in chunks whose noise does not depend on the threads.
 
     Parameters
     ----------
     subject : Subject
     n_threads : int
     seed : int or None
-        None: every chunk has noise of the operating system.
+        Seed; None takes noise from the operating system for every chunk.
     """
 
     event: Event
@@ -964,7 +965,7 @@ class Runner:
         self._root = None if seed is None else _core.NoiseSource(seed)
 
     def learn(self, n: int | None, deadline: float, method: str) -> int:
-        """Choose statistic and event on runs that are not counted; returns how many there were."""
+        """Choose statistic and event on pilot runs; return the number of pilot runs."""
         wanted = MAX_PILOT if n is None else int(PILOT_SHARE * n)
         wanted = min(max(wanted, MIN_PILOT), MAX_PILOT)
         started = time.monotonic()
@@ -980,7 +981,7 @@ class Runner:
         return size
 
     def _choose(self, first: Array, second: Array, n: int, method: str) -> None:
-        """One half fits the statistics; the other selects one and its threshold."""
+        """Fit the statistics on one half; select one and its threshold on the other half."""
         half = min(len(first), len(second)) // 2
         pure = method == "clopper_pearson"
         score_of = event_score(method, self.subject.claim)
@@ -992,7 +993,7 @@ class Runner:
                 best, self.statistic, self.event = score, statistic, event
 
     def values(self, n: int | None, deadline: float) -> tuple[Array, Array]:
-        """Return the statistic of fresh runs in both worlds: ``n``, or as many as time allows."""
+        """Return the statistic of ``n`` fresh runs in both worlds, or as many as time allows."""
         most = MAX_TRIALS if n is None else n
         return self._draw(most, deadline, self.statistic.of)
 
@@ -1020,7 +1021,7 @@ class Runner:
         return np.concatenate(found[0]), np.concatenate(found[1])
 
     def _source(self) -> _core.NoiseSource:
-        """A separate noise source for every chunk, from the operating system without a seed."""
+        """Return a separate noise source for every chunk, seeded or from the operating system."""
         if self._root is None:
             return _core.NoiseSource(None)
         return _core.NoiseSource(self._root.public_seed())
@@ -1043,39 +1044,39 @@ def audit(
     n_threads: int | None = None,
     random_state: int | None = None,
 ) -> AuditReport:
-    """Audit what ``estimator`` claims, by many runs on two neighbouring data sets.
+    """Audit the claim of ``estimator`` by many runs on two neighbouring data sets.
 
     Parameters
     ----------
     estimator : estimator, transformer, pipeline, or callable
-        Anything of this library is run by the hundred thousand through its own mechanism. Anything
-        else with ``fit`` is cloned and fitted as a whole, and a callable of (X, y) that returns
-        numbers is called: both are slower, and need ``pair``. It is not changed; a ledger and a
-        seed are left out.
+        Estimators of this library are run hundreds of thousands of times through their mechanism.
+        Other objects with ``fit`` are cloned and fitted, and a callable of (X, y) that returns
+        numbers is called: both are slower, and need ``pair``. The estimator is not changed; its
+        ledger and seed are ignored.
     n_trials : int >= 100 or None, default=None
-        Counted runs of each world. None: as many as ``seconds`` allow, 1,000,000 at most.
+        Counted runs of each world. None: as many as ``seconds`` allow, at most 1,000,000.
     seconds : float > 0 or None, default=None
-        Time to spend; None: 60, or what ``n_trials`` take.
+        Time limit. None: 60 seconds, or no limit with ``n_trials``.
     confidence : float in (0, 1), default=1 - 1e-6
-        Confidence of the bound. Each of its two proportions gets half of the error probability.
+        Confidence of the bound. Each of the two proportions gets half of the error probability.
     method : {"auto", "gaussian", "profile", "clopper_pearson"}, default="auto"
-        What is assumed about the law: that its trade-off curve is Gaussian; that it is the
-        claimed one except for the size of its noise; or nothing. "auto" is the first that applies,
-        and the last for pure mechanisms, for which it is as sharp.
+        Assumption about the privacy law. "gaussian": the trade-off curve is Gaussian. "profile":
+        the law is the claimed one with noise of unknown size. "clopper_pearson": none. "auto" takes
+        the first that applies, and the last for pure mechanisms, for which it is as sharp.
     adjacency : {"add_remove", "replace_one"} or None, default=None
-        Relation of ``pair``, for what does not have one; None takes the estimator's.
+        Relation of ``pair`` for an estimator without one; None takes the estimator's.
     pair : Pair or None, default=None
         Two data sets. You must ensure that they are neighbours; this is not checked. None takes
-        those on which the mechanism is known to spend most.
+        those on which the mechanism is known to lose most privacy.
     claim : tuple (epsilon, delta) or None, default=None
-        What is claimed; None asks the fitted object for ``privacy_``.
+        Claimed privacy parameters; None takes them from ``privacy_`` of the fitted object.
     part : str or None, default=None
-        Audit one release of a pipeline by its own share of the budget: "centre",
-        "whitening" or "training".
+        Audit a single release of a pipeline, with its share of the budget: "centre", "whitening" or
+        "training".
     n_threads : int or None, default=None
-        Threads; None is all cores. Never changes the result.
+        Number of threads; None for all cores. Never changes the result.
     random_state : int or None, default=None
-        None: noise from the operating system. An int makes audits of this library's estimators
+        None draws noise from the operating system. An int makes audits of this library's estimators
         reproducible (with ``n_trials``).
 
     Returns
@@ -1085,13 +1086,13 @@ def audit(
     Raises
     ------
     InvalidParameterError, TypeError
-        A parameter outside its range, or nothing known about the claim or the pair.
+        A parameter is outside its range, or claim or pair are missing and not known.
 
     Notes
     -----
-    Guarantees: if the program is as private as it claims, ``certified`` exceeds the claim with a
-    probability of at most ``1 - confidence``, whatever was learned on the pilot runs. The reverse
-    does not hold: a small bound proves nothing about privacy.
+    Guarantees: if the program is as private as claimed, ``certified`` exceeds the claim with
+    probability at most ``1 - confidence``, whatever the pilot runs selected. The reverse does not
+    hold: a small bound proves nothing about privacy.
 
     References
     ----------
@@ -1153,20 +1154,20 @@ DELTA = 1e-5
 
 @dataclass(frozen=True)
 class Row:
-    """One mechanism of the table.
+    """Mechanism in the table of `dpsvm-fast audit`.
 
     Parameters
     ----------
     kind : type
         Class of the estimator.
     settings : dict
-        Its parameters, besides epsilon and relation.
+        Parameters of the estimator, except epsilon and relation.
     part : str or None
-        Which release of it.
+        Name of the audited release.
     relations : tuple of str
-        Those that the mechanism knows.
+        Neighbouring relations that the mechanism supports.
     factor : float
-        Epsilon of the whole over that of the part: about 1 of it is then the part's.
+        Ratio of the epsilon of the whole to that of the part.
     """
 
     kind: Any
@@ -1234,7 +1235,7 @@ ROWS: dict[str, Row] = {
 
 
 def selected(words: str | None) -> dict[str, Row]:
-    """Return the rows whose name contains the words, in any case."""
+    """Return the rows whose names contain the words, ignoring case."""
     return {name: row for name, row in ROWS.items() if (words or "").lower() in name.lower()}
 
 

@@ -1,4 +1,4 @@
-"""Mechanisms: each knows its event and noise before it runs; settings in, noisy release out."""
+"""Mechanisms: each has its privacy event and noise before it runs on data."""
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
-r"""Large-margin Gaussian ellipsoids: one noisy objective over positive semidefinite matrices.
+r"""Large-margin Gaussian classifier: a noisy objective over positive semidefinite matrices.
 
 Proved in docs/proofs/gaussian_margin.md. A row x clipped to norm :math:`\kappa` becomes
-:math:`\hat x = (x / \kappa, s) / \sqrt{1 + s^2}`, of norm at most 1, and its coordinates
-:math:`u` in an orthonormal basis of symmetric matrices, those of :math:`\hat x \hat x^T`, too. The
-score of an ellipsoid, :math:`-\hat x^T \Phi_j \hat x = -\langle \Phi_j, u \rangle`, is linear in
-its matrix. What is minimised is the objective of
-:class:`~dpsvm_fast.mechanisms.objective.ObjectivePerturbation` with rows u and a public linear
-term, the weighted traces; its noise is independent in the coordinates, hence symmetric with half
-the variance off the diagonal. Demanding positive semidefinite matrices changes nothing in the
-proof.
+:math:`\hat x = (x / \kappa, s) / \sqrt{1 + s^2}`, of norm at most 1, and its coordinates :math:`u`
+in an orthonormal basis of symmetric matrices, those of :math:`\hat x \hat x^T`, too. The score of
+an ellipsoid, :math:`-\hat x^T \Phi_j \hat x = -\langle \Phi_j, u \rangle`, is linear in the matrix.
+The objective is that of :class:`~dpsvm_fast.mechanisms.objective.ObjectivePerturbation` with rows u
+and a public linear term, the weighted traces. Its noise is independent in the coordinates, hence
+symmetric with half the variance off the diagonal. The constraint to positive semidefinite matrices
+does not affect the proof.
 
-With several ellipsoids per class, one centre for each is released
-first, and a record competes for the ellipsoid with the nearest one of its class.
+With several ellipsoids per class, one centre per ellipsoid is released first, and a record is
+assigned to the ellipsoid of its class with the nearest centre.
 """
 
 from __future__ import annotations
@@ -81,12 +80,12 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyAnchors(SumRelease):
-    """Release of one centre for each ellipsoid; the budget is that of one sum.
+    """Release of one centre per ellipsoid, with the budget of one sum.
 
     Parameters
     ----------
     n_classes, n_ellipsoids, n_features : int
-        Ellipsoids are counted for each class.
+        ``n_ellipsoids`` is the number per class.
 
     Notes
     -----
@@ -100,7 +99,7 @@ class NoisyAnchors(SumRelease):
 
     @cached_property
     def sum(self) -> NoisySum:
-        """The noise of one step and what it covers."""
+        """Noisy sum of one step."""
         return NoisySum.of_multiples(
             ROW_GRID,
             name="anchors",
@@ -123,7 +122,7 @@ class NoisyAnchors(SumRelease):
         n_threads: int,
         weights: Array | None = None,
     ) -> Array:
-        """Centres of shape (n_classes * n_ellipsoids, n_features).
+        """Release centres of shape (n_classes * n_ellipsoids, n_features).
 
         Parameters
         ----------
@@ -135,7 +134,7 @@ class NoisyAnchors(SumRelease):
         n_threads : int
             Does not change the result.
         weights : ndarray of shape (n_samples,) or None
-            Factors of the rows, at most 1 for all rows of a person.
+            Factors of the rows, summing to at most 1 per person.
         """
         public = np.random.default_rng(source.public_seed())
         points = np.zeros((self.sum.shape[0], self.n_features))
@@ -151,7 +150,7 @@ class NoisyAnchors(SumRelease):
     def _total(
         self, rows: Array, codes: Labels, points: Array | None, weights: Array | None = None
     ) -> Array:
-        """Exact sums over the cells: integers, multiples of 2**-20."""
+        """Return exact sums over the cells, as integers in units of 2**-20."""
         total = np.zeros(self.sum.shape, dtype=np.int64)
         for block in row_blocks(rows):
             steps = _row_steps(rows[block])
@@ -168,7 +167,7 @@ class NoisyAnchors(SumRelease):
         return total.astype(np.float64) * ROW_GRID
 
     def _means(self, noisy: Array, points: Array) -> Array:
-        """Return new centres where there are enough records, else the old ones; post-processing."""
+        """Return new centres for cells with enough records, else the old ones; post-processing."""
         half_counts = noisy[:, -1:]
         known = half_counts > MIN_COUNT * self.sum.deviation
         means = noisy[:, :-1] / np.where(known, half_counts / COUNT_SCALE, 1.0)
@@ -177,7 +176,7 @@ class NoisyAnchors(SumRelease):
         return np.where(known & np.isfinite(means).all(axis=1, keepdims=True), means, points)
 
     def _directions(self, public: np.random.Generator) -> Array:
-        """Return public unit vectors, one per ellipsoid; orthogonal if the dimension permits."""
+        """Return public unit vectors, one per ellipsoid, orthogonal if the dimension permits."""
         drawn = public.standard_normal((self.n_ellipsoids, self.n_features))
         if self.n_ellipsoids <= self.n_features:
             return np.linalg.qr(drawn.T)[0].T
@@ -185,7 +184,7 @@ class NoisyAnchors(SumRelease):
 
 
 def nearest_ellipsoids(rows: Array, codes: Labels, points: Array, n_ellipsoids: int) -> Labels:
-    """Return the ellipsoid of each record: that of the nearest centre of its class, row by row.
+    """Return the ellipsoid of each record: the one of its class with the nearest centre.
 
     Parameters
     ----------
@@ -204,7 +203,7 @@ def nearest_ellipsoids(rows: Array, codes: Labels, points: Array, n_ellipsoids: 
 
 
 def _row_steps(rows: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Rows in units of 2**-20, rounded towards zero: of norm at most 1 exactly."""
+    """Return rows in units of 2**-20, rounded towards zero: the norm is at most 1 exactly."""
     scaled = rows.astype(np.float64) * (SHORTER / ROW_GRID)
     return np.asarray(np.trunc(scaled).astype(np.int64))
 
@@ -223,25 +222,25 @@ MAX_STEPS = 2.0**52
 
 
 def n_coordinates(n_features: int) -> int:
-    """Coordinates of the symmetric matrix of an ellipsoid."""
+    """Return the number of coordinates of an ellipsoid's symmetric matrix."""
     return (n_features + 1) * (n_features + 2) // 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixPerturbation(ObjectivePerturbation):
-    """Objective perturbation of more score rows than one record's loss has classes.
+    """Objective perturbation with more rows of weights than scores in one record's loss.
 
     Parameters
     ----------
     n_matrices : int
-        Rows of weights. ``loss.n_classes`` of them meet in the loss of a record.
+        Number of rows of weights, of which ``loss.n_classes`` enter the loss of a record.
     """
 
     n_matrices: int
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of matrices, and of the coordinates of each."""
+        """Number of matrices, and number of coordinates of each."""
         return (self.n_matrices, self.n_features)
 
 
@@ -253,7 +252,7 @@ class GaussianMargin(Plan):
     ----------
     epsilon : float > 0
     delta : float in [0, 1)
-        Positive with Gaussian noise; unused by Gamma noise, which is pure.
+        Positive with Gaussian noise; ignored with Gamma noise, which is pure.
     adjacency : {"add_remove", "replace_one"}
     noise : {"gaussian", "gamma"}
     noise_grid : {"exact", "float"}
@@ -261,9 +260,9 @@ class GaussianMargin(Plan):
     smoothing, margin : float
         Parameters of the loss.
     n_classes, n_ellipsoids, n_features : int
-        Ellipsoids are counted for each class.
+        ``n_ellipsoids`` is the number per class.
     data_norm : float > 0
-        Public bound of the rows' norm.
+        Public bound on the norm of rows.
     trace_weight : float >= 0
         Factor of the traces in the objective.
     C : float > 0 or None
@@ -271,11 +270,11 @@ class GaussianMargin(Plan):
     extra_regularization : float >= 0 or None
     tol : float in (0, 1]
     unit : {"row", "person"}
-        What neighbouring data sets differ in.
+        What neighbouring data sets differ by.
     constrained : bool
-        Whether the minimiser is one over positive semidefinite matrices.
+        Whether to minimise over positive semidefinite matrices only.
     max_iter : int or None
-        Steps of the solver at most; None until certified.
+        Largest number of solver steps; None runs until certified.
 
     Raises
     ------
@@ -284,9 +283,9 @@ class GaussianMargin(Plan):
 
     Notes
     -----
-    Guarantees: the anchors (with more than one ellipsoid per class) and the matrices that
-    ``solver.release`` returns, from a minimiser certified over all symmetric or over all positive
-    semidefinite matrices, are (epsilon, delta)-differentially private together.
+    Guarantees: the anchors (with several ellipsoids per class) and the matrices returned by
+    ``solver.release``, from a certified minimiser over all symmetric or all positive semidefinite
+    matrices, are together (epsilon, delta)-differentially private.
     """
 
     epsilon: float
@@ -334,7 +333,7 @@ class GaussianMargin(Plan):
 
     @property
     def n_matrices(self) -> int:
-        """Ellipsoids of all classes together."""
+        """Number of ellipsoids of all classes."""
         return self.n_classes * self.n_ellipsoids
 
     @property
@@ -344,9 +343,9 @@ class GaussianMargin(Plan):
 
     @property
     def score_loss(self) -> Loss:
-        """The loss of a record as a function of the scores that take part.
+        """Loss of a record as a function of its scores.
 
-        These are its own ellipsoid's and those of the other classes' ellipsoids.
+        The scores are those of its own ellipsoid and of all ellipsoids of other classes.
         """
         return Loss(
             name=self.loss,
@@ -358,7 +357,7 @@ class GaussianMargin(Plan):
 
     @cached_property
     def anchors(self) -> NoisyAnchors | None:
-        """The noisy centres; None with one ellipsoid per class."""
+        """Plan of the noisy centres; None with one ellipsoid per class."""
         if self.n_ellipsoids == 1:
             return None
         share = ANCHOR_SHARE / STEPS
@@ -376,12 +375,12 @@ class GaussianMargin(Plan):
 
     @property
     def before(self) -> tuple[PrivacyEvent, ...]:
-        """Events that are charged before the noise in the objective."""
+        """Events charged before the noise in the objective."""
         return tuple(part.event for part in self._sums)
 
     @cached_property
     def solver(self) -> MatrixPerturbation:
-        """The noisy objective and the noise on its minimiser."""
+        """Noisy objective with the noise on its minimiser."""
         if self.anchors is None:
             return self.with_budget(self.epsilon, self.delta)
         if self.pure:
@@ -410,7 +409,7 @@ class GaussianMargin(Plan):
 
     @property
     def regularization(self) -> float:
-        """Lambda of the objective, the extra regularisation included."""
+        """Regularisation lambda of the objective, including the extra regularisation."""
         return self.solver.regularization
 
     @cached_property
@@ -466,10 +465,9 @@ class GaussianMargin(Plan):
         return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, {summary}"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """Return the statement about all releases together.
+        """Return the statement of all releases together.
 
-        ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
-        among them.
+        ``occasion`` holds the statement's fields about the fit, such as ``library_version``.
         """
         own = self.solver.statement(**occasion)
         return dataclasses.replace(
@@ -503,7 +501,7 @@ class GaussianMargin(Plan):
 
 
 def unit_rows(X: NDArray[Any], data_norm: float) -> NDArray[Any]:
-    """Return rows of norm at most 1 in the precision of X; each depends on itself alone."""
+    """Return rows of norm at most 1, in the precision of X; each depends on its input row alone."""
     rows: NDArray[Any] = np.empty(X.shape, dtype=X.dtype)
     public = PublicMap(unit=False, data_norm=data_norm)
     for block in row_blocks(X):

@@ -1,21 +1,21 @@
-r"""Gradient perturbation: descend along clipped, summed and noisy gradients; release the weights.
+r"""Gradient perturbation: descent on noisy sums of clipped gradients.
 
-Proved in docs/proofs/gradient_perturbation.md. Rows are divided by the bound of their norm. In each
-of T steps every record joins with probability q; its gradient :math:`a x^\top` (a in the scores) is
-scaled down to norm R; the sum over the records that joined gets Gaussian noise; and with a declared
-number v and a penalty lambda
+Proved in docs/proofs/gradient_perturbation.md. Rows are divided by their norm bound. In each of T
+steps every record joins the batch with probability q; its gradient :math:`a x^\top` (a with respect
+to the scores) is clipped to norm R; Gaussian noise is added to the sum over the batch. With a
+declared number v and a penalty lambda,
 
 .. math:: g = \tfrac1v (S + N(0, \sigma^2 I)) + \tfrac{q \lambda}{v} W
 
-is where W goes, by gradient descent with momentum or by Adam. On average g is q / v times the
+is the direction of gradient descent with momentum or of Adam. On average g is q / v times the
 gradient of :math:`\sum_i \phi_{y_i}(W x_i) + \tfrac\lambda2 \|W\|_F^2`: with
-:math:`\lambda = 1 / (C \kappa^2)`, kappa the bound by which rows were divided, C multiplies the sum
-of losses as in scikit-learn. The penalty belongs to no record and is neither clipped nor noisy.
+:math:`\lambda = 1 / (C \kappa^2)`, kappa the norm bound, C multiplies the sum of losses as in
+scikit-learn. The penalty does not depend on records and is neither clipped nor noisy.
 
-Every iterate is a function of noisy sums, so are their means and the moments of Adam. Where only
-the last iterate of plain descent is released, less noise may do.
+Iterates, their means and the moments of Adam are functions of the noisy sums. If only the last
+iterate of plain descent is released, less noise may suffice.
 
-Every number is rounded towards more noise. All of it is public: nothing here reads data.
+Every number is rounded towards more noise. All numbers are public: the plans read no data.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ EULER = 0.5772156649015329
 
 
 def _schedule_sum(schedule: str, n_steps: int) -> float:
-    """Sum over the steps of the factors by which a schedule multiplies the learning rate."""
+    """Return the sum over all steps of the schedule's factors of the learning rate."""
     if schedule == "linear":
         return 0.5 * (n_steps + 1)
     if schedule == "inverse":
@@ -139,7 +139,7 @@ GRID_SHARE = 2e-5
 
 
 def sum_grid(clip: float, sigma: float, n_weights: int) -> float:
-    """Spacing of noisy sums for a noise of about ``sigma``, a power of two."""
+    """Return the grid spacing of noisy sums for noise of about ``sigma``: a power of two."""
     fine = min(sigma / NOISE_STEPS, GRID_SHARE * clip / math.sqrt(n_weights))
     # Twice what is known so far: the scale itself still grows with the grid.
     return grid_below(fine, 2.0 * sigma)
@@ -151,7 +151,7 @@ _noise_multiplier = lru_cache(maxsize=64)(subsampled_gaussian_noise_multiplier)
 
 @dataclass(frozen=True, kw_only=True)
 class DescentSums(CalibratedNoise):
-    """Gaussian noise on the sums of a descent, to which a record contributes a bounded amount.
+    """Gaussian noise on the sums of a descent with bounded contributions of records.
 
     Parameters
     ----------
@@ -178,18 +178,18 @@ class DescentSums(CalibratedNoise):
 
     @cached_property
     def contribution(self) -> float:
-        """R': bound of what one record contributes, with all rounding."""
+        """Bound R' on the norm of one record's contribution, including rounding."""
         own: Any = self
         return add_up(own.clip, own.rounding)
 
     @property
     def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
+        """Privacy event of the release."""
         return self.part.event(self.adjacency)
 
     @property
     def part(self) -> ReleasePart:
-        """The noise as it is drawn, for the statement."""
+        """Record of the noise for the statement."""
         own: Any = self
         law = law_of("gaussian", own.sigma, own.grid)
         facts = {"clip_norm": own.clip, "relation_factor": float(self.factor)}
@@ -199,14 +199,14 @@ class DescentSums(CalibratedNoise):
 
 @dataclass(frozen=True, kw_only=True)
 class ClippedSums(DescentSums):
-    """Noise for all of the sums together, each over a sample of the records.
+    """Noise for all sums together, each over a Poisson sample of the records.
 
     Parameters
     ----------
     clip : float > 0
-        R, bound of the norm of what one record contributes to a sum, before rounding.
+        Bound R on the norm of one record's contribution to a sum, before rounding.
     sampling_rate : float in (0, 1]
-        Probability with which a record is in a sum; 1 is every record in every sum.
+        Probability that a record is in a sum; 1 means every record in every sum.
 
     Raises
     ------
@@ -229,7 +229,7 @@ class ClippedSums(DescentSums):
 
     @cached_property
     def _multiplier(self) -> float:
-        """Standard deviation of the noise at a contribution of 1."""
+        """Standard deviation of the noise for contributions of norm 1."""
         if self.sampling_rate == 1.0:
             return gaussian_sigma(self.epsilon, self.delta, self._moved(1.0))
         return _noise_multiplier(
@@ -237,25 +237,25 @@ class ClippedSums(DescentSums):
         )
 
     def _moved(self, contribution: float) -> float:
-        """Distance of all full sums of neighbours together, rounded up."""
+        """Distance between all full sums of neighbours together, rounded up."""
         return mul_up(sqrt_up(float(self.n_steps)), self.factor * contribution)
 
     @cached_property
     def grid(self) -> float | None:
-        """Spacing of the noisy sums; None where noise is drawn in floating point."""
+        """Grid spacing of the noisy sums; None if noise is drawn in floating point."""
         if not self.exact:
             return None
         return sum_grid(self.clip, self._multiplier * self.clip, self.n_weights)
 
     @cached_property
     def rounding(self) -> float:
-        """Bound on what rounding adds to a contribution."""
+        """Bound on what rounding adds to the norm of a contribution."""
         distance = _core.clipped_sum_distance(self.clip, self.n_weights, self.grid)
         return max(0.0, add_up(distance, -self.clip))
 
     @cached_property
     def sigma(self) -> float:
-        """Standard deviation of the noise on each number of each sum."""
+        """Standard deviation of the noise in each entry of each sum."""
         if self.sampling_rate == 1.0:
             return gaussian_sigma(self.epsilon, self.delta, self._moved(self.contribution))
         return mul_up(self._multiplier, self.contribution)
@@ -284,26 +284,26 @@ ROUNDING_SHARE = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class LastIterateSums(DescentSums):
-    """Sums of all gradients with less noise, if only the last iterate is released.
+    """Noise for full-batch sums if only the last iterate is released.
 
     Parameters
     ----------
     loss : Loss
-        A smooth loss.
+        Smooth loss.
     row_norm : float > 0
-        Bound of a row with its constant feature.
+        Bound on the norm of a row with its constant feature.
     n_records : int >= 1
-        Public bound of the number of records.
+        Public bound on the number of records.
     divisor : float > 0
-        v, by which noisy sums are divided.
+        Divisor v of the noisy sums.
     regularization : float > 0
-        m, the coefficient of W in a step.
+        Coefficient m of W in a step.
     step : float > 0 or None
-        eta; None for the largest that is allowed.
+        Step size eta; None for the largest allowed.
     most_rows : int >= 1, default=1
         Largest number of rows of a person that take part.
     truncated : bool, default=True
-        Whether coefficients of rows may be truncated: of sparse ones, and in parts.
+        Whether coefficients of rows may be truncated, as for sparse rows and rows in parts.
     """
 
     loss: Loss
@@ -319,23 +319,23 @@ class LastIterateSums(DescentSums):
 
     @cached_property
     def clip(self) -> float:
-        """L times the bound of the rows' norm: the contribution of one record without clipping."""
+        """Bound on one record's unclipped contribution: L times the norm bound of the rows."""
         return mul_up(self.loss.lipschitz, self.row_norm)
 
     @cached_property
     def smoothness(self) -> float:
-        """M: largest curvature of the objective divided by v, rounded up."""
+        """Largest curvature M of the objective divided by v, rounded up."""
         curved = Fraction(self.loss.curvature) * Fraction(self.row_norm) ** 2 * self.n_records
         return fraction_up(Fraction(self.regularization) + curved / Fraction(self.divisor))
 
     @cached_property
     def largest_step(self) -> float:
-        """2 / (m + M), rounded down."""
+        """Largest allowed step size 2 / (m + M), rounded down."""
         return fraction_down(2 / (Fraction(self.regularization) + Fraction(self.smoothness)))
 
     @property
     def learning_rate(self) -> float:
-        """Eta, given or the largest; on a grid the largest power of two times v."""
+        """Step size eta, given or the largest allowed; on a grid a power of two times v."""
         if self.step is not None or not self.exact:
             return self.largest_step if self.step is None else self.step
         largest = fraction_down(Fraction(self.largest_step) / Fraction(self.divisor))
@@ -343,22 +343,22 @@ class LastIterateSums(DescentSums):
 
     @property
     def _on_grid(self) -> bool:
-        """Whether iterates stay on a grid: eta over v times that of the noise.
+        """Whether iterates stay on a grid: eta / v times the grid of the noise.
 
-        An iterate in floats, off any grid, would show the noise of every step in its last digits.
+        Otherwise the last digits of an iterate would reveal the noise of every step.
         """
         return self.grid is None or math.frexp(self.learning_rate / self.divisor)[0] == 0.5
 
     @cached_property
     def contraction(self) -> float:
-        """C of the module's formula, rounded up."""
+        """Contraction factor c of a step, rounded up."""
         eta = Fraction(self.learning_rate)
         ends = (Fraction(self.regularization), Fraction(self.smoothness))
         return fraction_up(max(abs(1 - eta * end) for end in ends))
 
     @property
     def refusal(self) -> str:
-        """Return why the guarantee does not hold for these settings, or None."""
+        """Reason why the guarantee does not hold for these settings, or ""."""
         asked = "with accountant='last_iterate'"
         if self.learning_rate > self.largest_step or not self.contraction < 1.0:
             return (
@@ -380,7 +380,7 @@ class LastIterateSums(DescentSums):
 
     @cached_property
     def effective_steps(self) -> float:
-        """Number of steps that the run counts as, rounded up."""
+        """Effective number of steps of the run, rounded up."""
         c, T = self.contraction, self.n_steps
         if c == 0.0:
             return 1.0
@@ -391,9 +391,9 @@ class LastIterateSums(DescentSums):
 
     @cached_property
     def radius(self) -> float:
-        """Radius of a ball that holds the minimiser of any data, onto which iterates go back.
+        """Radius of the ball onto which iterates are projected; it contains the minimiser.
 
-        There the gradient vanishes, and the objective is at most its value at 0.
+        At the minimiser the gradient vanishes, and the objective is at most its value at 0.
         """
         penalty = self.regularization * self.divisor
         by_gradient = div_up(mul_up(self.clip, float(self.n_records)), penalty)
@@ -402,7 +402,7 @@ class LastIterateSums(DescentSums):
 
     @cached_property
     def grid(self) -> float | None:
-        """Spacing of the noisy sums; None where noise is drawn in floating point."""
+        """Grid spacing of the noisy sums; None if noise is drawn in floating point."""
         if not self.exact:
             return None
         fine = sum_grid(self.clip, self._sigma_at(self.clip), self.n_weights)
@@ -414,23 +414,23 @@ class LastIterateSums(DescentSums):
 
     @property
     def acting_clip(self) -> float:
-        """Clip norm of the compiled descent: just beyond the longest gradient."""
+        """Clip norm of the compiled descent, just above the largest gradient norm."""
         return self.clip * UNCLIPPED
 
     @cached_property
     def rounding(self) -> float:
-        """Bound on what rounding adds to a contribution.
+        """Bound on what rounding adds to the norm of a contribution.
 
-        Both runs round: twice the error of one step of one run, in units of the sum, divided by the
-        number of contributions by which sums differ.
+        Both neighbours' runs round: the bound is twice the error of one step, in units of the sum,
+        divided by the number of contributions by which the sums differ.
         """
         return self._rounding_of(self.rows_a_record)
 
     @cached_property
     def rows_a_record(self) -> int:
-        """Number of rows of a person that take part: a power of two with little rounding, or 1.
+        """Number of rows used per person: a power of two with little rounding error, or 1.
 
-        Every row adds its own rounding, and the number of rows is private.
+        Every row adds a rounding error, and the number of rows is private.
         """
         rows, most = self.most_rows, ROUNDING_SHARE * self.clip
         while rows > 1 and self._rounding_of(rows) > most:
@@ -438,7 +438,7 @@ class LastIterateSums(DescentSums):
         return rows
 
     def _rounding_of(self, rows: int) -> float:
-        """Rounding if this number of rows of a person take part."""
+        """Return the rounding bound for this number of rows per person."""
         bound: float = _core.descent_rounding(
             **self.loss.compiled,
             n_columns=self.shape[1],
@@ -454,21 +454,21 @@ class LastIterateSums(DescentSums):
         return div_up(2.0 * bound, float(self.factor))
 
     def _moved(self, contribution: float) -> float:
-        """Sensitivity of one Gaussian mechanism that leaks as much as the last iterate."""
+        """Sensitivity of the single Gaussian mechanism that leaks as much as the last iterate."""
         return mul_up(sqrt_up(self.effective_steps), self.factor * contribution)
 
     def _sigma_at(self, contribution: float) -> float:
-        """Standard deviation of the noise for a contribution."""
+        """Return the standard deviation of the noise for a given contribution."""
         return gaussian_sigma(self.epsilon, self.delta, self._moved(contribution))
 
     @cached_property
     def sigma(self) -> float:
-        """Standard deviation of the noise on each number of each sum."""
+        """Standard deviation of the noise in each entry of each sum."""
         return self._sigma_at(self.contribution)
 
     @property
     def last_iterate(self) -> LastIterate:
-        """Why so much noise is enough, for the statement."""
+        """Record for the statement: why this noise suffices."""
         smoothing = 1.0 if self.loss.name == "logistic" else self.loss.smoothing
         return LastIterate.of(self, self.loss, smoothing=smoothing, max_records=self.n_records)
 
@@ -487,7 +487,7 @@ MAX_NUMBERS = 2**32
 
 
 class ReleasedIterate(NamedTuple):
-    """Noisy weights, and the noisy state to continue from; None if it is not released."""
+    """Noisy weights, and the noisy state to continue from, None if it is not released."""
 
     weights: NDArray[np.float64]
     state: dict[str, Any] | None
@@ -495,7 +495,7 @@ class ReleasedIterate(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientPerturbation(LinearPlan):
-    r"""One run of noisy descent, known in full before any data are read.
+    r"""Plan of one run of noisy descent, complete before any data are read.
 
     Parameters
     ----------
@@ -503,17 +503,17 @@ class GradientPerturbation(LinearPlan):
     loss : Loss
         A smooth one.
     data_norm : float > 0
-        Public bound of the rows' L2 norm, by which they are divided.
+        Public bound on the L2 norm of rows, by which they are divided.
     intercept_scaling : float >= 0
-        Constant feature, divided like the others; 0 for none.
+        Constant feature, divided by ``data_norm`` like the others; 0 for none.
     C : float > 0 or None
-        Multiplies the sum of the losses; None for no penalty on the weights.
+        Factor of the sum of the losses; None for no penalty on the weights.
     optimizer : {"gd", "sgd", "adam"}
     n_steps : int >= 1 or None
-        Here and below None means the public rule.
+        Number of steps. Here and below, None means the public rule.
     sampling_rate : float in (0, 1] or None
     expected_batch_size : float > 0 or None
-        v, by which noisy sums are divided.
+        Divisor v of the noisy sums.
     max_grad_norm : float > 0 or None
         R.
     learning_rate : float > 0 or None
@@ -524,21 +524,22 @@ class GradientPerturbation(LinearPlan):
     stabilizer : float > 0 or None
     noise_correction : bool
     average : float in [0, 1] or None
-        Share of the iterates, from the last one back, whose mean is released; 0: the last one.
+        Share of the iterates, counted back from the last, whose mean is released; 0 is the last
+        iterate.
     accountant : {"auto", "composition", "last_iterate"}
     n_records : int >= 1 or None
-        A public bound of the number of records, the number itself under ``replace_one``; None
-        where there is none.
+        Public bound on the number of records, with ``replace_one`` the number itself; None if there
+        is none.
     continues : PrivacyStatement or None
-        What was promised about earlier runs over the same records, whose state this run continues.
+        Statement of earlier runs over the same records, which this run continues.
     state : dict or None
-        In which they left the descent, and after how many steps.
+        State of the descent after the earlier runs; ``steps_before`` is their number of steps.
     steps_before : int
     unit : {"row", "person"}
     most_rows : int >= 1, default=1
-        Largest number of rows of a person that take part with ``accountant="last_iterate"``.
+        Largest number of rows used per person with ``accountant="last_iterate"``.
     truncated : bool, default=True
-        Whether coefficients of rows may be truncated; this too is for that accountant.
+        Whether coefficients of rows may be truncated; for that accountant only.
 
     Raises
     ------
@@ -549,9 +550,9 @@ class GradientPerturbation(LinearPlan):
     Notes
     -----
     Guarantees: the weights and the state of a descent with ``descent_options`` over rows of norm at
-    most 1 are (epsilon, delta)-differentially private; with the accountant of the last iterate the
-    weights alone are. With ``noise_grid="exact"`` this holds for the program as run on
-    floating-point hardware; otherwise for ideal real arithmetic only.
+    most 1 are (epsilon, delta)-differentially private; with ``accountant="last_iterate"`` only the
+    weights are. With ``noise_grid="exact"`` this holds for the program in floating-point
+    arithmetic, otherwise only in real arithmetic.
 
     References
     ----------
@@ -614,22 +615,22 @@ class GradientPerturbation(LinearPlan):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of scores, and of features with the constant one."""
+        """Number of scores, and number of features including the constant."""
         return (self.loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
 
     @property
     def intercept(self) -> float:
-        """The constant feature in units of the divided rows."""
+        """Constant feature in units of the divided rows."""
         return self.intercept_scaling / self.data_norm
 
     @cached_property
     def row_norm(self) -> float:
-        """Bound of the norm of a divided row with its constant feature."""
+        """Bound on the norm of a divided row with its constant feature."""
         return hypot_up(1.0, self.intercept)
 
     @property
     def rate(self) -> float:
-        """Q: given, 1 for gd, or that of batches of 128; a tenth of unknown numbers of records."""
+        """Sampling rate q: given, 1 for gd, or that of batches of 128; 0.1 if n is unknown."""
         if self.sampling_rate is not None:
             return self.sampling_rate
         if self.optimizer == "gd":
@@ -638,11 +639,11 @@ class GradientPerturbation(LinearPlan):
 
     @cached_property
     def steps(self) -> int:
-        """T: given, 100 to 500 full batches, growing with n mu, or twenty passes of samples.
+        """Number of steps T: given, 100 to 500 full batches, or twenty passes of samples.
 
-        Never fewer than 100: in twenty passes over samples of half the records, steps are so long
-        that the weights swing, where the budget is large and the noise does not hide it. Nor so few
-        full batches, up to 500, that their steps would.
+        T is at least 100: twenty passes over samples of half the records would take steps so long
+        that the weights oscillate with large budgets. The number of full batches grows with n mu,
+        and up to 500 so that their steps stay short.
         """
         if self.n_steps is not None:
             return self.n_steps
@@ -653,12 +654,12 @@ class GradientPerturbation(LinearPlan):
 
     @cached_property
     def _mu(self) -> float:
-        """The parameter at which one record would be protected."""
+        """Gaussian parameter that protects one record."""
         return 1.0 / gaussian_sigma(self.epsilon, self.delta, RELATION_FACTOR[self.adjacency])
 
     @property
     def _longest_steps(self) -> float:
-        """How many of the longest steps would make the way; 0 where their length is not ours."""
+        """Number of longest allowed steps that cover the path; 0 if the rule does not apply."""
         given = self.learning_rate or self.accountant == "last_iterate"
         if given or self.optimizer == "adam" or self.rate < 1.0:
             return 0.0
@@ -668,33 +669,33 @@ class GradientPerturbation(LinearPlan):
 
     @property
     def _wider(self) -> float:
-        """The factor of the clip where steps would be too long."""
+        """Factor of the clip norm for steps that would be too long."""
         return min(WIDER, math.sqrt(self._excess)) if self.max_grad_norm is None else 1.0
 
     @property
     def inertia(self) -> float:
-        """Momentum: given, or what takes steps of the longest length all the way."""
+        """Momentum: given, or such that the longest allowed steps cover the path."""
         if self.momentum is not None:
             return self.momentum
         return 1.0 - 1.0 / max(1.0, min(FARTHER, self._longest_steps / self.steps))
 
     @property
     def _excess(self) -> float:
-        """How many times too long steps would be, momentum included."""
+        """Factor by which steps would be too long, including momentum."""
         return max(1.0, (1.0 - self.inertia) * self._longest_steps / self.steps)
 
     @property
     def _c_kappa(self) -> float:
-        """C of the module's formula times kappa_t, for one score as for two."""
+        """Constant c of the rule times kappa_t, for one score as for two."""
         n = self.n_records
         c = UNKNOWN_C if n is None else usual_c(self.n_features, n)
         return c * unit_of(self.loss.n_scores) * self.row_norm
 
     @property
     def clip(self) -> float:
-        """R: given, or a quarter of the bound of the rows' norm, constant feature included.
+        """Clip norm R: given, or a quarter of the norm bound of the rows, including the constant.
 
-        More where steps would be too long. With the accountant of the last iterate it never acts.
+        R is larger if steps would be too long. With the last-iterate accountant nothing is clipped.
         """
         if self.max_grad_norm is not None:
             return self.max_grad_norm
@@ -704,7 +705,7 @@ class GradientPerturbation(LinearPlan):
 
     @property
     def divisor(self) -> float:
-        """V: given, 1 for gd, or the expected size of a batch."""
+        """Divisor v: given, 1 for gd, or the expected batch size."""
         if self.expected_batch_size is not None:
             return self.expected_batch_size
         if self.optimizer == "gd":
@@ -713,7 +714,7 @@ class GradientPerturbation(LinearPlan):
 
     @cached_property
     def regularization(self) -> float:
-        """The coefficient of W in a step, q / (C kappa^2 v), rounded up; 0 without a penalty."""
+        """Coefficient of W in a step, q / (C kappa^2 v), rounded up; 0 without a penalty."""
         if self.C is None:
             return 0.0
         square = Fraction(self.data_norm) ** 2
@@ -730,7 +731,7 @@ class GradientPerturbation(LinearPlan):
 
     @cached_property
     def noise(self) -> ClippedSums | LastIterateSums:
-        """The noise on the sums, by the requested accountant or the one that needs less."""
+        """Noise on the sums, by the requested accountant or the one that needs less noise."""
         composed = filled(ClippedSums, self, sampling_rate=self.rate, **self._sums)
         if self.accountant == "composition" or self._not_last_iterate():
             return composed
@@ -740,22 +741,22 @@ class GradientPerturbation(LinearPlan):
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the final state may be kept and the run continued."""
+        """Whether the final state may be kept to continue the run."""
         return self.noise.last_iterate is None
 
     @cached_property
     def _last_iterate(self) -> LastIterateSums:
-        """The noise where only the last iterate is released."""
+        """Noise if only the last iterate is released."""
         own = self._sums | {"n_records": self.n_records or 1, "step": self.learning_rate}
         return filled(LastIterateSums, self, **own)
 
     @property
     def _sums(self) -> dict[str, Any]:
-        """What both kinds of noise are for."""
+        """Fields shared by both kinds of noise."""
         return {"exact": self.noise_grid == "exact", "n_steps": self.steps}
 
     def _not_last_iterate(self) -> str:
-        """Reason why the guarantee of the last iterate does not hold, or an empty text."""
+        """Reason why the last-iterate guarantee does not hold, or ""."""
         for name, holds, accepted in (
             ("optimizer", self.optimizer == "gd", "'gd'"),
             ("sampling_rate", self.rate == 1.0, "1"),
@@ -786,11 +787,11 @@ class GradientPerturbation(LinearPlan):
 
     @cached_property
     def step(self) -> float:
-        """The learning rate: given, or where noise moves a weight by 1 / (c kappa_t) in the run.
+        """Learning rate: given, or such that noise moves a weight by 1 / (c kappa_t) in the run.
 
-        Gradient descent moves along sums; Adam by about the rate in each step, whatever their size,
-        into the direction of the noise for most weights: ``sqrt(T)`` of its steps make the way.
-        With a penalty on W a step is at most what makes the penalty alone settle.
+        Gradient descent moves in proportion to the sums. Adam moves by about the rate in each step,
+        mostly in the direction of the noise, so ``sqrt(T)`` of its steps cover the path. With a
+        penalty on W a step is at most the one at which the penalty alone settles.
         """
         if isinstance(self.noise, LastIterateSums):
             return self.noise.learning_rate
@@ -806,7 +807,7 @@ class GradientPerturbation(LinearPlan):
 
     @property
     def floor(self) -> float:
-        """Adam's stabilizer, given or automatic."""
+        """Stabilizer of Adam, given or automatic."""
         if self.stabilizer is not None:
             return self.stabilizer
         corrected = self.optimizer == "adam" and self.noise_correction
@@ -814,19 +815,19 @@ class GradientPerturbation(LinearPlan):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """The one event of this run."""
+        """Event of this run."""
         return (self.noise.event,)
 
     @cached_property
     def total_epsilon(self) -> float:
-        """Epsilon of this run and those that it continues, at the delta of one."""
+        """Epsilon of this run and the runs that it continues, at the delta of one run."""
         if self.continues is None:
             return self.epsilon
         together = (*self.continues.events, *self.events)
         return max(self.epsilon, composed_epsilon(together, self.delta))
 
     def check_rows(self, rows: Rows) -> None:
-        """Refuse extreme settings, and more rows than the guarantee of the last iterate covers."""
+        """Refuse extreme settings, and more rows than the last-iterate guarantee covers."""
         self.descent()
         if not self.keeps_state and rows.n_persons > (self.n_records or 0):
             raise InvalidParameterError(
@@ -835,20 +836,20 @@ class GradientPerturbation(LinearPlan):
             )
 
     def descent(self) -> _core.Descent:
-        """Return the compiled run before its first step, or in the state after earlier calls."""
+        """Return the compiled descent at its start, or in the state of earlier calls."""
         options = self.descent_options()
         remembers = self.optimizer == "adam" or options["momentum"] > 0.0
         state = None if self.state is None else resumed(self.state, remembers=remembers)
         return _core.Descent(**options, state=state)
 
     def records(self, rows: Rows) -> Any:
-        """Weighed rows; nothing of a person is clipped where the last iterate alone is released."""
+        """Return weighted rows; the last-iterate accountant averages persons unclipped."""
         records = rows.records(self.public, averaged=self.noise.rows_a_record)
         rows.weigh(records)
         return records
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedIterate:
-        """Return weights in units of the rows, after all steps."""
+        """Return the weights after all steps, in units of the rows."""
         descent, options = self.descent(), self.descent_options()
         records = self.records(rows)
         most = max(1, MAX_NUMBERS // math.prod(self.shape))
@@ -866,11 +867,11 @@ class GradientPerturbation(LinearPlan):
 
     @property
     def public(self) -> PublicMap:
-        """Rows over the bound of their norm."""
+        """Map of rows: division by their norm bound."""
         return PublicMap(unit=False, data_norm=self.data_norm)
 
     def descent_options(self) -> dict[str, Any]:
-        """Settings of the compiled descent; steps are counted on from those taken before."""
+        """Return the settings of the compiled descent; steps count from those of earlier runs."""
         noise, last = self.noise, not self.keeps_state
         averaged = math.ceil(self.share * self.steps)
         own = ("n_features", "intercept", "divisor", "regularization", "schedule", "nesterov")
@@ -907,7 +908,7 @@ class GradientPerturbation(LinearPlan):
         )
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """Return the statement about this run and all runs that it continues."""
+        """Return the statement of this run and all runs that it continues."""
         before, parts = self.continues, [self.noise.part]
         if before is not None:
             parts = [*before.parts, *parts]
@@ -926,14 +927,14 @@ class GradientPerturbation(LinearPlan):
 
 
 def _counted(on_step: OnStep | None, before: int, n_steps: int) -> OnStep | None:
-    """Report the steps of one share, after the earlier ones."""
+    """Return a callback that counts steps on from earlier ones."""
     return None if on_step is None else lambda done, _: on_step(before + done, n_steps)
 
 
 def resumed(state: dict[str, Any], *, remembers: bool) -> dict[str, Any]:
-    """Return the state with a new mean, of the next run's iterates, and a velocity if that has one.
+    """Return the state with a new mean for the next run, and a velocity if that run has one.
 
-    Automatic momentum differs between runs over other numbers of rows.
+    Automatic momentum may differ between runs with different numbers of rows.
     """
     rest = np.zeros_like(state["weights"][: None if remembers else 0])
     velocity = state["first"] if state["first"].size == rest.size else rest

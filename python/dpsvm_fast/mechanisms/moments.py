@@ -1,7 +1,7 @@
-"""Noisy means, second moments and class counts of private rows, and what follows from them.
+"""Noisy means, second moments and class counts of private rows, and their post-processing.
 
-The whitening that follows from a noisy matrix of second moments is proved in
-docs/proofs/auto_pipeline.md, section "Whitening".
+Whitening by a noisy matrix of second moments is proved in docs/proofs/auto_pipeline.md, section
+"Whitening".
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ COUNT_SCALE = 0.5
 
 @dataclass(frozen=True, eq=False)
 class ReleasedMean:
-    """A released mean and what follows from it.
+    """Released mean and number of rows.
 
     Parameters
     ----------
     count : float >= 1
-        The noisy number of rows, or the public one.
+        Noisy number of rows, or the public one.
     point : ndarray of shape (n_features,)
-        The noisy mean, shrunk towards zero; a multiple of 2**-20 in every entry.
+        Noisy mean, shrunk towards zero; entries are multiples of 2**-20.
     """
 
     count: float
@@ -72,13 +72,13 @@ class ReleasedMean:
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyMean(SumRelease):
-    """Release of the sum of rows of norm at most 1 and of their number.
+    """Release of the sum and the number of rows of norm at most 1.
 
     Parameters
     ----------
     n_features : int
     lifted : bool
-        Whether all entries but the last share one scale, a constant before rows were scaled.
+        Whether rows end with an appended constant, so that the other entries share one scale.
 
     Notes
     -----
@@ -91,7 +91,7 @@ class NoisyMean(SumRelease):
 
     @cached_property
     def sum(self) -> NoisySum:
-        """The noise and what it covers."""
+        """Noisy sum with its sensitivity."""
         return NoisySum.of_multiples(
             ROW_GRID,
             name="centre",
@@ -102,27 +102,26 @@ class NoisyMean(SumRelease):
         )
 
     def summed(self, rows: Rows, public: PublicMap) -> tuple[NDArray[np.float64], float]:
-        """Return the exact sum of mapped rows, and their number."""
+        """Return the exact sum of the mapped rows, and their number."""
         return rows.records(public).sums(rows.n_threads), rows.n_rows
 
     def release(
         self, total: NDArray[np.float64], n_rows: float, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedMean:
-        """Return the noisy mean of ``n_rows`` rows with the exact sum ``total``."""
+        """Return the noisy mean of ``n_rows`` rows with exact sum ``total``."""
         exact = self.exact(total, n_rows)
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
 
     def exact(self, total: NDArray[np.float64], n_rows: float) -> NDArray[np.float64]:
-        """Return the input of the noise: the sum and, if private, half the number of rows."""
+        """Return the exact input of the noise: the sum and, if private, half the count."""
         return np.append(total, COUNT_SCALE * n_rows) if self.counts else total
 
     def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedMean:
-        r"""Post-processing of a noisy sum; the number of rows is used only where it is public.
+        r"""Post-process a noisy sum; the number of rows is used only where it is public.
 
-        On average :math:`d \sigma^2` of its squared length is noise; the mean is shrunk by that
-        share (James and Stein) and never longer than the rows it is a mean of. Of ``lifted`` rows
-        three parts are shrunk, each by its own share: what all entries have in common, how they
-        differ from it, and the last entry.
+        On average :math:`d \sigma^2` of the squared length is noise. The mean is shrunk by that
+        share (James and Stein), to at most the norm of the rows. For ``lifted`` rows three parts
+        are shrunk separately: the mean of all entries, the deviations from it, and the last entry.
         """
         total, count = noisy, float(n_rows)
         if self.counts:
@@ -143,7 +142,7 @@ class NoisyMean(SumRelease):
 
 
 def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """A noisy vector, shrunk by the share of noise in its squared length."""
+    """Return a noisy vector shrunk by the share of noise in its squared length."""
     squared = float(noisy @ noisy)
     return noisy * max(0.0, 1.0 - noise / squared) if squared > 0.0 else noisy
 
@@ -182,16 +181,16 @@ SIGNIFICANT = 2.0
 
 @dataclass(frozen=True, eq=False)
 class ReleasedColumns:
-    """Released means and deviations, in half widths of the bounds from their middle.
+    """Released means and variances, relative to the midpoint and half width of the bounds.
 
     Parameters
     ----------
     count : float >= 1
-        The noisy number of records, or the public one.
+        Noisy number of records, or the public one.
     mean : ndarray of shape (n_features,)
         In [-1, 1].
     variance : ndarray of shape (n_features,) or None
-        In [2**-20, 1]; None where squares were not released.
+        In [2**-20, 1]; None if squares were not released.
     """
 
     count: float
@@ -201,20 +200,20 @@ class ReleasedColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyColumnMoments(SumRelease):
-    """Release of the sums of bounded entries, of their squares, and of the number of records.
+    """Release of the sums of bounded entries and their squares, and of the number of records.
 
     Parameters
     ----------
     n_features : int
     with_std : bool
-        Whether squares are released at all.
+        Whether squares are released.
     factor : tuple of float
-        Where sums are released for several periods: as in ``square_root_factor``.
+        Factor for sums of several periods, from ``square_root_factor``; empty for one release.
 
     Notes
     -----
     Guarantees: ``release`` is a Gaussian mechanism with parameter ``mu``, or epsilon-private, for
-    the exact sums of ``_core.column_moments``; everything else it does is post-processing.
+    the exact sums of ``_core.column_moments``; everything else is post-processing.
     """
 
     n_features: int
@@ -223,16 +222,16 @@ class NoisyColumnMoments(SumRelease):
 
     @property
     def count_weight(self) -> Fraction:
-        """a: the fourth root of the number of features, rounded down to a multiple of 2**-10.
+        """Weight a of the count: fourth root of the number of features, rounded down to 2**-10.
 
-        It has 1 / (1 + sqrt(d)) of the squared sensitivity, which makes the variance of a mean
-        square near 0 smallest.
+        The count gets 1 / (1 + sqrt(d)) of the squared sensitivity, which minimises the variance of
+        a mean square near 0.
         """
         return Fraction(math.isqrt(math.isqrt(self.n_features << 40)), 1024)
 
     @cached_property
     def sum(self) -> NoisySum:
-        """The noise and what it covers."""
+        """Noisy sum with its sensitivity."""
         d, squares, counts = self.n_features, self.with_std, self.counts
         pair = PAIR_NORM**2 if squares else Fraction(1)
         clip_norm = sqrt_up(fraction_up(d * pair + (self.count_weight**2 if counts else 0)))
@@ -262,7 +261,7 @@ class NoisyColumnMoments(SumRelease):
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], float]:
         """Return exact sums of the mapped columns and of their squares, and the number of rows.
 
-        Where it is private it is that of their weights.
+        If the number of rows is private, the sum of their weights is returned instead.
         """
         first, second, weight = rows.column_moments(public)
         return first, second, float(weight[0]) if self.counts else rows.n_rows
@@ -275,7 +274,7 @@ class NoisyColumnMoments(SumRelease):
         source: _core.NoiseSource,
         n_threads: int,
     ) -> ReleasedColumns:
-        """Means and variances from the exact sums of ``n_rows`` records.
+        """Release means and variances from the exact sums of ``n_rows`` records.
 
         Parameters
         ----------
@@ -315,7 +314,7 @@ class NoisyColumnMoments(SumRelease):
     def units(
         self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: float
     ) -> NDArray[np.int64]:
-        """Return the same sum in whole units."""
+        """Return the same sum as integers."""
         parts = [first * 8]
         if self.with_std:
             offset = int(PAIR_NORM * 2**23 * Fraction(n_rows))
@@ -329,13 +328,14 @@ class NoisyColumnMoments(SumRelease):
     def _variance(
         self, mean: NDArray[np.float64], squares: NDArray[np.float64], noise: float
     ) -> NDArray[np.float64]:
-        r"""Mean squares minus squared means, at least what the noise can resolve.
+        r"""Return mean squares minus squared means, at least what the noise can resolve.
 
-        The noise in a variance has the standard deviation :math:`\nu \sqrt{1/b^2 + 4 m^2 + (t - s +
-        2 m^2)^2 / a^2}`, with :math:`\nu` that of a sum over the count, m the mean and s the mean
-        square; the last term is that of the count. Below twice it a variance is taken to be twice
-        it, so that noise never widens a column, and where that is more than the variance of the
-        uniform law the noise says nothing and the uniform law is taken.
+        The noise in a variance has the standard deviation
+        :math:`\nu \sqrt{1/b^2 + 4 m^2 + (t - s + 2 m^2)^2 / a^2}`, with :math:`\nu` that of a sum
+        over the count, m the mean and s the mean square; the last term is due to the count. A
+        variance below twice this deviation is raised to that level, so that noise never widens a
+        column. If the level exceeds the variance of the uniform distribution, that variance is
+        used.
         """
         of_count = np.zeros_like(mean)
         if self.counts:
@@ -360,14 +360,14 @@ JUST_BELOW_ONE = 1.0 - 2.0**-40
 
 @dataclass(frozen=True, eq=False)
 class ReleasedComponents:
-    """Components from A, the noisy sum of outer products of rows of norm at most 1.
+    """Principal components of A, the noisy sum of outer products of rows of norm at most 1.
 
     Parameters
     ----------
     values : ndarray of shape (n_components,)
-        Largest eigenvalues of A, descending; some may be negative.
+        Largest eigenvalues of A, in descending order; some may be negative.
     vectors : ndarray of shape (n_components, n_features)
-        Their eigenvectors, of norm 1 and orthogonal up to rounding.
+        Eigenvectors, orthonormal up to rounding.
     trace : float
         Sum of all eigenvalues of A.
     """
@@ -378,7 +378,7 @@ class ReleasedComponents:
 
     @property
     def shares(self) -> Array:
-        """Each value's share of the trace, within [0, 1]; 0 where the trace is not positive."""
+        """Each eigenvalue's share of the trace, within [0, 1]; 0 if the trace is not positive."""
         if not self.trace > 0.0:
             return np.zeros_like(self.values)
         return np.clip(self.values / self.trace, 0.0, 1.0)
@@ -386,17 +386,17 @@ class ReleasedComponents:
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyComponents(SecondMoments):
-    """Second moments of rows of norm at most 1, released for their principal components.
+    """Release of second moments of rows of norm at most 1, for principal components.
 
     Parameters
     ----------
     n_components : int or None
-        How many are wanted; None for all.
+        Number of components; None for all.
 
     Notes
     -----
     Guarantees: ``release`` is a Gaussian mechanism with parameter ``mu`` for exact sums over rows
-    of norm at most 1; everything else it does is post-processing.
+    of norm at most 1; everything else is post-processing.
     """
 
     part_name = "components"
@@ -409,7 +409,7 @@ class NoisyComponents(SecondMoments):
     def release(
         self, moments: Array, n_components: int, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedComponents:
-        """Return the first components of the noisy matrix.
+        """Return the leading components of the noisy matrix.
 
         Parameters
         ----------
@@ -426,7 +426,7 @@ class NoisyComponents(SecondMoments):
         return ReleasedComponents(values, vectors, float(np.trace(noisy)))
 
     def scales(self, values: Array) -> Array:
-        r"""Factors, at most 1, that whiten coordinates.
+        r"""Return the factors, at most 1, that whiten coordinates.
 
         .. math:: \sqrt{\frac{\min_l \max(\lambda_l, 0) + r}{\max(\lambda_j, 0) + r}}, \qquad
                   r = 0.35\, \sigma \sqrt{2 d}
@@ -437,11 +437,12 @@ class NoisyComponents(SecondMoments):
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    r"""Coordinates of rows along released components.
+    r"""Projection of rows onto released components.
 
     .. math:: z = s \circ V \, \mathrm{clip}(x - c, \kappa)
 
-    clipped to norm kappa once more, because rows of V are orthonormal only up to rounding.
+    The result is clipped to norm kappa again, because rows of V are orthonormal only up to
+    rounding.
 
     Parameters
     ----------
@@ -462,7 +463,7 @@ class Projection:
 
     @quiet
     def apply(self, X: Any, n_threads: int) -> Array:
-        """Projected rows; each depends on its row only, to the last bit.
+        """Return projected rows; each depends on its input row only, to the last bit.
 
         Parameters
         ----------
@@ -510,14 +511,14 @@ RIDGE, RIDGE_WITHOUT_NOISE, RIDGE_SLOPE = 0.35, 0.3, 5.0
 
 
 def whitening_shares(n_features: int, n_classes: int) -> tuple[float, ...]:
-    """Return shares of the squared Gaussian parameter, one a whitening; public facts decide."""
+    """Return shares of the squared Gaussian parameter, one per whitening, from public facts."""
     few = FEATURES_A_CLASS * n_classes < n_features <= FEW_FEATURES
     return (EARLIER_SHARE, LAST_SHARE) if few else (LAST_SHARE,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyMoments(SecondMoments):
-    """Second moments of rows of norm at most 1, released for whitening.
+    """Release of second moments of rows of norm at most 1, for whitening.
 
     Parameters
     ----------
@@ -527,7 +528,7 @@ class NoisyMoments(SecondMoments):
     Notes
     -----
     Guarantees: ``release`` is a Gaussian mechanism with parameter ``mu`` for exact sums over rows
-    of norm at most 1; everything else it does is post-processing.
+    of norm at most 1; everything else is post-processing.
     """
 
     part_name = "whitening"
@@ -541,11 +542,11 @@ class NoisyMoments(SecondMoments):
     def release(
         self, moments: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        r"""Whitening matrix :math:`(A + r I)^{-1/2}`, scaled to spectral norm 1.
+        r"""Release the whitening matrix :math:`(A + r I)^{-1/2}`, scaled to spectral norm 1.
 
-        The ridge r is a part of the typical spectral norm of the noise. Where that is small, rows
-        are ``scaled`` and columns, with the constant, are more than 20, it is a part of the mean
-        eigenvalue.
+        The ridge r is a fraction of the typical spectral norm of the noise. If that is small, rows
+        are ``scaled`` and there are more than 20 columns including the constant, it is a fraction
+        of the mean eigenvalue.
 
         Parameters
         ----------
@@ -586,7 +587,7 @@ class SumPlan(SumsPlan):
     ----------
     total : NoisyMean, NoisyMoments, NoisyComponents or NoisyColumnMoments
     public : PublicMap
-        Map from raw rows to the summed ones.
+        Map from raw rows to the summed rows.
     """
 
     total: NoisyTotal
@@ -594,7 +595,7 @@ class SumPlan(SumsPlan):
 
     @property
     def sums(self) -> tuple[NoisySum, ...]:
-        """The one sum."""
+        """The only sum."""
         return (self.total.sum,)
 
     @property
@@ -623,7 +624,7 @@ MAX_STEPS = 2**61
 
 
 def square_root_factor(n_periods: int) -> tuple[float, ...]:
-    r"""First column of C: :math:`\binom{2k}{k} 4^{-k}`, rounded to a multiple of 2**-6 above 0.
+    r"""Return :math:`\binom{2k}{k} 4^{-k}`, column 1 of C, in positive multiples of 2**-6.
 
     Examples
     --------
@@ -638,7 +639,7 @@ def square_root_factor(n_periods: int) -> tuple[float, ...]:
 
 
 def sums_from(factor: tuple[float, ...], n_done: int) -> NDArray[np.float64]:
-    """Return weights with which the releases so far add up to the sum of all periods."""
+    """Return the weights that combine the releases so far into the sum over all periods."""
     weights = np.zeros(n_done)
     for k in range(n_done):
         weights[k] = 1.0 - np.dot(factor[1 : k + 1], weights[:k][::-1])
@@ -654,7 +655,7 @@ class RunningSums(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RunningMoments(SumPlan):
-    """Plan of the next of several releases of running sums.
+    """Plan of the next release of running sums.
 
     Parameters
     ----------
@@ -666,7 +667,7 @@ class RunningMoments(SumPlan):
     Notes
     -----
     Guarantees: this release is a Gaussian mechanism for records of each period so far, with the
-    parameters of ``events``; all of them together are one with the parameter of ``total``.
+    parameters of ``events``; all releases together are one with the parameter of ``total``.
     """
 
     by_age = True
@@ -676,7 +677,7 @@ class RunningMoments(SumPlan):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Cost of this release for records of this period, of the one before, and so on."""
+        """Cost of this release for records of this period, of the previous one, and so on."""
         noise = self.total.sum
         moved = mul_up(noise.relation_factor, noise.contribution)
         return tuple(
@@ -685,7 +686,7 @@ class RunningMoments(SumPlan):
         )
 
     def run(self, rows: Any, source: _core.NoiseSource) -> RunningSums:
-        """Release the next weighted sum, and post-process all of them."""
+        """Release the next weighted sum, and post-process all releases."""
         noise, now = self.total.sum, len(self.before)
         units: Any = np.zeros(noise.size, dtype=object)
         for period, weight in enumerate(reversed(noise.factor[: now + 1])):
@@ -734,19 +735,19 @@ class ClassCounts(SumRelease):
 
     @classmethod
     def before(cls, whole: Any, n_classes: int) -> ClassCounts:
-        """Return the release that takes its share of a budget with ``epsilon`` and ``delta``."""
+        """Return the release with its share of a budget of ``epsilon`` and ``delta``."""
         mu = share_of(gaussian_parameter(whole.epsilon, whole.delta), CLASS_SHARE)
         return filled(cls, whole, mu=mu, epsilon=None, n_classes=n_classes)
 
     @cached_property
     def sum(self) -> NoisySum:
-        """The noise and what it covers."""
+        """Noisy sum with its sensitivity."""
         factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
         facts: Any = {"clip_norm": 1.0, "relation_factor": factor, "shape": (self.n_classes,)}
         return NoisySum.of_multiples(2.0**-20, name="classes", **facts, **self.budget)
 
     def balance(self, rows: Rows, source: _core.NoiseSource) -> None:
-        """Weigh each class by the inverse of its noisy number of rows; the rarest by 1."""
+        """Weight each class by the inverse of its noisy count, the rarest by 1."""
         noisy = self.sum.release(rows.class_counts(), source, rows.n_threads)
         # What noise alone would be no more than counts as so much.
         counts = np.maximum(noisy, max(1.0, MIN_COUNT * self.sum.scale))
@@ -755,15 +756,15 @@ class ClassCounts(SumRelease):
 
 @dataclass(frozen=True, kw_only=True)
 class BalancedPlan(Plan):
-    """Plan of class counts and of training on rows that they weigh.
+    """Plan of class counts and of training on rows weighted by them.
 
     Parameters
     ----------
     epsilon, delta : float
-        Of both together.
+        Budget of both together.
     class_counts : ClassCounts
     training : Plan
-        With a ``statement``, and a budget that exact composition leaves it.
+        Plan of the training, with the budget that exact composition leaves.
     """
 
     epsilon: float
@@ -773,7 +774,7 @@ class BalancedPlan(Plan):
 
     @classmethod
     def of(cls, whole: Any, facts: Facts, plan_of: Callable[..., Plan]) -> BalancedPlan:
-        """Return the plan within a budget; ``plan_of`` plans training for a given epsilon."""
+        """Return the plan within a budget; ``plan_of`` plans the training for a given epsilon."""
         counts = ClassCounts.before(whole, facts.n_classes)
         spent, one = (counts.event,), replace(facts, n_features=None)
         like = (spent, partial(plan_of, facts=one))
@@ -782,12 +783,12 @@ class BalancedPlan(Plan):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Event of the class counts, and events of the training."""
+        """Event of the class counts, then events of the training."""
         return (self.class_counts.event, *self.training.events)
 
     @property
     def weighed_training(self) -> Any:
-        """The plan that trains, after the class counts."""
+        """Plan of the training after the class counts."""
         return self.training
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
@@ -800,7 +801,7 @@ class BalancedPlan(Plan):
         return f"{self.training.summary()}, after noisy class counts"
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """Return the statement about both together."""
+        """Return the statement of both together."""
         own: PrivacyStatement = self.training.statement(**occasion)
         parts = (self.class_counts.sum.part, *own.parts)
         return replace(own, epsilon=self.epsilon, delta=self.delta, parts=parts)

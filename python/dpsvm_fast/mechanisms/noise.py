@@ -1,4 +1,4 @@
-"""Noise on weights and on sums: scales, grids, events, and remaining budgets."""
+"""Noise on weights and sums: scales, grids, events, and remaining budgets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SMALLEST_RATIO, LARGEST_RATIO = 1e-59, 1e59
 def check_range(
     name: str, value: float, what: str, low: float = SMALLEST, high: float = LARGEST
 ) -> None:
-    """Refuse settings so large or small that their products overflow or underflow."""
+    """Refuse settings whose products would overflow or underflow."""
     if not low <= value <= high:
         raise InvalidParameterError(
             f"{name}: {what} is {value!r}, expected a number in [{low:g}, {high:g}]"
@@ -67,14 +67,14 @@ def check_range(
 
 
 def check_solvable(regularization: float, row_norm: float) -> None:
-    """Refuse now what the smooth solver would refuse after the budget is spent."""
+    """Refuse early what the smooth solver would refuse after the budget is spent."""
     check_range("C", regularization, "the total regularisation", SMALLEST_RATIO, LARGEST_RATIO)
     ratio = regularization / row_norm / row_norm
     check_range("C", ratio, "regularisation / data_norm^2", SMALLEST_RATIO, LARGEST_RATIO)
 
 
 def check_delta_of_gaussian(delta: float) -> None:
-    """Gaussian noise gives no pure guarantee."""
+    """Refuse delta = 0 with Gaussian noise, which gives no pure guarantee."""
     if not delta > 0.0:
         raise InvalidParameterError(
             f"delta: got {delta!r}, expected a number in (0, 1) with noise='gaussian'; "
@@ -83,7 +83,7 @@ def check_delta_of_gaussian(delta: float) -> None:
 
 
 def check_row_norm(data_norm: float, intercept_scaling: float, row_norm: float) -> None:
-    """Refuse row bounds whose squares, or whose constant feature, would underflow."""
+    """Refuse norm bounds whose squares, or whose constant feature, would underflow."""
     check_range("data_norm", data_norm, "the bound on the norm of rows")
     check_range("data_norm", row_norm, "sqrt(data_norm^2 + intercept_scaling^2)")
     if 0.0 < intercept_scaling < SMALLEST_INTERCEPT * data_norm:
@@ -107,13 +107,13 @@ LARGEST_WEIGHT_STEPS = 2.0**51
 
 
 def grid_below(spacing: float, largest_scale: float = 0.0) -> float:
-    """Return the largest power of two <= ``spacing``, or a larger one that limits noise steps.
+    """Return the largest power of two <= ``spacing``, or a larger one to limit the noise steps.
 
     Parameters
     ----------
     spacing : float > 0
     largest_scale : float >= 0
-        Bound of the standard deviation of noise to be drawn on the grid; 0 for none.
+        Bound on the standard deviation of the noise on the grid; 0 for none.
     """
     exponent = math.frexp(spacing)[1] - 1
     if largest_scale > 0.0:
@@ -122,7 +122,7 @@ def grid_below(spacing: float, largest_scale: float = 0.0) -> float:
 
 
 def rounding_distance(grid: float, n_weights: int) -> float:
-    """Return what rounding to the grid adds to the distance of two weight matrices."""
+    """Return what rounding to the grid adds to the distance between two weight matrices."""
     return mul_up(grid, sqrt_up(float(n_weights)))
 
 
@@ -132,7 +132,7 @@ def flat_weights(weights: NDArray[np.float64], n_weights: int) -> NDArray[np.flo
     Raises
     ------
     CertificationError
-        They are not ``n_weights`` finite numbers, so they cannot have been certified.
+        The weights are not ``n_weights`` finite numbers, so they were not certified.
     """
     if weights.size != n_weights or not np.isfinite(weights).all():
         raise CertificationError("the solver returned no usable weights; nothing is released")
@@ -146,15 +146,15 @@ def release_on_grid(
     source: _core.NoiseSource,
     n_threads: int,
 ) -> NDArray[np.float64]:
-    """Round, clamp, add integer noise: no step of it rounds anything unintended.
+    """Round to the grid, clamp and add integer noise, without any other rounding.
 
-    Without a grid it is floating-point noise on the numbers as they are.
+    Without a grid, add floating-point noise to the numbers as they are.
 
-    Dividing by a power of two is exact in this range (a result that underflows rounds to 0
-    either way); ``rint`` and ``clip`` act on floats that are exact integers below 2**51, so the
-    conversion to int64 is exact; the noise is an exact int64 draw of about 2**44 steps, and the
-    integer sum cannot wrap. What follows, int64 to float and the product with the grid, is
-    post-processing of that sum (and exact below 2**53).
+    Division by a power of two is exact in this range (an underflow rounds to 0 either way).
+    ``rint`` and ``clip`` give floats that are integers below 2**51, so the conversion to int64 is
+    exact. The noise is an exact int64 draw of about 2**44 steps, and the integer sum cannot
+    overflow. Converting the sum to float and multiplying by the grid is post-processing (and exact
+    below 2**53).
     """
     if grid is None:
         return np.asarray(flat + source.gaussian(flat.size, sigma, n_threads))
@@ -168,7 +168,7 @@ def release_on_grid(
 
 @dataclass(frozen=True, kw_only=True)
 class CalibratedNoise:
-    """Noise on a matrix of numbers, one row for each score, calibrated to (epsilon, delta).
+    """Noise on a matrix with one row per score, calibrated to (epsilon, delta).
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class CalibratedNoise:
     exact : bool
         Whether Gaussian noise is drawn exactly on a grid.
     shape : tuple of int
-        (number of scores, n_features, plus 1 with an intercept).
+        (n_scores, n_features), with one more column for an intercept.
     """
 
     epsilon: float
@@ -190,31 +190,30 @@ class CalibratedNoise:
 
     @property
     def n_weights(self) -> int:
-        """Number of numbers."""
+        """Number of entries."""
         return math.prod(self.shape)
 
     @property
     def factor(self) -> int:
-        """Number of records in which neighbours differ."""
+        """Number of records by which neighbours differ."""
         return RELATION_FACTOR[self.adjacency]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightNoise(CalibratedNoise):
-    """Gaussian or Gamma noise on weights at a given distance.
+    """Gaussian or Gamma noise on weights with a given sensitivity.
 
-    Noise that is not ``exact`` is added in floats, and the sum is rounded to the grid, which is
-    post-processing.
+    Noise that is not ``exact`` is added in floating point; the sum is then rounded to the grid,
+    which is post-processing.
 
     Parameters
     ----------
     noise : {"gaussian", "gamma"}
     distance : float > 0
-        Bound of the distance between the weights of neighbours.
+        Bound on the distance between the weights of neighbours.
     grid_share : float > 0 or None
-        What rounding may cost, as a share of the distance: the grid is as coarse as that allows,
-        and coarser where the noise would have too many steps. None: no rounding, for noise in
-        floats.
+        Share of the distance that rounding may add: the grid is as coarse as that allows, or
+        coarser if the noise would have too many steps. None: no rounding, for floating-point noise.
     """
 
     noise: str
@@ -223,7 +222,7 @@ class WeightNoise(CalibratedNoise):
 
     @cached_property
     def grid(self) -> float | None:
-        """Spacing of the released weights, a power of two; None when they are not rounded."""
+        """Spacing of the released weights, a power of two; None if they are not rounded."""
         if self.grid_share is None:
             return None
         fine = self.grid_share * self.distance / math.sqrt(self.n_weights)
@@ -232,7 +231,7 @@ class WeightNoise(CalibratedNoise):
 
     @cached_property
     def rounding(self) -> float:
-        """Distance that rounding before the noise adds between two weight matrices."""
+        """Distance between two weight matrices that rounding before the noise adds."""
         if self.noise == "gamma" or not self.exact or self.grid is None:
             # Noise is added before the rounding, which is then post-processing.
             return 0.0
@@ -240,19 +239,19 @@ class WeightNoise(CalibratedNoise):
 
     @cached_property
     def total(self) -> float:
-        """Bound on the distance between the noise inputs of two neighbours."""
+        """Bound on the distance between the rounded weights of two neighbours."""
         return add_up(self.distance, self.rounding)
 
     @cached_property
     def scale(self) -> float:
-        """Standard deviation sigma of Gaussian noise, or the rate beta of Gamma noise."""
+        """Standard deviation sigma of Gaussian noise, or rate beta of Gamma noise."""
         if self.noise == "gaussian":
             return gaussian_sigma(self.epsilon, self.delta, self.total)
         return div_down(self.epsilon, self.total)
 
     @cached_property
     def _multiplier(self) -> float:
-        """Root mean square of the noise in one weight at distance 1."""
+        """Root mean square of the noise in one weight at sensitivity 1."""
         if self.noise == "gaussian":
             return gaussian_sigma(self.epsilon, self.delta)
         return math.sqrt(self.n_weights + 1.0) / self.epsilon
@@ -264,12 +263,12 @@ class WeightNoise(CalibratedNoise):
 
     @property
     def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
+        """Privacy event of the release."""
         return self.record.events(self.total, self.adjacency)[0]
 
     @property
     def record(self) -> Noise:
-        """The noise as it is drawn, for the statement."""
+        """Record of the noise for the statement."""
         epsilon = None if self.noise == "gaussian" else self.epsilon
         law = law_of(self.noise, self.scale, self.grid, exact=self.exact)
         return Noise(shape=self.shape, epsilon=epsilon, **law)
@@ -277,12 +276,12 @@ class WeightNoise(CalibratedNoise):
     def release(
         self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Return a noisy copy of ``weights``, of their shape.
+        """Return a noisy copy of ``weights``, of the same shape.
 
         Raises
         ------
         CertificationError
-            ``weights`` are not finite numbers, so they cannot have been certified.
+            ``weights`` are not finite, so they were not certified.
         """
         flat = flat_weights(weights, self.n_weights)
         return self._noisy(flat, source, n_threads).reshape(weights.shape)
@@ -290,7 +289,7 @@ class WeightNoise(CalibratedNoise):
     def release_many(
         self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Return independent releases of each of many weights, along the first axis.
+        """Return independent releases of each weight matrix along the first axis.
 
         For audits: each of them spends the budget.
         """
@@ -304,7 +303,7 @@ class WeightNoise(CalibratedNoise):
     def _noisy(
         self, flat: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Numbers with noise; Gamma noise is one draw for all of them."""
+        """Return numbers plus noise; Gamma noise is one draw for all of them."""
         if self.noise == "gaussian" and self.exact:
             return release_on_grid(flat, self.scale, self.grid, source, n_threads)
         draw = source.gamma_ball if self.noise == "gamma" else source.gaussian
@@ -340,7 +339,7 @@ def share_of(mu: float, share: float) -> float:
 
 
 def joined_parameter(*parameters: float) -> float:
-    """Return the parameter of several Gaussian mechanisms together, rounded down."""
+    """Return the parameter of the composition of Gaussian mechanisms, rounded down."""
     return sqrt_down(fraction_down(sum((Fraction(mu) ** 2 for mu in parameters), Fraction(0))))
 
 
@@ -355,9 +354,9 @@ def scale_for(sensitivity: float, mu: float) -> float:
 def law_of(
     distribution: str, scale: float, grid: float | None, *, exact: bool = True
 ) -> dict[str, Any]:
-    """Return the fields of records about noise: its law, its scale and how it is drawn.
+    """Return the fields of noise records: distribution, scale and sampling.
 
-    Noise that is not ``exact`` is rounded to the grid after it was drawn.
+    Noise that is not ``exact`` is rounded to the grid after sampling.
     """
     gaussian = distribution == "gaussian"
     return {
@@ -371,31 +370,32 @@ def law_of(
 
 @dataclass(frozen=True, kw_only=True)
 class NoisySum:
-    """Plan of one noisy sum over the records, or of several of one kind.
+    """Plan of one noisy sum over the records, or of several of the same kind.
 
     Parameters
     ----------
     name, what : str
-        For the statement.
+        Name and description for the statement.
     adjacency : {"add_remove", "replace_one"}
     clip_norm : float > 0
-        Bound of the norm of one record's contribution.
+        Bound on the norm of one record's contribution.
     relation_factor : float
-        By how many contributions the sums of neighbours can differ.
+        Number of contributions by which the sums of neighbours can differ.
     shape : tuple of int
     mu : float > 0 or None
-        Parameter of the Gaussian noise, of all steps together.
+        Gaussian parameter of all steps together.
     epsilon : float > 0 or None
-        Of Gamma noise; exactly one of the two.
+        Epsilon of Gamma noise; exactly one of ``mu`` and ``epsilon`` is given.
     grid : float > 0 or None
-        A power of two on which the sum is rounded and Gaussian noise drawn exactly; None for
-        floating-point noise.
+        Power of two to which the sum is rounded, and on which Gaussian noise is drawn exactly; None
+        for floating-point noise.
     rounding : float >= 0
-        What rounding adds to a contribution.
+        Bound on what rounding adds to a contribution.
     n_steps : int >= 1
         Number of sums.
     factor : tuple of float in [0, 1]
-        For sums of one period each: weights of a record in the sum of its period and in later ones.
+        For sums of one period each: weights of a record in the sums of its period and of later
+        ones.
     """
 
     name: str
@@ -419,7 +419,7 @@ class NoisySum:
     scale: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Refuse budgets so small that no float, or no grid however coarse, suits the noise."""
+        """Refuse budgets so small that no float or no grid can represent the noise."""
         own = vars(self)
         own["contribution"] = add_up(self.clip_norm, self.rounding)
         moved = mul_up(self.relation_factor, self.contribution)
@@ -442,17 +442,17 @@ class NoisySum:
     def of_multiples(
         cls, unit: float, *, name: str, adjacency: str, exact: bool = True, **facts: Any
     ) -> NoisySum:
-        """Return the noise on an exact sum, drawn on a grid where it is Gaussian and ``exact``.
+        """Return the noise for an exact sum, on a grid if it is Gaussian and ``exact``.
 
         Parameters
         ----------
         unit : float > 0
-            A power of two of which the sum is a multiple: on a grid as fine, nothing is rounded.
+            Power of two of which the sum is a multiple: a grid as fine needs no rounding.
         name, adjacency : str
         exact : bool
             Whether Gaussian noise is drawn exactly on a grid.
         **facts
-            The other fields, but grid and rounding.
+            The other fields, except grid and rounding.
         """
         plan = cls(name=name, what=summed(name, adjacency), adjacency=adjacency, **facts)
         if plan.mu is None or not exact:
@@ -475,19 +475,19 @@ class NoisySum:
 
     @cached_property
     def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
+        """Privacy event of the release."""
         return self.part.event(self.adjacency)
 
     @cached_property
     def part(self) -> ReleasePart:
-        """Return the same for the statement."""
+        """Return the record of the noise for the statement."""
         law = law_of("gamma" if self.mu is None else "gaussian", self.scale, self.grid)
         return ReleasePart.of(self, **law)
 
     def release(
         self, total: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Noisy copy of a flat sum: the only value derived from it that may leave the host."""
+        """Return a noisy copy of a flat sum: the only value of it that may be released."""
         if self.mu is None:
             return np.asarray(total + source.gamma_ball(total.size, self.scale, n_threads))
         return release_on_grid(total, self.scale, self.grid, source, n_threads)
@@ -507,17 +507,17 @@ class NoisySum:
 
 @dataclass(frozen=True, kw_only=True)
 class SumRelease:
-    """Release of one exact sum over the rows; subclasses define the sum and its post-processing.
+    """Release of one exact sum over the rows; subclasses define sum and post-processing.
 
     Parameters
     ----------
     adjacency : {"add_remove", "replace_one"}
     noise_grid : {"exact", "float"}
-        How Gaussian noise is drawn.
+        Sampling of Gaussian noise.
     mu : float > 0 or None
-        Parameter of Gaussian noise.
+        Gaussian parameter of Gaussian noise.
     epsilon : float > 0 or None
-        Of Gamma noise, which is pure; exactly one of the two.
+        Epsilon of pure Gamma noise; exactly one of ``mu`` and ``epsilon`` is given.
     """
 
     adjacency: str = "add_remove"
@@ -529,7 +529,7 @@ class SumRelease:
 
         @property
         def sum(self) -> NoisySum:
-            """The noise and what it covers."""
+            """Noisy sum with its sensitivity."""
 
     @property
     def counts(self) -> bool:
@@ -538,12 +538,12 @@ class SumRelease:
 
     @property
     def event(self) -> PrivacyEvent:
-        """Event that a ledger records."""
+        """Privacy event of the release."""
         return self.sum.event
 
     @property
     def budget(self) -> dict[str, Any]:
-        """Arguments of :meth:`NoisySum.of_multiples` for the budget."""
+        """Budget arguments of :meth:`NoisySum.of_multiples`."""
         exact = self.noise_grid == "exact"
         shared = {"adjacency": self.adjacency, "mu": self.mu, "epsilon": self.epsilon}
         return shared | {"exact": exact}
@@ -577,7 +577,7 @@ MAX_FEATURES = 2**15
 
 @dataclass(frozen=True, kw_only=True)
 class SecondMoments(SumRelease):
-    """Release of the second moments of rows of norm at most 1; subclasses process it further.
+    """Release of second moments of rows of norm at most 1; subclasses define post-processing.
 
     Parameters
     ----------
@@ -585,7 +585,7 @@ class SecondMoments(SumRelease):
     adjacency : {"add_remove", "replace_one"}
     noise_grid : {"exact", "float"}
     mu : float > 0
-        Parameter of the Gaussian noise.
+        Gaussian parameter of the release.
 
     Notes
     -----
@@ -600,7 +600,7 @@ class SecondMoments(SumRelease):
     part_name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Refuses matrices that no machine holds several of."""
+        """Refuse matrices too large to hold in memory several times."""
         if self.n_features > MAX_FEATURES:
             raise InvalidParameterError(
                 f"X: got {self.n_features} features, expected at most {MAX_FEATURES} where a "
@@ -609,7 +609,7 @@ class SecondMoments(SumRelease):
 
     @cached_property
     def sum(self) -> NoisySum:
-        """The noise and what it covers; sigma is that of the diagonal."""
+        """Noisy sum with its sensitivity; sigma is for the diagonal."""
         d = self.n_features
         factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
         grid = None
@@ -632,18 +632,18 @@ class SecondMoments(SumRelease):
         return (rows.records(public).gram(rows.n_threads),)
 
     def exact(self, moments: NDArray[np.float64], *_: object) -> NDArray[np.float64]:
-        """Return the input of the noise."""
+        """Return the exact input of the noise."""
         return moments
 
     @property
     def spectral_noise(self) -> float:
-        """Estimate the spectral norm of the noise."""
+        """Estimate of the spectral norm of the noise."""
         return math.sqrt(2.0 * self.n_features) * self.sum.scale
 
     def noisy(
         self, moments: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Diagonal and upper triangle with noise, mirrored.
+        """Return the noisy diagonal and upper triangle, mirrored.
 
         Parameters
         ----------
@@ -703,28 +703,29 @@ def within_budget(
     least: float = MIN_REMAINING,
     unused: float = UNUSED,
 ) -> Any:
-    """Return the plan with about the largest epsilon that keeps everything within a budget.
+    """Return the plan with nearly the largest epsilon that keeps the total within a budget.
 
     Parameters
     ----------
     whole : object with ``epsilon`` and ``delta``
-        The budget.
+        Total budget.
     spent : tuple of PrivacyEvent
-        What comes before.
+        Events before the plan.
     plan_of : callable
-        Plan with ``events`` for a given epsilon.
+        Function that returns a plan with ``events`` for a given epsilon.
     like : tuple, optional
-        Both for rows of one feature, to search with. Their number changes events by rounding alone,
-        but so would it the path of a search; who pays beforehand does not know it.
+        ``spent`` and ``plan_of`` for rows of one feature, to search with. The number of features
+        affects events only by rounding, but could change the path of the search, and is unknown to
+        a search that pays beforehand.
     least : float in (0, 1)
-        Share of epsilon that is of use.
+        Smallest useful share of epsilon.
     unused : float > 0
-        Share of delta that may be left, as each step of the search takes a while.
+        Share of delta that may stay unused, because each search step is slow.
 
     Raises
     ------
     InvalidParameterError
-        Less than ``least`` would be left.
+        Less than ``least`` of epsilon would be left.
     """
     epsilon, delta = whole.epsilon, whole.delta
     before, like_of = like or (spent, plan_of)
@@ -758,7 +759,7 @@ def within_budget(
 
 @lru_cache(maxsize=256)
 def composed_solver(mechanism: Any) -> Any:
-    """Return the solver of a mechanism, with the budget that exact composition leaves."""
+    """Return a mechanism's solver with the budget that exact composition leaves."""
     one = mechanism if mechanism.n_features == 1 else replace(mechanism, n_features=1)
 
     def costs(each: Any) -> Any:
@@ -774,10 +775,10 @@ def largest_within(
     ends: tuple[float, float],
     unused: float,
 ) -> float | None:
-    """Where an increasing function is at most 0, and above ``-unused`` but at the upper end.
+    """Return a point where an increasing function is in [-unused, 0], or the upper end.
 
-    By secants from ``at``, and by halving where they leave the interval; None where the function is
-    positive at the lower end.
+    Secants start from ``at``; bisection is used if they leave the interval. The result is None if
+    the function is positive at the lower end.
     """
     low, high, last = -math.inf, math.inf, None
     for _ in range(STEPS):
@@ -799,9 +800,9 @@ def largest_within(
 
 
 def budget_of(mu: float, epsilon: float, delta: float) -> tuple[float, float]:
-    """Return an epsilon and a delta whose Gaussian noise has a parameter just below ``mu``.
+    """Return epsilon and delta whose Gaussian mechanism has a parameter just below ``mu``.
 
-    The same delta where that leaves a good part of epsilon; for tiny budgets the same epsilon.
+    Delta is kept if enough of epsilon remains; for tiny budgets epsilon is kept.
     """
     own = gaussian_epsilon(delta, div_down(1.0, mu))
     if own >= GOOD_PART * epsilon:

@@ -5,14 +5,14 @@ Proved in docs/proofs/objective_perturbation.md. With rows of norm at most :math
 .. math:: J(W) = \sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2
           + \langle B, W \rangle
 
-has one minimiser :math:`W^*` for each B and one B for each :math:`W^*`, so that the density of
-:math:`W^*` is that of B times the determinant of the Hessian: noise on the gradient and curvature
-are accounted for together, over all classes at once.
+has one minimiser :math:`W^*` for each B and one B for each :math:`W^*`, so the density of
+:math:`W^*` is that of B times the determinant of the Hessian: gradient noise and curvature are
+accounted for jointly, over all classes.
 
 The solver returns W with :math:`\|\nabla J(W)\| \le g`, hence within g / lambda of :math:`W^*`. A
-small part of the budget pays for noise on W that hides which of the points so near was found.
+small part of the budget is for noise on W that hides the solver's error.
 
-Every number is rounded towards more noise. All of it is public: nothing here reads data.
+Every number is rounded towards more noise. All numbers are public: the plans read no data.
 """
 
 from __future__ import annotations
@@ -76,22 +76,22 @@ FREE = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class LinearNoise(CalibratedNoise):
-    """Noise inside an objective: a linear term B.
+    """Noise inside an objective: a random linear term B.
 
     Parameters
     ----------
     delta : float in [0, 1)
-        0 with Gamma noise.
+        Delta of the noise; 0 with Gamma noise.
     noise : {"gaussian", "gamma"}
     loss : Loss
     row_norm : float > 0
-        Bound of a row with its constant feature.
+        Bound on the norm of a row with its constant feature.
     C : float > 0 or None
         ``lambda = 1 / C + extra``; None for the public rule.
     extra : float >= 0 or None
-        What is added to lambda for the sake of privacy; None for the public rule.
+        Regularisation added to lambda for privacy; None for the public rule.
     tol : float in (0, 1]
-        Tolerance of the gradient, relative to the largest gradient of one record.
+        Tolerance of the gradient norm, relative to the largest gradient norm of one record.
 
     Raises
     ------
@@ -123,7 +123,7 @@ class LinearNoise(CalibratedNoise):
         check_range("C", self.radius, "the distance to the minimiser")
 
     def _refusal(self) -> str:
-        """Say which C would be accepted."""
+        """Return the error that names the largest valid C."""
         extra = self.extra or 0.0
         needed = smallest_regularization(self.loss, self.epsilon, self.row_norm) - extra
         if not needed > 0.0:
@@ -138,12 +138,12 @@ class LinearNoise(CalibratedNoise):
 
     @property
     def _target(self) -> tuple[Loss, float, float, str]:
-        """What Gaussian noise is calibrated to."""
+        """Target of the calibration of Gaussian noise."""
         return (self.loss, self.epsilon, self.delta, self.adjacency)
 
     @cached_property
     def own_regularization(self) -> float:
-        """1 / C, or lambda by the public rule."""
+        """Regularisation 1 / C, or lambda by the public rule."""
         if self.C is not None:
             return 1.0 / self.C
         if self.noise == "gamma":
@@ -151,14 +151,14 @@ class LinearNoise(CalibratedNoise):
         return automatic_regularization(*self._target, self.row_norm)
 
     def _best_regularization(self, least: float) -> float:
-        """Lambda of pure noise by the public rule."""
+        """Lambda for pure noise by the public rule."""
         return best_regularization(
             self.loss, self.epsilon, self.factor, self.row_norm, self.n_weights, least
         )
 
     @cached_property
     def regularization(self) -> float:
-        """Lambda of the objective, the extra regularisation included."""
+        """Regularisation lambda of the objective, including the extra regularisation."""
         own = self.own_regularization
         if self.extra is not None:
             return own + self.extra
@@ -177,12 +177,12 @@ class LinearNoise(CalibratedNoise):
 
     @cached_property
     def curvature_ratio(self) -> float:
-        """Kappa: what one record may add to the curvature, relative to lambda; rounded up."""
+        """Curvature kappa of one record relative to lambda, rounded up."""
         return self.loss.curvature_ratio(self.row_norm, self.regularization)
 
     @cached_property
     def multiplier(self) -> float:
-        """Sigma over row norm, or beta times row norm; infinity or 0 without noise."""
+        """Sigma / row norm, or beta * row norm; infinity or 0 if no scale exists."""
         if self.noise == "gamma":
             return largest_rate(self.loss, self.epsilon, self.curvature_ratio, self.factor)
         found = noise_multiplier(*self._target, self.curvature_ratio)
@@ -190,7 +190,7 @@ class LinearNoise(CalibratedNoise):
 
     @cached_property
     def scale(self) -> float:
-        """Standard deviation sigma of Gaussian B, or the rate beta of its Gamma law."""
+        """Standard deviation sigma of Gaussian B, or rate beta of Gamma B."""
         if self.noise == "gamma":
             return div_down(self.multiplier, self.row_norm)
         return mul_up(self.multiplier, self.row_norm)
@@ -204,12 +204,12 @@ class LinearNoise(CalibratedNoise):
 
     @cached_property
     def gradient_tol(self) -> float:
-        """Norm of the gradient that the solver has to certify."""
+        """Gradient norm that the solver must certify."""
         return self.tol * max(self.loss.lipschitz * self.row_norm, NOISE_SHARE * self.deviation)
 
     @cached_property
     def grid(self) -> float | None:
-        """Spacing of the numbers in B, a power of two; None when they are not rounded."""
+        """Spacing of the entries of B, a power of two; None if they are not rounded."""
         if self.noise == "gamma" or not self.exact:
             return None
         fine = 2.0 * GRID_SHARE * self.gradient_tol / math.sqrt(self.n_weights)
@@ -217,9 +217,9 @@ class LinearNoise(CalibratedNoise):
 
     @cached_property
     def radius(self) -> float:
-        """Distance of the weights to the minimiser for an unrounded B.
+        """Bound on the distance of the weights to the minimiser for an unrounded B.
 
-        The rounded B is at most half a grid step in each component from a Gaussian one, which moves
+        Each component of the rounded B is within half a grid step of a Gaussian one, which moves
         the gradient by as much.
         """
         missed = self.gradient_tol
@@ -236,7 +236,7 @@ class LinearNoise(CalibratedNoise):
     def jacobian(self) -> float | None:
         """Cost of the change of variables or, for persons, of the mean of rows; rounded up.
 
-        None with Gaussian noise for single rows, whose law contains it.
+        None with Gaussian noise for single rows, whose privacy law includes it.
         """
         if self.noise == "gaussian" and self.loss.averaged:
             scale = div_down(self.scale, self.row_norm)
@@ -256,11 +256,11 @@ class LinearNoise(CalibratedNoise):
         return ObjectiveNoise.of(self, self.loss, extra_regularization=extra, **law)
 
     def draw(self, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
-        """B, of shape ``shape``. Private: anyone who knows it can remove the noise."""
+        """Draw B, of shape ``shape``. Private: anyone who knows it can remove the noise."""
         return np.asarray(self.draw_many(1, source, n_threads)[0])
 
     def draw_many(self, n: int, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
-        """Return ``n`` independent terms, shape (n, n_scores, n_columns), for audits."""
+        """Return ``n`` independent draws of B, shape (n, n_scores, n_columns), for audits."""
         size = n * self.n_weights
         if self.noise == "gamma":
             # One draw of Gamma noise belongs to all components of one B together.
@@ -293,18 +293,18 @@ LARGEST_PRICE = 2.0
 def noise_multiplier(
     loss: Loss, epsilon: float, delta: float, adjacency: str, kappa: float
 ) -> float | None:
-    """Return sigma over row norm at a given curvature ratio; None when no noise is enough."""
+    """Return sigma / row norm at a given curvature ratio; None if no noise suffices."""
     return _calibrated(loss, epsilon, delta, adjacency, kappa=kappa)
 
 
 def automatic_regularization(
     loss: Loss, epsilon: float, delta: float, adjacency: str, row_norm: float
 ) -> float:
-    r"""Lambda of C="auto": :math:`\lambda \tau = \sigma \kappa_t`, tau the temperature of the loss.
+    r"""Return lambda for C="auto": :math:`\lambda \tau = \sigma \kappa_t`, temperature tau.
 
-    The curvature ratio is then :math:`\kappa_t / \sigma`, so sigma is calibrated along that curve,
-    on which there is always one: less curvature and more noise go together. Infinity where it is
-    beyond the floats.
+    The curvature ratio is then :math:`\kappa_t / \sigma`, and sigma is calibrated along that curve.
+    A solution always exists, because less curvature and more noise go together. The result is
+    infinite if it overflows.
     """
     multiplier = _calibrated(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
     if multiplier is None:
@@ -329,10 +329,10 @@ MIN_NOISE = 0.5
 
 
 def person_price(loss: Loss, kappa: float, multiplier: float, adjacency: str) -> float:
-    r"""Return the constant that the law of a person has and that of one record has not; rounded up.
+    r"""Return the extra constant in the privacy law of a person, rounded up.
 
-    The largest trace of the Hessian over lambda, plus the squared ratio of the largest change of
-    the gradient to the noise (docs/proofs/persons.md, "Objective perturbation").
+    It is the largest trace of the Hessian over lambda, plus the squared ratio of the largest
+    gradient change to the noise (docs/proofs/persons.md, "Objective perturbation").
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ def person_price(loss: Loss, kappa: float, multiplier: float, adjacency: str) ->
 def _for_persons(
     loss: Loss, epsilon: float, delta: float, adjacency: str, kappa: Callable[[float], float]
 ) -> float | None:
-    """Sigma over row norm for persons; ``kappa`` is the curvature ratio at such a sigma."""
+    """Return sigma / row norm for persons; ``kappa`` is the curvature ratio at a sigma."""
     law, replace_one = (loss.law, loss.n_scores), adjacency == "replace_one"
 
     def excess(log_sigma: float) -> float:
@@ -386,7 +386,7 @@ def _calibrated(
     kappa_per_t: float | None = None,
     jacobian: float | None = None,
 ) -> float | None:
-    """The calibration of single rows or of persons; None where it finds no sigma."""
+    """Return the calibration for single rows or persons; None if there is no sigma."""
     if loss.averaged and jacobian is None:
         if kappa is not None:
             return _for_persons(loss, epsilon, delta, adjacency, lambda _: kappa)
@@ -440,17 +440,17 @@ SIZE_IN_TEMPERATURES = 2.5
 
 
 def pure_epsilon(loss: Loss, rate: float, kappa: float, factor: int) -> float:
-    """Return epsilon of noise of the given rate, rounded up.
+    """Return epsilon for Gamma noise of the given rate, rounded up.
 
     Parameters
     ----------
     loss : Loss
     rate : float >= 0
-        beta times the bound of the rows' norm.
+        Beta times the norm bound of the rows.
     kappa : float > 0
         Curvature ratio.
     factor : {1, 2}
-        Records that change: 1 for add_remove, 2 for replace_one.
+        Number of changed records: 1 for add_remove, 2 for replace_one.
     """
     if loss.law == "logistic":
         of_scores = _mean_logistic_epsilon if loss.averaged else _logistic_epsilon
@@ -464,7 +464,7 @@ def pure_epsilon(loss: Loss, rate: float, kappa: float, factor: int) -> float:
 
 
 def _logistic_epsilon(n_scores: int, rate: float, kappa: float, factor: int) -> float:
-    """Maximum over the size u of one score's gradient."""
+    """Return the maximum over the size u of one score's gradient."""
     n, b = n_scores, rate * math.sqrt(n_scores)
     # Root of b (1 + kappa u (1 - u)) + n kappa (1 - 2 u), in whichever form does not cancel.
     root = math.sqrt(b * b + 4.0 * n * n + 4.0 * b * b / kappa)
@@ -479,7 +479,7 @@ def _logistic_epsilon(n_scores: int, rate: float, kappa: float, factor: int) -> 
 
 
 def _softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int) -> float:
-    """Maximum over S, one minus the squared norm of the probabilities."""
+    """Return the maximum over S, one minus the squared norm of the probabilities."""
     n, top = n_classes - 1, 1.0 - 1.0 / n_classes
     # In q = sqrt(2 - S) the slope vanishes where (rate / n) q^2 + 2 q = rate (1/kappa + 2/n).
     right = rate * (1.0 / kappa + 2.0 / n)
@@ -492,14 +492,14 @@ def _softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int) -> 
 
 
 def _mean_logistic_epsilon(n_scores: int, rate: float, kappa: float, factor: int) -> float:
-    """As ``_logistic_epsilon``, of a mean of records: the largest of a quadratic function."""
+    """As ``_logistic_epsilon`` for a mean of records: the maximum of a quadratic function."""
     n, b = n_scores, rate * math.sqrt(n_scores)
     u = min(0.5 + 0.5 * b / (n * kappa), 1.0)
     return b * (factor - 1.0 + u) + n * kappa * u * (1.0 - u)
 
 
 def _mean_softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int) -> float:
-    """As ``_softmax_epsilon``, of a mean of records; a tangent bounds it."""
+    """As ``_softmax_epsilon`` for a mean of records, bounded by a tangent."""
     top, half = 1.0 - 1.0 / n_classes, 0.5 * rate / kappa
     S = min(max(2.0 - half * half, 0.0), top)
     length = math.sqrt(2.0 - S)
@@ -509,9 +509,9 @@ def _mean_softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int
 
 
 def largest_rate(loss: Loss, epsilon: float, kappa: float, factor: int) -> float:
-    """Return the largest rate times row norm that gives epsilon-privacy; 0 if none does.
+    """Return the largest rate * row norm that gives epsilon-privacy; 0 if none does.
 
-    Rounded down: :func:`pure_epsilon` at the result is at most ``epsilon``.
+    The result is rounded down: :func:`pure_epsilon` of it is at most ``epsilon``.
     """
     if loss.law not in ("logistic", "softmax"):
         left = add_down(epsilon, -mul_up(loss.jacobian(kappa), 1.0 + ROUNDING))
@@ -529,14 +529,14 @@ def largest_rate(loss: Loss, epsilon: float, kappa: float, factor: int) -> float
 
 
 def smallest_regularization(loss: Loss, epsilon: float, row_norm: float) -> float:
-    """Least lambda, a little rounded up, whose Jacobian alone does not cost all of ``epsilon``."""
+    """Return the smallest lambda, rounded up, whose Jacobian costs less than ``epsilon``."""
     return row_norm * _least_regularization(loss, epsilon) * row_norm
 
 
 def best_regularization(
     loss: Loss, epsilon: float, factor: int, row_norm: float, n_weights: int, least: float
 ) -> float:
-    r"""Lambda that minimises an error proxy; the noise rate follows from it.
+    r"""Return the lambda that minimises an error proxy; the noise rate follows from it.
 
     The noise moves the minimum by about :math:`E\|B\|^2 / (2 \lambda)` in the objective, with
     :math:`E\|B\|^2 = p (p+1) / \beta(\lambda)^2` for p weights, and regularisation beyond ``least``
@@ -546,22 +546,22 @@ def best_regularization(
 
     .. math:: \frac{(p + 1) \kappa_t^2}{\beta(\lambda)^2 \lambda} + s^2 \lambda
 
-    is. For constant beta that is :math:`\lambda = \kappa_t \sqrt{p+1} / (s \beta)`, the
-    standard deviation of one component of B in the objective's own units. Unlike the rule of
-    Chaudhuri, Monteleoni and Sarwate (2011), which enlarges lambda only where the Jacobian would
-    take all of epsilon, it has no threshold above which the noise explodes. Every lambda is as
-    private as any other; this one is a function of public numbers only.
+    is. For constant beta that is :math:`\lambda = \kappa_t \sqrt{p+1} / (s \beta)`, the standard
+    deviation of one component of B in the objective's own units. Unlike the rule of Chaudhuri,
+    Monteleoni and Sarwate (2011), which enlarges lambda only where the Jacobian would take all of
+    epsilon, it has no threshold above which the noise explodes. Every lambda gives the same
+    privacy; this one depends on public numbers only.
 
     Parameters
     ----------
     loss : Loss
     epsilon : float > 0
     factor : {1, 2}
-        Records that change.
+        Number of changed records.
     row_norm : float > 0
     n_weights : int
     least : float >= 0
-        Regularisation that is there already.
+        Smallest regularisation, already present.
     """
     size = max(loss.margin, SIZE_IN_TEMPERATURES * loss.temperature)
 
@@ -601,7 +601,7 @@ def _least_regularization(loss: Loss, epsilon: float) -> float:
 
 
 def _golden_section(f: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function with one minimum in the bracket is least, to a millionth of its width."""
+    """Return the minimum of a unimodal function, to a millionth of the bracket."""
     ratio = 0.5 * (math.sqrt(5.0) - 1.0)
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = f(left), f(right)
@@ -626,31 +626,32 @@ INTERCEPT = {"gaussian": 0.1, "gamma": 0.2}
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectivePerturbation(WeightsPlan):
-    r"""One release of weights, known in full before any data are read.
+    r"""Plan of one release of weights, complete before any data are read.
 
-    ``noise`` is the law of B, the loss is a smooth one, and ``lambda = 1 / C + extra``. The solver
-    certifies a gradient norm of ``tol`` times the largest gradient of one record (or, if that is
-    larger, 1e-5 tol times the noise in one component of B).
+    ``noise`` is the distribution of B, the loss is smooth, and ``lambda = 1 / C + extra``. The
+    solver certifies a gradient norm of ``tol`` times the largest gradient norm of one record (or,
+    if larger, 1e-5 tol times the noise in one component of B).
 
     Parameters
     ----------
     extra_regularization : float >= 0 or None
-        What is added to lambda for the sake of privacy. None for the public rule.
+        Regularisation added to lambda for privacy; None for the public rule.
     unit : {"row", "person"}, default="row"
-        What neighbouring data sets differ in.
+        What neighbouring data sets differ by.
 
     Raises
     ------
     InvalidParameterError
-        Settings for which no positive finite noise scale exists: among them a C so large that the
-        change of variables costs more than epsilon whatever the noise.
+        Settings for which no positive finite noise scale exists: for example a C so large that the
+        change of variables costs more than epsilon with any noise.
 
     Notes
     -----
     Guarantees: ``release`` is (epsilon, delta)-differentially private for weights that minimise the
-    objective with ``draw_linear`` to within ``gradient_tol``. With ``noise="gaussian",
-    noise_grid="exact"`` this holds for the program as run on floating-point hardware; otherwise for
-    ideal real arithmetic only. What is released are multiples of a public power of two.
+    objective with ``draw_linear`` to within ``gradient_tol``. With
+    ``noise="gaussian", noise_grid="exact"`` this holds for the program in floating-point
+    arithmetic, otherwise only in real arithmetic. Released weights are multiples of a public power
+    of two.
 
     References
     ----------
@@ -674,7 +675,7 @@ class ObjectivePerturbation(WeightsPlan):
 
     @property
     def _outside(self) -> tuple[float, float]:
-        """Epsilon and delta that pay for the approximate minimum."""
+        """Epsilon and delta that cover the approximate minimum."""
         return OUTPUT_SHARE * self.epsilon, OUTPUT_SHARE * self._delta
 
     @property
@@ -684,7 +685,7 @@ class ObjectivePerturbation(WeightsPlan):
 
     @cached_property
     def inside(self) -> LinearNoise:
-        """The noise in the objective, with the remaining budget, rounded down."""
+        """Noise in the objective, with the remaining budget, rounded down."""
         epsilon, delta = self._outside
         return filled(
             LinearNoise,
@@ -698,7 +699,7 @@ class ObjectivePerturbation(WeightsPlan):
 
     @cached_property
     def output(self) -> WeightNoise:
-        """The noise on the weights; it covers twice the solver's distance to the minimiser."""
+        """Noise on the weights, which covers twice the solver's distance to the minimiser."""
         epsilon, delta = self._outside
         return filled(
             WeightNoise,
@@ -712,17 +713,17 @@ class ObjectivePerturbation(WeightsPlan):
 
     @property
     def regularization(self) -> float:
-        """Lambda of the objective, the extra regularisation included."""
+        """Regularisation lambda of the objective, including the extra regularisation."""
         return self.inside.regularization
 
     @property
     def gradient_tol(self) -> float:
-        """Norm of the objective's gradient that the solver has to certify."""
+        """Gradient norm of the objective that the solver must certify."""
         return self.inside.gradient_tol
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Events that a ledger records: noise in the objective and noise on the weights."""
+        """Privacy events: noise in the objective and noise on the weights."""
         return (self.inside.event, self.output.event)
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> NDArray[np.float64]:
@@ -746,9 +747,9 @@ class ObjectivePerturbation(WeightsPlan):
     ) -> NDArray[np.float64]:
         """Return weights whose gradient is within the tolerance, with noise.
 
-        Losses are multiplied by ``weights``, which are at most 1 for all rows of a person.
-        More ``regularization`` than the plan's only makes the noise worth more. The order in which
-        the solver takes the rows is public.
+        Losses are multiplied by ``weights``, which sum to at most 1 per person. More
+        ``regularization`` than planned only strengthens the guarantee. The order in which the
+        solver visits the rows is public.
         """
         found = certified(
             "solve_smooth",
@@ -778,10 +779,9 @@ class ObjectivePerturbation(WeightsPlan):
         )
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """Return the statement about one release, with every number needed to recompute it.
+        """Return the statement of one release, with every number to recompute it.
 
-        ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
-        among them.
+        ``occasion`` holds the statement's fields about the fit, such as ``library_version``.
         """
         return self.stated(
             occasion,
@@ -794,7 +794,7 @@ class ObjectivePerturbation(WeightsPlan):
         )
 
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
-        """B, of shape (n_scores, n_features [+ 1]). Private: it would remove the noise.
+        """Draw B, of shape (n_scores, n_features [+ 1]). Private: it can remove the noise.
 
         Parameters
         ----------

@@ -4,12 +4,12 @@ Proved in docs/proofs/output_perturbation.md: with rows of norm at most :math:`\
 whose score gradients have norm at most L, and an objective
 :math:`\tfrac12\|W\|_F^2 + C \sum_i \phi_{y_i}(W \tilde x_i)`, neighbouring data sets have
 minimisers at distance at most :math:`\Delta = f L C \kappa_t` (f = 1 for ``add_remove``, 2 for
-``replace_one``). A certified distance r to the minimiser makes it :math:`\Delta + 2r`, rounding
-the weights to a grid g adds :math:`g\sqrt{p}` for p weights. Instead of an approximate minimiser
-the iterate of projected SGD may be released, with the Delta of docs/proofs/projected_sgd.md and its
+``replace_one``). A certified distance r to the minimiser increases it to :math:`\Delta + 2r`, and
+rounding p weights to a grid g adds :math:`g\sqrt{p}`. Instead of an approximate minimiser the
+iterate of projected SGD may be released, with the Delta of docs/proofs/projected_sgd.md and its
 rounding errors as r.
 
-Every number is rounded towards more noise. All of it is public: nothing here reads data.
+Every number is rounded towards more noise. All numbers are public: the plans read no data.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def automatic_C(
     .. math:: C = v / (f L m \kappa_t^2)
 
     with v = 0.2, but :math:`\min(0.12, 1/K)` for ``margin_distance`` and K classes, and with m the
-    root mean square of the noise in one weight at sensitivity 1: sigma of the Gaussian
-    mechanism, or :math:`\sqrt{p + 1}/\epsilon` for Gamma noise on p weights. The noise in a score
-    of a row of norm :math:`\kappa_t` then has standard deviation v, against a margin of 1.
+    root mean square of the noise in one weight at sensitivity 1: sigma of the Gaussian mechanism,
+    or :math:`\sqrt{p + 1}/\epsilon` for Gamma noise on p weights. The noise in a score of a row of
+    norm :math:`\kappa_t` then has standard deviation v, compared with a margin of 1.
     """
     if noise == "gamma":
         multiplier = math.sqrt(n_weights + 1.0) / epsilon
@@ -121,24 +121,25 @@ HARMONIC_SLACK = 1e-11
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedSGD:
-    """Plan of one run.
+    """Plan of one run of projected SGD.
 
     Parameters
     ----------
     n_samples : int >= 1
         Number of rows, or of persons; public.
     n_epochs : int >= 1
-        Passes over them.
+        Number of passes over the rows.
     batch_size : int >= 1
-        Size of a batch; more than ``n_samples`` count as ``n_samples``.
+        Batch size, at most ``n_samples`` in effect.
     radius : float > 0 or None
-        Radius of the ball or balls. None is that of :meth:`ball_radius`.
+        Radius of the ball or balls; None for the rule of :meth:`ball_radius`.
     projection : {"joint", "per_class"}
-        One ball for all weights, or one for each score.
+        One ball for all weights, or one per score.
     average : {"last", "uniform", "weighted"}
-        The last iterate, or the mean of all, with equal weights or proportional to their number.
+        Last iterate, or mean of all with equal weights or weights proportional to the update
+        number.
     most_rows : int >= 1, default=1
-        Rows of one record; for persons a public bound beyond which rows are left out.
+        Rows of one record; for persons a public limit beyond which rows are left out.
     """
 
     n_samples: int
@@ -151,20 +152,20 @@ class ProjectedSGD:
 
     @property
     def batch(self) -> int:
-        """b: rows by which a batch is divided."""
+        """Batch size b, by which a batch's sum is divided."""
         return min(self.batch_size, self.n_samples)
 
     @property
     def updates_per_epoch(self) -> int:
-        """l: batches of one pass, the last one possibly short."""
+        """Number l of batches per pass, the last possibly short."""
         return -(-self.n_samples // self.batch)
 
     def regularization(self, C: float) -> float:
-        """Lambda of the mean-form objective, rounded up."""
+        """Return lambda of the mean-form objective, rounded up."""
         return fraction_up(1 / (Fraction(self.n_samples) * Fraction(C)))
 
     def ball_radius(self, loss: Loss, C: float, row_norm: float) -> float:
-        r"""R: the radius given, or one that contains the minimiser for all data.
+        r"""Return R: the given radius, or one whose ball contains the minimiser for all data.
 
         .. math:: \min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) / \Lambda})
 
@@ -178,7 +179,7 @@ class ProjectedSGD:
         return min(by_gradient, round_up(by_value, 8))
 
     def sensitivity(self, loss: Loss, C: float, row_norm: float) -> float:
-        """Return a bound of the distance between iterates of neighbours in real arithmetic."""
+        """Return a bound on the distance between iterates of neighbours in real arithmetic."""
         by_noise_in = mul_up(2.0 * mul_up(mul_up(loss.lipschitz, C), row_norm), self.factor)
         n_balls = 1 if self.projection == "joint" else loss.n_scores
         diameter = mul_up(2.0 * self.ball_radius(loss, C, row_norm), sqrt_up(float(n_balls)))
@@ -186,7 +187,7 @@ class ProjectedSGD:
 
     @property
     def factor(self) -> float:
-        """Sensitivity relative to that of the exact minimiser, 2 C L kt; rounded up."""
+        """Return the sensitivity relative to that of the exact minimiser, 2 C L kt; rounded up."""
         n, b, k, length = self.n_samples, self.batch, self.n_epochs, self.updates_per_epoch
         if self.average == "weighted":
             return fraction_up(Fraction(n * (k + 1), b * (k * length + 1)))
@@ -194,7 +195,7 @@ class ProjectedSGD:
         return last if self.average == "last" else mul_up(last, mean_visits(k, length))
 
     def _compiled(self, loss: Loss, C: float, row_norm: float) -> dict[str, Any]:
-        """Return the settings of a run as the core takes them."""
+        """Return the settings of a run for the compiled core."""
         return loss.compiled | {
             "n_epochs": self.n_epochs,
             "batch_size": self.batch,
@@ -217,7 +218,7 @@ class ProjectedSGD:
         seed: int,
         **options: Any,
     ) -> NDArray[np.float64]:
-        """Return weights of the run. Private.
+        """Run projected SGD and return the weights. Private.
 
         Parameters
         ----------
@@ -229,7 +230,7 @@ class ProjectedSGD:
             Factors of the rows' losses.
         owners : Owners or None
         seed : int
-            Public seed of the orders.
+            Public seed of the row orders.
         **options
             Passed to the compiled function.
         """
@@ -258,7 +259,7 @@ class ProjectedSGD:
         intercept_scaling: float,
         row_norm: float,
     ) -> float:
-        """Return a bound of the distance of the computed weights from those of real arithmetic."""
+        """Return a bound on the distance of the computed weights from those of real arithmetic."""
         bound: float = _core.projected_sgd_rounding(
             n_samples=self.n_samples,
             n_columns=n_columns,
@@ -272,9 +273,9 @@ class ProjectedSGD:
 def _in_turn(
     persons: NDArray[np.int64], places: NDArray[np.int64], seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of all persons in the order of the first pass, and where each person's begin there.
+    """Return the rows of all persons in first-pass order, and where each person's rows begin.
 
-    The order follows that in which persons came, not their numbers of rows: in the order of
+    Persons keep their order of appearance, regardless of their numbers of rows: in the order of
     ``persons``, replacing a person of one row by one of several would move all others.
     """
     turns = places[_core.projected_sgd_orders(places.size, 1, seed)]
@@ -286,7 +287,7 @@ def _in_turn(
 
 
 def mean_visits(n_epochs: int, updates_per_epoch: int) -> float:
-    r"""Return a bound of :math:`\tfrac1k \sum_{m=1}^{kl} \lceil m/l \rceil / m`.
+    r"""Return a bound on :math:`\tfrac1k \sum_{m=1}^{kl} \lceil m/l \rceil / m`.
 
     The sum is :math:`k H_{kl} - \sum_{p<k} H_{pl}` with harmonic numbers H.
     """
@@ -298,24 +299,24 @@ def mean_visits(n_epochs: int, updates_per_epoch: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsPlan(LinearPlan):
-    """A plan that releases weights for rows of bounded norm, with noise on each.
+    """Plan that releases noisy weights for rows of bounded norm.
 
     Parameters
     ----------
     delta : float in [0, 1)
-        Must be positive for Gaussian noise; unused by Gamma noise, which is pure.
+        Must be positive for Gaussian noise; ignored with Gamma noise, which is pure.
     noise : {"gaussian", "gamma"}
         Independent Gaussians, or a density proportional to ``exp(-beta ||b||)``.
     data_norm : float > 0
-        Public bound of the rows' L2 norm.
+        Public bound on the L2 norm of rows.
     intercept_scaling : float >= 0
         Constant feature; 0 for none.
     C : float > 0 or None
-        Multiplies the sum of the losses; None for a public rule.
+        Factor of the sum of the losses; None for a public rule.
     tol : float in (0, 1]
         Tolerance of the solver.
     max_iter : int or None, default=None
-        Passes or Newton steps at most; None until certified.
+        Largest number of passes or Newton steps; None runs until certified.
     """
 
     noise: str
@@ -329,21 +330,21 @@ class WeightsPlan(LinearPlan):
 
         @property
         def output(self) -> WeightNoise:
-            """The noise on the weights."""
+            """Noise on the weights."""
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of scores, and of features with the constant one."""
+        """Number of scores, and number of features including the constant."""
         return (self.score_loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
 
     @property
     def n_weights(self) -> int:
-        """Number of released weights, intercepts included."""
+        """Number of released weights, including intercepts."""
         return math.prod(self.shape)
 
     @cached_property
     def row_norm(self) -> float:
-        """Bound of the norm of a clipped row with its constant feature."""
+        """Bound on the norm of a clipped row with its constant feature."""
         return hypot_up(self.data_norm, self.intercept_scaling)
 
     @property
@@ -354,12 +355,12 @@ class WeightsPlan(LinearPlan):
     def release(
         self, weights: NDArray[np.float64], source: NoiseSource, *, n_threads: int
     ) -> NDArray[np.float64]:
-        """Noisy copy of ``weights``: the only value derived from them that may leave the host.
+        """Return a noisy copy of ``weights``: the only value of them that may be released.
 
         Parameters
         ----------
         weights : ndarray of shape (n_classes, n_features [+ 1])
-            As near to the minimiser as the plan counts on: the solver certifies it.
+            Weights within the planned distance of the minimiser, as certified by the solver.
         source : NoiseSource
         n_threads : int
             Does not change the result.
@@ -376,7 +377,7 @@ class WeightsPlan(LinearPlan):
         return self.output.release(weights, source, n_threads)
 
     def check_noise(self) -> None:
-        """Refuse noise that is not much larger than the rounding to its grid."""
+        """Refuse noise that is not much larger than its grid."""
         if self.output.total > 1.01 * self.output.distance:
             raise InvalidParameterError(
                 f"epsilon: got {self.epsilon!r} with delta {self.delta!r}, too small for the exact "
@@ -384,7 +385,7 @@ class WeightsPlan(LinearPlan):
             )
 
     def derivation(self, C: float, exact: float, radius: float) -> Sensitivity:
-        """Derivation of the sensitivity that the noise on the weights covers, factor by factor."""
+        """Return the derivation of the sensitivity that the noise covers, factor by factor."""
         return Sensitivity.of(
             self,
             self.score_loss,
@@ -397,7 +398,7 @@ class WeightsPlan(LinearPlan):
         )
 
     def stated(self, occasion: dict[str, Any], **fields: Any) -> PrivacyStatement:
-        """Return the statement about one release.
+        """Return the statement of one release.
 
         Parameters
         ----------
@@ -418,15 +419,15 @@ GRID_SHARE = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class OutputPerturbation(WeightsPlan):
-    r"""One release of weights, known in full before any data are read.
+    r"""Plan of one release of weights, complete before any data are read.
 
     Parameters
     ----------
     C : float > 0 or None
-        None for :func:`automatic_C`, by which it is replaced.
+        None is replaced by :func:`automatic_C`.
     sgd : ProjectedSGD or None
-        Release the iterate of this run instead of a minimiser; with ``replace_one`` and a smooth
-        loss only. Otherwise the solver certifies a distance of ``tol * Delta`` to the minimiser.
+        Run whose iterate is released instead of a minimiser; only with ``replace_one`` and a smooth
+        loss. None: the solver certifies a distance of ``tol * Delta`` to the minimiser.
 
     Raises
     ------
@@ -435,9 +436,9 @@ class OutputPerturbation(WeightsPlan):
 
     Notes
     -----
-    Guarantees: ``release`` is (epsilon, delta)-differentially private for weights that
-    satisfy its precondition. With ``noise="gaussian", noise_grid="exact"`` this holds for the
-    program as run on floating-point hardware; otherwise for ideal real arithmetic only.
+    Guarantees: ``release`` is (epsilon, delta)-differentially private for weights that satisfy its
+    precondition. With ``noise="gaussian", noise_grid="exact"`` this holds for the program in
+    floating-point arithmetic, otherwise only in real arithmetic.
 
     References
     ----------
@@ -475,7 +476,7 @@ class OutputPerturbation(WeightsPlan):
 
     @cached_property
     def exact_sensitivity(self) -> float:
-        """Delta: bound on the distance between the results of two neighbours in real arithmetic."""
+        """Bound Delta on the distance between results of neighbours in real arithmetic."""
         if self.sgd is not None:
             return self.sgd.sensitivity(self.loss, self.C, self.row_norm)
         per_record = mul_up(mul_up(self.loss.lipschitz, self.C), self.row_norm)
@@ -483,7 +484,7 @@ class OutputPerturbation(WeightsPlan):
 
     @cached_property
     def radius(self) -> float:
-        """Distance to the minimiser that the solver certifies, or rounding errors of the run."""
+        """Distance to the minimiser that the solver certifies, or rounding error of the run."""
         if self.sgd is None:
             return self.tol * self.exact_sensitivity
         return self.sgd.rounding(
@@ -497,17 +498,17 @@ class OutputPerturbation(WeightsPlan):
 
     @property
     def regularization(self) -> float:
-        """Lambda = 1/C of the sum-form objective, rounded up: a larger one moves less."""
+        """Regularisation lambda = 1/C of the sum-form objective, rounded up, the safe side."""
         return div_up(1.0, self.C)
 
     @property
     def gradient_tol(self) -> float:
-        """Norm of the sum-form objective's gradient that certifies ``radius``, rounded down."""
+        """Gradient norm of the sum-form objective that certifies ``radius``, rounded down."""
         return mul_down(self.radius, self.regularization)
 
     @cached_property
     def output(self) -> WeightNoise:
-        """The noise on the weights; it covers the distance of inexact minimisers, Delta + 2 r."""
+        """Noise on the weights, which covers the distance Delta + 2 r of inexact minimisers."""
         return filled(
             WeightNoise,
             self,
@@ -518,11 +519,11 @@ class OutputPerturbation(WeightsPlan):
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """The one event of this release."""
+        """Event of this release."""
         return (self.output.event,)
 
     def run(self, rows: Rows, source: NoiseSource) -> NDArray[np.float64]:
-        """Return noisy weights of rows with labels."""
+        """Return noisy weights for rows with labels."""
         weights = self.solution(
             rows.X,
             rows.codes,
@@ -546,13 +547,14 @@ class OutputPerturbation(WeightsPlan):
         near: NDArray[np.float64] | None = None,
         low_memory: bool = False,
     ) -> NDArray[np.float64]:
-        """Return weights within ``radius`` of the minimiser or the iterate, without noise. Private.
+        """Return weights within ``radius`` of the exact result, without noise. Private.
 
-        Losses are multiplied by ``weights``, which are at most 1 for all rows of a person. Batches
-        of projected SGD are of the persons who are ``owners``.
+        Losses are multiplied by ``weights``, which sum to at most 1 per person. Batches of
+        projected SGD consist of the persons in ``owners``.
 
-        With ``near``, regularised towards weights released before: half the squared distance to
-        them times lambda is the usual penalty plus a linear term.
+        With ``near``, the objective is regularised towards previously released weights: the
+        penalty, lambda times half the squared distance to them, is the usual one plus a linear
+        term.
         """
         options: dict[str, Any] = {
             "data_norm": self.data_norm,
@@ -596,10 +598,9 @@ class OutputPerturbation(WeightsPlan):
         )
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
-        """Return the statement about one release, with every number needed to recompute it.
+        """Return the statement of one release, with every number to recompute it.
 
-        ``occasion`` holds the fields of the statement that are about the fit, ``library_version``
-        among them.
+        ``occasion`` holds the statement's fields about the fit, such as ``library_version``.
         """
         sgd = self.sgd
         radius = sgd and sgd.ball_radius(self.loss, self.C, self.row_norm)

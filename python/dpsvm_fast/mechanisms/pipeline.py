@@ -1,14 +1,14 @@
-"""The whole private training of a linear classifier: centre, whitening, training, one budget.
+"""Private training of a linear classifier: centring, whitening and training in one budget.
 
 Proved in docs/proofs/auto_pipeline.md. With delta > 0 all noise of the standard recipe is Gaussian,
-and Gaussian mechanisms compose exactly: the squares of their parameters add up, also where later
-ones are chosen by the results of earlier ones, as long as the sum is fixed (sections "Whitening"
-and "Composition"). Here it is the same on both paths: if whitening is skipped because there are too
-few rows for its noise, its share stays with the training. Rows of few features are whitened twice.
+and Gaussian mechanisms compose exactly: the squares of their parameters add up, even if later
+mechanisms are chosen by results of earlier ones, as long as the sum is fixed (sections "Whitening"
+and "Composition"). The sum is the same on both paths: if whitening is skipped because there are too
+few rows for its noise, its share goes to the training. Rows of few features are whitened twice.
 
-Training by noise in the objective has another privacy law, so nothing can move between its budget
-and others: a share reserved for whitening that does not happen is lost. With delta = 0 epsilons add
-up and there is no whitening.
+Objective perturbation has another privacy law, so its budget cannot be exchanged with others: a
+share reserved for whitening that does not happen is lost. With delta = 0 epsilons add up, and there
+is no whitening.
 """
 
 from __future__ import annotations
@@ -138,24 +138,24 @@ Array = NDArray[np.float64]
 
 
 def unit_of(n_scores: int) -> float:
-    """Return the factor of clip and c between two scores and one.
+    """Return the factor of the clip norm and c for one score instead of two.
 
-    The one score of two classes is the difference of theirs, which move by opposite gradients of
-    together sqrt(2) times the norm: clipping it at R / sqrt(2) and dividing c by sqrt(2) gives the
-    same model.
+    The single score of two classes is the difference of their scores, which have opposite gradients
+    with sqrt(2) times the norm together: clipping at R / sqrt(2) and dividing c by sqrt(2) gives
+    the same model.
     """
     return 1.0 if n_scores > 1 else math.sqrt(0.5)
 
 
 def usual_c(n_features: int, n_rows: float, smallest: float = SMALLEST_C) -> float:
-    """Return c of the rule for so many features and rows."""
+    """Return c of the rule for the numbers of features and rows."""
     by_shape = math.sqrt(FEATURES_A_ROW * n_features / n_rows)
     return min(LARGEST_C, max(smallest, by_shape))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DescentRule:
-    """One private training run, chosen by the rule above.
+    """Plan of one private descent, by the rule above.
 
     Parameters
     ----------
@@ -171,9 +171,9 @@ class DescentRule:
     fixed_c : float > 0 or None
         Replaces the rule for c; public, or a function of releases.
     whitened : bool
-        Whether the rows themselves, and not features of them, are whitened.
+        Whether the rows, not random features of them, are whitened.
     calibrated : bool
-        Whether two sums more give a temperature of the probabilities.
+        Whether two more sums release a temperature of the probabilities.
     """
 
     loss: Loss
@@ -208,7 +208,7 @@ class DescentRule:
     row_scale: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Follow the rule."""
+        """Derive all settings from the rule."""
         # The parameter at which one record would be protected.
         mu = self.mu / RELATION_FACTOR[self.adjacency]
         path = math.ceil(max(FEWEST_STEPS, min(self.count * mu / ROWS_A_STEP, MAX_STEPS)))
@@ -246,7 +246,7 @@ class DescentRule:
 
     @cached_property
     def sum(self) -> NoisySum:
-        """The noisy sums of clipped gradients and what their noise covers."""
+        """Noisy sums of clipped gradients, with their sensitivity."""
         n_weights = math.prod(self.shape)
         factor = float(RELATION_FACTOR[self.adjacency])
         grid = None
@@ -269,10 +269,10 @@ class DescentRule:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise in one released weight if gradients do not counteract it.
+        """Standard deviation of the noise in a released weight if no gradient counteracts it.
 
-        Each step moves a weight by eta times the noise, and by momentum further. The mean of the
-        iterates after steps k .. T-1 holds what a step did to each of them.
+        Each step moves a weight by eta times the noise, and further by momentum. The mean over the
+        iterates of steps k .. T-1 averages the effect of a step on each of them.
         """
         k, T, momentum = self.average_from, self.n_moves, 1.0 - 1.0 / self.pace
         # By one step, added up over the iterates since it.
@@ -282,11 +282,11 @@ class DescentRule:
         return self.learning_rate * self.sum.scale * float(np.linalg.norm(shares))
 
     def descent(self) -> _core.Descent:
-        """Return the compiled run."""
+        """Return the compiled descent."""
         return _core.Descent(**self.descent_options())
 
     def descended(self, records: Any, rows: Rows, source: _core.NoiseSource) -> tuple[Array, float]:
-        """Weights of the row before it was shortened for the constant feature; a temperature."""
+        """Return weights of rows before scaling for the constant feature, and a temperature."""
         options = self.descent_options()
         descent = _core.Descent(**options)
         rows.weigh(records)
@@ -301,12 +301,12 @@ class DescentRule:
     def check(
         self, kind: str, weights: Array, records: Any, rows: Rows, source: _core.NoiseSource
     ) -> Array:
-        """Noisy sums of ``n_checks`` steps at the weights; the last column counts correct answers.
+        """Return noisy sums of ``n_checks`` steps; the last column counts correct predictions.
 
         Parameters
         ----------
         kind : {"confidence", "correctness"}
-            How sure the weights are of a row, or whether they are right.
+            What is summed: the confidence of predictions, or whether they are correct.
         weights : ndarray of shape (n_scores, n_features + 1)
             Noisy.
         records : Records
@@ -333,7 +333,7 @@ class DescentRule:
         return np.asarray(descent.state()["first"])
 
     def _temperature(self, sure: float, right: float) -> float:
-        """The temperature at which mean confidence equals accuracy."""
+        """Return the temperature at which mean confidence equals accuracy."""
         K = self.loss.n_classes
         # What all rows would add up to, each as sure as can be.
         whole = 2.0 * self.clip * WITHIN_THE_CLIP * CHECK_CONSTANT / math.hypot(1.0, CHECK_CONSTANT)
@@ -352,7 +352,7 @@ class DescentRule:
         return USUAL_TEMPERATURE * min(LARGEST_FACTOR, max(1.0 / LARGEST_FACTOR, factor))
 
     def descent_options(self) -> dict[str, Any]:
-        """Settings of the compiled run."""
+        """Return the settings of the compiled descent."""
         own = ("n_features", "intercept", "row_scale", "clip", "learning_rate", "average_from")
         options = self.loss.compiled | {name: getattr(self, name) for name in own}
         return options | {
@@ -384,22 +384,22 @@ Solver = ObjectivePerturbation | OutputPerturbation
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Training as the first release decides it.
+    """Plan of the training, as decided by the first release.
 
     Parameters
     ----------
     whitened : bool
     rule : DescentRule or None
-        The private descent.
+        Private descent.
     solver : ObjectivePerturbation, OutputPerturbation or None
-        The solver with its noise, of one release; exactly one of the two.
+        Solver with its noise, for one release; exactly one of ``rule`` and ``solver`` is given.
     n_releases : int >= 1
-        How often the solver's weights are released: each minimiser is regularised towards the
-        release before it.
+        Number of releases of the solver's weights; each minimiser is regularised towards the
+        previous release.
     sums : tuple of NoisySum
-        All noisy sums of this path, in their order.
+        All noisy sums of this path, in order.
     reserved : tuple of NoisySum
-        Paid for though this path does not release it. A released number chose the path, so the fit
+        Sums charged but not released on this path. A released number chose the path, so the fit
         costs as much as its most expensive path.
     """
 
@@ -412,15 +412,15 @@ class Training:
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Events of this path, and what is reserved."""
+        """Events of this path, including reserved ones."""
         own = () if self.solver is None else self.n_releases * self.solver.events
         kept = tuple(part.event for part in self.reserved)
         return tuple(part.event for part in self.sums) + own + kept
 
     def solved(self, mapped: Any, rows: Rows, source: _core.NoiseSource) -> tuple[Array, float]:
-        """Certified weights of mapped rows with noise in the objective or on them.
+        """Return certified weights of mapped rows, with noise in the objective or on the weights.
 
-        With several releases, those of the last. Also returns the constant feature.
+        With several releases, the last one is returned. The constant feature is returned too.
         """
         solver, n_threads = self.solver, rows.n_threads
         assert solver is not None
@@ -455,7 +455,7 @@ SMALLEST_EXACT_MU = 1e-9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prepared:
-    """State before training: releases, and rows mapped by them.
+    """State before training: releases, and the rows mapped by them.
 
     Parameters
     ----------
@@ -464,7 +464,7 @@ class Prepared:
     centre : ndarray of shape (n_features,) or None
     whitening : ndarray of shape (n_features, n_features) or None
     training : Training
-        The path that follows.
+        Training on the selected path.
     records : Records or None
         Mapped rows for a descent. Private.
     """
@@ -477,7 +477,7 @@ class Prepared:
 
     @property
     def map(self) -> ReleasedMap:
-        """The map of rows by what was released."""
+        """Map of rows by the releases."""
         return ReleasedMap(self.centre, self.whitening)
 
 
@@ -488,16 +488,16 @@ class ReleasedPipeline(Prepared):
     Parameters
     ----------
     weights : ndarray of shape (n_scores, n_columns [+ 1])
-        Weights of the centred row, whitening included, or of its features; the last column is for
+        Weights of the centred row, including whitening, or of its features; the last column is for
         the constant feature.
     scaling : float
-        The constant feature; 0 for none.
+        Constant feature; 0 for none.
     choice : KernelChoice or None
-        Choice in a pipeline with a kernel; None without one.
+        Choice of the kernel; None in a linear pipeline.
     features : FourierFeatures or None
-        The public map that was drawn; None for weights of the rows themselves.
+        Public feature map; None for weights of the rows themselves.
     temperature : float
-        By which scores are divided before they are probabilities.
+        Divisor of the scores in probabilities.
     """
 
     weights: Array
@@ -518,18 +518,18 @@ class PrivateLinear(LinearPlan):
     trainer : {"gradient", "objective", "output"}
     fit_intercept : bool
     centred : bool
-        Whether rows are centred (and perhaps whitened) before they are trained on.
+        Whether rows are centred (and perhaps whitened) before training.
     whiten : bool or "auto"
         "auto" decides by the released number of rows.
     public : PublicMap
         Map of raw rows to rows of norm at most 1.
     calibrated : bool
-        Whether a descent also releases what calibrates its probabilities.
+        Whether a descent also releases the temperature of its probabilities.
 
     Notes
     -----
-    Guarantees: the releases that :meth:`training` names, made in their order from rows of norm at
-    most 1, are (epsilon, delta)-differentially private together, on either path.
+    Guarantees: the releases of :meth:`training`, made in order from rows of norm at most 1, are
+    together (epsilon, delta)-differentially private on either path.
     """
 
     kind: ClassVar[str] = "private_linear"
@@ -553,12 +553,12 @@ class PrivateLinear(LinearPlan):
 
     @property
     def n_columns(self) -> int:
-        """Number of columns of the rows that are trained on."""
+        """Number of columns of the training rows."""
         return self.n_features
 
     @cached_property
     def mu(self) -> float:
-        """Gaussian parameter of the whole budget; refuses one whose noise cannot be drawn."""
+        """Gaussian parameter of the whole budget; too small a value is refused."""
         mu = gaussian_parameter(self.epsilon, self.delta)
         if self.noise_grid == "exact" and mu < SMALLEST_EXACT_MU:
             raise InvalidParameterError(
@@ -570,7 +570,7 @@ class PrivateLinear(LinearPlan):
 
     @cached_property
     def centre(self) -> NoisyMean | None:
-        """The first release."""
+        """Release of the centre, the first release."""
         if not self.centred:
             return None
         return filled(
@@ -583,12 +583,12 @@ class PrivateLinear(LinearPlan):
 
     @cached_property
     def class_counts(self) -> ClassCounts | None:
-        """Release of the number of rows of each class, if class weights follow from it."""
+        """Release of the class counts, if class weights depend on them."""
         return ClassCounts.before(self, self.loss.n_classes) if self.balanced else None
 
     @cached_property
     def whitenings(self) -> tuple[NoisyMoments, ...]:
-        """Further whitening releases that may happen, each on rows whitened before."""
+        """Possible additional whitening releases, each on previously whitened rows."""
         wide = self.whiten == "auto" and self.n_features > MAX_FEATURES
         if not self.centred or self.pure or self.whiten is False or wide:
             return ()
@@ -603,28 +603,28 @@ class PrivateLinear(LinearPlan):
 
     @property
     def whitening(self) -> NoisyMoments | None:
-        """The last whitening, whose noise decides whether there are any."""
+        """Last whitening, whose noise decides whether rows are whitened."""
         return self.whitenings[-1] if self.whitenings else None
 
     @property
     def count(self) -> NoisyCount | None:
-        """Release of the number of rows where a kernel needs it and no centre brings it."""
+        """Release of the number of rows, if a kernel needs it and no centre releases it."""
         return None
 
     @cached_property
     def sums(self) -> tuple[NoisySum, ...]:
-        """The noisy sums before the training: on every path, then of all whitenings."""
+        """Noisy sums before the training: those of every path, then all whitenings."""
         releases = (self.count, self.class_counts, self.centre, *self.whitenings)
         return tuple(map(attrgetter("sum"), filter(None, releases)))
 
     @cached_property
     def before(self) -> tuple[PrivacyEvent, ...]:
-        """Events that a ledger is charged before the training."""
+        """Events charged before the training."""
         return tuple(map(attrgetter("event"), self.sums))
 
     @cached_property
     def _rest(self) -> GaussianEvent:
-        """What all earlier releases leave, at sensitivity 1."""
+        """Gaussian parameter that all earlier releases leave."""
         return self._left_by(self.before)
 
     def _left_by(self, events: tuple[PrivacyEvent, ...]) -> GaussianEvent:
@@ -634,15 +634,15 @@ class PrivateLinear(LinearPlan):
 
     @property
     def _pure_rest(self) -> float:
-        """What all earlier releases leave of a pure epsilon."""
+        """Pure epsilon that all earlier releases leave."""
         spent = sum(one.epsilon for one in self.sums if one.epsilon is not None)
         return add_down(self.epsilon, -spent)
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Events that a ledger records; they cover either path.
+        """Privacy events, which cover either path.
 
-        Each sum, and the rest after them, refuses a budget that is too small.
+        Each sum, and the training after them, refuses a budget that is too small.
         """
         before = self.before
         left = 0.0 if self.pure else self._rest.mu
@@ -662,12 +662,12 @@ class PrivateLinear(LinearPlan):
         return None
 
     def training(self, count: float | None) -> Training:
-        """Return the path that the released number of rows selects; None without a centre."""
+        """Return the training for the released number of rows; None without a centre."""
         whitened, sums, mu = self._path(count)
         return self._training(count, sums, mu, whitened=whitened)
 
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
-        """Whether to whiten, all noisy sums before the training, and what is left for it."""
+        """Return whether to whiten, all noisy sums before the training, and the rest for it."""
         wanted = self.whiten is True or self.worth_whitening(count or 0.0)
         whitened = bool(self.whitenings) and wanted
         mu = 0.0 if self.pure else self._rest.mu
@@ -678,7 +678,7 @@ class PrivateLinear(LinearPlan):
         return whitened, self.sums[:n_first], joined_parameter(mu, *unspent)
 
     def worth_whitening(self, count: float) -> bool:
-        """Return whether this many rows, released or public, gain by whitening."""
+        """Return whether whitening helps with this released or public number of rows."""
         if not self.whitenings:
             return False
         signal = count * self.mu / RELATION_FACTOR[self.adjacency]
@@ -694,7 +694,7 @@ class PrivateLinear(LinearPlan):
         whitened: bool,
         fixed_c: float | None = None,
     ) -> Training:
-        """The training that follows the noisy ``sums``."""
+        """Return the training after the noisy ``sums``."""
         if self.trainer != "gradient":
             # A skipped whitening, if its budget cannot move to the training.
             skipped = self.whitening if self.trainer == "objective" and not whitened else None
@@ -720,7 +720,7 @@ class PrivateLinear(LinearPlan):
         return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
 
     def _solver(self, mu: float) -> Solver:
-        """Perturbation of the objective or of the weights, with the remaining budget."""
+        """Return the objective or output perturbation with the remaining budget."""
         if self.pure:
             return self.with_budget(self._pure_rest, 0.0)
         if not self.before:
@@ -757,7 +757,7 @@ class PrivateLinear(LinearPlan):
 
     @property
     def n_learned(self) -> int:
-        """Number of learned values; a kernel has a frequency for every feature."""
+        """Number of learned values; a kernel adds its frequencies."""
         return self.loss.n_classes * (self.n_columns + 1) + self.n_features
 
     @property
@@ -766,7 +766,7 @@ class PrivateLinear(LinearPlan):
         return 0 if self.trainer == "gradient" else self.loss.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
-        """Make the releases of one path; drop everything else."""
+        """Make the releases of one path; keep nothing else."""
         return self.trained(self.prepared(rows, source), rows, source)
 
     def prepared(self, rows: Rows, source: _core.NoiseSource) -> Prepared:
@@ -810,7 +810,7 @@ class PrivateLinear(LinearPlan):
         choice: KernelChoice | None = None,
         features: FourierFeatures | None = None,
     ) -> ReleasedPipeline:
-        """Return weights of the mapped rows themselves, or of random features of them."""
+        """Return the weights of the mapped rows, or of their random features."""
         rule, matrix, temperature = ready.training.rule, ready.whitening, 1.0
         if rule is not None:
             weights, temperature = rule.descended(ready.records, rows, source)
@@ -837,7 +837,7 @@ class PrivateLinear(LinearPlan):
         return f"{self.loss.n_scores} x {self.n_features} weights by {self.trainer}, {budget}"
 
     def statement(self, training: Training, **occasion: Any) -> PrivacyStatement:
-        """Return the statement about all releases of one path."""
+        """Return the statement of all releases of one path."""
         whole: dict[str, Any] = {
             "mechanism": self.kind,
             "epsilon": self.epsilon,
@@ -901,11 +901,11 @@ WHITENED_C, PLAIN_C = 0.5, 0.7
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyCount(SumRelease):
-    """Release of the number of rows alone, which one row more or fewer moves by 1."""
+    """Release of the number of rows, which changes by 1 if a row is added or removed."""
 
     @cached_property
     def sum(self) -> NoisySum:
-        """The noise and what it covers; Gamma noise on one number is Laplace noise."""
+        """Noisy sum with its sensitivity; Gamma noise on one number is Laplace noise."""
         facts: dict[str, Any] = {"clip_norm": 1.0, "relation_factor": 1.0, "shape": (1,)}
         return NoisySum.of_multiples(1.0, name="count", **facts, **self.budget)
 
@@ -917,7 +917,7 @@ class NoisyCount(SumRelease):
 
 @dataclass(frozen=True, kw_only=True)
 class KernelChoice:
-    """Choices of the kernel rule before training.
+    """Choice of the kernel rule before training.
 
     Parameters
     ----------
@@ -925,7 +925,7 @@ class KernelChoice:
     gamma : float > 0 or None
         None for "linear".
     signal : float or None
-        q; None where no number of rows is known.
+        Signal q; None if the number of rows is unknown.
     """
 
     kernel: str
@@ -945,18 +945,19 @@ class PrivateKernel(PrivateLinear):
         Number D of frequencies.
     orthogonal : bool
     normalize : bool
-        Whether rows have norm 1. Otherwise they have norm at most 1, and are never centred.
+        Whether rows have norm 1. Otherwise they have norm at most 1 and are never centred.
     data_norm : float > 0
-        What raw rows were clipped to and divided by, without ``normalize``.
+        Norm to which raw rows are clipped and by which they are divided, without ``normalize``.
     low_memory : bool or "auto"
-        Whether features are computed anew in every pass of a descent; changes no result.
+        Whether features are recomputed in every pass of a descent; never changes the result.
     lifted : bool
-        Whether the training is on features; the rule decides, once the number of rows is released.
+        Whether the training is on random features; the rule decides after the number of rows is
+        released.
 
     Notes
     -----
-    Guarantees: as :class:`PrivateLinear`; features of a row are a function of the row and of public
-    and released numbers, and have norm at most 1.
+    Guarantees: those of :class:`PrivateLinear`. The features of a row depend only on the row and on
+    public and released numbers, and have norm at most 1.
     """
 
     kind: ClassVar[str] = "private_kernel"
@@ -971,7 +972,7 @@ class PrivateKernel(PrivateLinear):
     lifted: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse settings whose noise would depend on the rule."""
+        """Refuse settings whose noise would depend on the rule's choice."""
         if self.kernel == "auto" and self.trainer == "objective" and not self.pure:
             raise InvalidParameterError.of(
                 "kernel",
@@ -982,12 +983,12 @@ class PrivateKernel(PrivateLinear):
 
     @property
     def n_columns(self) -> int:
-        """Number of columns of the rows that are trained on."""
+        """Number of columns of the training rows."""
         return 2 * self.n_components if self.lifted else self.n_features
 
     @cached_property
     def count(self) -> NoisyCount | None:
-        """Release of the number of rows where a choice needs it and no centre brings it."""
+        """Release of the number of rows, if a choice needs it and no centre releases it."""
         chosen = self.kernel != "linear" and "auto" in (self.kernel, self.gamma)
         needed = self.trainer == "gradient" or chosen
         if self.centred or not needed or self.adjacency != "add_remove":
@@ -1000,7 +1001,7 @@ class PrivateKernel(PrivateLinear):
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """Events that a ledger records; refuses settings that the features' noise refuses."""
+        """Privacy events; settings without valid noise for the features are refused."""
         own = super().events
         if self.kernel == "linear" or self.lifted:
             return own
@@ -1015,7 +1016,7 @@ class PrivateKernel(PrivateLinear):
         return None if released is None else released.release(rows.n_rows, source, rows.n_threads)
 
     def training(self, count: float | None) -> Training:
-        """Return the path that the released, or public, number of rows selects."""
+        """Return the training for the released or public number of rows."""
         whitened, sums, mu = self._path(count)
         if self.choice(count).kernel == "linear":
             return self._training(count, sums, mu, whitened=whitened)
@@ -1044,7 +1045,7 @@ class PrivateKernel(PrivateLinear):
         return KernelChoice(kernel=kernel, gamma=gamma, signal=signal)
 
     def _signal(self, count: float, mu: float, *, whitened: bool) -> float:
-        """The rule's q."""
+        """Return the signal q of the rule."""
         if self.pure:
             wide = dataclasses.replace(self, lifted=True)
             n_weights = self.loss.n_scores * (wide.n_columns + self.fit_intercept)
@@ -1054,7 +1055,7 @@ class PrivateKernel(PrivateLinear):
         return count * mu / RELATION_FACTOR[self.adjacency] / scale
 
     def _worthwhile(self, count: float | None, signal: float | None, *, whitened: bool) -> bool:
-        """Whether a kernel is expected to beat the linear model."""
+        """Return whether a kernel is expected to beat the linear model."""
         if count is None or signal is None or signal < SMALLEST_SIGNAL:
             return False
         if self.pure and self.n_components < COMPONENTS_A_FEATURE * self.n_features:
@@ -1062,7 +1063,7 @@ class PrivateKernel(PrivateLinear):
         return whitened or count >= ROWS_A_FEATURE * self.n_features
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
-        """Make the releases of one path; drop everything else."""
+        """Make the releases of one path; keep nothing else."""
         ready = self.prepared(rows, source)
         choice, features = self.choice(ready.count), None
         if choice.kernel != "linear":
@@ -1076,13 +1077,13 @@ class PrivateKernel(PrivateLinear):
         return self.trained(ready, rows, source, choice=choice, features=features)
 
     def features(self, choice: KernelChoice, seed: int) -> FourierFeatures | None:
-        """Return the public map for a choice; None for the linear model.
+        """Return the public feature map for a choice; None for the linear model.
 
         Parameters
         ----------
         choice : KernelChoice
         seed : int
-            Public, and independent of the data.
+            Public seed, independent of the data.
         """
         if choice.gamma is None:
             return None

@@ -1,4 +1,4 @@
-"""Plans: everything that a fit will do, decided by public facts before private values are read."""
+"""Plans: all steps of a fit, decided by public facts before private values are read."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class Facts:
     Parameters
     ----------
     n_features : int >= 1 or None
-        None if it is not known yet, as for a later step of a Pipeline. Budgets almost do not depend
-        on it: the noise of a wider sum covers its rounding.
+        None if it is not known yet, as for a later step of a Pipeline. Budgets hardly depend on it:
+        the noise also covers the rounding of wider sums.
     n_classes : int >= 2
-        Size of the label set.
+        Number of classes.
     n_samples : int >= 1 or None
-        Number of rows, or of persons; None where it is private.
+        Number of rows, or of persons; None if it is private.
     sparse : bool
     feature_names : tuple of str or None
-        Where columns have names.
+        Column names, if any.
     unit : {"row", "person"}
         What neighbouring data sets differ by.
     weighted : bool
         Whether rows or classes have weights.
     in_parts : bool
-        Whether rows are elsewhere, and sums of them are whole numbers.
+        Whether rows are outside this process, in parts with integer sums.
     """
 
     n_features: int | None = None
@@ -61,14 +61,15 @@ class Facts:
 
     @property
     def n_columns(self) -> int:
-        """Number of features; 1 where it is not known yet."""
+        """Number of features; 1 if it is not known yet."""
         return self.n_features or 1
 
 
 class Rows(Protocol):
     """Training rows with their labels, in memory, in files or on a cluster.
 
-    Everything but ``facts`` is private: a plan releases results of these methods only with noise.
+    Everything except ``facts`` is private: a plan adds noise to results of these methods before a
+    release.
     """
 
     n_threads: int
@@ -85,15 +86,15 @@ class Rows(Protocol):
 
     @property
     def facts(self) -> Facts:
-        """Return the public facts; reads no values if classes are given."""
+        """Return the public facts; no values are read if classes are given."""
 
     @property
     def n_rows(self) -> float:
-        """Their number; of persons where those are protected, of weights if there are any."""
+        """Number of rows; of persons if those are protected; sum of weights, if any."""
 
     @property
     def n_here(self) -> int:
-        """Number of rows in this process; 0 for rows elsewhere, of which only sums come here."""
+        """Number of rows in this process; 0 for rows elsewhere, which send sums only."""
 
     @property
     def n_persons(self) -> int:
@@ -102,8 +103,8 @@ class Rows(Protocol):
     def records(self, public: PublicMap, *, averaged: int = 0) -> Any:
         """Return the mapped rows, whose sums are exact.
 
-        With ``averaged``, that many rows of each person are weighted by their shares, as rows of
-        their own.
+        With ``averaged``, at most that many rows per person are used, as separate rows weighted by
+        their shares.
         """
 
     def column_moments(
@@ -122,7 +123,7 @@ class Rows(Protocol):
         """Set class weights from released counts."""
 
     def weigh(self, records: Any) -> None:
-        """Give rows the weights of their classes, before they are trained on."""
+        """Weight each row by its class, before training."""
 
     def lift(self, records: Any, features: FourierFeatures, *, stored: bool) -> None:
         """Replace the records by their random features."""
@@ -136,16 +137,16 @@ class Rows(Protocol):
         n_steps: int,
         on_step: OnStep | None = None,
     ) -> None:
-        """Take steps on records; noise is drawn from ``source``, here."""
+        """Run descent steps on records; noise is drawn from ``source`` in this process."""
 
 
 DataclassT = TypeVar("DataclassT")
 
 
 def filled(kind: type[DataclassT], *owners: object, **more: Any) -> DataclassT:
-    """Return a dataclass with what ``owners`` have under the names of its fields.
+    """Return a dataclass whose fields are attributes of ``owners`` with the same names.
 
-    ``more`` goes first, then what the first owner has, and the second; like `Record.of`.
+    ``more`` has precedence, then the first owner, then the next; like `Record.of`.
     """
     for owner in owners:
         for field in fields(kind):  # type: ignore[arg-type]
@@ -157,8 +158,8 @@ def filled(kind: type[DataclassT], *owners: object, **more: Any) -> DataclassT:
 class Plan(ABC):
     """All releases of one fit, as a frozen record of public numbers.
 
-    A subclass has ``run``, which makes the releases, and ``statement``, which says what they
-    promise.
+    A subclass has ``run``, which makes the releases, and ``statement``, which returns their privacy
+    statement.
     """
 
     # Whether the events are those of rows of the last period, of the one before, and so on.
@@ -171,7 +172,7 @@ class Plan(ABC):
 
     @abstractmethod
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
-        """Make the releases; returns noisy numbers alone."""
+        """Make the releases and return only noisy numbers."""
 
     @abstractmethod
     def summary(self) -> str:
@@ -179,12 +180,12 @@ class Plan(ABC):
 
     @property
     def weighed_training(self) -> Any:
-        """The plan that trains: this one, unless class counts come before it."""
+        """Plan of the training: this plan, unless class counts precede it."""
         return self
 
     @property
     def n_learned(self) -> int:
-        """Number of learned values: weights of every class, and its constant."""
+        """Number of learned values: the weights and constant of every class."""
         own: Any = self
         return int(own.score_loss.n_classes * (own.n_features + 1))
 
@@ -194,12 +195,12 @@ class Plan(ABC):
         return 0
 
     def check_rows(self, rows: Rows) -> None:  # noqa: B027
-        """Refuse rows without a guarantee, before anything is spent."""
+        """Refuse rows that the guarantee does not cover, before anything is spent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearPlan(Plan):
-    """Plan that releases weights of scores that are linear in the rows, or in maps of them.
+    """Plan that releases weights of scores linear in the rows or in maps of them.
 
     Parameters
     ----------
@@ -223,7 +224,7 @@ class LinearPlan(Plan):
 
     @property
     def score_loss(self) -> Loss:
-        """The loss as a function of the scores."""
+        """Loss as a function of the scores."""
         return self.loss
 
 
@@ -234,7 +235,7 @@ class SumsPlan(Plan):
     Parameters
     ----------
     mechanism : str
-        Its name in statements.
+        Name of the mechanism in statements.
     epsilon : float > 0
     delta : float in [0, 1)
     adjacency : {"add_remove", "replace_one"}
@@ -248,16 +249,16 @@ class SumsPlan(Plan):
     @property
     @abstractmethod
     def sums(self) -> tuple[NoisySum, ...]:
-        """All releases, in their order."""
+        """All releases, in order."""
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
-        """One for each sum."""
+        """Events, one per sum."""
         return tuple(one.event for one in self.sums)
 
     @property
     def n_learned(self) -> int:
-        """How many numbers are released."""
+        """Number of released values."""
         return sum(one.size for one in self.sums)
 
     def summary(self) -> str:
@@ -284,14 +285,14 @@ MANY_ROWS, FEW_WEIGHTS = 1e5, 2500
 
 
 def sums_exactly(n_rows: float, n_weights: int) -> bool:
-    """Whether exact sums are faster, by public or released numbers; noise covers both ways."""
+    """Return whether exact sums are faster, by public or released numbers."""
     return n_rows > MANY_ROWS and n_weights <= FEW_WEIGHTS
 
 
 def certified(
     solver: str, X: Any, codes: NDArray[np.int64], *owners: NDArray[Any] | None, **options: Any
 ) -> Array:
-    """Return weights certified by a compiled solver. Private: never to be kept.
+    """Return weights certified by a compiled solver. Private: never store them.
 
     Parameters
     ----------
@@ -300,14 +301,14 @@ def certified(
     X : ndarray or CSR matrix of shape (n_samples, n_features)
     codes : ndarray of shape (n_samples,)
     *owners : ndarray or None
-        Factors of the losses, and first rows of persons, where the solver takes them.
+        Factors of the losses, and first rows of persons, if the solver takes them.
     **options
         Options of the solver.
 
     Raises
     ------
     CertificationError
-        ``max_iter`` ran out, or rounding kept the certificate above the tolerance.
+        ``max_iter`` was reached, or rounding kept the certificate above the tolerance.
     """
     found, _ = getattr(_core, solver)(compiled_rows(X), codes, *owners, **options)
     if found is None:
@@ -316,7 +317,7 @@ def certified(
 
 
 def refused_certificate(*, limited: bool) -> CertificationError:
-    """Return an error that says that nothing is released, and how to avoid it."""
+    """Return the error for a missing certificate: nothing is released, and how to avoid it."""
     reason, remedy = (
         ("max_iter: the minimum was not certified in time", "max_iter=None avoids it")
         if limited
@@ -335,7 +336,7 @@ WIDTH = 40
 
 
 def checked_on_step(on_step: Any, *, verbose: bool) -> OnStep | None:
-    """Check a callback for steps; the default draws a bar if a fit is verbose."""
+    """Check a callback for steps; the default draws a progress bar if the fit is verbose."""
     if on_step is None:
         return show_step if verbose else None
     if not callable(on_step):
@@ -347,7 +348,7 @@ def checked_on_step(on_step: Any, *, verbose: bool) -> OnStep | None:
 
 
 def show_step(done: int, n_steps: int) -> None:
-    """Draw a progress bar of plain text; off a terminal, only its last state."""
+    """Draw a progress bar in plain text; without a terminal, only the final state."""
     on_terminal = sys.stdout.isatty()
     if on_terminal or done == n_steps:
         filled = WIDTH * done // n_steps

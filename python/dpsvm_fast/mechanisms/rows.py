@@ -1,4 +1,4 @@
-"""Public and released maps of rows, random features among them."""
+"""Maps of rows by public or released numbers, including random features."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 
 def compiled_rows(X: Any) -> Any:
-    """Return X as the compiled module takes it: an array, or the parts of a CSR matrix."""
+    """Return X for the compiled module: an array, or the parts of a CSR matrix."""
     if sparse.issparse(X):
         return X.data, X.indices, X.indptr, X.shape[1]
     return X
@@ -43,7 +43,7 @@ def compiled_rows(X: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class PublicMap:
-    r"""Rows of norm at most 1 from raw rows, by public numbers alone.
+    r"""Map of raw rows to rows of norm at most 1, by public numbers only.
 
     .. math:: z = (\mathrm{clip}((x - o) \cdot c, l, h), a), \qquad
               u = z / \|z\| \text{ or } z \min(1, \kappa / \|z\|) / \kappa
@@ -53,16 +53,15 @@ class PublicMap:
     offset, scale : ndarray of shape (n_features,) or None
         o and c; None for 0 and 1. Sparse rows need ``offset=None``.
     low, high : float
-        Range of the mapped entries; infinite for none.
+        Range of the mapped entries; infinite for no clipping.
     data_norm : float > 0
-        Kappa. Not used with ``unit``.
+        Norm bound kappa. Not used with ``unit``.
     unit : bool
-        Whether every row is scaled to norm 1; a row of zeros stays zero.
+        Whether to scale every row to norm 1; zero rows stay zero.
     constant : float >= 0
-        a, one more entry of every row: it preserves the information in the length of the others. 0
-        for none.
+        Constant a, appended to every row to preserve the information in its length. 0 for none.
     floor : ndarray of shape (n_features,) or None
-        Lower ends of the columns, where they are not the same for all: ``low`` or 0.
+        Lower ends of the columns, ``low`` or 0, if they differ between columns.
     """
 
     offset: Array | None = None
@@ -76,14 +75,14 @@ class PublicMap:
 
     @property
     def n_added(self) -> int:
-        """Number of entries that mapping adds to a row."""
+        """Number of entries that the map appends to a row."""
         return int(self.constant > 0.0)
 
     @classmethod
     def lifted(cls, low: Array, high: Array) -> PublicMap:
-        """Return the map to rows of norm 1 with a constant, from public bounds.
+        """Return the map to rows of norm 1 with an appended constant, from public bounds.
 
-        Columns from 0 go to [0, 1], which keeps zeros, and others to [-1, 1].
+        Columns with low = 0 are mapped to [0, 1], which keeps zeros, and others to [-1, 1].
 
         Parameters
         ----------
@@ -106,7 +105,7 @@ class PublicMap:
 
     @classmethod
     def from_bounds(cls, low: Array, high: Array) -> PublicMap:
-        """Return the map from public bounds: [-b, b] goes to [-1, 1], everything else to [0, 1].
+        """Return the map from public bounds: [-b, b] to [-1, 1], all others to [0, 1].
 
         Parameters
         ----------
@@ -120,7 +119,7 @@ class PublicMap:
     def records(
         self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
     ) -> _core.Records:
-        """Return the mapped training rows with their labels; private."""
+        """Return the mapped training rows with their labels. Private."""
         return _core.Records(
             compiled_rows(X),
             codes,
@@ -138,7 +137,7 @@ class PublicMap:
 
     @quiet
     def apply(self, X: Any) -> Any:
-        """Return mapped rows, float64; CSR stays CSR.
+        """Return mapped rows in float64; CSR stays CSR.
 
         Parameters
         ----------
@@ -157,7 +156,7 @@ class PublicMap:
 
     @quiet
     def entries(self, X: Any) -> Any:
-        """Return the entries z, float64, whatever the norm of their row; CSR stays CSR.
+        """Return the entries z in float64, before normalisation; CSR stays CSR.
 
         Parameters
         ----------
@@ -183,7 +182,7 @@ class PublicMap:
         return np.clip(rows, self.low if self.floor is None else self.floor, self.high)
 
     def _apply_csr(self, X: Any) -> Any:
-        """As ``apply``: zeros are mapped to zeros."""
+        """As ``apply`` for CSR: zeros are mapped to zeros."""
         rows = self.entries(X)
         if self.constant > 0.0:
             last = np.full((X.shape[0], 1), self.constant)
@@ -200,7 +199,7 @@ class PublicMap:
         return rows
 
     def _factors(self, largest: Array, norms: Array) -> Array:
-        """What rows, already divided by their largest entry, are multiplied by."""
+        """Return the factors of rows that are already divided by their largest entry."""
         norms = np.where(norms > 0.0, norms, 1.0)
         if self.unit:
             return np.asarray(1.0 / norms)
@@ -210,7 +209,7 @@ class PublicMap:
 
 @dataclass(frozen=True, eq=False)
 class ReleasedMap:
-    r"""Centring and whitening of rows u of norm at most 1, by released numbers.
+    r"""Map that centres and whitens rows u of norm at most 1, by released numbers.
 
     .. math:: v = \frac{u - m}{\max(\|u - m\|, 1/16)}, \qquad
               v = \frac{M (u - m)}{\|M (u - m)\|} \text{ where there is an M}
@@ -218,9 +217,9 @@ class ReleasedMap:
     Parameters
     ----------
     centre : ndarray of shape (n_features,) or None
-        m; None leaves rows as they are before M.
+        Centre m; None for no centring.
     matrix : ndarray of shape (n_features, n_features) or None
-        M; None for no whitening.
+        Whitening matrix M; None for no whitening.
     """
 
     centre: Array | None
@@ -228,22 +227,23 @@ class ReleasedMap:
 
     @quiet
     def apply(self, rows: Array) -> Array:
-        """Return mapped dense rows, each a function of itself alone, to the last bit.
+        """Return mapped dense rows; each depends on its input row only, to the last bit.
 
-        A matrix product may add up in an order that depends on how many rows there are. Then one
-        record more would change the rounding of all others.
+        The summation order of a matrix product may depend on the number of rows. Then an additional
+        record would change the rounding of all others.
         """
         moved = self._moved(rows)
         return np.asarray(moved / self._floored(np.linalg.norm(moved, axis=1))[:, None])
 
     @quiet
     def scores(self, rows: Any, coef: Array, intercept: Array) -> Array:
-        r"""Scores :math:`\langle w, u - m \rangle / \nu(u) + b`, without mapping sparse rows.
+        r"""Return scores :math:`\langle w, u - m \rangle / 
+u(u) + b`; sparse rows are not mapped.
 
         Parameters
         ----------
         rows : ndarray or CSR matrix of shape (n_samples, n_features)
-            What a :class:`PublicMap` returns.
+            Rows returned by a :class:`PublicMap`.
         coef : ndarray of shape (n_scores, n_features)
             Weights of the mapped row, times M.
         intercept : ndarray of shape (n_scores,)
@@ -253,14 +253,14 @@ class ReleasedMap:
         return np.asarray(products / self._lengths(rows)[:, None] + intercept)
 
     def _moved(self, rows: Any) -> Array:
-        """M (u - m)."""
+        """Return M (u - m)."""
         if self.matrix is None:
             return np.asarray(rows if self.centre is None else rows - self.centre)
         moved = row_scores(rows, self.matrix)
         return moved if self.centre is None else moved - self.matrix @ self.centre
 
     def _lengths(self, rows: Any) -> Array:
-        """Norms of ``_moved`` rows, without densifying sparse rows for a centre only."""
+        """Return the norms of ``_moved`` rows; centring alone keeps sparse rows sparse."""
         if self.matrix is not None or not sparse.issparse(rows):
             return self._floored(np.linalg.norm(self._moved(rows), axis=1))
         squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
@@ -269,7 +269,7 @@ class ReleasedMap:
         return self._floored(np.sqrt(np.maximum(squares, 0.0)))
 
     def _floored(self, norms: Array) -> Array:
-        """Rows near the centre are not stretched to norm 1, rows of zeros stay zero."""
+        """Limit norms from below, so that rows near the centre are not scaled to norm 1."""
         if self.matrix is None and self.centre is None:
             return np.ones_like(norms)
         if self.matrix is None:
@@ -278,10 +278,11 @@ class ReleasedMap:
 
 
 def row_scores(rows: Any, coef: Array, n_threads: int = 1) -> Array:
-    """Products of rows and weights, shape (n_samples, n_scores).
+    """Return products of rows and weights, shape (n_samples, n_scores).
 
-    Each row's are functions of that row alone, to the last bit: a BLAS product rounds one row
-    by how many others there are, and then one record would change the predictions of others.
+    Each row of the result depends on that input row only, to the last bit. The rounding of a BLAS
+    product may depend on the number of rows, so that one record would change predictions for
+    others.
 
     Parameters
     ----------
@@ -341,7 +342,7 @@ def mapped_scores(
 def mapped_rows(
     public: PublicMap, released: ReleasedMap, X: NDArray[Any], dtype: type
 ) -> NDArray[Any]:
-    """Raw dense rows under both maps, block by block."""
+    """Apply both maps to raw dense rows, block by block."""
     rows: NDArray[Any] = np.empty((X.shape[0], X.shape[1] + public.n_added), dtype=dtype)
     for block in row_blocks(X):
         rows[block] = released.apply(public.apply(X[block]))
@@ -349,13 +350,13 @@ def mapped_rows(
 
 
 def row_blocks(rows: Any, n_numbers: int | None = None) -> Iterator[slice]:
-    """Slices of rows whose copies stay small.
+    """Yield slices of rows whose copies stay small.
 
     Parameters
     ----------
     rows : ndarray or CSR matrix of shape (n_samples, n_features)
     n_numbers : int or None
-        What is held for each row at a time; None for the row itself.
+        Number of values held per row; None for the row itself.
     """
     step = max(1, BLOCK_SIZE // max(1, rows.shape[1] if n_numbers is None else n_numbers))
     for start in range(0, rows.shape[0], step):
@@ -372,9 +373,9 @@ class SplineMap:
     Parameters
     ----------
     knots : tuple of ndarray
-        Knots of each column, increasing, at least two. Entries outside are clipped.
+        Increasing knots of each column, at least two. Entries outside are clipped.
     linear : tuple of bool
-        Which columns are only scaled to [0, 1]: their second hat, of two, stands alone.
+        Which columns are only scaled to [0, 1]: of two hats, only the second is used.
     """
 
     knots: tuple[Array, ...]
@@ -390,7 +391,7 @@ class SplineMap:
 
     @quiet
     def apply(self, X: Any) -> sparse.csr_matrix:
-        """Return values of all functions, in the precision of X; zeros are left out.
+        """Return the values of all functions as CSR, in the precision of X.
 
         Parameters
         ----------
@@ -401,7 +402,7 @@ class SplineMap:
         return sparse.vstack(blocks, format="csr")
 
     def _block(self, X: Any) -> sparse.csr_matrix:
-        """Return the block for some rows, column by column."""
+        """Return the values for a block of rows, column by column."""
         rows = X.toarray() if sparse.issparse(X) else X
         n, width = rows.shape[0], 2 * len(self.knots) - sum(self.linear)
         values: NDArray[Any] = np.empty((width, n), dtype=rows.dtype)
@@ -446,7 +447,7 @@ MAPS_KEPT = 4
 
 
 def structure_of(kernel: str, n_features: int, *, orthogonal: bool) -> str:
-    """Return how frequencies are drawn: "independent", "orthogonal" or "fast", by public facts."""
+    """Return the structure of the frequencies, "independent", "orthogonal" or "fast"."""
     if kernel != "rbf" or not orthogonal:
         return "independent"
     return "orthogonal" if n_features <= MAX_ROTATED else "fast"
@@ -461,15 +462,15 @@ class FourierFeatures(Record):
     n_features : int >= 1
         Number of columns of a row.
     n_components : int >= 1
-        Number D of frequencies; features are twice as many.
+        Number D of frequencies, for 2 D features.
     gamma : float > 0
         Coefficient of the kernel: ``exp(-gamma ||x - x'||^2)`` for "rbf",
         ``exp(-gamma ||x - x'||_1)`` for "laplacian".
     kernel : {"rbf", "laplacian"}
     structure : {"independent", "orthogonal", "fast"}
-        How the frequencies depend on each other.
+        Dependence between the frequencies.
     centre : {"none", "sphere", "ball"}
-        The public set of rows whose mean feature is subtracted, about, before features are scaled
+        Public set of rows whose approximate mean feature is subtracted before features are scaled
         to norm 1 again.
     seed : int
         0 <= seed < 2**64. Public, and independent of the data.
@@ -484,27 +485,27 @@ class FourierFeatures(Record):
     seed: Annotated[int, Range(0, 2**64 - 1)]
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Frequencies that depend on each other are those of 'rbf'."""
+        """Refuse dependent frequencies for kernels other than 'rbf'."""
         other = self.kernel != "rbf" and self.structure != "independent"
         yield other, "structure: only frequencies of 'rbf' depend on each other"
 
     def map(self) -> _core.FourierMap:
-        """Return the compiled map; equal descriptions draw equal maps."""
+        """Return the compiled map; equal descriptions give equal maps."""
         return _drawn(self)
 
 
 @lru_cache(maxsize=MAPS_KEPT)
 def _drawn(features: FourierFeatures) -> _core.FourierMap:
-    """Drawn once for many blocks of rows."""
+    """Return the compiled map, cached for many blocks of rows."""
     return _core.FourierMap(**vars(features))
 
 
 def feature_rows(
     features: FourierFeatures, public: PublicMap, released: ReleasedMap, X: Any, n_threads: int
 ) -> NDArray[np.float32]:
-    """Return features of raw rows for a solver, shape (n_samples, 2 n_components).
+    """Return random features of raw rows for a solver, shape (n_samples, 2 n_components).
 
-    Each row is a function of the raw row and of public and released numbers alone, to the last bit.
+    Each row depends only on its raw row and on public and released numbers, to the last bit.
     """
     rows = np.empty((X.shape[0], 2 * features.n_components), dtype=np.float32)
     for block in row_blocks(X, max(X.shape[1], 2 * features.n_components)):
@@ -514,7 +515,7 @@ def feature_rows(
 
 
 def _mapped(public: PublicMap, released: ReleasedMap, X: Any) -> Any:
-    """Rows under both maps; sparse ones stay so where nothing was released."""
+    """Apply both maps; sparse rows stay sparse if nothing was released."""
     rows = public.apply(X)
     if not sparse.issparse(rows):
         return released.apply(rows)
@@ -524,7 +525,7 @@ def _mapped(public: PublicMap, released: ReleasedMap, X: Any) -> Any:
 
 
 def _features(features: FourierFeatures, rows: Any, dtype: type, n_threads: int) -> NDArray[Any]:
-    """Features of mapped rows in the given precision."""
+    """Return random features of mapped rows in the given precision."""
     drawn = features.map()
     if sparse.issparse(rows):
         return drawn.transform(compiled_rows(rows.astype(dtype, copy=False)), n_threads)

@@ -1,4 +1,4 @@
-"""Private search over parameters, under one budget."""
+"""Private search over parameters within one budget."""
 
 from dpsvm_fast.model_selection.search import DeclaredTrainer, PrivateGridSearch
 from dpsvm_fast.model_selection.strategies import ConstantClassifier

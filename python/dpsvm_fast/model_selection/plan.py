@@ -1,7 +1,7 @@
-"""All that a search will spend, for either strategy, decided before any private value is read.
+"""Budget plans of a search, for both strategies, decided before any private value is read.
 
-Everything here looks for the largest epsilon of a candidate with which the whole still fits. What
-is found is accepted because the accountant says so, not because of how it was found.
+The functions look for the largest epsilon of a candidate that fits the total budget. The accountant
+accepts the result, so its validity does not depend on how it was found.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SMALLEST_RATE = 2.0**-30
 
 @dataclass(frozen=True)
 class Budget:
-    """Epsilon and delta for one relation."""
+    """Epsilon and delta for one neighbouring relation."""
 
     epsilon: float
     delta: float
@@ -52,11 +52,11 @@ class Budget:
 
     @classmethod
     def of(cls, search: Any) -> Budget:
-        """Return the plan of a whole search."""
+        """Return the budget of a whole search."""
         return cls(search.epsilon, search.delta, search.adjacency)
 
     def covers(self, events: Events) -> bool:
-        """Return whether the accountant shows that events cost no more, as a ledger decides."""
+        """Return whether the events fit this budget, by the accountant of the ledger."""
         epsilon, delta = mul_up(self.epsilon, 1.0 + SLACK), mul_up(self.delta, 1.0 + SLACK)
         totals = of_events(events)
         if self.delta == 0.0:
@@ -65,10 +65,10 @@ class Budget:
         return totals_delta(totals, epsilon) <= delta
 
     def share(self, share: float, delta: float) -> float:
-        """Epsilon, at a given delta, of a share of this budget.
+        """Return the epsilon of a share of this budget at a given delta.
 
-        Share of epsilon if everything is pure; otherwise of the squared parameter of Gaussian
-        noise, which is what adds up.
+        The share is of epsilon if the budget is pure, otherwise of the squared Gaussian parameter,
+        which is additive.
         """
         if self.delta == 0.0:
             return mul_down(share, self.epsilon)
@@ -87,7 +87,7 @@ class Allotment:
     budget : Budget
         Budget of all its steps together.
     events : tuple of PrivacyEvent
-        What they will spend.
+        Events that the steps will spend.
     unit : {"row", "person"}
     """
 
@@ -99,14 +99,14 @@ class Allotment:
 
 @dataclass(frozen=True, kw_only=True)
 class Budgets:
-    """How a search splits its budget.
+    """Split of a search's budget.
 
     Parameters
     ----------
     branches : tuple of Allotment
         One for each candidate.
     refits : tuple of Allotment
-        One for each candidate, should it win; empty where nothing is fitted again.
+        One for each candidate, to refit it if it wins; empty without a refit.
     selection : SelectionNoise
     stopping : Stopping or None
     """
@@ -118,10 +118,10 @@ class Budgets:
 
     @property
     def refit(self) -> Events:
-        """Events that cover fitting any winner again.
+        """Events that cover the refit of any winner.
 
-        The largest of the composed guarantees of fixed choices would not be enough: the choice may
-        follow the loss so far.
+        The largest composed guarantee over fixed choices would not suffice, because the choice may
+        depend on the privacy loss so far.
         """
         alternatives = tuple(dict.fromkeys(again.events for again in self.refits))
         if len(alternatives) < 2:
@@ -134,16 +134,16 @@ class Budgets:
         return self.events_of(tuple(branch.events for branch in self.branches))
 
     def events_of(self, branches: tuple[Events, ...]) -> Events:
-        """Return the events of a search whose branches spend these."""
+        """Return the events of a search whose branches spend the given events."""
         adjacency = self.branches[0].budget.adjacency
         return selection_events(branches, self.selection, self.stopping, self.refit, adjacency)
 
 
 def allot(candidate: Any, budget: Budget, facts: Facts) -> Allotment:
-    """Give a candidate a budget.
+    """Return a candidate with its budget.
 
-    One private step gets all of it. Several get the largest epsilons in their own proportions that
-    fit together, and equal parts of delta. A step whose delta is 0 keeps it and stays pure.
+    A single private step gets the whole budget. Several steps get equal parts of delta and the
+    largest epsilons that fit, in the proportions of their own. A step with delta = 0 stays pure.
 
     Raises
     ------
@@ -172,19 +172,19 @@ def allot(candidate: Any, budget: Budget, facts: Facts) -> Allotment:
 
 
 def partition_budgets(search: Any, facts: Facts) -> Budgets:
-    """Budgets where every record is in one part: each part may use what the refit leaves.
+    """Return the budgets of a partition: each part may use all that the refit leaves.
 
     Parameters
     ----------
     search : PrivateGridSearch
         With checked parameters.
     facts : Facts
-        About all rows.
+        Public facts about all rows.
 
     Raises
     ------
     InvalidParameterError, TypeError
-        A candidate cannot be paid for, or has a parameter outside its range.
+        The budget is too small for a candidate, or a parameter is outside its range.
     """
     budget, candidates = Budget.of(search), search.candidates
     sensitivity = search.counted.sensitivity
@@ -236,7 +236,7 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
 
 
 def stopping_budgets(search: Any, facts: Facts) -> Budgets:
-    """Budgets of one run where the best of a random number of them is released.
+    """Return the budgets of one run if the best of a random number of runs is released.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def stopping_budgets(search: Any, facts: Facts) -> Budgets:
     Raises
     ------
     InvalidParameterError, TypeError
-        A run cannot be paid for, or a candidate has a parameter outside its range.
+        The budget is too small for a run, or a parameter of a candidate is outside its range.
     """
     budget, for_score = Budget.of(search), search.score_fraction
     stopping = Stopping(law=search.stopping, mean=search.mean_runs)
@@ -269,7 +269,7 @@ def stopping_budgets(search: Any, facts: Facts) -> Budgets:
     guess = most / 3.0
 
     def fits_if_gaussian(epsilon: float) -> bool:
-        """Guess cheaply whether the fits stay within the budget."""
+        """Estimate cheaply whether the fits stay within the budget."""
         event = GaussianEvent(1.0 / gaussian_parameter(epsilon, delta), 1.0, budget.adjacency)
         return budget.covers(spent_on(epsilon).events_of(((event,),)))
 
@@ -284,7 +284,7 @@ def stopping_budgets(search: Any, facts: Facts) -> Budgets:
 
 
 def _refits(search: Any, budget: Budget, facts: Facts) -> tuple[float, tuple[Allotment, ...]]:
-    """The delta with which all other fits are calibrated, and the refit of every candidate."""
+    """Return the delta for calibrating the other fits, and the refit of every candidate."""
     if search.refit_fraction == 0.0:
         return budget.delta, ()
     delta = 0.5 * budget.delta
@@ -295,7 +295,7 @@ def _refits(search: Any, budget: Budget, facts: Facts) -> tuple[float, tuple[All
 def _score_noise(
     epsilon: float, delta: float, sensitivity: int, score_fraction: float
 ) -> SelectionNoise:
-    """Noise for the score of a run with this epsilon (that of the fit where delta is not 0)."""
+    """Return the noise of the score of a run with this epsilon (that of the fit if delta > 0)."""
     if delta == 0.0:
         rate = _rate(Fraction(epsilon) * Fraction(score_fraction) / sensitivity, SMALLEST_RATE)
         return SelectionNoise(
@@ -312,7 +312,7 @@ def _score_noise(
 
 
 def _rate(exact: Fraction, least: float) -> float:
-    """The rate of a choice, or of discrete noise, that samplers take; rounded down."""
+    """Return the rate of a choice or of discrete noise, rounded down for the sampler."""
     rate = few_bits_down(exact)
     if rate < least:
         raise InvalidParameterError(
@@ -323,7 +323,7 @@ def _rate(exact: Fraction, least: float) -> float:
 
 
 def part_sizes(n_samples: int, n_candidates: int, validation_fraction: float) -> list[int]:
-    """Sizes of the part to choose by and of one part for each candidate, for ``replace_one``."""
+    """Return the sizes of the validation part and of each candidate's part, for ``replace_one``."""
     chosen_by = round(validation_fraction * n_samples)
     left = n_samples - chosen_by
     ends = [chosen_by + left * i // n_candidates for i in range(n_candidates + 1)]
@@ -342,18 +342,18 @@ def is_cheap(events: Iterable[PrivacyEvent]) -> bool:
 def largest_epsilon(
     allowed: Callable[[float], bool], guess: float, most: float, *, cheap: bool = True
 ) -> float:
-    """Return an allowed epsilon close to the largest.
+    """Return an allowed epsilon close to the largest one.
 
     Parameters
     ----------
     allowed : callable
-        Function of an epsilon: True below some number and False above.
+        Function of epsilon that is True below some number and False above.
     guess : float
-        Where to begin.
+        Start of the search.
     most : float
-        Where to end.
+        End of the search.
     cheap : bool, default=True
-        Whether questions are; else few are asked, around the guess.
+        Whether calls of ``allowed`` are cheap; otherwise few are made, around the guess.
 
     Raises
     ------
@@ -387,13 +387,13 @@ def largest_epsilon(
 
 
 class CandidateLedger(PrivacyLedger):
-    """A ledger for one fit, whose events were charged elsewhere beforehand.
+    """Ledger of one fit whose events were charged beforehand.
 
     Parameters
     ----------
     allotment : Allotment
-        Its events may be spent, in their order, each once. One that is not covered by the next of
-        these is refused, before anything is drawn.
+        Its events may be spent once each, in order. An event that the next of these does not cover
+        is refused before anything is drawn.
     """
 
     def __init__(self, allotment: Allotment) -> None:
@@ -403,7 +403,7 @@ class CandidateLedger(PrivacyLedger):
         self._paid = 0
 
     def spend(self, event: PrivacyEvent | Events, label: str = "", **how: Any) -> None:
-        """Record events that were planned; refuse all others."""
+        """Accept planned events; refuse all others."""
         events = event if isinstance(event, tuple) else (event,)
         with self._lock:
             plan = self._planned[self._paid :][: len(events)]

@@ -1,4 +1,4 @@
-"""Private search over parameters: it pays for all the fits that it compares."""
+"""Private search over parameters: its budget covers all fits that it compares."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ MAX_CANDIDATES = 10_000
 
 
 def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
-    """Every combination of a grid, in scikit-learn's order.
+    """Return every combination of a grid, in scikit-learn's order.
 
     Raises
     ------
     TypeError, InvalidParameterError
-        No grid, an empty one, or one over a parameter that is the search's own.
+        The grid is missing or empty, or varies a parameter that the search sets.
     """
     if not isinstance(param_grid, (Mapping, Iterable)) or isinstance(param_grid, str):
         kind = type(param_grid).__name__
@@ -112,8 +112,8 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
     Raises
     ------
     TypeError, InvalidParameterError
-        Not an estimator; none that makes private releases; another relation, a ledger or a seed in
-        one that does.
+        The value is not an estimator or makes no private release; or a private step has another
+        relation, a ledger or a seed.
     """
     alike = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
     if not alike or isinstance(estimator, type):
@@ -139,7 +139,7 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
 
 
 def _check_step(step: Step, adjacency: str) -> None:
-    """Refuse a parameter that the search sets, if one estimator sets it otherwise."""
+    """Refuse a private step whose parameters conflict with those that the search sets."""
     name = type(step.estimator).__name__
     if isinstance(step.estimator, PrivateGridSearch):
         raise InvalidTypeError(
@@ -162,7 +162,7 @@ def _check_step(step: Step, adjacency: str) -> None:
 
 
 def given_label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
-    """Return whether there is a label set among the parameters, and the one given."""
+    """Return whether the candidates have a label-set parameter, and its value."""
     steps = [label_step(candidate) for candidate in candidates]
     found = [None if step is None else step.classes for step in steps]
     if any(step is None for step in steps):
@@ -183,7 +183,7 @@ def given_max_weight(candidates: list[Any]) -> float:
     Raises
     ------
     InvalidParameterError
-        Candidates with different ones, or one that takes no weights.
+        Candidates have different values, or one takes no weights.
     """
     taking = [
         [s.estimator for s in private_steps(candidate) if "sample_weight" in takes(s.estimator)]
@@ -201,7 +201,7 @@ def given_max_weight(candidates: list[Any]) -> float:
 
 
 def described(parameters: Mapping[str, Any]) -> str:
-    """Return public parameters of one candidate as text."""
+    """Return the public parameters of one candidate as text."""
     found = []
     for name in sorted(parameters):
         text = " ".join(repr(parameters[name]).split())
@@ -210,7 +210,7 @@ def described(parameters: Mapping[str, Any]) -> str:
 
 
 def learned_in(candidates: list[Any]) -> tuple[str, ...]:
-    """Return steps inside the candidates that learn from the rows without privacy."""
+    """Return the nested steps of candidates that learn from the rows without privacy."""
     leaves = (leaf for candidate in candidates for leaf in leaf_steps(candidate, ""))
     private = {id(s.estimator) for candidate in candidates for s in private_steps(candidate)}
     found = [str(f) for f in leaves if f.role == "learned" and id(f.estimator) not in private]
@@ -218,17 +218,17 @@ def learned_in(candidates: list[Any]) -> tuple[str, ...]:
 
 
 class SearchRows:
-    """Rows and labels of a search, checked as far as they can be before candidates see them.
+    """Rows and labels of a search, checked as far as possible before candidates use them.
 
-    If every candidate begins with an estimator of this library, X must suit all of them. Other
-    first steps, and functions, may take anything with rows.
+    If every candidate begins with an estimator of this library, X must be valid for all of them.
+    Other first steps, and functions, may take anything with rows.
 
     Parameters
     ----------
     search : PrivateGridSearch
         With checked parameters.
     X, y : object
-        As they were passed to ``fit``.
+        Arguments of ``fit``.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class SearchRows:
 
     @property
     def facts(self) -> Facts:
-        """Return the public facts; reads labels only without classes, rows only to count them."""
+        """Return the public facts; labels are read only without classes, rows only counted."""
         counted = self._search.adjacency == "replace_one"
         if counted or (self.classes is None and self._search.labelled):
             self.read()
@@ -268,7 +268,7 @@ class SearchRows:
         return int(self.y.shape[0])
 
     def read(self) -> None:
-        """Check rows and labels, once.
+        """Check rows and labels once.
 
         Raises
         ------
@@ -316,7 +316,7 @@ class SearchRows:
         self._was_read = True
 
     def some(self, members: NDArray[np.intp] | None) -> Part:
-        """Return the rows with these numbers, or of these persons; all rows for None."""
+        """Return the rows with these indices, or of these persons; all rows for None."""
         if members is None:
             return Part(self.X, self.y, self._groups, self._weights)
         if self._groups is not None:
@@ -328,7 +328,7 @@ class SearchRows:
 
 
 def _first_step(candidate: Any) -> tuple[Any, str]:
-    """The first estimator that rows meet, and what it checks: "numbers", "cells" or "nothing"."""
+    """Return the first step, and what it checks: "numbers", "cells" or "nothing"."""
     leaf = next(leaf_steps(candidate, ""), None)
     step = None if leaf is None else leaf.estimator
     if not type(step).__module__.startswith(OURS) or isinstance(step, DeclaredTrainer):
@@ -337,7 +337,7 @@ def _first_step(candidate: Any) -> tuple[Any, str]:
 
 
 def _indexable(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-    """Anything with rows, and as many labels."""
+    """Check that X has rows and y as many labels."""
     try:
         X, y = indexable(X, y)
         labels = np.asarray(y)
@@ -356,7 +356,7 @@ Share = Annotated[float, param.real(0.01, 0.99)]
 
 
 def _jobs(name: str, value: Any) -> int:
-    """What joblib takes."""
+    """Accept a number of joblib jobs."""
     jobs = check.check_integer(name, value, -1024, 1024)
     if jobs == 0:
         raise InvalidParameterError.of(name, got=0, accepted="an integer other than 0")
@@ -364,7 +364,7 @@ def _jobs(name: str, value: Any) -> int:
 
 
 def _best_has(name: str) -> Any:
-    """Whether the model, or before a fit the estimator, has a method; for ``available_if``."""
+    """Return a check for ``available_if``: whether the model or estimator has a method."""
 
     def check(search: Any) -> bool:
         getattr(vars(search).get("best_estimator_", search.estimator), name)
@@ -375,28 +375,28 @@ def _best_has(name: str) -> Any:
 
 @dataclass(eq=False, repr=False)
 class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    r"""Private search over a grid of parameters, under one budget.
+    r"""Private search over a grid of parameters, within one budget.
 
-    A grid search that pays for one of many private models and reports the best is not private. This
-    search pays for the choice, in one of two ways:
+    A grid search that fits many private models but counts only the budget of the best one is not
+    private. This search also pays for the choice, in one of two ways:
 
-    - ``strategy="partition"``: every record is assigned to one of m + 1 parts without looking at
-      it. Each of m candidates is trained on its own part, and one is chosen by its errors on the
-      last part, by the exponential mechanism or permute-and-flip. A record is charged for its own
-      part only: the total is the largest of the parts' budgets, not their sum.
+    - ``strategy="partition"``: every record is assigned at random to one of m + 1 parts. Each of m
+      candidates is trained on its own part, and the winner is chosen by errors on the last part,
+      with the exponential mechanism or permute-and-flip. A record is charged only for its own part:
+      the total is the largest of the parts' budgets, not their sum.
     - ``strategy="random_stopping"``: a secret random number of runs, each with a random candidate
-      on all records, and a noisy score. The best run is released. This costs about two to three
+      on all records and a noisy score. The best run is released. This costs about two to three
       times a single run, for any number of candidates.
 
     Parameters
     ----------
     estimator : estimator, Pipeline or DeclaredTrainer
-        Any estimator of this library, a Pipeline with one or more of them, or a function with
-        declared events. Its ``adjacency`` must be that of the search, its ``ledger`` and
-        ``random_state`` None. The search sets its ``epsilon`` and ``delta``; in a Pipeline with
-        several private steps their epsilons are proportions. A step whose delta is 0 stays pure.
+        Any estimator of this library, a Pipeline with one or more of them, or a training function
+        with declared events. Its ``adjacency`` must be that of the search; its ``ledger`` and
+        ``random_state`` must be None. The search sets its ``epsilon`` and ``delta``; in a Pipeline
+        with several private steps their epsilons are proportions. A step with delta = 0 stays pure.
     param_grid : dict of lists, or list of such dicts
-        As for scikit-learn's GridSearchCV. PUBLIC: it must not come from the data. Not for
+        As in scikit-learn's GridSearchCV. PUBLIC: it must not come from the data. It cannot vary
         ``epsilon``, ``delta``, ``adjacency``, ``classes``, ``ledger`` and ``random_state``.
     epsilon : float, default=1.0
         Epsilon of the whole search, 0 < epsilon <= 1e4.
@@ -404,9 +404,9 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         Delta of the whole search, 0 <= delta < 1; 0 needs pure candidates.
     strategy : {"partition", "random_stopping"}, default="partition"
     selection : {"permute_and_flip", "exponential"}, default="permute_and_flip"
-        How "partition" chooses. Permute-and-flip is never worse.
+        Mechanism by which "partition" chooses. Permute-and-flip is never worse.
     scoring : {"errors", "balanced_errors"}, default="errors"
-        What to minimise: the number of errors, or their sum weighted by class.
+        Score to minimise: the number of errors, or their sum weighted by class.
     class_weight : dict or None, default=None
         PUBLIC weight of an error on each class, for "balanced_errors"; rounded to multiples of
         1/256 of the largest.
@@ -414,33 +414,32 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         Neighbouring data sets differ by one row added or removed, or by one row replaced, which
         makes the number of rows public.
     validation_fraction : float in (0, 1), default=0.2
-        Share of the records by which "partition" chooses. Every part needs 50 expected records.
+        Share of the records used by "partition" to choose. Every part needs 50 expected records.
     refit_fraction : float in [0, 1), default=0.8
-        Share of the budget (of epsilon with ``delta=0``, else of the squared parameter of Gaussian
-        noise) that is reserved to fit the winner again on all records. 0 releases the winner
-        itself.
+        Share of the budget (of epsilon with ``delta=0``, else of the squared Gaussian parameter)
+        reserved to refit the winner on all records. 0 releases the winner without a refit.
     stopping : {"geometric", "logarithmic", "poisson"}, default="geometric"
-        Law of the number of runs of "random_stopping". A "poisson" number is near its mean, but
-        costs more with ``delta=0`` and may be 0; then a constant model is released. The others are
-        often 1, whatever their mean, and a single run is a random candidate.
+        Distribution of the number of runs of "random_stopping". A "poisson" number is near its
+        mean, but costs more with ``delta=0`` and may be 0; then a constant model is released. The
+        others are often 1, whatever their mean, and a single run gives a random candidate.
     mean_runs : float in (1, 1000] or None, default=None
         Mean number of runs; None is three times the number of candidates, at least 10.
     score_fraction : float in (0, 1), default=0.1
-        Share of a run's budget for its noisy score, in the units of ``refit_fraction``.
+        Share of a run's budget for its noisy score, measured as ``refit_fraction`` is.
     n_jobs : int or None, default=None
         Number of simultaneous fits, by joblib, on any backend. Never changes the result.
     random_state : int or None, default=None
-        None draws noise from the operating system. With a seed the search is reproducible and not
-        private: ``NotPrivateWarning``, and the statement says so.
+        None draws noise from the operating system. A seed makes the search reproducible but not
+        private: a ``NotPrivateWarning`` is issued, and the statement says so.
     ledger : PrivacyLedger or None, default=None
-        Charged once for the whole search, before anything is drawn.
+        Budget ledger, charged once for the whole search, before anything is drawn.
     verbose : {0, 1}, default=0
         1 prints the budgets of all parts before the search.
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The released model. Its ``privacy_`` is that of the search.
+        Released model. Its ``privacy_`` is that of the search.
     best_params_ : dict
         Parameters of the winner.
     best_index_ : int
@@ -459,14 +458,14 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     relation ``adjacency``, provided that the estimator, the grid and every other parameter were
     chosen without looking at the data. Proof: docs/proofs/private_selection.md. Scores of
     candidates are not kept: there is no ``cv_results_``. The assignment to parts does not depend on
-    records: it is never stratified. Not covered: running time, which reveals the number of runs
-    with "random_stopping"; errors of the search, including too few rows for the parts; whatever the
-    candidates do not cover.
+    the records: it is never stratified. Not covered: running time, which reveals the number of runs
+    with "random_stopping"; errors of the search, including too few rows for the parts; exceptions
+    of the candidates' own guarantees.
 
-    With "partition" every candidate sees ``(1 - validation_fraction) / m`` of the records, so keep
-    grids short. The refit trains the winner on all records with less of the budget; parameters that
-    suit a small part need not suit all records. A search is mostly no better than the defaults:
-    docs/tuning.md.
+    With "partition" every candidate is trained on ``(1 - validation_fraction) / m`` of the records,
+    so keep grids small. The refit trains the winner on all records with part of the budget;
+    parameters that suit a small part may not suit all records. A search is mostly no better than
+    the defaults: see docs/tuning.md.
 
     References
     ----------
@@ -527,15 +526,15 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            What the candidates take.
+            Input of the candidates.
         y : array-like of shape (n_samples,)
             Labels, each one of the candidates' ``classes``.
         groups : array-like of shape (n_samples,), optional
-            The person that each row belongs to, as for the candidates: whole persons are then
-            protected. All rows of a person are in one part, and a score counts persons.
+            Id of the person that each row belongs to, as for the candidates. Whole persons are then
+            protected: all rows of a person are in one part, and scores count persons.
         sample_weight : array-like of shape (n_samples,), optional
-            Private weights, clipped to the ``max_weight`` of the candidates, which is the same in
-            all. Every step that takes weights gets them, transformers too, and so does the score.
+            Private weights, clipped to the ``max_weight`` of the candidates, which must be the same
+            in all. Every step that takes weights, transformers included, and the score use them.
 
         Returns
         -------
@@ -550,10 +549,10 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         BudgetExceededError
             The ledger refuses. Nothing was spent.
         ValueError
-            X or y are invalid; the message does not quote them. Nothing was spent, unless only a
+            X or y is invalid; the message does not quote it. Nothing was spent, unless only a
             candidate could detect it.
         CertificationError
-            A candidate's fit failed. The budget is spent and nothing is released.
+            The fit of a candidate failed. The budget is spent and nothing is released.
         KeyboardInterrupt
             The budget is spent and nothing is released.
         """
@@ -587,12 +586,12 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     max_weight = 1.0
 
     def checked(self) -> PrivateGridSearch:
-        """Return a copy with candidates and checked parameters; reads no data.
+        """Return a copy with candidates and checked parameters; no data are read.
 
         Raises
         ------
         InvalidParameterError, TypeError
-            A parameter, of the search or of a candidate, is outside its range.
+            A parameter of the search or of a candidate is outside its range.
         """
         checked = super().checked()
         checked.counted = Scoring(self.scoring, self.class_weight)
@@ -606,7 +605,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         return checked
 
     def _settle_label_set(self) -> None:
-        """Find the label set; ``classes`` is missing where no candidate has that parameter."""
+        """Find the label set; it stays unknown if no candidate has the parameter ``classes``."""
         weighted = self.counted.classes
         self.labelled, self.label_set = given_label_set(self.candidates)
         if self.labelled:
@@ -628,7 +627,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             )
 
     def owned(self, facts: Facts) -> Facts:
-        """Return the facts unchanged, as candidates know what they accept."""
+        """Return the facts unchanged; the candidates know what they accept."""
         return facts
 
     def plan(self, facts: Facts) -> SearchPlan:
@@ -646,7 +645,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         )
 
     def _attributes(self, plan: SearchPlan, released: Chosen) -> dict[str, Any]:
-        """The released model, its parameters, and its attributes about rows and labels."""
+        """Return the released model, its parameters, and its attributes about rows and labels."""
         best, index = released.estimator, released.index
         names = ("classes_", "n_features_in_", "feature_names_in_")
         found = {name: getattr(best, name) for name in names if hasattr(best, name)}
@@ -688,8 +687,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     ) -> SelectionStatement:
         """Return the statement of the search, which replaces that of the released model.
 
-        Its own would cover one fit and not the search. The state for a continuation is dropped too:
-        a continuation would account for that fit only.
+        The model's own statement would cover one fit, not the search. The state for ``partial_fit``
+        is dropped too, because a continuation would account for that fit only.
         """
         budgets = plan.budgets
         statement = SelectionStatement(
@@ -713,12 +712,12 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
 
     @_best_has("predict")  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return labels by the released model, ndarray of shape (n_samples,)."""
+        """Return the labels predicted by the released model, ndarray of shape (n_samples,)."""
         return np.asarray(self._model().predict(X))
 
     @_best_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores by the released model, one per class, or one for two."""
+        """Return the scores of the released model, one per class, or one for two classes."""
         return np.asarray(self._model().decision_function(X))
 
     @_best_has("predict_proba")  # type: ignore[untyped-decorator]
@@ -733,16 +732,16 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
 
     @_best_has("transform")  # type: ignore[untyped-decorator]
     def transform(self, X: Any) -> Any:
-        """Return rows as the released model transforms them."""
+        """Return rows transformed by the released model."""
         return self._model().transform(X)
 
     def _model(self) -> Any:
-        """The released model, if there is one."""
+        """Return the released model; raise an error before a fit."""
         check_is_fitted(self)
         return self.best_estimator_
 
     def __sklearn_tags__(self) -> Any:
-        """Tags of the estimator; on small data, noise may dominate the model."""
+        """Return the tags of the estimator; on small data, noise may dominate the model."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
@@ -750,7 +749,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
 
 
 def _minimises(step: Any) -> bool:
-    """Whether a fit certifies the minimum of a smooth loss, which it may fail to do."""
+    """Return whether a fit must certify the minimum of a smooth loss, which may fail."""
     trainer = getattr(step, "mechanism", None)
     if trainer is not None:
         return bool(trainer in ("objective", "output") or (trainer == "auto" and step.delta == 0.0))
@@ -763,20 +762,20 @@ def _minimises(step: Any) -> bool:
 
 @dataclass(frozen=True)
 class Declared:
-    """The plan of a DeclaredTrainer: the declared cost of one call."""
+    """Plan of a DeclaredTrainer: the declared cost of one call."""
 
     events: tuple[PrivacyEvent, ...]
 
 
 def _a_function(name: str, value: Any) -> Any:
-    """Accept what can be called."""
+    """Accept a callable."""
     if not callable(value):
         raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected a function")
     return value
 
 
 def _arguments(name: str, value: Any) -> dict[str, Any]:
-    """Keyword arguments as a dict."""
+    """Accept keyword arguments as a dict, or None."""
     if value is not None and not isinstance(value, Mapping):
         raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected a dict or None")
     return dict(value or {})
@@ -784,7 +783,7 @@ def _arguments(name: str, value: Any) -> dict[str, Any]:
 
 @dataclass(eq=False, repr=False)
 class DeclaredTrainer(ClassifierMixin, BaseEstimator):
-    """Your own training function, with the privacy events that you declare for it.
+    """Training function of your own, with declared privacy events.
 
     Parameters
     ----------
@@ -792,31 +791,32 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         ``train(X, y, **parameters)`` returns an object with ``predict``. If ``events`` is a
         function, it also gets ``epsilon``, ``delta`` and ``adjacency``.
     events : tuple of PrivacyEvent, or callable
-        What one call of ``train`` costs every record: events, or a function ``events(epsilon,
-        delta, adjacency, **parameters)`` that returns them for a budget. It must not look at data.
+        Privacy cost of one call of ``train`` for every record: events, or a function
+        ``events(epsilon, delta, adjacency, **parameters)`` that returns them for a budget. It must
+        not read data.
     parameters : dict or None, default=None
-        Keyword arguments of both functions. ``set_params`` adds every unknown name, so that grids
-        may vary them.
+        Keyword arguments of both functions. ``set_params`` adds unknown names, so that grids can
+        vary them.
     epsilon : float, default=1.0
         Privacy parameter passed to the functions.
     delta : float, default=1e-6
         Privacy parameter passed to the functions.
     adjacency : {"add_remove", "replace_one"}, default="add_remove"
-        The relation of all events.
+        Neighbouring relation of all events.
     ledger : PrivacyLedger or None, default=None
         Charged before ``train`` is called.
 
     Attributes
     ----------
     model_ : object
-        What ``train`` returned.
+        Result of ``train``.
     events_ : tuple of PrivacyEvent
-        What was charged for it.
+        Events charged for it.
 
     Notes
     -----
-    Guarantees: none. You must ensure that ``train`` costs what you declare, that its result depends
-    on the data in no other way, and that its randomness is fresh in every call.
+    Guarantees: none. You must ensure that the declared events cover the cost of ``train``, that its
+    result depends on the data in no other way, and that it uses fresh randomness in every call.
 
     Examples
     --------
@@ -846,7 +846,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
     events_: tuple[PrivacyEvent, ...] = field(init=False)
 
     def set_params(self, **params: Any) -> DeclaredTrainer:
-        """Set constructor arguments, or parameters of ``train`` by any other name."""
+        """Set constructor arguments; any other name is a parameter of ``train``."""
         own = self.get_params(deep=False)
         others = {name: value for name, value in params.items() if name not in own}
         super().set_params(**{name: value for name, value in params.items() if name in own})
@@ -856,7 +856,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
 
     @in_usual_arithmetic
     def fit(self, X: Any, y: Any) -> DeclaredTrainer:
-        """Charge the ledger and call ``train``.
+        """Charge the ledger, then call ``train``.
 
         Parameters
         ----------
@@ -870,8 +870,8 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         Raises
         ------
         InvalidParameterError, TypeError
-            An argument of another type or outside its range, events of another relation, or a
-            result without ``predict``.
+            An argument has the wrong type or is outside its range, an event has another relation,
+            or the result has no ``predict``.
         BudgetExceededError
             The ledger refuses; ``train`` was not called.
         """
@@ -888,7 +888,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return labels, ndarray of shape (n_samples,)."""
+        """Return predicted labels, ndarray of shape (n_samples,)."""
         check_is_fitted(self)
         return np.asarray(self.model_.predict(X))
 
@@ -899,7 +899,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return checked
 
     def plan(self, facts: Facts | None = None) -> Declared:
-        """Return the plan of one call; the parameters are checked."""
+        """Return the plan of one call; the parameters are already checked."""
         events = self.events
         if callable(events):
             events = events(**self._arguments(budget=True))
@@ -920,7 +920,7 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         return Declared(tuple(events))
 
     def _arguments(self, *, budget: bool) -> dict[str, Any]:
-        """Keyword arguments of a call, copied so that it cannot change those of the next."""
+        """Return a deep copy of the keyword arguments, so that calls cannot affect each other."""
         parameters = copy.deepcopy(dict(self.parameters or {}))
         named = {name: getattr(self, name) for name in ("epsilon", "delta", "adjacency")}
         return named | parameters if budget else parameters

@@ -1,4 +1,4 @@
-"""Both ways to search: fits, scores, noise and the choice. Nothing un-noised leaves this file."""
+"""Both search strategies: fits, scores, noise and choice. Only noisy values leave this module."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _looking = 0
 
 
 class Part(NamedTuple):
-    """Some of the rows, those of a person adjacent to each other."""
+    """Part of the rows; rows of a person are adjacent."""
 
     X: Any
     y: NDArray[Any]
@@ -59,14 +59,14 @@ class Part(NamedTuple):
 
     @property
     def owners(self) -> dict[str, Any]:
-        """The arguments of a fit other than rows and labels."""
+        """Arguments of a fit other than rows and labels."""
         found = {"groups": self.groups, "sample_weight": self.weights}
         return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The release of a search.
+    """Release of a search.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Chosen:
     estimator : object
         Fitted.
     score : float or None
-        The noisy score, where there is one.
+        Noisy score, if any.
     """
 
     index: int
@@ -85,16 +85,16 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Sources:
-    """Randomness of a search: that of the operating system, or four streams of one seed.
+    """Randomness of a search: the operating system's, or four streams of one seed.
 
     Parameters
     ----------
     noise : NoiseSource
         Noise of the choice.
     coins : random.Random
-        Fair draws.
+        Generator of uniform draws.
     refit, fits : int or None
-        Seeds of the refit and of all other fits.
+        Seeds of the refit and of the other fits.
     """
 
     noise: _core.NoiseSource
@@ -104,7 +104,7 @@ class Sources:
 
 
 def noise_sources(source: _core.NoiseSource, *, seeded: bool) -> Sources:
-    """Return the streams of a search; seeded ones are not private."""
+    """Return the streams of a search; seeded streams are not private."""
     if not seeded:
         return Sources(source, random.SystemRandom())
     noise, coins, refit, fits = (source.public_seed() for _ in range(4))
@@ -112,7 +112,7 @@ def noise_sources(source: _core.NoiseSource, *, seeded: bool) -> Sources:
 
 
 def seeds(seed: int | None, n: int) -> list[int | None]:
-    """Different seeds for ``n`` fits, or None for each."""
+    """Return different seeds for ``n`` fits, or None for each."""
     if seed is None:
         return [None] * n
     source = _core.NoiseSource(seed)
@@ -131,7 +131,7 @@ class SearchPlan(Plan):
         Share of the records by which a partition chooses.
     n_jobs : int or None
     seeded : bool
-        Whether noise follows from a seed.
+        Whether the noise is seeded.
     """
 
     budgets: Budgets
@@ -157,7 +157,7 @@ class SearchPlan(Plan):
         return f"{strategy}, {len(budgets.branches)} candidates, {each}; {budgets.selection}"
 
     def run(self, rows: Any, source: _core.NoiseSource) -> Chosen:
-        """Search, and fit the winner again if that was paid for."""
+        """Run the search, and refit the winner if the plan includes it."""
         sources = noise_sources(source, seeded=self.seeded)
         chosen = self.choose(rows, sources)
         if not self.budgets.refits:
@@ -169,12 +169,12 @@ class SearchPlan(Plan):
 
     @abstractmethod
     def choose(self, rows: Any, sources: Sources) -> Chosen:
-        """The winner, as it was fitted to be compared."""
+        """Return the winner, as fitted for the comparison."""
 
     def fitted_and_scored(
         self, tasks: list[tuple[Any, ...]], classes: Any, seed: int | None
     ) -> Any:
-        """Fitted candidates and their scores, which are private, in the order of the tasks.
+        """Return fitted candidates and their private scores, in the order of the tasks.
 
         Parameters
         ----------
@@ -199,15 +199,15 @@ class SearchPlan(Plan):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan(SearchPlan):
-    """Plan: one fit for each candidate on its own part, a noisy choice on another."""
+    """Plan of one fit per candidate on its own part, and a noisy choice on another part."""
 
     def check_rows(self, rows: Any) -> None:
-        """Refuse a partition into parts that are too small.
+        """Refuse a partition with parts that are too small.
 
         Raises
         ------
         InvalidParameterError
-            Said without the number of rows, which may be private.
+            A part is too small; the message omits the number of rows, which may be private.
         """
         n, v, m = rows.n_rows, self.validation_fraction, len(self.budgets.branches)
         smallest = int(n * min(v, (1.0 - v) / m))
@@ -221,7 +221,7 @@ class PartitionPlan(SearchPlan):
             )
 
     def choose(self, rows: Any, sources: Sources) -> Chosen:
-        """The winner of the parts."""
+        """Return the winner among the parts."""
         branches = self.budgets.branches
         parts = assigned_parts(
             rows.n_rows,
@@ -247,7 +247,7 @@ class PartitionPlan(SearchPlan):
 
 
 def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.int64]:
-    """Probabilities of the parts, for ``add_remove``, as whole numbers in proportion to them."""
+    """Return integers proportional to the probabilities of the parts, for ``add_remove``."""
     whole = 2**20
     chosen_by = max(1, round(validation_fraction * whole))
     # Of parts alike, so that the sum is in the range of the sampler for any number of candidates.
@@ -257,10 +257,10 @@ def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.in
 def assigned_parts(
     n: int, n_candidates: int, validation_fraction: float, sources: Sources, *, counted: bool
 ) -> list[NDArray[np.intp]]:
-    """Return the indices of rows, or persons, of every part, drawn without their contents.
+    """Draw the parts independently of the contents; return the indices of rows or persons.
 
-    If their number is private, every one draws its part independently, so one more or fewer does
-    not move the others. If it is public, positions are shuffled and cut up. The parts stay secret.
+    If the number is private, each draws its part independently, so that adding or removing one does
+    not move the others. If it is public, positions are shuffled and cut. The parts stay secret.
     """
     if counted:
         # Positions sorted by two words of random bits each: in random order whatever they hold.
@@ -276,7 +276,7 @@ def assigned_parts(
 def chosen_index(
     scores: NDArray[np.int64], selection: SelectionNoise, source: _core.NoiseSource
 ) -> int:
-    """Return the noisy choice; low scores are good."""
+    """Return the index of the noisy choice; lower scores are better."""
     assert selection.rate is not None
     if selection.mechanism == "exponential":
         return int(source.exponential_choice(scores, selection.rate))
@@ -285,10 +285,10 @@ def chosen_index(
 
 @dataclass(frozen=True, kw_only=True)
 class StoppingPlan(SearchPlan):
-    """The run with the best noisy score out of a secret number of runs."""
+    """Plan of a secret number of runs, of which the one with the best noisy score is released."""
 
     def choose(self, rows: Any, sources: Sources) -> Chosen:
-        """The winner of the runs."""
+        """Return the winner among the runs."""
         branches, coins = self.budgets.branches, sources.coins
         event: Any = self.events[0]
         n_runs = number_of_runs(event, coins)
@@ -308,7 +308,7 @@ class StoppingPlan(SearchPlan):
 
 
 class ConstantClassifier(ClassifierMixin, BaseEstimator):
-    """Classifier that always predicts the first public class: released if no fit was run.
+    """Classifier that predicts the first public class; released if no fit was run.
 
     Parameters
     ----------
@@ -327,16 +327,16 @@ class ConstantClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The label set."""
+        """Public label set."""
         return np.asarray(self.classes)
 
     def fit(self, X: Any, y: Any = None) -> ConstantClassifier:
-        """Do nothing, as there is nothing to learn.
+        """Do nothing: there is nothing to learn.
 
         Parameters
         ----------
         X, y : object
-            Not looked at.
+            Ignored.
 
         Returns
         -------
@@ -355,7 +355,7 @@ class ConstantClassifier(ClassifierMixin, BaseEstimator):
         return np.zeros(n if k == 2 else (n, k))
 
     def __sklearn_is_fitted__(self) -> bool:
-        """It always is."""
+        """Return True: no fit is needed."""
         return True
 
 
@@ -380,15 +380,15 @@ class Fit:
     Parameters
     ----------
     allotment : Allotment
-        Its copy is not touched: runs of one candidate share it.
+        Candidate and budget. The estimator is not changed, because runs of a candidate share it.
     seed : int or None
-        None for entropy of the operating system.
+        Seed; None takes entropy from the operating system.
     n_threads : int or None
-        For estimators that leave it open; does not change the result.
+        Number of threads of estimators that do not set it; does not change the result.
     classes : ndarray or None
-        The label set, for estimators that leave it open.
+        Label set of estimators that do not set it.
     process : int
-        Number of the process that searches.
+        Id of the searching process.
     """
 
     allotment: Allotment
@@ -398,7 +398,7 @@ class Fit:
     process: int = field(default_factory=os.getpid)
 
     def fitted(self, part: Part) -> Any:
-        """Return a fitted copy that can spend only its share of the search."""
+        """Return a fitted copy that can spend only its share of the budget."""
         estimator = clone(self.allotment.estimator)
         step = label_step(estimator)
         if step is not None and step.classes is None:
@@ -412,10 +412,10 @@ class Fit:
 
     @contextmanager
     def _prepared(self, estimator: Any) -> Iterator[None]:
-        """Give the steps a ledger, seed and threads, and remove them afterwards.
+        """Set ledger, seed and threads of the steps, and reset them afterwards.
 
-        The number of fits stays secret: no line for each and no copy of every step's rows in a
-        cache may be left behind.
+        The number of fits is secret: no log line per fit and no cached rows of a step may be left
+        behind.
         """
         before = estimator.get_params()
         given: dict[str, Any] = {}
@@ -445,7 +445,7 @@ class Fit:
 
 
 def _fit_owned(estimator: Any, part: Part) -> None:
-    """Fit on rows of persons, or with weights; each step gets what it takes."""
+    """Fit on rows of persons or with weights; each step gets the arguments that it accepts."""
     taken = {name for step in private_steps(estimator) for name in takes(step.estimator)}
     with config_context(enable_metadata_routing=True):
         for leaf in leaf_steps(estimator, ""):
@@ -457,11 +457,11 @@ def _fit_owned(estimator: Any, part: Part) -> None:
 
 
 def fitted_and_scored(how: Fit, scoring: Scoring, part: Part, scored: Part) -> tuple[Any, int]:
-    """Return a fitted copy and its score on other rows. The score is private.
+    """Return a fitted copy and its private score on other rows.
 
-    A worker ends when the process that searches does, also by SIGTERM or SIGKILL. Left alone it
-    would hold rows in memory, and the pipes of its parent open, for as long as its fit takes and
-    minutes more. Threads, and workers of another parent, are let be.
+    A worker exits when the searching process ends, even by SIGTERM or SIGKILL. Otherwise it would
+    keep rows in memory, and its parent's pipes open, until minutes after its fit. Threads, and
+    workers of another parent, are not affected.
     """
     _watch(how.process)
     estimator = how.fitted(part)
@@ -469,7 +469,7 @@ def fitted_and_scored(how: Fit, scoring: Scoring, part: Part, scored: Part) -> t
 
 
 def label_step(candidate: Any) -> Any | None:
-    """Return the step that has the public label set as a parameter; None without one."""
+    """Return the step that has the label set as a parameter; None if there is none."""
     steps = [step.estimator for step in private_steps(candidate)]
     return next((step for step in reversed(steps) if hasattr(step, "classes")), None)
 
@@ -514,20 +514,20 @@ class Scoring:
     ----------
     scoring : {"errors", "balanced_errors"}
     class_weight : dict or None
-        Public weight of an error on each class, for "balanced_errors" alone.
+        Public weight of an error on each class, for "balanced_errors" only.
 
     Attributes
     ----------
     classes : ndarray or None
-        The classes that have weights.
+        Classes with weights.
     weights : ndarray of int
-        In their order; None means 1 for every class.
+        Weights in the order of ``classes``; None means 1 for every class.
     sensitivity : int
-        By how much one record changes a score: it adds nothing to those of candidates that are
-        right about it, and its class's weight to the others.
+        Largest change of a score by one record, which adds its class's weight to the scores of
+        candidates that misclassify it and nothing to the others.
     max_weight : float or None
-        The weight of a row that counts as one, where persons or rows have weights; a person then
-        adds the mean of its rows, in units of 1/256, and less where its weights are below one.
+        Weight that counts as one row, if rows have weights or persons are protected. A person adds
+        the mean over its rows, in units of 1/256, and less if its weights sum to less than one.
     """
 
     max_weight: float | None = None
@@ -564,12 +564,12 @@ class Scoring:
         self.sensitivity = int(self.weights.max())
 
     def check_labels(self, y: NDArray[Any]) -> None:
-        """Refuse labels that have no weight; the text does not quote them."""
+        """Refuse labels without a weight; the message does not quote them."""
         if self.classes is not None:
             encoded_labels(y, self.classes)
 
     def of_persons(self, max_weight: float) -> Scoring:
-        """Return the same for persons or weighted rows, in units of 1/256 of the largest."""
+        """Return the same rule for persons or weighted rows, in units of 1/256 of a weight."""
         found = copy.copy(self)
         found.max_weight = max_weight
         if self.sensitivity == 1 and self.weights is not None:
@@ -578,7 +578,7 @@ class Scoring:
         return found
 
     def score(self, predicted: Any, part: Part) -> int:
-        """Weighted number of errors: private.
+        """Return the weighted number of errors. Private.
 
         Parameters
         ----------
@@ -629,10 +629,10 @@ def number_of_runs(event: RandomStoppingEvent, source: random.Random) -> int:
     Parameters
     ----------
     event : RandomStoppingEvent
-        What is charged for them: its law is the one drawn from.
+        Event charged for the runs; it defines the distribution.
     source : random.Random
-        ``random.SystemRandom()``, whose bits are the operating system's; a seeded generator is for
-        searches that promise nothing.
+        ``random.SystemRandom()``, with bits of the operating system; a seeded generator is for
+        searches that are not private.
     """
     if event.stopping == "poisson":
         mean = Fraction(event.mean)
@@ -648,12 +648,12 @@ def number_of_runs(event: RandomStoppingEvent, source: random.Random) -> int:
 
 
 def _bernoulli(p: Fraction, source: random.Random) -> bool:
-    """True with probability p."""
+    """Return True with probability p."""
     return source.randrange(p.denominator) < p.numerator
 
 
 def _geometric(p: Fraction, source: random.Random) -> int:
-    """Number of trials until the first success."""
+    """Draw the number of trials until the first success."""
     k = 1
     while not _bernoulli(p, source):
         k += 1
@@ -661,7 +661,7 @@ def _geometric(p: Fraction, source: random.Random) -> int:
 
 
 def _small_poisson(mean: Fraction, source: random.Random) -> int:
-    """Poisson number of a mean of at most 1."""
+    """Draw a Poisson number with mean at most 1."""
     while True:
         k = _geometric(Fraction(1, 2), source) - 1
         if _bernoulli((2 * mean) ** k / (2 * math.factorial(k)), source):

@@ -1,6 +1,6 @@
 """Verification: recompute the guarantee of a certificate from its numbers alone.
 
-Imports certificates, NumPy and SciPy and nothing else: no compiled module, no accountant.
+It imports only certificates, NumPy and SciPy: no compiled module, no accountant.
 """
 
 from dpsvm_fast.verification.verify import Policy, Verification, verify

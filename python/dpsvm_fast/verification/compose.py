@@ -1,8 +1,8 @@
 """Epsilon and delta of a list of events, recomputed for verification.
 
-Shares no numerical code with the accountant: a record's choices of branches are gone through one
-by one, and whatever has no closed form goes in as a curve, which is that of a loss with finitely
-many values. All is an upper bound: docs/proofs/accountant.md, "What verify computes".
+This module shares no numerical code with the accountant. It goes through the branches of a record
+one by one; events without a closed form enter as curves of losses with finitely many values. All
+results are upper bounds: docs/proofs/accountant.md, "What verify computes".
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 
 @dataclass
 class Choice:
-    """Events of one record, once its branches are known."""
+    """Events of one record on one choice of branches."""
 
     replace_one: bool
     squares: list[float] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Choice:
 
     @property
     def curved(self) -> list[PrivacyEvent]:
-        """Events that are known as curves."""
+        """Events known only as curves."""
         return [*self.objectives, *self.nested]
 
     @property
@@ -97,7 +97,7 @@ class Choice:
 
     @property
     def mu(self) -> float:
-        """Parameter of the Gaussian loss."""
+        """Gaussian parameter of the Gaussian losses together."""
         return math.sqrt(math.fsum(self.squares))
 
     @property
@@ -120,7 +120,7 @@ class Choice:
         return not (self.squares or others)
 
     def without_faint_steps(self) -> Choice:
-        """Return an upper bound: steps that are tiny next to other events become whole batches."""
+        """Return an upper bound in which negligible sampled steps become full-batch steps."""
         gaussian = math.fsum(self.squares)
         others = [*self.pure, math.sqrt(math.fsum(self.rho))]
         others += [1.0 / one.sigma for one in self.objectives]
@@ -138,9 +138,9 @@ class Choice:
         return replace(self, sampled=kept, squares=squares) if faint else self
 
     def composable(self, epsilon: float = 0.0, delta: float = 1.0) -> Choice:
-        """Return the same without curves that are too many or too large to compose here.
+        """Return the choice without curves that are too many or too large to compose here.
 
-        The remainder is refined until it is negligible against this claim.
+        Curves are tabulated until their tails are negligible for this claim.
         """
         objectives = self.objectives[:MAX_CURVES]
         nested = [event for event in self.nested if _is_within_reach(event)]
@@ -151,10 +151,11 @@ class Choice:
 
 
 def _gaussian_square(event: ObjectiveEvent) -> float | None:
-    """Squared parameter of the Gaussian mechanism that noise in an objective is, if it is one.
+    """Return the squared Gaussian parameter of objective noise, if it is a Gaussian mechanism.
 
-    One score, or a softmax of two, whose Jacobian costs nothing at any epsilon >= 0: kappa is at
-    most 1/(2 sigma^2). docs/proofs/objective_perturbation.md, "One score and one-vs-rest".
+    It is one for one score, or a softmax of two, if the Jacobian costs nothing at any epsilon >= 0:
+    kappa is at most 1/(2 sigma^2). docs/proofs/objective_perturbation.md, "One score and
+    one-vs-rest".
     """
     scores = 2.0 if event.law == "softmax" and event.n_scores == 2 else 1.0
     if event.adjacency != "add_remove" or event.n_scores > scores:
@@ -168,13 +169,13 @@ def _gaussian_square(event: ObjectiveEvent) -> float | None:
 
 
 def _is_within_reach(event: PrivacyEvent) -> bool:
-    """Whether the events inside can be composed, so that the whole has a curve."""
+    """Return whether the nested events can be composed, so that the event has a curve."""
     inner = [choices_of(branch) for branch in event.inside]
     return all(bases and all(base == base.composable() for base in bases) for bases in inner)
 
 
 def choices_of(events: tuple[PrivacyEvent, ...]) -> list[Choice] | None:
-    """Return the finite laws a record can meet; None if there are too many."""
+    """Return the choices of branches of a record; None if there are too many."""
     counts = Counter(events)
     ways = 1
     options: list[list[tuple[PrivacyEvent, ...]]] = []
@@ -192,7 +193,7 @@ def choices_of(events: tuple[PrivacyEvent, ...]) -> list[Choice] | None:
 
 
 def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
-    """Sort events by what is known of them."""
+    """Group events by their kind of privacy loss."""
     work(WORK_OF_EVENT * len(events))
     choice = Choice(replace_one=events[0].adjacency == "replace_one")
     account = _Charge(choice)
@@ -202,7 +203,7 @@ def choice_of(events: tuple[PrivacyEvent, ...]) -> Choice:
 
 
 class _Charge(NamedTuple):
-    """Adds an event to the losses of one record, by the method with its tag."""
+    """Visitor that adds an event to the losses of one record, by the method with its tag."""
 
     choice: Choice
 
@@ -276,12 +277,12 @@ class _Charge(NamedTuple):
 
 
 def _square(mu: float) -> float:
-    """Square of a Gaussian parameter; of one that promises nothing, as much as it takes."""
+    """Return the square of a Gaussian parameter, limited to a vacuous value."""
     return min(mu, LARGEST_MU) ** 2
 
 
 def _covers(large: Choice, small: Choice) -> bool:
-    """Whether ``large`` has at least as much of everything."""
+    """Return whether ``large`` has at least as much of every loss."""
     pairs = itertools.zip_longest(
         sorted(large.pure, reverse=True), sorted(small.pure, reverse=True), fillvalue=0.0
     )
@@ -296,7 +297,7 @@ def _covers(large: Choice, small: Choice) -> bool:
 
 
 def responses(pure: list[float]) -> tuple[Array, Array]:
-    """Return losses and masses of randomised responses; of too many, only the largest loss."""
+    """Return losses and masses of randomised responses; for too many, only the largest loss."""
     losses, masses = np.zeros(1), np.ones(1)
     for size, count in Counter(pure).items():
         minus = np.arange(count + 1.0)
@@ -323,7 +324,7 @@ MIN_ROUNDING = 1e-9
 
 
 def least_gaussian(law: str, n_scores: int, sigma: float, *, replace_one: bool) -> float:
-    """Gaussian parameter of the record with the longest gradient of a law."""
+    """Return the Gaussian parameter of the record with the largest gradient."""
     if law == "softmax":
         square = 2.0
     elif law == "weston_watkins":
@@ -359,9 +360,9 @@ def least_delta_of(choice: Choice, epsilon: float) -> float:
 def _least_of_steps(
     choice: Choice, kind: tuple[float, float], n: int, square: float, epsilon: float
 ) -> float:
-    """Lower bound of delta of sampled steps of one kind and a Gaussian loss: that of two tests.
+    """Return a lower bound on delta of sampled steps of one kind and a Gaussian loss, by two tests.
 
-    One looks at the sum of the noisy sums, which have a record in K of n steps, K being binomial.
+    One test uses the total of the noisy sums, in which a record takes part K times, K binomial.
     """
     z, q = kind
     middle, spread = n * q, 9.0 * math.sqrt(n * q * (1.0 - q)) + 1.0
@@ -424,21 +425,22 @@ FEW_OUTCOMES = 40
 def recomputed_events(
     events: tuple[PrivacyEvent, ...], epsilon: float, delta: float
 ) -> tuple[float, float, bool | None]:
-    """Return epsilon and delta at the claimed delta and epsilon, and whether the claim holds.
+    """Recompute epsilon at the claimed delta, and delta at the claimed epsilon.
 
     Parameters
     ----------
     events : tuple of PrivacyEvent
         Events of one neighbouring relation, all on the same records.
     epsilon, delta : float
-        The claim.
+        Claimed values.
 
     Returns
     -------
     epsilon, delta : float
     holds : bool or None
-        False where a lower bound exceeds the claim. None where nothing refutes it, but the bounds
-        are above it, or there is more than can be composed here; then they are infinity and 1.
+        Whether the claim holds. False if a lower bound exceeds it. None if it is neither confirmed
+        nor refuted: the upper bounds are above it, or the events cannot be composed here and the
+        bounds are infinity and 1.
     """
     whole = choices_of(events)
     if whole is None:
@@ -468,7 +470,7 @@ def recomputed_events(
 
 
 def _refuted(choices: list[Choice], delta: float, low: float) -> float:
-    """Lower bound of epsilon at ``delta``, to three digits; it is above ``low``."""
+    """Return a lower bound on epsilon at ``delta``, to three digits; it is above ``low``."""
 
     def excess(epsilon: float) -> float:
         return max(least_delta_of(choice, epsilon) for choice in choices) - delta
@@ -507,7 +509,7 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
 
 
 def _least_delta(choice: Choice, epsilon: float, claimed: float) -> tuple[float, float]:
-    """Delta at the best epsilon up to a given one, and that; distances cost more at larger ones."""
+    """Return the smallest delta at any epsilon up to the given one, and that epsilon."""
     if choice.distance == 0.0:
         return _delta(choice, epsilon, near=epsilon, enough=claimed), epsilon
     kink = math.fsum(choice.pure)
@@ -523,7 +525,7 @@ def _delta(
     quickly: bool = False,
     enough: float = 0.0,
 ) -> float:
-    """Delta of one choice, distances apart; with curves looked at closely for epsilons near one."""
+    """Return delta of one choice without distances; curves are refined near the given epsilon."""
     leak = choice.leak
     left = (enough - leak) / (1.0 - leak) if leak < 1.0 else 0.0
     rest = _rest(choice, epsilon, near, quickly=quickly, enough=max(left, 0.0))
@@ -538,7 +540,7 @@ def _rest(
     quickly: bool = False,
     enough: float = 0.0,
 ) -> float:
-    """Delta of one choice without infinite losses; up to ``enough`` any bound will do."""
+    """Return delta of one choice without infinite losses; a bound below ``enough`` suffices."""
     choice = choice.without_faint_steps()
     bounds = [1.0]
     if choice.rho and not (choice.sampled or choice.curved):
@@ -575,7 +577,7 @@ def _rest(
 
 
 def _with_responses(event: ObjectiveEvent, epsilon: float, losses: Array, masses: Array) -> float:
-    """Delta of one objective and of randomised responses: the sum over their outcomes."""
+    """Return delta of one objective and of randomised responses, summed over their outcomes."""
     found = 0.0
     for loss, mass in zip(losses, masses, strict=True):
         left = (epsilon - loss) - 1e-15 * (abs(epsilon) + abs(loss))
@@ -593,7 +595,7 @@ def _tilted(
     quickly: bool,  # noqa: FBT001
     enough: float,
 ) -> float:
-    """Delta of sampled losses with all others, or of more losses than are added up one by one."""
+    """Return delta of sampled losses with all others, or of many losses, by tilted transforms."""
     counts = tuple(Counter(choice.pure).items())
     losses = Losses(
         mu=choice.mu,
@@ -607,14 +609,14 @@ def _tilted(
 
 
 def _curves(choice: Choice, fall: float) -> list[Curve]:
-    """Curves of one choice."""
+    """Return the curves of one choice."""
     rho, fallen = math.fsum(choice.rho), min(fall, FALL)
     curves = [zcdp_curve(rho, fallen, choice.reach)] if choice.rho else []
     return curves + [_curve(event, fall, choice.reach) for event in choice.curved]
 
 
 def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curve]:
-    """The same curves with more points where they count for delta at ``epsilon``."""
+    """Return the curves with more points where they affect delta at ``epsilon``."""
     # The source of each curve and its resolution; nothing for costly ones.
     functions: list[tuple[Callable[[float], float], float] | None] = []
     if choice.rho:
@@ -654,19 +656,19 @@ def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curv
 
 
 def _is_costly(event: ObjectiveEvent) -> bool:
-    """Whether the sums of many scores take long."""
+    """Return whether the sums of many scores are slow to compute."""
     return event.n_scores > (2 if event.law == "softmax" else 1)
 
 
 @lru_cache(maxsize=32)
 def _curve(event: PrivacyEvent, fall: float, reach: tuple[float, float]) -> Curve:
-    """Curve of one event."""
+    """Return the curve of one event."""
     curve: Curve = event.charge(_Curve(fall, reach))
     return curve
 
 
 class _Curve(NamedTuple):
-    """Makes the curve of an event, by the method with its tag."""
+    """Visitor that returns the curve of an event, by the method with its tag."""
 
     fall: float
     reach: tuple[float, float]
@@ -692,7 +694,7 @@ class _Curve(NamedTuple):
 
 
 def _worst(bases: list[Choice]) -> Curve:
-    """Curve of the largest delta of several choices at each epsilon."""
+    """Return the curve of the largest delta over several choices at each epsilon."""
     costly = any(base.sampled or base.curved for base in bases)
     return Curve.of(
         lambda epsilon: max(_delta(choice, epsilon, quickly=True) for choice in bases),
@@ -706,10 +708,10 @@ def _of_curves(
     mu: float,
     epsilon: float,
 ) -> float:
-    """Delta of curves together with a Gaussian loss and randomised responses.
+    """Return delta of curves together with a Gaussian loss and randomised responses.
 
-    A curve is that of a loss with finitely many values, so each sum of them leaves the Gaussian
-    mechanism, which has a formula.
+    A curve belongs to a loss with finitely many values, so given each sum of these only the
+    Gaussian mechanism remains, which has a formula.
     """
     losses, masses = outcomes
     work(30.0 * losses.size * math.prod(law[0].size for law in laws))

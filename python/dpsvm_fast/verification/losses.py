@@ -1,10 +1,10 @@
-r"""Upper bounds for sums of privacy losses: Gaussian ones, tables, curves.
+r"""Upper bounds on delta for sums of privacy losses: Gaussian losses, tables, curves.
 
-Curves of delta for verification: tables of upper bounds, and the laws made from them.
+A curve is a table of upper bounds on delta, with the loss distribution derived from it.
 
-A table bounds delta at some epsilons, for both directions. What is bounded is convex in
-:math:`e^\epsilon`, so it lies below the chords in :math:`e^\epsilon` of any such table, and below
-the greatest convex function under these: that is the curve of a loss with finitely many values.
+A table bounds delta at some epsilons, for both directions. Delta is convex in :math:`e^\epsilon`,
+so it lies below the chords of the table in :math:`e^\epsilon`, and below the greatest convex
+function under these, which is the curve of a loss with finitely many values.
 
 The best of K runs has :math:`h(s) = \sup_u (a(u) - a(B(u)) s)_+`, and with :math:`w_j` the mass
 that the second derivative of h has at :math:`s_j`, times :math:`s_j`,
@@ -36,12 +36,12 @@ _left: ContextVar[float] = ContextVar("work that is left", default=math.inf)
 
 
 class TooMuchWorkError(Exception):
-    """Raised if a recomputation takes more work than certificates of fits do."""
+    """A recomputation takes more work than allowed for certificates of fits."""
 
 
 @contextmanager
 def limited_work() -> Iterator[None]:
-    """Limit the work of the body to ``MAX_WORK``, counted and not timed."""
+    """Limit the work of the body to ``MAX_WORK`` operations, counted and not timed."""
     token = _left.set(MAX_WORK)
     try:
         yield
@@ -82,7 +82,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return delta of the Gaussian mechanism; formula at the head of this file."""
+    """Return delta of the Gaussian mechanism."""
     if math.isnan(mu):
         return 1.0
     if mu <= 0.0:
@@ -106,7 +106,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def two_sided_delta(epsilon: float, mu: float) -> float:
-    """Return delta of a Gaussian loss, or of none, at any real epsilon."""
+    """Return delta of a Gaussian loss (mu = 0: of no loss) at any real epsilon."""
     if mu == 0.0:
         return max(0.0, -math.expm1(min(epsilon, 0.0)))
     if epsilon >= 0.0:
@@ -115,7 +115,7 @@ def two_sided_delta(epsilon: float, mu: float) -> float:
 
 
 def two_sided_deltas(epsilon: NDArray[np.float64], mu: float) -> NDArray[np.float64]:
-    """Return upper bounds of delta of a Gaussian loss, or of none, at any real epsilons."""
+    """Return upper bounds on delta of a Gaussian loss, or of no loss, at any real epsilons."""
     if mu == 0.0:
         return np.asarray(np.maximum(-np.expm1(np.minimum(epsilon, 0.0)), 0.0))
     return normal_excess(0.5 * mu - epsilon / mu, mu)
@@ -167,12 +167,12 @@ def normal_density(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """By how much the Mills ratio falls at x, from above."""
+    """Return an upper bound on the decrease of the Mills ratio at x."""
     return np.asarray(1.0 - x * _mills(x) + ROUNDING * np.abs(x) * _mills(x))
 
 
 def _mills(t: Any) -> Any:
-    """Tail of the normal distribution over its density; its slope is ``t * _mills(t) - 1``."""
+    """Return the Mills ratio, tail over density; its slope is ``t * _mills(t) - 1``."""
     return math.sqrt(math.pi / 2.0) * erfcx(t / math.sqrt(2.0))
 
 
@@ -200,10 +200,10 @@ def least_delta(
     Parameters
     ----------
     rest : function of an epsilon
-        Delta of everything else, decreasing.
+        Delta of all other losses, decreasing in epsilon.
     distance : float > 0
     kink : float >= 0
-        An epsilon from which ``rest`` may not fall any more.
+        Epsilon beyond which ``rest`` may be constant.
     epsilon : float >= 0
     """
     # Beyond this the distance alone costs 1.
@@ -294,7 +294,7 @@ def _thresholds(t: float, kappa: float, count: int) -> tuple[Array, Array]:
 
 
 def _dense(low: float, high: float, t: float, kappa: float, count: int) -> Array:
-    """Points from low to high, more of them where a loss with this curvature falls steeply."""
+    """Return points from low to high, denser where a loss with this curvature is steep."""
     steep = math.log1p(0.25 * kappa) + t * np.linspace(-9.0, 9.0, count // 2 + 1)
     small = low + (high - low) * np.geomspace(1e-9, 1.0, count // 8)
     even = np.linspace(low, high, count // 2 + 1)
@@ -302,7 +302,7 @@ def _dense(low: float, high: float, t: float, kappa: float, count: int) -> Array
 
 
 def one_score_threshold(v: Array, t: float, kappa: float) -> Array:
-    r"""Return the smallest z at which the loss passes v, from below.
+    r"""Return a lower bound on the smallest z at which the loss exceeds v.
 
     The infimum over u of :math:`(v - \psi(u))/(t u)`, :math:`\psi = t^2 u^2/2 + \log(1 + \kappa u
     (1 - u))`. It is attained at u = 1 or at the only root of :math:`\psi - u \psi' = v` in one of
@@ -342,7 +342,7 @@ def one_score_threshold(v: Array, t: float, kappa: float) -> Array:
 
 
 def cell_means(z: Array, step: Any) -> Array:
-    """Return upper bounds of a tail's means over cells, from thresholds at the edges.
+    """Return upper bounds on the means of a tail over cells, from thresholds at the edges.
 
     Means have the weight exp(-v). Between the ends a concave threshold is above its chord, and the
     tail along the chord is convex above 0 (below its own chord) and concave below 0 (below its
@@ -359,7 +359,7 @@ def cell_means(z: Array, step: Any) -> Array:
 
 
 def _masses(means: Array) -> Array:
-    """Masses on a grid from 0, from the means of the tail over its cells."""
+    """Return masses on a grid from 0, from the means of the tail over its cells."""
     falling = np.maximum.accumulate(means[..., ::-1], axis=-1)[..., ::-1]
     falling = np.where(falling < SMALLEST, 0.0, falling)
     ends = np.ones((*means.shape[:-1], 1)), np.zeros((*means.shape[:-1], 1))
@@ -375,13 +375,13 @@ class SumOfLosses:
     ----------
     n : int
     log_weights : ndarray
-        Logarithms of the masses of the rows.
+        Logarithms of the masses of the mixture's rows.
     lams, moments : ndarray
-        Tilts, increasing from 0, and the logarithm of the moment of one loss of each row at each.
+        Tilts, increasing from 0, and the log-moments of one loss of each row at each tilt.
     means : function of the rows and of a grid
-        Upper bounds of the means of the tail of one loss over the cells, for each of the rows.
+        Upper bounds on the means of one loss's tail over the cells, for each row.
     points : int
-        Number of points of a grid.
+        Number of grid points.
     """
 
     def __init__(
@@ -399,7 +399,7 @@ class SumOfLosses:
         self._known: dict[int, tuple[Array, Array, float, float, float, float]] = {}
 
     def delta(self, epsilon: float) -> float:
-        """Return the bound by the exponential moment with the best tilt."""
+        """Return the bound with the best tilt."""
         bounds = (self._whole - self._lams * epsilon)[:-1]
         place = int(np.argmin(bounds))
         lam = float(self._lams[place])
@@ -417,10 +417,10 @@ class SumOfLosses:
         return found + math.exp(min(lost - lam * epsilon, 0.0)) + rest + self._n * SMALLEST
 
     def _law(self, place: int) -> tuple[Array, Array, float, float, float, float]:
-        """Law of the tilted sum on a grid, the 2-norm of its error, and what is not in it.
+        """Return the law of the tilted sum on a grid, the 2-norm of its error, and the rest.
 
-        These are the logarithms of the law's own moment and of that of negligible rows, and the
-        probability of a sum above the grid.
+        The rest consists of the log-moments of the law and of negligible rows, and the probability
+        of a sum above the grid.
         """
         n, lam, more = self._n, self._lams[place], self._lams[place + 1 :]
         # Above the reach there is less than e^-OUTSIDE of the tilted sum.
@@ -480,11 +480,11 @@ def sum_of_scores(
 
 
 class ConcentratedSum:
-    """The sum over many classes k of max(0, drift + s (z_k - z_y)), a cell of z_y at a time.
+    """Sum over many classes k of max(0, drift + s (z_k - z_y)), one cell of z_y at a time.
 
-    Given z_y, its tail counts as 1 up to its mean and as that of a normal number beyond. The bound
-    falls in z_y, so the left end of a cell counts: docs/proofs/objective_perturbation.md, "Many
-    pairs".
+    Given z_y, the tail is bounded by 1 up to the mean and by a normal tail beyond. The bound
+    decreases in z_y, so each cell is bounded at its left end:
+    docs/proofs/objective_perturbation.md, "Many pairs".
     """
 
     def __init__(self, s: float, drift: float, n: int, cells: float) -> None:
@@ -499,7 +499,7 @@ class ConcentratedSum:
         self._means, self._deviation = n * s * excess, s * math.sqrt(n)
 
     def delta(self, epsilon: float) -> float:
-        r"""Return a bound of :math:`E (1 - e^{\epsilon - Y})_+`."""
+        r"""Return a bound on :math:`E (1 - e^{\epsilon - Y})_+`."""
         work(20 * self._means.size)
         short = np.minimum((epsilon - self._means) * (1.0 + 4.0 * UNIT), 0.0)
         beyond = (self._means - np.maximum(epsilon, self._means)) / self._deviation
@@ -532,10 +532,10 @@ def sum_of_pairs(
 
 
 def _normal_nodes(K: int) -> tuple[Array, Array]:
-    """Nodes and masses of a standard normal number, far into both tails.
+    """Return nodes and masses of the standard normal distribution, far into both tails.
 
-    The integrand is a mixture of normal densities of variance 1/K, of which this rule misses at
-    most a relative 4 exp(-2 pi^2 / (step^2 K)): e^-40 at this step.
+    The integrand is a mixture of normal densities of variance 1/K. The rule's relative error is at
+    most 4 exp(-2 pi^2 / (step^2 K)): e^-40 at this step.
     """
     step = math.pi * math.sqrt(2.0 / (42.0 * K))
     z = np.arange(-38.0, 38.0, step)
@@ -543,10 +543,10 @@ def _normal_nodes(K: int) -> tuple[Array, Array]:
 
 
 def power(masses: Array, n: int) -> tuple[Array, float]:
-    """Convolution power of masses with sums of 1 at most, and the 2-norm of its error.
+    """Return the convolution power of masses with sums at most 1, and the 2-norm of its error.
 
-    What leaves the grid comes back at its other end, where it only adds. Powers are products, so
-    that the rounding of each is that of one multiplication.
+    Mass beyond the grid wraps around, where it only adds. Powers are computed as products, so each
+    has the rounding error of one multiplication.
     """
     points = masses.shape[-1]
     size = 2 ** math.ceil(math.log2(2 * points))
@@ -629,10 +629,11 @@ class Curve:
         below: Callable[[Array], Array],
         points: float,
     ) -> Curve:
-        """Return the same with more points where they matter for losses near ``epsilon``.
+        """Return the curve with more points where they matter for losses near ``epsilon``.
 
         ``below``: distribution function of the other losses. A chord between points that differ by
-        f in log delta exceeds by f^2 / 12, and counts by how probable it makes the sum.
+        f in log delta is too high by a relative f^2 / 12; its effect is weighted by the probability
+        of the sum.
         """
         x, g = self._x, self._g
         reached = np.abs(np.diff(below(epsilon - x))) * g[:-1]
@@ -657,7 +658,7 @@ class Curve:
 
     @classmethod
     def vacuous(cls) -> Curve:
-        """Return the law of which nothing is known."""
+        """Return the curve of an unknown loss: delta = 1 everywhere."""
         return cls(np.array([0.0, 1.0]), np.ones(2))
 
     @property
@@ -666,7 +667,7 @@ class Curve:
         return float(self._x[-2])
 
     def at(self, epsilon: Array) -> Array:
-        """Return values at any arguments: chords in exp(epsilon), and the last value beyond."""
+        """Return values at any epsilons: chords in exp(epsilon), constant beyond the table."""
         size = np.minimum(np.abs(epsilon), self._x[-1])
         left = np.clip(np.searchsorted(self._x, size, "right") - 1, 0, self._x.size - 2)
         share = np.expm1(size - self._x[left]) / np.expm1(np.diff(self._x))[left]
@@ -676,10 +677,10 @@ class Curve:
         return np.asarray(np.minimum(found, 1.0))
 
     def atoms(self) -> tuple[Array, Array, float]:
-        """Return losses and masses of the loss with this curve, and the mass of an infinite one.
+        """Return losses and masses with this curve, and the mass of an infinite loss.
 
-        Above 0 a corner at epsilon has the mass exp(epsilon) times the change of slope; below 0 it
-        is the other direction's, and what is left is at 0.
+        Above 0 a corner at epsilon has mass exp(epsilon) times the change of slope; below 0 the
+        other direction's corners are used, and the remaining mass is at 0.
         """
         gap, fall = np.diff(self._x), -np.diff(self._g)
         # A slope times exp of its left and of its right end, and what rounding may change it by.
@@ -700,9 +701,9 @@ class Curve:
 
 
 def _convex(x: Array, g: Array) -> Array:
-    """Values at x of the greatest convex function of exp(epsilon) below the curve, both ways.
+    """Return the greatest convex function of exp(epsilon) below the curve, in both directions.
 
-    What is bounded is convex, so it lies below that function too.
+    Delta is convex, so this function bounds it too.
     """
     mirrored = -np.expm1(-x[:0:-1]) + np.exp(-x[:0:-1]) * g[:0:-1]
     alpha = np.concatenate([[0.0], np.exp(-x[:0:-1]), np.exp(x)])
@@ -713,7 +714,7 @@ def _convex(x: Array, g: Array) -> Array:
 
 
 def _hull(x: Array, y: Array) -> list[int]:
-    """Indices of the greatest convex function below points with increasing x."""
+    """Return the indices of the lower convex hull of points with increasing x."""
     kept: list[int] = []
     for i in range(x.size):
         while len(kept) > 1:
@@ -748,13 +749,13 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 def zcdp_curve(
     rho: float, fall: float = FALL, reach: tuple[float, float] = (DEPTH, LARGEST)
 ) -> Curve:
-    """Table of the same."""
+    """Return the curve of rho-zCDP."""
     fall = max(fall, -reach[0] / FULL_TABLE)
     return Curve.of(lambda epsilon: zcdp_delta(rho, epsilon), fall, *reach)
 
 
 def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:
-    """Density of the best run over that of one run."""
+    """Return the density ratio of the best run to one run."""
     if kind == "poisson":
         return np.asarray(mean * np.exp(-mean * u))
     rest = gamma + (1.0 - gamma) * u
@@ -764,7 +765,7 @@ def _weight(kind: str, gamma: float, mean: float, u: Array) -> Array:
 
 
 def stopped_curve(kind: str, gamma: float, mean: float, base: Curve, rho: float | None) -> Curve:
-    """Curve of the best of K runs with that curve; ``rho`` where a run is known by it alone."""
+    """Return the curve of the best of K runs; with ``rho`` each run is rho-zCDP."""
     work(8 * POINTS_U * (LINES + POINTS_S))
     top, bottom = _weights_of_runs(kind, gamma, mean, base)
     with np.errstate(divide="ignore"):
@@ -795,11 +796,11 @@ def stopped_curve(kind: str, gamma: float, mean: float, base: Curve, rho: float 
 
 
 def _weights_of_runs(kind: str, gamma: float, mean: float, base: Curve) -> tuple[Array, Array]:
-    """Pairs (a, b) such that a(u) - a(B(u)) s is at most the largest a - b s, at every s >= 0.
+    """Return pairs (a, b) with a(u) - a(B(u)) s <= max(a - b s) for every s >= 0.
 
-    The density a falls and is convex, and a(B(u)) with B a minimum of lines is too. On a cell of u,
-    a is below its chord and a(B(u)) above the chords of both neighbouring cells: the largest
-    difference is at an end of the cell, or where those two meet.
+    The density a is decreasing and convex, and so is a(B(u)) with B a minimum of lines. On a cell
+    of u, a is below its chord and a(B(u)) above the chords of both neighbouring cells: the
+    difference is largest at an end of the cell, or where those chords meet.
     """
     # Where runs tell little, all is decided within a few hundredths of a half.
     u = np.unique(np.append(np.geomspace(1e-18, 1.0, POINTS_U), np.linspace(0.0, 1.0, POINTS_U)))
@@ -839,7 +840,7 @@ def _weights_of_runs(kind: str, gamma: float, mean: float, base: Curve) -> tuple
 
 
 def _upper_tail(kind: str, gamma: float, mean: float, d: float) -> float:
-    """Mass 1 - E (1 - d)^K of the best run on an event of mass d."""
+    """Return the mass 1 - E (1 - d)^K of the best run on an event of mass d."""
     if kind == "poisson":
         return 1.0 - math.exp(-mean * d)
     rest = gamma + (1.0 - gamma) * d
@@ -847,7 +848,7 @@ def _upper_tail(kind: str, gamma: float, mean: float, d: float) -> float:
 
 
 def _renyi_curve(kind: str, gamma: float, mean: float, rho: float) -> Callable[[float], float]:
-    """Delta by Papernot and Steinke, Theorems 2 and 6, over many orders."""
+    """Return the curve by Theorems 2 and 6 of Papernot and Steinke, over many orders."""
     a = np.geomspace(1e-4, 1e7, 10 * ORDERS)
     if kind == "poisson":
         near = zcdp_curve(rho).at(np.log1p(1.0 / a))

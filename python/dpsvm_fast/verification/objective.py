@@ -1,8 +1,8 @@
-r"""Delta of noise in the objective, recomputed with NumPy and SciPy for verification.
+r"""Delta of objective perturbation, recomputed with NumPy and SciPy for verification.
 
-Follows docs/proofs/objective_perturbation.md, "Independent recomputation", and shares no numerical
-code with the compiled laws. The results are upper bounds, on separate grids. With
-:math:`t = 1/\sigma` and the privacy loss at most :math:`U = c_0 + V`, V >= 0,
+It follows docs/proofs/objective_perturbation.md, "Independent recomputation", and shares no
+numerical code with the compiled laws. All results are upper bounds. With :math:`t = 1/\sigma` and
+the privacy loss at most :math:`U = c_0 + V`, V >= 0,
 
 .. math:: \delta(\epsilon) = E (1 - e^{\epsilon - U})_+
     = \begin{cases} E (1 - e^{e - V})_+ & e = \epsilon - c_0 \ge 0 \\
@@ -91,9 +91,9 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 @dataclass(frozen=True)
 class _Setting:
-    r"""The arguments of the bound; ``quadratic`` is omega, the factor of :math:`|p - e_y|^2`.
+    r"""Arguments of the bound; ``quadratic`` is omega, the factor of :math:`|p - e_y|^2`.
 
-    With ``rate`` r the bound is of :math:`E (1 - e^{r (level - U)})_+`.
+    With ``rate`` r it is a bound on :math:`E (1 - e^{r (level - U)})_+`.
     """
 
     t: float
@@ -115,8 +115,8 @@ def joint_delta(
 ) -> float:
     """Return the smallest joint bound over theta_1 and both forms.
 
-    One of many takes them from a neighbour: a power of the square root of 2, or ``near`` where this
-    gives less.
+    For one of many epsilons they are taken from a neighbour: a power of the square root of 2, or
+    ``near`` if that gives less.
     """
     if replace_one:
         setting = _Setting(t, kappa, K - 1, t * t, 2.0)
@@ -138,7 +138,7 @@ def joint_delta(
 
 @lru_cache(maxsize=256)
 def _neighbour(near: float, setting: _Setting) -> _Bound:
-    """The bound that all epsilons near one share."""
+    """Return the bound shared by all epsilons near one."""
     found = {_best(near, setting)}
     if setting.kappa - setting.quadratic <= LARGEST_RATIO * setting.t:
         # There the Jacobian costs nothing.
@@ -148,7 +148,7 @@ def _neighbour(near: float, setting: _Setting) -> _Bound:
 
 
 def _at_once(epsilon: float, setting: _Setting, theta1: float, logarithmic: bool) -> float:  # noqa: FBT001
-    """About the bound at one epsilon."""
+    """Return an estimate of the bound at one epsilon."""
     price = _price(theta1, setting.kappa, setting.n if logarithmic else setting.n + 1)
     if theta1 - setting.quadratic > LARGEST_RATIO * setting.t or epsilon <= price:
         return 1.0
@@ -157,7 +157,7 @@ def _at_once(epsilon: float, setting: _Setting, theta1: float, logarithmic: bool
 
 @lru_cache(maxsize=256)
 def _best(epsilon: float, setting: _Setting) -> tuple[float, bool]:
-    """Choose theta_1 and the form; any are valid."""
+    """Choose theta_1 and the form; every choice gives a valid bound."""
     forms = (True, False) if epsilon < 2.0 * setting.kappa else (True,)
     low = min(setting.quadratic, setting.kappa)
     fractions = FRACTIONS if low < setting.kappa else (1.0,)
@@ -182,10 +182,11 @@ class _Bound:
     setting : _Setting
     theta1 : float
     logarithmic : bool
-        Which form of psi.
+        Whether to use the logarithmic form of psi.
     epsilons : tuple of three floats
-        Smallest, middle and largest one that it is made for; it is a bound at all others, too.
-    grid : spacing, number of points, and what moving gaps to them may cost
+        Smallest, middle and largest epsilon for which the bound is tuned; it is valid at all
+        others.
+    grid : spacing, number of points, and allowed cost of moving gaps to them
     """
 
     def __init__(
@@ -216,7 +217,7 @@ class _Bound:
         )
 
     def _seconds(self, levels: Array) -> Array:
-        """Delta of the second loss at each level."""
+        """Return delta of the second loss at each level."""
         t, rate = self._setting.t, self._setting.rate
         return _largest_excess(self._setting.n, 2.0 * t - levels / t, rate * t)
 
@@ -229,13 +230,13 @@ class _Bound:
         return float(levels[place]), math.exp(min(float(sums[place]), 0.0))
 
     def about(self, epsilon: float) -> float:
-        """Estimate the bound where it was made for, to compare it with others."""
+        """Estimate the bound where it is tuned, to compare it with others."""
         if self._setting.rate == 1.0 or epsilon <= self._price:
             return self.at(epsilon)
         return self.split(epsilon)[1]
 
     def at(self, epsilon: float) -> float:
-        """The bound."""
+        """Return the bound at one epsilon."""
         e = epsilon - self._price
         if e <= 0.0:
             return 1.0
@@ -248,7 +249,7 @@ class _Bound:
 def _searched(
     epsilon: float, setting: _Setting, guesses: list[tuple[float, float]], *, logarithmic: bool
 ) -> tuple[float, float, bool]:
-    """Smallest bound over theta_1 of one form, and where: refined around the best guess."""
+    """Return the smallest bound of one form over theta_1, and its theta_1."""
     low = min(setting.quadratic, setting.kappa)
     place = guesses.index(min(guesses))
     least, fraction = guesses[place]
@@ -267,10 +268,10 @@ def _searched(
 
 @lru_cache(maxsize=32)
 def largest_nodes(n: int) -> tuple[Array, Array]:
-    """Nodes and masses of the largest of n standard normal numbers: trapezoidal.
+    """Return trapezoidal nodes and masses of the largest of n standard normal numbers.
 
-    What is integrated is a mixture of normal densities of variance 1/(n + 1), of which this rule
-    misses a relative 4 exp(-2 pi^2 / (step^2 (n + 1))) at most: e^-40 at this step.
+    The integrand is a mixture of normal densities of variance 1/(n + 1). The rule's relative error
+    is at most 4 exp(-2 pi^2 / (step^2 (n + 1))): e^-40 at this step.
     """
     step = math.pi * math.sqrt(2.0 / (42.0 * (n + 1)))
     work(200.0 * BEYOND / step)
@@ -280,17 +281,17 @@ def largest_nodes(n: int) -> tuple[Array, Array]:
 
 
 def _largest_excess(n: int, shifts: Array, mu: float) -> Array:
-    """Means of the normal excess at the largest of n standard normal numbers plus each shift."""
+    """Return means of the normal excess at the largest of n normal numbers plus each shift."""
     w, masses = largest_nodes(n)
     work(30.0 * w.size * shifts.size)
     return np.asarray(masses @ normal_excess(w[:, None] + shifts, mu))
 
 
 def _thinned(w: Array, masses: Array) -> tuple[Array, Array, float]:
-    """Keep the lowest of nodes near to each other: it, and shares of its law there and beyond.
+    """Keep the lowest of neighbouring nodes, with shares of its law there and beyond.
 
-    A mass between two places goes to both of them so that its mean stays. The first row of shares
-    is for the nodes returned, the second one for places as far above as the number returned.
+    A mass between two places is split between them so that its mean is kept. The first row of
+    shares is for the returned nodes, the second for places above them by the returned number.
     """
     spacing = float(w[1] - w[0]) if w.size > 1 else TOGETHER
     shared = int(TOGETHER / spacing)
@@ -304,11 +305,11 @@ def _thinned(w: Array, masses: Array) -> tuple[Array, Array, float]:
 
 
 class _Sum:
-    """Law of w + Xi at one theta_1, put on the knots of the payoff, whatever the level.
+    """Law of w + Xi at one theta_1 on the knots of the payoff, for all levels.
 
-    The payoff is taken between knots along its chords, so that a mass between two knots may as
-    well lie on both. ``levels``: rows that count at the first or the last of them are computed,
-    the others are bounded by the cap; the slope at the middle one is the tilt.
+    The payoff is bounded by chords between knots, so a mass between two knots can be split between
+    them. Rows that matter at the first or last of ``levels`` are computed, the others are bounded
+    by the cap; the slope at the middle level is the tilt.
     """
 
     def __init__(
@@ -339,7 +340,7 @@ class _Sum:
                 self._masses += np.bincount(index.ravel(), share.ravel(), knots.size)
 
         def add_rise(x: Array, length: float, weights: Array) -> None:
-            """Add that of h from x - length to x, as a share of the rise between two knots."""
+            """Add the rise of h from x - length to x, as a share of the rise between two knots."""
             left = np.floor((x - length - knots[0]) / step - 1e-6).astype(np.intp)
             right = np.ceil((x - knots[0]) / step + 1e-6).astype(np.intp)
             between = step * (right - left)
@@ -381,19 +382,19 @@ class _Sum:
         self._chord *= 1.0 + _chord_excess(between)
 
     def at(self, level: float) -> float:
-        """The bound, in the logarithmic (A) or the quadratic form (B) of psi."""
+        """Return the bound, in the logarithmic (A) or the quadratic form (B) of psi."""
         if level <= 0.0:
             return 1.0
         return self._chord * float(self._masses @ self._payoff.heights(level)) + SMALLEST
 
 
 def _chord_excess(step: float) -> float:
-    """How far the normal distribution function is above its chords (L5), relatively."""
+    """Return the relative excess of the normal distribution function over its chords (L5)."""
     return BEND * step * step / float(ndtr(-step))
 
 
 class _Payoff:
-    """Upper bounds of h at equally spaced knots of w + Xi: L4 of the proof."""
+    """Upper bounds on h at equidistant knots of w + Xi: L4 of the proof."""
 
     def __init__(
         self,
@@ -408,7 +409,7 @@ class _Payoff:
         self._known: dict[float, tuple[float, Array]] = {}
 
     def _curve(self, top: float) -> tuple[float, Array]:
-        """The first node, and psi at all of them from ``top`` down to where no noise gets."""
+        """Return the first node, and psi at all nodes from ``top`` down to negligible noise."""
         if top not in self._known:
             setting, t, step = self._setting, self._setting.t, self._step
             shift = 2.0 * setting.quadratic / t
@@ -425,7 +426,7 @@ class _Payoff:
 
     @property
     def _end(self) -> float:
-        """From there on psi(V) = V."""
+        """Return the point from which psi(V) = V."""
         gap = max(self._setting.kappa - self._setting.quadratic, 0.0)
         return 2.0 * (gap if self._logarithmic else self._theta)
 
@@ -465,7 +466,7 @@ class _Payoff:
 
 
 def _mean_rise(d: Array) -> Array:
-    """1 - (1 - e^-d) / d, from above."""
+    """Return an upper bound on 1 - (1 - e^-d) / d."""
     small = np.minimum(d, 0.02)
     series = small * (0.5 - small * (1.0 / 6.0 - small / 24.0))
     large = np.maximum(d, 0.02)
@@ -473,7 +474,7 @@ def _mean_rise(d: Array) -> Array:
 
 
 def _price(x: float, kappa: float, m: int) -> float:
-    """c_m(x): what is left of a rank m - 1 Jacobian when x times its trace is taken away."""
+    """Return c_m(x): a rank m - 1 log-determinant less x times its trace, at most."""
     if m == 1 or x >= kappa:
         return 0.0
     trace = 1.0 - 1.0 / m
@@ -484,7 +485,7 @@ def _price(x: float, kappa: float, m: int) -> float:
 
 
 def _psi(v: Array, setting: _Setting, theta: float, logarithmic: bool) -> Array:  # noqa: FBT001
-    """Upper bound of psi at V = v."""
+    """Return an upper bound on psi at V = v."""
     if not logarithmic:
         if theta == 0.0:
             return np.maximum(v, 0.0)
@@ -506,7 +507,7 @@ def _psi(v: Array, setting: _Setting, theta: float, logarithmic: bool) -> Array:
 
 
 def _own_class(u: Array, setting: _Setting) -> tuple[Array, Array]:
-    """l(u), the largest log(1 + kappa x) - omega x for x up to 2 u (1 - u), and its slope."""
+    """Return l(u), the largest log(1 + kappa x) - omega x for x <= 2 u (1 - u), and its slope."""
     omega, kappa = setting.quadratic, setting.kappa
     most = max(1.0 / omega - 1.0 / kappa, 0.0)
     reach = 2.0 * u * (1.0 - u)
@@ -516,11 +517,11 @@ def _own_class(u: Array, setting: _Setting) -> tuple[Array, Array]:
 
 
 def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
-    """Rows of w, values and masses of a bound of Xi's law, and if a cell may hold the cap.
+    """Return values and masses of a bound on Xi's law by rows of w, and cells with the cap.
 
-    A constant c takes c^2 T out of the sum of n - 1 independent terms and leaves
-    (2 T (1 - c) - gap)_+^2 / (4 T); the other form has terms half as large, with c = 0, and no
-    constant. Whichever has the smallest exponential moment at ``lam`` is taken.
+    A constant c removes c^2 T from the sum of n - 1 independent terms and leaves (2 T (1 - c) -
+    gap)_+^2 / (4 T); the other form has terms half as large, with c = 0 and no constant. The one
+    with the smallest exponential moment at ``lam`` is used.
     """
     work(300.0 * points * w.size)
     fine = 0.01 if n > MANY or points > COARSE[1] else 0.12
@@ -554,9 +555,9 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
 
 
 def _power(base: Array, exponent: int) -> tuple[Array, Array]:
-    """Convolution powers of rows, without what lies above the grid, from above.
+    """Return upper bounds on convolution powers of rows, without mass above the grid.
 
-    Returns also how much all entries of a row are too large together (L3 of the proof).
+    The total excess of each row's entries is returned too (L3 of the proof).
     """
     points = base.shape[1]
     size = 2 ** math.ceil(math.log2(2 * points))
@@ -572,7 +573,7 @@ def _power(base: Array, exponent: int) -> tuple[Array, Array]:
 
 
 def _beyond(base: Array, exponent: int, size: int) -> Array:
-    """Chernoff's bound of the mass of each row's power from ``size`` points on."""
+    """Return Chernoff's bound on the mass of each row's power beyond ``size`` points."""
     if exponent == 1:
         # One factor has no points there.
         return np.zeros(base.shape[0])
@@ -583,9 +584,9 @@ def _beyond(base: Array, exponent: int, size: int) -> Array:
 
 
 def _power_at_once(base: Array, exponent: int, size: int) -> tuple[Array, Array]:
-    """The power of the spectra; what comes back from beyond the transform only adds to a row.
+    """Return the power by spectra; mass that wraps around only adds to a row.
 
-    The error covers the roundings of ``base`` itself too, as it grows with the number of points.
+    The error also covers the rounding of ``base``, because it grows with the number of points.
     """
     square = np.fft.rfft(base, size)
     result = np.ones_like(square)
@@ -600,7 +601,7 @@ def _power_at_once(base: Array, exponent: int, size: int) -> tuple[Array, Array]
 
 
 def _power_by_squares(base: Array, exponent: int, size: int) -> tuple[Array, float]:
-    """The power by products of two, each of them cut at the end of the grid."""
+    """Return the power by repeated products, each cut at the end of the grid."""
     points = base.shape[1]
     rounding = 32.0 * math.log2(size) * UNIT
 
@@ -622,12 +623,12 @@ def _power_by_squares(base: Array, exponent: int, size: int) -> tuple[Array, flo
 
 
 def _masses_of_term(w: Array, top: float, scale: float, step: float, points: int) -> Array:
-    """Masses on 0, step, ... of (top - gap)_+^2 / scale, moved there so that the mean stays.
+    """Return masses of (top - gap)_+^2 / scale on 0, step, ..., keeping the mean.
 
-    The mass at j is the mean of P(term > x) over the cell left of j, less that over the cell right
-    of it. These means are bounded from above: a trapezoid where the probability is convex in x, the
-    middle where it is concave, the left end where it changes from one to the other; that is at the
-    two roots of r^2 + (w - top) r + 1, r = sqrt(scale x) = top - gap.
+    The mass at j is the mean of P(term > x) over the cell left of j minus that over the cell right
+    of j. These means are bounded from above by the trapezoid rule where the probability is convex
+    in x, the midpoint where it is concave, and the left end where the curvature changes sign: at
+    the two roots of r^2 + (w - top) r + 1, r = sqrt(scale x) = top - gap.
     """
     largest = top * top / scale
     cells = step * np.arange(points + 1)
@@ -654,7 +655,7 @@ def _masses_of_term(w: Array, top: float, scale: float, step: float, points: int
 
 
 def _exceeds(w: Array, top: float, scale: float, largest: float, x: Array) -> Array:
-    """P(term > x | w) = P(gap < top - sqrt(scale x) | w), from above."""
+    """Return an upper bound on P(term > x | w) = P(gap < top - sqrt(scale x) | w)."""
     gap = np.maximum(top - np.sqrt(scale * np.minimum(x, largest)), 0.0)
     w, below = w[:, None], w[:, None] - gap
     # The two sides of the normal law, so that no digits are lost in either.
@@ -666,7 +667,7 @@ def _exceeds(w: Array, top: float, scale: float, largest: float, x: Array) -> Ar
 
 
 def _log_moment(w: Array, lam: Array, T: float, n: int, c: float, scale: float) -> Array:
-    """Logarithm of the exponential moment of the bound of Xi at one choice of c and scale."""
+    """Return the log of the exponential moment of the bound on Xi for given c and scale."""
     top = 2.0 * T * (1.0 - c)
     gap = 0.5 * top * (1.0 + _NODES)
     density = normal_density(w[:, None] - gap) / ndtr(w)[:, None]
@@ -690,8 +691,9 @@ def objective_delta(
 ) -> float:
     """Return delta of one objective event, by the smallest proved bound.
 
-    ``quickly`` on coarser grids: larger by about a hundredth, by a thousandth at epsilons ``near``
-    one, by a few hundredths where thousands of scores share a softmax; and still a bound.
+    With ``quickly`` coarser grids are used. The result is still a bound, larger by about 1 %: by
+    0.1 % at epsilons ``near`` the given one, and by a few percent if thousands of scores share a
+    softmax.
     """
     t, K = 1.0 / sigma, n_scores
     if law == "softmax" and K == 2:
@@ -721,7 +723,7 @@ def objective_delta(
 def event_delta(
     event: ObjectiveEvent, epsilon: float, *, quickly: bool = False, near: float | None = None
 ) -> float:
-    """Return delta of an event; many bounds at once may use coarser grids, for one ``near``."""
+    """Return delta of an event; many bounds at once may use coarser grids ``near`` an epsilon."""
     return objective_delta(
         event.law,
         event.n_scores,
@@ -736,7 +738,7 @@ def event_delta(
 
 
 def jacobian_of(law: str, n_scores: int, kappa: float) -> float:
-    """c0: the largest log-determinant of one record's Hessian."""
+    """Return c0, the largest log-determinant of one record's Hessian."""
     K = n_scores
     if law == "softmax":
         return (K - 1) * math.log1p(kappa / K)
@@ -746,14 +748,14 @@ def jacobian_of(law: str, n_scores: int, kappa: float) -> float:
 
 
 def trace_of(law: str, n_scores: int, kappa: float) -> float:
-    """Return the largest trace of the Hessian of one record, or of a mean, over lambda."""
+    """Return the largest trace of the Hessian of one record, or of a mean, divided by lambda."""
     if law == "softmax":
         return kappa * (1.0 - 1.0 / n_scores)
     return kappa * (n_scores - 1.0 if law == "weston_watkins" else 0.25 * n_scores)
 
 
 def _smaller_price(law: str, K: int, kappa: float, t: float) -> float:
-    """c0, less what the quadratic term pays where curvature is u (1 - u) or that of a softmax."""
+    """Return c0 less the quadratic term's share, for curvature u (1 - u) or of a softmax."""
     half = 0.5 * t * t
     if law == "softmax":
         S = min(max((K - 1) * (1.0 / half - 1.0 / kappa), 0.0), 1.0 - 1.0 / K)
@@ -765,12 +767,12 @@ def _smaller_price(law: str, K: int, kappa: float, t: float) -> float:
 
 
 def _shifted(zero: Callable[[float], float], e: float) -> float:
-    """Delta at e = epsilon - c0 of either sign, from the delta of V at e >= 0."""
+    """Return delta at e = epsilon - c0 of either sign, from the delta of V at e >= 0."""
     return zero(e) if e >= 0.0 else -math.expm1(e) + math.exp(e) * zero(0.0)
 
 
 def _added(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
-    """``add_remove`` without a Jacobian, e >= 0."""
+    """Return delta for ``add_remove`` without a Jacobian, e >= 0."""
     if law == "softmax":
         return float(_largest_excess(K - 1, np.array([t - e / t]), t)[0])
     if law == "weston_watkins":
@@ -782,7 +784,7 @@ def _added(law: str, K: int, e: float, t: float, quickly: bool = False) -> float
 
 
 def _replaced_pairs(K: int, x: float, t: float, quickly: bool) -> float:  # noqa: FBT001
-    """Twice the excess over x of one record's share of a loss in pairs, ``replace_one``."""
+    """Return twice the excess over x of one record's loss over pairs, ``replace_one``."""
     if K == 2:
         scale = 2.0 * math.sqrt(2.0) * t
         return 2.0 * float(normal_excess(np.array([-x / scale]), scale)[0])
@@ -790,7 +792,7 @@ def _replaced_pairs(K: int, x: float, t: float, quickly: bool) -> float:  # noqa
 
 
 def _replaced(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
-    """``replace_one`` without a Jacobian, e >= 0."""
+    """Return delta for ``replace_one`` without a Jacobian, e >= 0."""
     if law == "softmax":
         twice = _doubled(
             e - 4.0 * t * t,
@@ -809,10 +811,10 @@ def _replaced(law: str, K: int, e: float, t: float, quickly: bool = False) -> fl
 
 
 def _doubled(e: float, excess: Callable[[float], float], scale: float) -> float:
-    r"""Delta of a loss Y >= 0 whose tail is at most 1, and at most that of ``excess``.
+    r"""Return delta of a loss Y >= 0 with a tail bounded by 1 and by that of ``excess``.
 
-    ``excess(x)`` is :math:`\int_x^\infty e^{x - v} T(v) dv` of a tail T. For every s from e (and 0)
-    on, :math:`\delta \le 1 - e^{e - s} + e^{e - s} \, excess(s)`; the least is where T is 1.
+    ``excess(x)`` is :math:`\int_x^\infty e^{x - v} T(v) dv` of a tail T. For every s >= max(e, 0),
+    :math:`\delta \le 1 - e^{e - s} + e^{e - s} \, excess(s)`; the smallest bound is where T is 1.
     """
 
     def bound(s: float) -> float:
@@ -829,7 +831,7 @@ def _doubled(e: float, excess: Callable[[float], float], scale: float) -> float:
 
 
 def _union_of_extremes(K: int, e: float, t: float) -> float:
-    """Union bound over the pairs of extreme gradients of two records."""
+    """Return the union bound over pairs of extreme gradients of two records."""
 
     def pairs(scale: float) -> float:
         return gaussian_delta(e, math.sqrt(scale) * t)

@@ -1,9 +1,9 @@
-"""Releases of a certificate recomputed: noisy sums, objectives, searches, secure sums.
+"""Check the releases of a certificate: noisy sums, objectives, searches, secure sums.
 
-The certificate of training across parties, recomputed number by number.
+Certificates of training across parties are also recomputed number by number.
 
-Shares nothing with the planning of noise: numbers of parties, sensitivities, distances and noise
-are written out again, in exact fractions or in logarithms.
+This module shares nothing with the planning of noise: numbers of parties, sensitivities, distances
+and noise are written out again, in exact fractions or in logarithms.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ WESTON_WATKINS = ("m3", "huber_ww")
 
 
 def failures(*tests: tuple[object, str]) -> list[str]:
-    """Return the sentences whose tests are true: each says what does not follow."""
+    """Return the sentences whose tests are true; each says what does not follow."""
     return [problem for fails, problem in tests if fails]
 
 
@@ -74,7 +74,7 @@ def off_grid(grid: float | None) -> bool:
 
 
 class _Row(NamedTuple):
-    """Constants of a loss that the proofs use; tau is its temperature."""
+    """Constants of a loss in the proofs; tau is its temperature."""
 
     # Noise in the objective needs a law; empty for losses without one.
     law: str
@@ -85,7 +85,7 @@ class _Row(NamedTuple):
 
 
 def _constants(loss: str, n_scores: int) -> _Row | None:
-    """Return the line of the table of losses at smoothing 1; None for an unknown loss."""
+    """Return a loss's row of constants at smoothing 1; None for an unknown loss."""
     n = float(n_scores)
     # One term for each score, each with a derivative in [-1, 1]; or one for each pair of scores.
     logistic = _Row("logistic", math.sqrt(n), 0.25, 1.0)
@@ -113,7 +113,7 @@ def lipschitz_of(loss: str, n_scores: int) -> float | None:
 
 
 def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
-    """Say which numbers about the noise in the objective do not follow."""
+    """Return which numbers of the objective's noise do not follow."""
     o = statement.objective
     if o is None:
         return []
@@ -163,7 +163,7 @@ def check_objective(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
 def follows(
     name: str, stated: float, recomputed: float, slack: float = ROUNDING_SLACK
 ) -> list[str]:
-    """Report a problem if ``stated`` is less than it must be, or much more."""
+    """Report a problem if ``stated`` is below, or far above, the recomputed value."""
     if not stated >= recomputed * (1.0 - slack):
         return [f"{name} is {stated!r}, below the recomputed {recomputed!r}"]
     if stated > recomputed * (1.0 + EXCESS):
@@ -174,11 +174,11 @@ def follows(
 def objective_share(
     statement: PrivacyStatement, o: ObjectiveNoise
 ) -> tuple[tuple[float, float], bool | None]:
-    """Return epsilon and delta of the noise in the objective, and whether they fit its share.
+    """Return epsilon and delta of the objective's noise, and whether they fit its share.
 
-    None where that is neither confirmed nor refuted.
+    The last value is None if that is neither confirmed nor refuted.
 
-    Epsilon is the claimed one where that holds, and recomputed where it does not.
+    Epsilon is the claimed one if it holds, otherwise the recomputed one.
     """
     row = _row(statement, o)
     if row is None:
@@ -207,12 +207,12 @@ def objective_share(
 
 
 def _sigma_of(o: ObjectiveNoise) -> float:
-    """Noise over the bound of the rows' norm."""
+    """Return the noise divided by the norm bound of the rows."""
     return 0.0 if o.sigma is None else o.sigma / o.row_norm
 
 
 def _larger_epsilon(delta_at: Callable[[float], float], low: float, delta: float) -> float:
-    """Epsilon above ``low`` at which a delta is reached, to three digits."""
+    """Return the epsilon above ``low`` at which a delta is reached, to three digits."""
     high = 2.0 * low
     while delta_at(high) > delta:
         low, high = high, 2.0 * high
@@ -224,9 +224,9 @@ def _larger_epsilon(delta_at: Callable[[float], float], low: float, delta: float
 
 
 def _pure_epsilon(row: _Row, n: int, rate: float, kappa: float, factor: int, unit: str) -> float:
-    """Epsilon of noise with density ~ exp(-beta ||B||), rate = beta times row norm.
+    """Return epsilon of noise with density ~ exp(-beta ||B||), rate = beta * row norm.
 
-    Averages, of a person's rows, have traces in place of log-determinants.
+    For averages of a person's rows, traces replace log-determinants.
     """
     averaged = unit == "person"
     grown = float if averaged else math.log1p
@@ -246,7 +246,7 @@ def _pure_epsilon(row: _Row, n: int, rate: float, kappa: float, factor: int, uni
 
 
 def _maximum(f: Callable[[float], float], high: float) -> float:
-    """Maximum of a concave function on [0, high]."""
+    """Return the maximum of a concave function on [0, high]."""
     inside = minimize_scalar(
         lambda x: -f(x), bounds=(0.0, high), method="bounded", options={"xatol": 1e-12}
     )
@@ -254,9 +254,9 @@ def _maximum(f: Callable[[float], float], high: float) -> float:
 
 
 def scores_of(statement: PrivacyStatement, n_rows: int) -> int:
-    """Return scores in the loss of one record.
+    """Return the number of scores in the loss of one record.
 
-    With several ellipsoids per class, its own ellipsoid's and all those of the other classes.
+    With several ellipsoids per class: that of its own ellipsoid and those of all other classes.
     """
     o = statement.objective
     if statement.mechanism == "gaussian_margin" and o is not None:
@@ -276,7 +276,7 @@ def _ellipsoid_problems(statement: PrivacyStatement, o: ObjectiveNoise) -> list[
 
 
 def _row(statement: PrivacyStatement, o: ObjectiveNoise) -> _Row | None:
-    """The line of the table of losses; None if the scores are not those of loss and classes."""
+    """Return the loss's row of constants; None if the scores do not fit loss and classes."""
     loss, K, n = statement.loss, o.n_classes, scores_of(statement, o.shape[0])
     expected, known = 1 if K == 2 and loss not in WESTON_WATKINS else K, _constants(loss, n)
     if statement.mechanism == "gaussian_margin" and loss == "softmax_margin":
@@ -331,7 +331,7 @@ FACTOR_GRID = 2.0**-6
 
 
 class _Sum(NamedTuple):
-    """The facts about a sum that follow from its name."""
+    """Facts about a sum that follow from its name."""
 
     # By how many contributions sums can differ when a record is replaced.
     exchanged: float
@@ -359,7 +359,7 @@ COLUMN_SQUARES = {"means": (Fraction(1), 1), "moments": (Fraction(539, 512) ** 2
 
 
 def check_parts(statement: PrivacyStatement) -> list[str]:
-    """Say which numbers of the noisy sums do not follow."""
+    """Return which numbers of the noisy sums do not follow."""
     parts, known = statement.parts, PARTS[statement.mechanism]
     if problems := _reserved_problems(statement):
         return problems
@@ -387,14 +387,14 @@ def check_parts(statement: PrivacyStatement) -> list[str]:
 
 
 def _needed(statement: PrivacyStatement) -> set[str]:
-    """Sums of which there must be one; the number of rows is private in one relation only."""
+    """Return the required sums; the number of rows is private in one relation only."""
     if statement.mechanism == "private_kernel" and statement.adjacency == "replace_one":
         return set(PARTS["private_kernel"])
     return NEEDED.get(statement.mechanism, set(PARTS[statement.mechanism]))
 
 
 def _reserved_problems(statement: PrivacyStatement) -> list[str]:
-    """Check the sums that were paid for but not computed: at most one whitening."""
+    """Check the sums charged but not released: at most one whitening."""
     names = [part.name for part in statement.reserved]
     whitened = any(part.name == "whitening" for part in statement.parts)
     skips = statement.mechanism in WHITENINGS and statement.objective is not None
@@ -444,14 +444,14 @@ def _check_part(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
 
 
 def _has_form(part: ReleasePart, form: str) -> bool:
-    """Whether numbers are in an arrangement: one number, a vector, a matrix, or a square one."""
+    """Return whether a shape has the given form: number, vector, matrix or square matrix."""
     if form in ("number", "vector"):
         return len(part.shape) == 1 and (form == "vector" or part.shape == (1,))
     return len(part.shape) == 2 and (form == "matrix" or part.shape[0] == part.shape[1])
 
 
 def _check_columns(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
-    """Check that a record's contribution to sums of columns fits the number of features."""
+    """Check that a record's contribution to column sums fits the number of features."""
     counts = statement.adjacency == "add_remove"
     square, numbers = COLUMN_SQUARES[part.name]
     features, odd = divmod(part.n_numbers - counts, numbers)
@@ -467,7 +467,7 @@ def _check_columns(statement: PrivacyStatement, part: ReleasePart) -> list[str]:
 def _check_last_iterate(
     statement: PrivacyStatement, part: ReleasePart, last: LastIterate
 ) -> list[str]:
-    """Check that the theorem covers the run, and the number of steps that it counts as."""
+    """Check that the theorem covers the run, and the effective number of steps."""
     known = _constants(statement.loss, part.shape[0])
     if known is None or math.isinf(known.curvature):
         return [f"the last iterate of {part.name!r} with loss {statement.loss!r} is not bounded"]
@@ -491,7 +491,7 @@ def _check_last_iterate(
 
 
 def _counted(last: LastIterate, n_steps: int) -> float:
-    r""":math:`(1 - c^T)(1 + c) / ((1 + c^T)(1 - c))`, by the hyperbolic tangents that these are."""
+    r"""Return :math:`(1 - c^T)(1 + c) / ((1 + c^T)(1 - c))` by hyperbolic tangents."""
     if last.contraction == 0.0:
         return 1.0
     half = -0.5 * math.log1p(last.contraction - 1.0)
@@ -502,7 +502,7 @@ def _counted(last: LastIterate, n_steps: int) -> float:
 
 
 def check_fit(statement: PrivacyStatement) -> list[str]:
-    """Say what does not follow, apart from the total."""
+    """Return what does not follow, apart from the total."""
     problems = [*_mechanism_problems(statement), *_loss_problems(statement)]
     problems += check_parts(statement) + _event_problems(statement)
     s, noise = statement.sensitivity, statement.noise
@@ -514,10 +514,10 @@ def check_fit(statement: PrivacyStatement) -> list[str]:
 
 
 def _event_problems(statement: PrivacyStatement) -> list[str]:
-    """Whether each event is that of its noise.
+    """Check that each event is that of its noise.
 
-    The statement derives its events by code that the maker of noise uses too. Here the numbers on
-    which they rest are written out again, without it.
+    The statement derives its events by code shared with the mechanisms. Here their numbers are
+    written out again, without that code.
     """
     expected = [_sum_cost(part) for part in statement.parts]
     o, s, noise = statement.objective, statement.sensitivity, statement.noise
@@ -546,7 +546,7 @@ def _event_problems(statement: PrivacyStatement) -> list[str]:
 
 
 def _event_cost(event: PrivacyEvent) -> tuple[Any, ...]:
-    """What grows with the cost of an event, and all else that it says of its law."""
+    """Return a number that grows with the cost of an event, and its other fields."""
     match event:
         case GaussianEvent():
             return (event.sensitivity / event.sigma,)
@@ -560,7 +560,7 @@ def _event_cost(event: PrivacyEvent) -> tuple[Any, ...]:
 
 
 def _sum_cost(part: ReleasePart) -> tuple[Any, ...]:
-    """Kind of event of a noisy sum, its sensitivity over its noise or its epsilon, and the rest."""
+    """Return the event kind of a noisy sum, its sensitivity / noise or epsilon, and the rest."""
     moved = part.relation_factor * part.contribution
     if part.sigma is None:
         return ("pure", (part.beta or 0.0) * moved)
@@ -576,7 +576,7 @@ def _sum_cost(part: ReleasePart) -> tuple[Any, ...]:
 
 
 def _mechanism_problems(statement: PrivacyStatement) -> list[str]:
-    """Whether the mechanism has such releases."""
+    """Check that the mechanism has these kinds of releases."""
     mechanism = statement.mechanism
     if mechanism == "gaussian_margin":
         # Noisy sums are there where a class has several ellipsoids.
@@ -594,7 +594,7 @@ def _mechanism_problems(statement: PrivacyStatement) -> list[str]:
 
 
 def _loss_problems(statement: PrivacyStatement) -> list[str]:
-    """Whether there is a loss where something was trained, and none where nothing was."""
+    """Check that there is a loss if and only if something was trained."""
     trained = statement.noise is not None or any(p.name == "training" for p in statement.parts)
     known = statement.loss == "none" or lipschitz_of(statement.loss, 2) is not None
     if known and trained == (statement.loss != "none"):
@@ -603,7 +603,7 @@ def _loss_problems(statement: PrivacyStatement) -> list[str]:
 
 
 def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
-    """Numbers of the sensitivity that do not follow from the ones before them."""
+    """Return numbers of the sensitivity that do not follow from the preceding ones."""
     lipschitz = lipschitz_of(statement.loss, scores_of(statement, noise.shape[0]))
     if lipschitz is None:
         return [f"unknown loss {statement.loss!r}"]
@@ -633,7 +633,7 @@ def _chain_problems(s: Sensitivity, lipschitz: float) -> list[str]:
 def _descent_problems(
     statement: PrivacyStatement, descent: Descent, s: Sensitivity, noise: Noise
 ) -> list[str]:
-    """Whether projected SGD was within the reach of its theorem, and moves no further."""
+    """Check that projected SGD is covered by its theorem, and its sensitivity."""
     inside = statement.objective is not None
     return follows("exact", s.exact, descent_sensitivity(s, descent, noise.shape[0])) + failures(
         (statement.adjacency != "replace_one", "projected SGD is private for replace_one only"),
@@ -643,14 +643,14 @@ def _descent_problems(
 
 
 def _rounding(noise: Noise) -> float:
-    """How far rounding to the grid can move two sets of weights apart, before the noise."""
+    """Return the distance that rounding to the grid adds between two sets of weights."""
     if noise.sampler != "exact_grid" or noise.grid is None:
         return 0.0
     return noise.grid * math.sqrt(noise.n_weights)
 
 
 def _noise_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
-    """Whether noise on the weights costs what it says, as often as it was added."""
+    """Check the stated cost of the noise on the weights, for all its releases."""
     # Behind noisy sums weights may be released several times, always with the same noise.
     if noise.n_releases > 1 and (statement.objective is not None or not statement.parts):
         return ["several releases of weights need noisy sums before them"]
@@ -663,12 +663,13 @@ def _noise_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -
 
 
 def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool | None]:
-    """Return epsilon, delta, and whether the claim holds, of weights without noisy sums.
+    """Return epsilon, delta, and whether the claim holds, for weights without noisy sums.
 
-    None where it is neither confirmed nor refuted.
+    The last value is None if the claim is neither confirmed nor refuted.
 
-    With noise in the objective, epsilon and delta are the sums over the two noises, each at its own
-    share of the budget: the other noise has what the noise in the objective does not claim.
+    With objective perturbation, epsilon and delta are sums over the two noises, each at its own
+    share of the budget: the noise on the weights gets what the noise in the objective does not
+    claim.
     """
     s, noise, objective = statement.sensitivity, statement.noise, statement.objective
     assert s is not None
@@ -694,7 +695,7 @@ def recomputed_weights(statement: PrivacyStatement) -> tuple[float, float, bool 
 
 
 def _pure_epsilon_of(s: Sensitivity, noise: Noise) -> float:
-    """Epsilon of noise with density ~ exp(-beta ||b||) on weights."""
+    """Return epsilon of noise with density ~ exp(-beta ||b||) on weights."""
     return math.inf if noise.beta is None else noise.beta * s.total
 
 
@@ -702,9 +703,9 @@ def _pure_epsilon_of(s: Sensitivity, noise: Noise) -> float:
 
 
 def check_selection(statement: SelectionStatement) -> list[str]:
-    """Say what does not follow, apart from the total.
+    """Return what does not follow, apart from the total.
 
-    The events of the choice follow from its numbers, so only these can be wrong; the costs of the
+    The events of the choice follow from its numbers, so only these can be wrong. The costs of the
     fits are stated as events, each with its own numbers.
     """
     chosen = statement.selection
@@ -735,7 +736,7 @@ MIN_ASSUMED = 2.0**-128
 
 
 def check_federated(statement: FederatedStatement) -> list[str]:
-    """Say what does not follow, apart from the total."""
+    """Return what does not follow, apart from the total."""
     problems = _count_problems(statement)
     if lipschitz_of(statement.loss, 2) is None:
         problems.append(f"unknown loss {statement.loss!r}")
@@ -748,7 +749,7 @@ def check_federated(statement: FederatedStatement) -> list[str]:
 
 
 def _count_problems(statement: FederatedStatement) -> list[str]:
-    """Numbers of parties: honest ones in every sum, and those who can open one."""
+    """Check the numbers of parties: honest ones in every sum, and those that can open one."""
     users, left = statement.n_users, statement.min_survivors
     honest = math.ceil(Fraction(statement.honest_fraction) * users * (1 - SHARE_SLACK))
     lost = math.floor(Fraction(statement.max_dropout) * users * (1 + SHARE_SLACK))
@@ -770,12 +771,12 @@ def _count_problems(statement: FederatedStatement) -> list[str]:
 
 
 def _weight(statement: FederatedStatement) -> int | None:
-    """Largest weight of a party's model; None where nothing bounds it."""
+    """Return the largest weight of a party's model; None if it is unbounded."""
     return 1 if statement.weighting == "users" else statement.max_records
 
 
 def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[str]:
-    """Numbers of the sensitivity to one row or person that do not follow from those before."""
+    """Return numbers of the sensitivity to one row or person that do not follow."""
     assert statement.n_scores is not None
     problems = failures((s.relation_factor != 2, "relation_factor does not fit replace_one"))
     problems += _chain_problems(s, lipschitz_of(statement.loss, statement.n_scores) or math.inf)
@@ -795,7 +796,7 @@ def _party_sensitivity(statement: FederatedStatement, s: Sensitivity) -> list[st
 
 
 def _moved(statement: FederatedStatement, part: SecureRound) -> float | None:
-    """How far sums of neighbours can be apart before rounding; None where nothing bounds that."""
+    """Return the largest distance between sums of neighbours before rounding; None if unbounded."""
     if part.clip_norm is not None:
         matrices = statement.max_records if statement.unit == "party" else 1
         # Every entry of a person's matrix is rounded, for both neighbours.
@@ -812,7 +813,7 @@ def _moved(statement: FederatedStatement, part: SecureRound) -> float | None:
 
 
 def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[str]:
-    """Numbers of one sum."""
+    """Check the numbers of one sum."""
     own = part.grid * math.sqrt(part.size) * (1.0 + GRID_EXCESS)
     problems = follows("rounding", part.rounding, own)
     moved = _moved(statement, part)
@@ -836,7 +837,7 @@ def _round_problems(statement: FederatedStatement, part: SecureRound) -> list[st
 
 
 def _log_of_series(square: float) -> float:
-    """Logarithm of ``sum_m exp(-2 pi^2 m^2 square)``, m from 1 on."""
+    """Return the logarithm of ``sum_m exp(-2 pi^2 m^2 square)``, m >= 1."""
     first = -2.0 * math.pi**2 * square
     # Further terms: exp(first)^3, exp(first)^8, ...
     more = math.fsum(math.exp((m * m - 1) * first) for m in (2, 3, 4))
@@ -844,7 +845,7 @@ def _log_of_series(square: float) -> float:
 
 
 def _log_of_ratio(square: float) -> float:
-    """Logarithm of ``log((1 + e) / (1 - e))``, e twice that series."""
+    """Return the logarithm of ``log((1 + e) / (1 - e))``, with e twice that series."""
     log_e = math.log(2.0) + _log_of_series(square)
     if log_e >= -1e-9:
         # No bound at all; a probability of 1.
@@ -856,7 +857,7 @@ def _log_of_ratio(square: float) -> float:
 
 
 def _distance_problems(statement: FederatedStatement, part: SecureRound) -> list[str]:
-    """Whether distances are at least what the proof needs; more of them promises less."""
+    """Check that distances are at least what the proof needs; larger ones promise less."""
     variance, r2 = float(part.sigma_steps) ** 2, part.smoothing**2
     # The smallest noise that anything is said of is that of one party.
     logs = [_log_of_ratio(r2 * (variance - r2) / variance)]
@@ -882,13 +883,13 @@ def _distance_problems(statement: FederatedStatement, part: SecureRound) -> list
 
 
 def _at_least(stated: float, log_needed: float) -> bool:
-    """Whether a probability is at least another one, known by its logarithm."""
+    """Return whether a probability is at least another, given by its logarithm."""
     # Below the smallest float there is none to state.
     return stated > 0.0 and math.log(stated) >= min(log_needed, 0.0) - DISTANCE_SLACK
 
 
 def _range_problems(statement: FederatedStatement, part: SecureRound) -> list[str]:
-    """Whether contributions of every party stay within the range that was counted on."""
+    """Check that contributions of every party stay within the stated range."""
     if part.range_steps >= ENCODABLE:
         return ["range_steps leaves no room for noise"]
     if part.clip_norm is not None:
@@ -905,7 +906,7 @@ def _range_problems(statement: FederatedStatement, part: SecureRound) -> list[st
 
 
 def _arrangement_problems(statement: FederatedStatement) -> list[str]:
-    """Whether these sums are those of the algorithm, and the events those of the unit."""
+    """Check that the sums are those of the algorithm, and the events those of the unit."""
     names, own = [part.name for part in statement.rounds], statement.local_events
     helmet = statement.algorithm == "dp_helmet"
     known: tuple[list[str], ...] = ([], ["gram"], ["model"], ["gram", "model"])

@@ -1,16 +1,16 @@
-r"""Composition with Poisson-sampled Gaussian sums, for verification: tilted sums of sampled laws.
+r"""Composition with Poisson-sampled Gaussian sums, by tilted transforms, for verification.
 
-Each privacy loss is moved to a grid: the mass of a cell goes to both of its ends so that what both
-neighbours' laws give to the cell stays (docs/proofs/accountant.md, "Connect the dots"). Masses are
-tilted by :math:`e^{\lambda L}`; a product of transforms gives the law p of the tilted sum, and
+Each privacy loss is moved to a grid: the mass of a cell is split between its ends so that both
+neighbours' laws keep the mass of the cell (docs/proofs/accountant.md, "Connect the dots"). Masses
+are tilted by :math:`e^{\lambda L}`; a product of transforms gives the law p of the tilted sum, and
 
 .. math:: \delta(\epsilon) \le e^{K(\lambda) - \lambda \epsilon}
     \sum_y p(y) e^{-\lambda (y - \epsilon)} (1 - e^{\epsilon - y})_+ + \text{what lies beyond}
 
-with K the logarithm of the moments of the sum on the grid. Any tilt and any grid give a bound: they
-are chosen by moments on a few nodes, and the grid is refined until delta settles. What rounding may
-do to the transforms, what is above the grid and noise that is cut off are added. No code is shared
-with the compiled accountant.
+with K the log-moment of the sum on the grid. Any tilt and grid give a bound: they are chosen by
+moments on a few nodes, and the grid is refined until delta settles. The rounding error of the
+transforms, the mass above the grid and the truncated noise are added. No code is shared with the
+compiled accountant.
 """
 
 from __future__ import annotations
@@ -57,20 +57,20 @@ UNIT = 2.0**-53
 
 @dataclass(frozen=True)
 class Losses:
-    """Privacy losses that add up, for both directions of a neighbouring relation.
+    """Composed privacy losses, for both directions of a neighbouring relation.
 
     Parameters
     ----------
     mu : float >= 0
-        Parameter of all Gaussian mechanisms together.
+        Gaussian parameter of all Gaussian mechanisms together.
     sampled : tuple of (noise multiplier, sampling rate, number of steps)
         Poisson-sampled Gaussian sums; the multiplier is relative to one record's contribution.
     pure : tuple of (epsilon, count)
         Randomised responses.
     curves : tuple of Curve
-        Losses that are known by a curve.
+        Losses given by a curve.
     replace_one : bool
-        The relation, which the sampled sums depend on.
+        Whether the relation is replace_one, on which the sampled sums depend.
     """
 
     mu: float = 0.0
@@ -84,7 +84,7 @@ class Losses:
 def composed_delta(
     epsilon: float, losses: Losses, points: int = MAX_POINTS, enough: float = 0.0
 ) -> float:
-    """Return an upper bound of delta at ``epsilon >= 0``; up to ``enough`` any one will do."""
+    """Return an upper bound on delta at ``epsilon >= 0``; a bound below ``enough`` suffices."""
     directions = ("replace",) if losses.replace_one else ("remove", "add")
     bound = 1.0
     # Where a record rarely joins, no grid may be fine enough.
@@ -98,9 +98,9 @@ def composed_delta(
 
 
 def _joined_delta(epsilon: float, mu: float, q: float, steps: int) -> float:
-    """Delta of steps of which a record joins J: the Gaussian mechanism's, joined so often.
+    """Return delta of steps of which a record joins J, by the Gaussian mechanism of J steps.
 
-    "Rarely joined steps" of the proof page.
+    See "Rarely joined steps" on the proof page.
     """
     if q >= 1.0:
         return 1.0
@@ -124,7 +124,7 @@ def _joined_delta(epsilon: float, mu: float, q: float, steps: int) -> float:
 def _directed_delta(
     epsilon: float, losses: Losses, direction: str, points: int, enough: float
 ) -> float:
-    """Delta in one direction; up to ``enough`` on any grid, and with as little of the noise."""
+    """Return delta in one direction; a bound below ``enough`` suffices."""
     cut = FIRST_CUT
     while True:
         found = _Sum(losses, direction, cut)
@@ -139,14 +139,14 @@ def _directed_delta(
 
 
 class _Law:
-    """One loss as a function of the noise: its density's logarithm and its value at any point."""
+    """One loss as a function of the noise: its value and log-density at any point."""
 
     def __init__(self, z: float, rate: float, direction: str, cut: float) -> None:
         self.z, self.rate, self.direction = z, rate, direction
         self.reach = math.sqrt(2.0 * cut) * z + 1.0
 
     def at(self, x: Array) -> tuple[Array, Array]:
-        """Loss and logarithm of its density (up to a constant) at points of the noise."""
+        """Return loss and log-density (up to a constant) at points of the noise."""
         base = -0.5 * (x / self.z) ** 2
         up = self._ratio(x)
         if self.direction == "remove":
@@ -156,7 +156,7 @@ class _Law:
         return up - self._ratio(-x), base + up
 
     def _ratio(self, x: Array) -> Array:
-        """Logarithm of (1-q) + q exp((2x - 1)/(2 z^2))."""
+        """Return the logarithm of (1-q) + q exp((2x - 1)/(2 z^2))."""
         shift = (x - 0.5) / (self.z * self.z)
         if self.rate == 1.0:
             return np.asarray(shift)
@@ -185,9 +185,9 @@ class _Law:
 
 
 class _Dots(NamedTuple):
-    """A loss on a grid: its lowest place, masses, an infinite mass, and by how much it may be low.
+    """A loss on a grid: lowest place, masses, infinite mass, and error bound.
 
-    Masses are not below those of a law that dominates the loss.
+    The masses, up to the error bound, are those of a law that dominates the loss.
     """
 
     first: int
@@ -197,7 +197,7 @@ class _Dots(NamedTuple):
 
 
 def _between(a: Array, b: Array) -> tuple[Array, Array]:
-    """Normal probability of an interval, and what rounding may have done to it."""
+    """Return the normal probability of an interval, and a bound on its rounding error."""
     right = a > 0.0
     low, high = np.where(right, -b, a), np.where(right, -a, b)
     large = ndtr(high)
@@ -207,9 +207,9 @@ def _between(a: Array, b: Array) -> tuple[Array, Array]:
 def _connected(
     first: int, step: float, own: tuple[Array, Array], other: tuple[Array, Array]
 ) -> Array:
-    """Masses at the ends of cells that keep what both laws give to each of them.
+    """Return masses at the ends of cells that keep each cell's mass under both laws.
 
-    Cell j has losses from (first + j) step on; its masses come with what they may be off.
+    Cell j has losses from (first + j) step on; its masses come with error bounds.
     """
     left = step * (first + np.arange(own[0].size))
     factor = np.exp(left)
@@ -220,7 +220,7 @@ def _connected(
 
 
 def _placed(losses: Array, masses: Array, step: float) -> _Dots:
-    """Single losses, each at both ends of its cell."""
+    """Return single losses, each split between the ends of its cell."""
     cells = np.floor(losses / step)
     first, size = int(cells.min()), int(cells.max() - cells.min()) + 2
     if size >= 2 * MAX_CELLS:
@@ -234,7 +234,7 @@ def _placed(losses: Array, masses: Array, step: float) -> _Dots:
 
 
 def _gaussian_dots(mu: float, cut: float, step: float) -> _Dots:
-    """A Gaussian loss, mu x + mu^2 / 2 of a standard normal x."""
+    """Return a Gaussian loss on the grid: mu x + mu^2 / 2 of a standard normal x."""
     reach = math.sqrt(2.0 * cut) + 1.0
     low, high = (math.floor(mu * (0.5 * mu + x) / step) for x in (-reach, reach))
     if high - low >= 2 * MAX_CELLS:
@@ -248,7 +248,7 @@ def _gaussian_dots(mu: float, cut: float, step: float) -> _Dots:
 
 
 def _sampled_dots(law: _Law, step: float) -> _Dots:
-    """A sampled loss; its cells are intervals of the noise."""
+    """Return a sampled loss on the grid; its cells are intervals of the noise."""
     z, q, replaced = law.z, law.rate, law.direction == "replace"
     loss = float(law.at(np.array([law.reach]))[0][0])
     high = math.floor((loss if law.direction != "add" else -loss) / step)
@@ -304,7 +304,7 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
 
 
 class _Sum:
-    """The summed loss in one direction, its largest value, and what it leaves out."""
+    """The summed loss in one direction, its largest value, and the mass it leaves out."""
 
     def __init__(self, losses: Losses, direction: str, cut: float) -> None:
         whole = [(z, n) for z, q, n in losses.sampled if q >= 1.0 and z >= MIN_NOISE]
@@ -359,7 +359,7 @@ class _Sum:
             ) * (1.0 + 1e-14)
 
     def delta(self, epsilon: float, most: int, enough: float) -> tuple[float, float]:
-        """Return delta at ``epsilon`` and the mass cut off; no finer than ``enough``."""
+        """Return delta at ``epsilon`` and the mass cut off, no more accurate than ``enough``."""
         if self._lost >= 1.0:
             return 1.0, 0.0
         tilt = self._tilt(epsilon)
@@ -377,7 +377,7 @@ class _Sum:
     def _on_grid(
         self, epsilon: float, tilt: float, low: float, step: float, size: int
     ) -> tuple[float, float]:
-        """Delta on one grid of ``size`` points from ``low`` on; what is cut off apart."""
+        """Return delta on a grid of ``size`` points from ``low``, and the mass cut off."""
         work(20 * size * (1 + len(self._dots)))
         laws = [(make(step), count) for make, count in self._dots]
         lower = epsilon - math.fsum(count * dots.slack for dots, count in laws)
@@ -412,7 +412,7 @@ class _Sum:
         return min(1.0, delta), math.fsum(count * dots.infinite for dots, count in laws)
 
     def _moment(self, tilt: float, n_nodes: int = FIRST_NODES) -> float:
-        """Logarithm of the mean of exp(tilt * loss)."""
+        """Return the logarithm of the mean of exp(tilt * loss)."""
         total = 0.5 * self._mu**2 * tilt * (1.0 + tilt)
         for part, count in self._parts:
             loss, log = part(tilt, n_nodes)
@@ -420,7 +420,7 @@ class _Sum:
         return total
 
     def _spread(self, tilt: float) -> tuple[float, float]:
-        """Mean and standard deviation of the tilted sum."""
+        """Return the mean and standard deviation of the tilted sum."""
         mean, square = self._mu**2 * (tilt + 0.5), self._mu**2
         for part, count in self._parts:
             loss, log = part(tilt, FIRST_NODES)
@@ -432,7 +432,7 @@ class _Sum:
         return mean, math.sqrt(square)
 
     def _tilt(self, epsilon: float) -> float:
-        """Tilt for which the bound exp(K(tilt) - tilt * epsilon) is not far above delta."""
+        """Return a tilt for which exp(K(tilt) - tilt * epsilon) is not far above delta."""
         if self._spread(0.0)[0] >= epsilon:
             return 0.0
         high = 1.0
@@ -450,7 +450,7 @@ class _Sum:
         return _crossing(lambda tilt: self._moment(tilt) - tilt * epsilon <= enough, best)
 
     def _span(self, tilt: float) -> tuple[float, float]:
-        """Interval that holds all but a negligible share of the tilted sum, by Chernoff."""
+        """Return an interval with all but a negligible share of the tilted sum, by Chernoff."""
         deviation, at = self._spread(tilt)[1], self._moment(tilt)
         shifts = [min(2.0**k / deviation, LARGEST_TILT) for k in range(-4, 5)]
         high = min((self._moment(tilt + s) - at + OUTSIDE) / s for s in shifts)
@@ -459,12 +459,12 @@ class _Sum:
 
 
 def _constant(nodes: tuple[Array, Array]) -> Callable[[float, int], tuple[Array, Array]]:
-    """Nodes that no tilt moves."""
+    """Return nodes that do not depend on the tilt."""
     return lambda _tilt, _count: nodes
 
 
 def _crossing(holds: Callable[[float], bool], high: float) -> float:
-    """Least tilt at which a monotone condition holds, to a few digits."""
+    """Return the smallest tilt at which a monotone condition holds, to a few digits."""
     low = 0.0
     while high - low > 1e-4 * high:
         middle = 0.5 * (low + high)
@@ -473,9 +473,10 @@ def _crossing(holds: Callable[[float], bool], high: float) -> float:
 
 
 def _law_of_sum(parts: list[tuple[NDArray[np.intp], Array, int]], size: int) -> tuple[Array, float]:
-    """Law of a sum on a ring, from places, logarithms of masses and counts; and its error.
+    """Return the law of a sum on a ring, from places, log-masses and counts, and its error.
 
-    What rounding may do to any entry: "Composition by tilted transforms" of the proof page.
+    The error bounds the rounding of any entry: "Composition by tilted transforms" on the proof
+    page.
     """
     total: Any = np.zeros(size // 2 + 1, dtype=np.complex128)
     most, doubts, offs = np.zeros(total.size), np.zeros(total.size), []

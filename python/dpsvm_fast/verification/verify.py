@@ -1,9 +1,7 @@
-"""Recompute the promise of a certificate from its numbers alone, or together with its model.
+"""Verify a certificate: recompute its guarantee from its numbers, with or without the model.
 
-Recompute the promise of a certificate from its numbers alone.
-
-Deliberately shares no numerical code with the calibrations that made the promise, and has its own
-table of the losses.
+The module deliberately shares no numerical code with the calibration of the noise, and has its own
+table of losses.
 """
 
 from __future__ import annotations
@@ -70,29 +68,29 @@ NO_ARITHMETIC = "its numbers are too large or too small to compute with"
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of a recomputation; true if the certificate is consistent and its guarantee holds.
+    """Result of `verify`; true if the certificate is consistent and its guarantee holds.
 
     Parameters
     ----------
     ok : bool
     problems : tuple of str
-        What does not follow, or is undecided; empty when ``ok``.
+        What does not follow or is undecided; empty if ``ok``.
     epsilon : float or None
-        Recomputed epsilon at the claimed delta; None where the certificate cannot be read, or the
-        claim cannot be recomputed.
+        Recomputed epsilon at the claimed delta; None if the certificate cannot be read or the claim
+        cannot be recomputed.
     delta : float or None
         Recomputed delta at the claimed epsilon.
     undecided : bool, default=False
-        The claim is neither confirmed nor refuted: nothing is wrong that could be found, but the
-        recomputed upper bound is above it, or there is more noise of different laws together than
-        this check composes. Never with ``ok``.
+        Whether the claim is neither confirmed nor refuted: no error was found, but the recomputed
+        upper bound is above the claim, or this check cannot compose that many different privacy
+        laws. Never with ``ok``.
     stated : tuple of str
-        Words of the certificate that follow from nothing else in it: its maker stated them, and
-        nothing checks them.
+        Words of the certificate that follow from nothing else in it: the maker's statements, which
+        are not checked.
     matches : tuple of str
-        What was compared with a model and is the same there; empty without one.
+        What was compared with a model and agrees; empty without a model.
     forbidden : tuple of str
-        What a policy does not allow of a promise that holds; empty without one. Never with ``ok``.
+        What a policy forbids in a guarantee that holds; empty without a policy. Never with ``ok``.
     """
 
     ok: bool
@@ -135,30 +133,30 @@ class Verification:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(Record):
-    """Rules that a guarantee must meet to be accepted.
+    """Rules that a guarantee must satisfy to be accepted.
 
     Parameters
     ----------
     epsilon : float in (0, 1e4]
-        The largest that is accepted.
+        Largest accepted value.
     delta : float in [0, 1)
-        The largest that is accepted.
+        Largest accepted value.
     adjacency : tuple of {"add_remove", "replace_one"}, default=()
-        Accepted relations; empty for both.
+        Accepted neighbouring relations; empty accepts both.
     unit : tuple of {"row", "person", "party"}, default=()
-        Accepted units; empty for all.
+        Accepted units; empty accepts all.
     exact_noise : bool, default=False
-        Whether all noise must have been drawn exactly, none of it in floating point.
+        Whether all noise must be drawn exactly, not in floating point.
     forbidden_caveats : tuple of str, default=()
-        Names of what may not be left uncovered: "floating_point", "running_time", "precision",
-        "max_iter", "max_samples", "cluster", "number_of_runs", "empty_parts"; of training across
+        Names of caveats that are not accepted: "floating_point", "running_time", "precision",
+        "max_iter", "max_samples", "cluster", "number_of_runs", "empty_parts"; for training across
         parties "passive_server", "honest_parties", "computational", "trusted_curator", "aborts",
         "time_of_parties", "sizes_of_parties".
 
     Raises
     ------
     TypeError, InvalidParameterError
-        A field of another type or outside its range.
+        A field has the wrong type or is outside its range.
     """
 
     epsilon: field.Epsilon
@@ -178,7 +176,7 @@ class Policy(Record):
         return super().read(record)
 
     def violations(self, statement: Statement) -> list[str]:
-        """Return what the policy does not allow in a statement."""
+        """Return what the policy forbids in a statement."""
         found = [
             f"{name} is {getattr(statement, name):g}, at most {getattr(self, name):g} is allowed"
             for name in ("epsilon", "delta")
@@ -251,7 +249,7 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
     InvalidParameterError
         The file was not written by ``save_model``, or was changed afterwards.
     OSError
-        It cannot be read.
+        The file cannot be read.
     """
     document: Any = model
     if not isinstance(model, Mapping):
@@ -291,7 +289,7 @@ class Comparison:
         self.unchecked: list[str] = []
 
     def _compare(self, what: str, stated: object, found: object) -> None:
-        """Note whether two facts are the same."""
+        """Record whether two facts are the same."""
         if stated == found:
             self.matches.append(what)
         else:
@@ -333,7 +331,7 @@ class Comparison:
             self._compare(what, bound["model_sha256"], digest_of(document["model"]))
 
     def model(self, statement: Any, certificate: Mapping[str, Any], record: Any) -> None:
-        """Compare the certificate with the one in the model, and its releases with the model's."""
+        """Compare the certificate and its releases with those of the model."""
         try:
             self._model(statement, certificate, record)
         except FORMLESS:
@@ -365,20 +363,20 @@ class Comparison:
                 COMPARED[type(each)](self, each, leaf)
 
     def fit(self, statement: Statement, leaf: Mapping[str, Any]) -> None:
-        """Compare what one fit promises with what it published."""
+        """Compare the statement of one fit with its published attributes."""
         try:
             COMPARED[type(statement)](self, statement, leaf)
         except FORMLESS:
             self.problems.append(NO_FORM)
 
     def _given(self, stated: Mapping[str, object], given: Mapping[str, Any]) -> None:
-        """Compare facts with the parameters of the same names, if any."""
+        """Compare facts with parameters of the same names, if any."""
         for name in stated:
             if name in given:
                 self._compare(name, stated[name], given[name])
 
     def _search(self, s: SelectionStatement, leaf: Mapping[str, Any]) -> None:
-        """Compare a search with its parameters; a winner had less budget than the search."""
+        """Compare a search with its parameters; the winner had a smaller budget than the search."""
         given = leaf["parameters"]
         names: tuple[str, ...] = ("epsilon", "delta", "adjacency", "strategy")
         if leaf["class"] != "PrivateGridSearch":
@@ -390,7 +388,7 @@ class Comparison:
         self.unchecked.append("the runs of the search: only the winner is in the model")
 
     def _releases(self, s: PrivacyStatement, leaf: Mapping[str, Any]) -> None:
-        """Compare what a fit published with the releases that its certificate lists."""
+        """Compare published attributes with the releases in the certificate."""
         facts, given = leaf["attributes"], leaf["parameters"]
         known = MECHANISMS[leaf["class"]]
         if leaf["class"] in PIPELINES and not s.parts:
@@ -435,7 +433,7 @@ class Comparison:
     def _weights(
         self, s: PrivacyStatement, leaf: Mapping[str, Any], expected: dict[str, tuple[int, ...]]
     ) -> None:
-        """Compare the releases before the weights, and the weights."""
+        """Compare the weights, and the releases before them."""
         facts = leaf["attributes"]
         before = {part.name: part.shape for part in s.parts if part.name != "training"}
         self._compare("noisy sums before the weights, and their shapes", before, expected)
@@ -468,7 +466,7 @@ class Comparison:
             self._compare(f"Gaussian parameter of {name}", mu if same else own, mu)
 
     def _ellipsoids(self, s: PrivacyStatement, facts: Any, expected: Any) -> None:
-        """Compare the ellipsoids with the noise, and the sums that placed them."""
+        """Compare the ellipsoids, and the sums before them, with the noise."""
         n_classes, each, side, _ = facts["ellipsoids_"]["shape"]
         numbers = (n_classes * each, math.comb(side + 1, 2))
         self._compare("shape of the ellipsoids", s.noise and s.noise.shape, numbers)
@@ -479,7 +477,7 @@ class Comparison:
         self._compare("noisy sums before the ellipsoids, and their shapes", stated, before)
 
     def _parties(self, s: FederatedStatement, leaf: Mapping[str, Any]) -> None:
-        """Compare a model of many parties with the sums that were paid for."""
+        """Compare a model of many parties with the charged sums."""
         facts, spec = leaf["attributes"], leaf["parameters"]["spec"]
         for name in AGREED:
             self._compare(name, getattr(s, name), spec[name])
@@ -502,7 +500,7 @@ COMPARED: dict[type[Statement], Callable[[Comparison, Any, Mapping[str, Any]], N
 
 
 def _leaves(record: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every estimator of a model that contains no others, with the path of names to it."""
+    """Yield every innermost estimator of a model, with the path of names to it."""
     if record["class"] not in ("Pipeline", "PrivatePipeline"):
         yield name or record["class"].lower(), record
         return
@@ -518,46 +516,45 @@ def verify(
     key: bytes | None = None,
     policy: Policy | Mapping[str, Any] | None = None,
 ) -> Verification:
-    """Check that the promise of a certificate follows from the numbers in it.
+    """Check that the guarantee of a certificate follows from its numbers.
 
     Parameters
     ----------
     certificate : PrivacyStatement, PipelineStatement, SelectionStatement, FederatedStatement, \
 dict or str
-        A statement, its ``to_dict()`` or its ``to_json()``; or the output of
+        Statement, its ``to_dict()`` or its ``to_json()``; or a text written by
         :func:`dpsvm_fast.persist.save_certificate`.
     model : path, mapping or None, default=None
-        File that ``save_model`` wrote, or its content: certificate and model are compared,
-        release by release. ``matches`` of the result says what agrees.
+        File written by ``save_model``, or its content, to compare with the certificate release by
+        release. ``matches`` of the result lists what agrees.
     key : bytes or None, default=None
-        Secret that a certificate with the digest of a model was signed with.
+        Key with which a certificate with a model's digest was signed.
     policy : Policy, mapping or None, default=None
-        What is accepted. ``forbidden`` of the result lists what is not.
+        Rules for acceptance. ``forbidden`` of the result lists violations.
 
     Returns
     -------
     Verification
-        False if a number does not follow, and for anything that is not private or cannot be read
-        (another version, unknown fields). Also false, and ``undecided``, with more than eight
-        numerical privacy profiles, such as those of noise in objectives, or more than about half a
-        minute of work.
+        False if a number does not follow, the release is not private, or the certificate cannot be
+        read (another version, unknown fields). False and ``undecided`` with more than eight
+        numerical privacy profiles, such as those of objective perturbation, or more than about half
+        a minute of work.
 
     Raises
     ------
     TypeError
-        An argument of another type.
+        An argument has the wrong type.
     InvalidParameterError
-        ``model`` is not a file that ``save_model`` wrote, or was changed after that; or ``policy``
-        is not a policy.
+        ``model`` was not written by ``save_model`` or was changed afterwards, or ``policy`` is not
+        a policy.
     OSError
-        It cannot be read.
+        The file cannot be read.
 
     Notes
     -----
-    Guarantees: a certificate that passes states an epsilon and a delta which follow, by the
-    theorems it names, from its own sensitivity and noise. Every word in it follows from its
-    numbers or is in ``stated``, which nobody checked. What no recomputation can show is said at the
-    end of ``str(verify(...))``.
+    Guarantees: the epsilon and delta of a certificate that passes follow, by the theorems it names,
+    from its own sensitivity and noise. Every word in it follows from its numbers or is listed in
+    ``stated``, which is not checked. ``str(verify(...))`` ends with what no recomputation can show.
 
     Examples
     --------
@@ -602,7 +599,7 @@ dict or str
 
 
 def _verified(statement: Statement) -> Verification:
-    """One release, or several: what does not follow by itself, and what all cost together."""
+    """Check each release by itself, then the total of all."""
     problems = [f"not private: {reason}" for reason in statement.not_private_reasons]
     if getattr(statement, "random_source", "operating_system") != "operating_system":
         problems.append("the noise does not come from the entropy of the operating system")
@@ -635,9 +632,9 @@ def _verified(statement: Statement) -> Verification:
 
 
 def _recomputed(statement: Statement) -> tuple[float, float, bool | None]:
-    """Epsilon at the claimed delta, delta at the claimed epsilon, and whether the claim holds.
+    """Return the recomputed epsilon and delta, and whether the claim holds.
 
-    None where that is neither confirmed nor refuted.
+    The last value is None if the claim is neither confirmed nor refuted.
     """
     shares: bool | None = True
     if isinstance(statement, PrivacyStatement):
