@@ -41,7 +41,7 @@ RESULTS, NAME, PAGE = ROOT / "benches" / "results", "weeks", "docs/budget.md"
 METHODS = {
     "first week alone": "one fit, on the first week",
     "all weeks at once": "one fit, on all weeks, afterwards",
-    "all rows so far, ε/√52": "52 fits on all rows so far, sharing the budget",
+    "all rows so far, shared budget": "52 fits on all rows so far, sharing the budget",
     "every week": "each week's fit, with its own ε",
     "partial_fit": "`partial_fit`",
     "mean of weekly scores": "mean of weekly scores",
@@ -49,7 +49,7 @@ METHODS = {
 STYLES = {
     "first week alone": ("0.5", ":"),
     "all weeks at once": ("C4", ":"),
-    "all rows so far, ε/√52": ("C1", "--"),
+    "all rows so far, shared budget": ("C1", "--"),
     "every week": ("C0", "-"),
     "partial_fit": ("C2", "-."),
     "mean of weekly scores": ("k", "-"),
@@ -120,7 +120,7 @@ def accuracies(weeks: list[Week], low: Array, high: Array) -> dict[str, list[flo
         if week % EVERY == EVERY - 1:
             every = PrivateLinearSVC(share, bounds=(low, high), **common)
             every.fit(*halves(weeks[: week + 1]))
-            found["all rows so far, ε/√52"].append(every.score(X_test, y_test))
+            found["all rows so far, shared budget"].append(every.score(X_test, y_test))
     for spent in (ledger, other):
         assert spent.total()[0] <= EPSILON * (1.0 + 1e-9)
     return found

@@ -188,7 +188,7 @@ def test_weekly_models_keep_one_budget_and_follow_a_stream(monkeypatch: pytest.M
     stream, low, high = weeks.drifting(lambda time: np.pi * time, 0)
     found = weeks.accuracies([stream[0], stream[1], stream[26], stream[51]], low, high)
     assert {method: len(of) for method, of in found.items()} == dict.fromkeys(weeks.METHODS, 4) | {
-        "all rows so far, ε/√52": 1
+        "all rows so far, shared budget": 1
     }
     # After half a turn the classes are opposite; a model of the week knows.
     assert found["first week alone"][3] < 0.3 < 0.7 < found["every week"][3]
