@@ -102,7 +102,7 @@ def discrete_gaussian(
     See Also
     --------
     gaussian_on_grid : a rounded Gaussian. A sum of rounded Gaussians is not a rounded Gaussian; a
-    sum of discrete Gaussians is very nearly a discrete Gaussian.
+        sum of discrete Gaussians is very nearly a discrete Gaussian.
 
     Notes
     -----

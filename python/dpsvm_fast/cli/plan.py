@@ -1,4 +1,4 @@
-"""``dpsvm-fast plan``: noise of a budget, before any data is read."""
+"""``dpsvm-fast plan``: noise of a budget, before any data are read."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 @ui.option("--plot", ui.FILE, f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
 @ui.pass_screen
 def plan_command(screen: ui.Screen, **options: Any) -> None:
-    """Show the noise to expect, without data and without spending budget.
+    """Show the noise to expect, without reading data or spending budget.
 
-    Needs public numbers only. Each category of a schema is a feature.
+    Needs only public numbers. Each category of a schema is a feature.
     """
     samples, plot = options["samples"], options["plot"]
     declared, owned = _declared(options["schema"])
@@ -142,7 +142,7 @@ def plan_command(screen: ui.Screen, **options: Any) -> None:
 
 
 def _declared(path: Path | None) -> tuple[dict[str, int | None], bool]:
-    """Numbers of features and classes in a schema, None where open, and whether rows have owners.
+    """Return numbers of features and classes of a schema, and whether rows have owners.
 
     Raises
     ------
@@ -161,12 +161,12 @@ def _declared(path: Path | None) -> tuple[dict[str, int | None], bool]:
 
 
 def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
-    """The given number, which must equal the declared one if there is one.
+    """Return the given number, which must equal the declared one, if any.
 
     Raises
     ------
     CommandError
-        Neither is there, or they differ.
+        Both are missing, or they differ.
     """
     given, schema = options[name], options["schema"]
     if given is None and declared is None:
@@ -195,7 +195,7 @@ def _check_settings(options: dict[str, Any]) -> None:
 
 
 def _planned(epsilon: float, options: dict[str, Any]) -> NoisePlan:
-    """The plan of the estimator that a fit would build from these options."""
+    """Return the plan of the estimator that a fit would build from these options."""
     from dpsvm_fast.planning import plan_noise
 
     own: dict[str, Any] = {}

@@ -41,9 +41,10 @@ NAME, DATE = 34, 14
 def statement_command(
     screen: ui.Screen, file: Path, *, certificate: Path | None, force: bool, key: Path | None
 ) -> None:
-    """Show what a saved model promises, and under which assumptions.
+    """Show the guarantee of a saved model, and its assumptions.
 
-    Recomputes the numbers first. Ends with what a person must check, and a line to sign.
+    The numbers are recomputed first. The output ends with a list of checks for a person, and a line
+    to sign.
     """
     from dpsvm_fast.persist import save_certificate
 
@@ -77,12 +78,12 @@ def statement_command(
 
 
 def _standing(document: Document) -> Any:
-    """The statement, whose numbers follow from each other.
+    """Return the statement after recomputing its numbers.
 
     Raises
     ------
     CommandError
-        They do not, or they cannot be read.
+        The numbers are inconsistent, or the file cannot be read.
     """
     from dpsvm_fast.certificates import read_certificate
     from dpsvm_fast.verification import verify
@@ -125,7 +126,7 @@ def tell(screen: ui.Screen, statement: Any) -> None:
 
 
 def _checks(statement: Any) -> list[str]:
-    """What no program can check."""
+    """Return the checks that no program can do."""
     if not statement.private:
         return []
     delta = (
@@ -146,7 +147,7 @@ def _checks(statement: Any) -> list[str]:
 
 
 def _sign_off(screen: ui.Screen, document: Document, checks: list[str]) -> None:
-    """Print what a person checks, and where to sign."""
+    """Print the checks for a person, and where to sign."""
     if not checks:
         screen.say("\nNothing to sign: this model is not private.", style="bold")
         return
@@ -186,9 +187,9 @@ def verify_command(
 ) -> int:
     """Recompute the epsilon and delta of a certificate or a saved model.
 
-    Needs neither data nor model; --model also checks that the certificate is about that model. Exit
-    code 0: it holds; 1: a number is wrong; 2: it cannot be checked; 4: it holds, but the policy
-    does not allow it.
+    Needs neither data nor model; --model also checks that the certificate belongs to that model.
+    Exit code 0: it holds; 1: a number is wrong; 2: it cannot be checked; 4: it holds, but the
+    policy does not allow it.
     """
     from dpsvm_fast.certificates import read_certificate
     from dpsvm_fast.persist.values import parsed
@@ -246,12 +247,12 @@ def verify_command(
 
 
 def _rules(path: Path) -> Policy:
-    """The policy of a file.
+    """Read the policy in a file.
 
     Raises
     ------
     CommandError
-        The file is not a certificate; the message says what is wrong.
+        The file is not a policy; the message says what is wrong.
     """
     from dpsvm_fast.data.schema import read_record
     from dpsvm_fast.verification import Policy
@@ -265,7 +266,7 @@ def _rules(path: Path) -> Policy:
 
 
 def _advice(record: Any, *, unread: bool) -> str:
-    """What to do about a certificate that does not hold."""
+    """Return advice about a certificate that does not hold."""
     name = record.get("format") if isinstance(record, dict) else None
     if not (isinstance(name, str) and name.startswith("dpsvm_fast.")):
         return "Not a certificate of dpsvm_fast: expected what model.privacy_.to_json() returns."

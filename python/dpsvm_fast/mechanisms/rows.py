@@ -237,8 +237,7 @@ class ReleasedMap:
 
     @quiet
     def scores(self, rows: Any, coef: Array, intercept: Array) -> Array:
-        r"""Return scores :math:`\langle w, u - m \rangle / 
-u(u) + b`; sparse rows are not mapped.
+        r"""Return scores :math:`\langle w, u - m \rangle / \nu(u) + b`; sparse rows are not mapped.
 
         Parameters
         ----------

@@ -310,7 +310,7 @@ def responses(pure: list[float]) -> tuple[Array, Array]:
     return losses, masses
 
 
-# A lower bound of delta, for verification: a list of events leaks at least as much as each of them.
+# A lower bound on delta, for verification: a list of events leaks at least as much as each of them.
 #
 # Gaussian sums, zCDP events and noise in objectives contain Gaussian mechanisms: of an objective,
 # the
@@ -335,7 +335,7 @@ def least_gaussian(law: str, n_scores: int, sigma: float, *, replace_one: bool) 
 
 
 def least_delta_of(choice: Choice, epsilon: float) -> float:
-    """Return a lower bound of delta for the events of one record."""
+    """Return a lower bound on delta for the events of one record."""
     squares = [*choice.squares, *(2.0 * rho for rho in choice.rho)]
     for event in choice.objectives:
         mu = least_gaussian(event.law, event.n_scores, event.sigma, replace_one=choice.replace_one)
@@ -395,7 +395,7 @@ def _least_of_steps(
     return float(np.max(found * (1.0 - slack) - math.exp(epsilon) * neighbour * (1.0 + slack)))
 
 
-# A claim may be below the recomputed bound of delta by this share: what is confirmed holds up to a
+# A claim may be below the recomputed bound on delta by this share: what is confirmed holds up to a
 # ten-millionth of delta. Some bounds exceed the truth by as much.
 ALLOWANCE = 1e-7
 # Numbers of steps with a record, and thresholds, of a test that refutes.
