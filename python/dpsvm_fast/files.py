@@ -29,7 +29,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """
     if len(data) > LARGEST_FILE:
         raise InvalidParameterError(
-            f"model: takes {len(data)} bytes, expected at most {LARGEST_FILE}"
+            f"model: got {len(data)} bytes, expected at most {LARGEST_FILE}"
         )
     # The target of a link is replaced, not the link.
     target = Path(os.path.realpath(path))
@@ -93,7 +93,9 @@ def checked_key(key: object) -> bytes | None:
         except ModelFormatError as error:
             raise InvalidParameterError(f"key: {str(key)!r} {error}") from None
         except ValueError:
-            raise InvalidParameterError("key: got a path with a null character") from None
+            raise InvalidParameterError(
+                "key: got a path with a null character, expected none"
+            ) from None
     else:
         raise TypeError(
             f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "
@@ -112,7 +114,7 @@ def _sentence(verb: str, path: Path, error: OSError) -> OSError:
     reason = (error.strerror or type(error).__name__).lower()
     remedy = ""
     if isinstance(error, PermissionError):
-        remedy = "; choose another place or ask for access"
+        remedy = "; choose another location or ask for access"
         reason = f"no permission to {verb} there"
     elif isinstance(error, FileNotFoundError):
         reason = "no such folder" if verb == "write" else "no such file"

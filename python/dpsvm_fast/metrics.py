@@ -366,7 +366,7 @@ class Evaluation:
             for label, one in getattr(self, name).items():
                 yield f"{f'{title} of {label}':26s}{one}"
         elif name == "confusion_matrix":
-            yield f"{title} (true labels down, predicted ones across)"
+            yield f"{title} (true labels in rows, predicted labels in columns)"
             for label, row in zip(self.classes, self.confusion_matrix.value, strict=True):
                 yield f"  {label!s:24s}" + " ".join(f"{x:10.0f}" for x in row)
         elif name == "calibration":

@@ -542,5 +542,7 @@ def _check_scores(scores: ArrayLike) -> NDArray[np.int64]:
     """Return scores as an int64 array; they are private, so errors do not quote them."""
     array = np.asarray(scores)
     if array.ndim != 1 or not array.size or not np.can_cast(array.dtype, np.int64):
-        raise TypeError("scores: expected whole numbers, one for each of one or more candidates")
+        raise TypeError(
+            "scores: expected a one-dimensional array of integers, one for each candidate"
+        )
     return np.ascontiguousarray(array, dtype=np.int64)

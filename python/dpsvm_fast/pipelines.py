@@ -38,7 +38,7 @@ ENCODED = (
     "with drop=), and sparse_output=False in a ColumnTransformer"
 )
 # What a ColumnTransformer does with sparse rows unless it is told otherwise.
-BY_SHARE = "set sparse_threshold=0, or zeros in all rows decide whether its rows are sparse"
+BY_SHARE = "set sparse_threshold=0, or the zeros in all rows decide whether its output is sparse"
 INSTEAD = {
     **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"), SCALED),
     **dict.fromkeys(("PCA", "TruncatedSVD", "KernelPCA"), "reduce by PrivatePCA"),
@@ -50,9 +50,9 @@ INSTEAD = {
     "SimpleImputer": "fill gaps with SimpleImputer(strategy='constant', fill_value=..., "
     "keep_empty_features=True) and a public value, or by SchemaEncoder",
     "SplineTransformer": "give SplineTransformer an array of public knots, and sparse_output=False "
-    "in a ColumnTransformer, or take PublicSplines",
-    "KBinsDiscretizer": "take PublicSplines with public knots",
-    "ColumnTransformer": "name its columns instead of passing a function that looks at the rows, "
+    "in a ColumnTransformer, or use PublicSplines",
+    "KBinsDiscretizer": "use PublicSplines with public knots",
+    "ColumnTransformer": "name its columns instead of passing a function of the rows, "
     f"and for sparse rows {BY_SHARE}",
 }
 
@@ -197,8 +197,9 @@ class PrivatePipeline(Pipeline):
     >>> PrivatePipeline([("scale", StandardScaler()), ("svc", svc)]).fit(X, y)
     Traceback (most recent call last):
     ...
-    dpsvm_fast.exceptions.InvalidParameterError: steps: 'scale' (StandardScaler) learn from the \
-rows without privacy. Scale by PublicScaler or PrivateStandardScaler
+    dpsvm_fast.exceptions.InvalidParameterError: steps: expected no steps that learn from \
+the rows without privacy, got 'scale' (StandardScaler). Scale by PublicScaler or \
+PrivateStandardScaler
     """
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
@@ -254,8 +255,8 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         check_form("steps", X, [self])
         if learned := learned_steps(self, refit=True):
             raise InvalidParameterError(
-                f"steps: {', '.join(map(str, learned))} learn from the rows without privacy. "
-                + private_steps_instead(learned)
+                "steps: expected no steps that learn from the rows without privacy, got "
+                f"{', '.join(map(str, learned))}. " + private_steps_instead(learned)
             )
         if not private_steps(self):
             raise InvalidParameterError("steps: expected at least one private step")

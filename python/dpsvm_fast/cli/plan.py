@@ -69,7 +69,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
     required=True,
 )
 @ui.delta_option(required=True)
-@ui.option("--schema", ui.FILE, "TOML or JSON; gives the number of features and classes.")
+@ui.option("--schema", ui.FILE, "Schema (TOML or JSON) with the numbers of features and classes.")
 @ui.option("--features", ui.Integer(1, MAX_FEATURES), "Number of features.")
 @ui.option("--classes", ui.Integer(2, MAX_CLASSES), "Number of classes.")
 @ui.option("--samples", ui.Integer(1), "Number of training rows, or of persons, if it is public.")
@@ -81,7 +81,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 @ui.option(
     "--rows-per-person",
     ui.Integer(1, MAX_ROWS),
-    "Also show epsilon of a person with N rows, if noise protects rows.",
+    "Also show the epsilon of a person with N rows, if rows are protected.",
 )
 @model_option(*PLANNED)
 @ui.option(
@@ -92,7 +92,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
     flag_value="auto",
 )
 @ui.adjacency_option(default=ui.ADJACENCIES[0])
-@ui.option("--C", "C", ui.Real(0.0), "Weight of the losses.  [default: automatic]")
+@ui.option("--C", "C", ui.Real(0.0), "Factor of the losses.  [default: automatic]")
 @ui.option(
     "--data-norm",
     ui.Real(0.0),
@@ -137,7 +137,7 @@ def plan_command(screen: ui.Screen, **options: Any) -> None:
     if samples is not None and options["delta"] * samples >= 1.0:
         ui.note(
             f"warning: --delta: {options['delta']:g} is not below 1 / {samples} rows, so "
-            "publishing a whole row would be allowed; choose far less"
+            "publishing a whole row would be allowed; choose a far smaller delta"
         )
 
 

@@ -32,7 +32,7 @@ format_option = ui.option(
 person_option = ui.option(
     "--person-column",
     "person",
-    "Column of person ids: protects persons.  [default: from the schema]",
+    "Column of person ids; protects whole persons.  [default: from the schema]",
     metavar="COLUMN",
 )
 
@@ -268,7 +268,7 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
     ),
 )
 @saved_options
-@ui.option("-o", "--output", ui.FILE_OR_STREAM, "The graph; - for a pipe.", required=True)
+@ui.option("-o", "--output", ui.FILE_OR_STREAM, "ONNX file to write; - is stdout.", required=True)
 @ui.option("--dtype", ui.OneOf(("float64", "float32")), "Precision of scores.", default="float64")
 @ui.option(
     "--features",

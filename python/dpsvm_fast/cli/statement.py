@@ -132,17 +132,17 @@ def _checks(statement: Any) -> list[str]:
     delta = (
         "delta is 0: the guarantee has no exception."
         if statement.delta == 0.0
-        else f"delta is well below one over the number of people: {statement.delta:g} suits far "
+        else f"delta is well below 1 / number of people: {statement.delta:g} suits far "
         f"fewer than {1.0 / statement.delta:,.0f} of them."
     )
     return [
         f"epsilon = {statement.epsilon:g} was agreed for these data.",
         delta,
-        f"Nobody has more data in it than the unit that is protected: {statement.protected}.",
+        f"Nobody has more data than the protected unit: {statement.protected}.",
         "Everything assumed public was known, or chosen, without looking at the data.",
         'The items under "Not covered" are acceptable here.',
         "Other releases from the same data are counted: dpsvm-fast budget show FILE.",
-        "Somebody else has run dpsvm-fast verify on this file.",
+        "Someone else has run dpsvm-fast verify on this file.",
     ]
 
 

@@ -199,7 +199,7 @@ map_options = ui.together(
     ui.option(
         "--image",
         Shape(),
-        "Rows are images, HxW or HxWxC; train on histograms of edges.",
+        "Rows are images, HxW or HxWxC; train on histograms of edge directions.",
         metavar="HxW",
     ),
     ui.option(
@@ -215,7 +215,7 @@ table_options = ui.together(
     ui.option(
         "--schema",
         ui.FILE,
-        "TOML or JSON: public bounds or categories of columns, labels, classes.",
+        "Schema (TOML or JSON): public bounds or categories of columns, target, classes.",
     ),
     ui.option("--target", "Label column, if the schema names none.", metavar="COLUMN"),
     person_option,
@@ -223,8 +223,8 @@ table_options = ui.together(
     ui.option(
         "--max-weight",
         ui.Real(0.0),
-        "Public maximal weight: larger weights are clipped, and a row of this weight counts as "
-        "one.  [default: 1]",
+        "Public upper limit on weights: larger ones are clipped, and a row of this weight counts "
+        "as one.  [default: 1]",
         metavar="W",
     ),
     ui.option(
@@ -241,7 +241,7 @@ table_options = ui.together(
         metavar="SIZE",
     ),
     ui.option(
-        "--temp", ui.FILE, "Where to put the temporary folder.  [default: TMPDIR]", metavar="DIR"
+        "--temp", ui.FILE, "Parent of the temporary folder.  [default: TMPDIR]", metavar="DIR"
     ),
 )
 # What may be spent, and where that is written down.
@@ -260,9 +260,9 @@ budget_options = ui.together(
 )
 # Files that training writes.
 model_file_options = ui.together(
-    ui.option("-o", "--output", ui.FILE, "The model, JSON."),
+    ui.option("-o", "--output", ui.FILE, "Model file to write (JSON)."),
     ui.option("--certificate", ui.FILE, "Certificate to write, for verify."),
-    ui.option("--test-data", ui.FILE, "PUBLIC rows for an accuracy without noise."),
+    ui.option("--test-data", ui.FILE, "PUBLIC rows to test on, without noise."),
     ui.option("--force", "Replace existing files.", is_flag=True),
 )
 
@@ -416,7 +416,7 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix="dpsvm_fast-rows-", dir=place))
     except OSError as error:
         raise ui.CommandError(
-            f"{place}: cannot make a temporary folder ({error.strerror}); name another place with "
+            f"{place}: cannot make a temporary folder ({error.strerror}); name another folder with "
             "--temp"
         ) from None
     try:
@@ -977,9 +977,7 @@ EXAMPLE = ui.example(
 
 @click.command("fit", epilog=EXAMPLE)
 @table_options
-@ui.option(
-    "--write-schema", ui.FILE, "Write a schema to fill in, from column names only, and stop."
-)
+@ui.option("--write-schema", ui.FILE, "Write a schema template from the column names, and stop.")
 @budget_options
 @ui.option(
     "--model",

@@ -57,10 +57,13 @@ PIXELS = (0.0, 16.0)
 @click.command("demo", epilog=ui.example("dpsvm-fast demo --certificate certificate.json"))
 @model_option(*TITLES)
 @ui.option(
-    "--output", ui.FILE, f"The plot ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png")
+    "--output",
+    ui.FILE,
+    f"Plot file to write ({', '.join(PLOT_SUFFIXES)}).",
+    default=Path("dpsvm_demo.png"),
 )
 @ui.option("--certificate", ui.FILE, "Write the certificate of one model.")
-@ui.option("--repeats", ui.Integer(1), "Models for each epsilon.", default=10)
+@ui.option("--repeats", ui.Integer(1), "Number of models per epsilon.", default=10)
 @ui.option("--seed", int, "Seed of the noise: NOT PRIVATE.")
 @ui.option("--no-plot", "Draw nothing.", is_flag=True)
 @ui.pass_screen
@@ -216,7 +219,7 @@ SEED = 0
     show_default=False,
 )
 @ui.option("--epsilon", ui.Real(0.0), "Budget.", default=1.0)
-@ui.option("--delta", ui.Real(0.0), "Delta, above 0 here.", default=1e-6)
+@ui.option("--delta", ui.Real(0.0), "Delta, above 0.", default=1e-6)
 @ui.option("--repeats", ui.Integer(1), "Runs of each.", default=5)
 @threads_option
 @ui.pass_screen
@@ -337,7 +340,7 @@ Found = tuple[str, "AuditReport"]
 
 
 @click.command("audit", epilog=ui.example("dpsvm-fast audit --mechanism output --seconds 2"))
-@ui.option("--seconds", ui.Real(0.0), "Time for each audit.", default=10.0)
+@ui.option("--seconds", ui.Real(0.0), "Time per audit.", default=10.0)
 @ui.option("--trials", ui.Integer(1), "Counted runs for each data set, instead of --seconds.")
 @ui.option(
     "--epsilon",

@@ -57,9 +57,19 @@ TUNE_EXAMPLE = ui.example(
     multiple=True,
     metavar="NAME=A,B,...",
 )
-@ui.option("--strategy", ui.OneOf(STRATEGIES), "Search by parts or by runs.", default="partition")
-@ui.option("--selection", ui.OneOf(CHOICES), "Draw of the winner.", default="permute_and_flip")
-@ui.option("--stopping", ui.OneOf(STOPPING_LAWS), "Law of the number of runs.", default="geometric")
+@ui.option("--strategy", ui.OneOf(STRATEGIES), "Strategy of the search.", default="partition")
+@ui.option(
+    "--selection",
+    ui.OneOf(CHOICES),
+    "Mechanism that selects the winner.",
+    default="permute_and_flip",
+)
+@ui.option(
+    "--stopping",
+    ui.OneOf(STOPPING_LAWS),
+    "Distribution of the number of runs.",
+    default="geometric",
+)
 @ui.option(
     "--refit-fraction",
     ui.Real(0.0, includes_low=True),

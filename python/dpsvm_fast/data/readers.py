@@ -524,7 +524,7 @@ class WeightDecoder:
         """Return the weights in cells; ``before`` rows precede them."""
         found = cells.view(np.float32).astype(np.float64)
         right = np.isfinite(found) & (found >= 0.0)
-        reason = "not a weight, that is a finite, non-negative number"
+        reason = "not a finite, non-negative weight"
         _check_cells(right, self._file, before, self._name, reason)
         return found
 
@@ -732,7 +732,7 @@ class RowDecoder:
                 column = replace(self._alike, name=f"x{place}")
             else:
                 column = next(one for at, one, _ in self._columns if at == place)
-            reason = "not a finite number of single precision" if column.dates is None else NO_DATE
+            reason = "not a finite single-precision number" if column.dates is None else NO_DATE
             if np.isnan(X[row, place]):
                 reason = _missing_reason(column)
             raise self._wrong(before + row, column, reason)
@@ -1988,7 +1988,7 @@ class LibsvmSource(Source):
                 return "expected index:value with a number for each entry"
             with np.errstate(over="ignore"):
                 if not np.isfinite(np.float32(float(entry[2]))):
-                    return "a value is not a finite number of single precision"
+                    return "a value is not a finite single-precision number"
             # Digits without end would take long to convert.
             digits = entry[1].lstrip(b"0") or b"0"
             place = int(digits) - self._first if len(digits) < 12 else self.schema.n_features

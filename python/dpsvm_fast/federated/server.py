@@ -30,7 +30,7 @@ Exchange: TypeAlias = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 
 OTHER_FAILURE = "another failure"
 NO_REPLY = "no reply"
-WRONG_REPLY = "a reply against the protocol"
+WRONG_REPLY = "a reply that violates the protocol"
 
 # Stages before any party has sent its vector: an attempt that ends there may be made again.
 BEFORE_VECTORS = (stages.ADVERTISE, stages.SHARE)

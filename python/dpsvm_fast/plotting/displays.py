@@ -365,7 +365,7 @@ class EllipsoidDisplay(PlaneDisplay):
         angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
         first, second = model.data_norm_ * np.stack([np.cos(angles), np.sin(angles)])
         (circle,) = ax.plot(
-            first, second, color="#000000", linewidth=0.8, label="bound of the rows", zorder=3
+            first, second, color="#000000", linewidth=0.8, label="bound on the rows", zorder=3
         )
         handles = [*self._draw_ellipses(ax), circle]
         curves = [line.get_xydata() for line in (*self.ellipses_, *self.centres_, circle)]
