@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import click
 
 from dpsvm_fast._core import build_info
-from dpsvm_fast.cli.screen import CommandError, Interrupted, ReaderLeft
+from dpsvm_fast.cli.screen import CommandError, Interrupted, OutputClosed
 
 PROGRAM = "dpsvm-fast"
 
@@ -223,7 +223,7 @@ def _typed_interrupts() -> Iterator[None]:
     except KeyboardInterrupt:
         raise Interrupted from None
     except BrokenPipeError:
-        raise ReaderLeft from None
+        raise OutputClosed from None
 
 
 @click.group(

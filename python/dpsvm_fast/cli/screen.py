@@ -74,7 +74,7 @@ class Interrupted(Exception):
     """The user pressed Ctrl-C."""
 
 
-class ReaderLeft(Exception):
+class OutputClosed(Exception):
     """The reader closed standard output."""
 
 
@@ -98,7 +98,7 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
         try:
             code = command() or DONE
             sys.stdout.flush()
-        except (BrokenPipeError, ReaderLeft):
+        except (BrokenPipeError, OutputClosed):
             return _silenced(DONE)
         except Exception as error:
             sentence, code = judged(error)
@@ -218,10 +218,10 @@ def _usage(error: click.ClickException) -> str:
     """Describe a usage error."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     path = ctx.command_path if ctx is not None else "dpsvm-fast"
-    return f"{_complaint(error)} (see {path} --help)"
+    return f"{_usage_sentence(error)} (see {path} --help)"
 
 
-def _complaint(error: click.ClickException) -> str:
+def _usage_sentence(error: click.ClickException) -> str:
     """Return the sentence of a usage error."""
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
@@ -229,7 +229,7 @@ def _complaint(error: click.ClickException) -> str:
             return "--json: write it after the command"
         # The beginning of a name is meant for it before one that looks alike.
         near = sorted(error.possibilities or (), key=lambda one: not one.startswith(name))
-        if error.ctx is not None and error.ctx.parent is None and not _alike(name, near):
+        if error.ctx is not None and error.ctx.parent is None and not _differs_by_typo(name, near):
             return f"{name}: no such option here; write options after the command"
         return f"{name}: no such option" + (f"; did you mean {near[0]}?" if near else "")
     if isinstance(error, click.BadParameter) and error.param is not None:
@@ -242,7 +242,7 @@ def _complaint(error: click.ClickException) -> str:
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
-def _alike(name: str, near: list[str]) -> bool:
+def _differs_by_typo(name: str, near: list[str]) -> bool:
     """Return whether an option differs by a typing error only."""
     return bool(difflib.get_close_matches(name, near, n=1, cutoff=0.8))
 

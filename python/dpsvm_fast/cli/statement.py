@@ -50,7 +50,7 @@ def statement_command(
 
     with reserved(certificate, force=force, inputs=[file, key]) as drafts:
         document = read_document(file, key)
-        statement = _standing(document)
+        statement = _recomputed_statement(document)
         for draft in drafts:
             if document.is_model:
                 # With the model's digest, signed with its key.
@@ -71,13 +71,13 @@ def statement_command(
             "certificate_file": None if certificate is None else str(certificate),
         }
     )
-    tell(screen, statement)
+    print_statement(screen, statement)
     _sign_off(screen, document, checks)
     if certificate is not None:
         screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
 
 
-def _standing(document: Document) -> Any:
+def _recomputed_statement(document: Document) -> Any:
     """Return the statement after recomputing its numbers.
 
     Raises
@@ -109,7 +109,7 @@ def _standing(document: Document) -> Any:
     return statement
 
 
-def tell(screen: ui.Screen, statement: Any) -> None:
+def print_statement(screen: ui.Screen, statement: Any) -> None:
     """Print a statement with a coloured first line."""
     head, _, rest = str(statement).partition("\n")
     screen.say(head, style="bold green" if statement.private else "bold red")

@@ -448,7 +448,7 @@ def _resident_size() -> int:
 # What a command spends: the budget file, and whether a failure came before or after the spend.
 
 
-class AskedLedger(PrivacyLedger):
+class AttemptLedger(PrivacyLedger):
     """Ledger that records whether this process has tried to spend."""
 
     asked = False
@@ -494,9 +494,9 @@ class Spending:
         if path is None:
             # Asked like a file would be: it knows whether the spend has happened.
             budget = (self.epsilon, self.delta, adjacency or "add_remove")
-            self.ledger: Any = AskedLedger(*budget, unit=self.unit, strict=False)
+            self.ledger: Any = AttemptLedger(*budget, unit=self.unit, strict=False)
         else:
-            self.ledger = opened_budget(path, AskedLedger, to_spend=True)
+            self.ledger = opened_budget(path, AttemptLedger, to_spend=True)
             if periods is not None:
                 self.ledger = self.ledger.for_periods(*periods.split(","))
         self.adjacency = self.ledger.adjacency

@@ -20,7 +20,7 @@ from dpsvm_fast._core import build_info
 from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, has_matplotlib, reserved
 from dpsvm_fast.cli.plan import CLASSES, KERNEL, LINEAR, PLANNED, estimator_class, model_option
-from dpsvm_fast.cli.statement import tell
+from dpsvm_fast.cli.statement import print_statement
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.validation import check_n_threads, check_random_state
 
@@ -107,7 +107,7 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
         screen.say(
             f"\nPrivacy statement of one more such model, at epsilon = {STATEMENT_EPSILON:g}:\n"
         )
-        tell(screen, statement)
+        print_statement(screen, statement)
         display = PrivacyUtilityDisplay(
             epsilons=EPSILONS,
             scores=scores,

@@ -933,14 +933,14 @@ class ClusterExecutor:
             return loader
         if i not in self._held:
             key = f"dpsvm-{self._token}-rows-{i}"
-            self._held[i] = self._client.submit(_itself, loader, key=key, pure=False)
+            self._held[i] = self._client.submit(_identity, loader, key=key, pure=False)
         return self._held[i]
 
     def _held_recipe(self, recipe: Recipe) -> Any:
         """Return the future of a recipe, so that its matrices are sent once."""
         if self._recipe is None or self._recipe[0] is not recipe:
             key = f"dpsvm-{self._token}-recipe-{self._n_runs}"
-            self._recipe = recipe, self._client.submit(_itself, recipe, key=key, pure=False)
+            self._recipe = recipe, self._client.submit(_identity, recipe, key=key, pure=False)
         return self._recipe[1]
 
     def _submit(self, function: Any, *given: Any, name: str, **how: Any) -> Any:
@@ -958,7 +958,7 @@ def _release(futures: list[Any]) -> None:
         future.release()
 
 
-def _itself(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     """Return an object that is kept on a worker, and rebuilt if it is lost."""
     return value
 
