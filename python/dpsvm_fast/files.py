@@ -93,9 +93,7 @@ def checked_key(key: object) -> bytes | None:
         except ModelFormatError as error:
             raise InvalidParameterError(f"key: {str(key)!r} {error}") from None
         except ValueError:
-            raise InvalidParameterError(
-                "key: got a path with a null character, expected none"
-            ) from None
+            raise InvalidParameterError("key: got a path with a null character") from None
     else:
         raise TypeError(
             f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "

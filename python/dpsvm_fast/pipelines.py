@@ -38,14 +38,14 @@ ENCODED = (
     "with drop=), and sparse_output=False in a ColumnTransformer"
 )
 # What a ColumnTransformer does with sparse rows unless it is told otherwise.
-SPARSE_ADVICE = "set sparse_threshold=0, or zeros in all rows decide whether its output is sparse"
+DENSE_HINT = "set sparse_threshold=0, or zeros in all rows decide whether its output is sparse"
 REPLACEMENTS = {
     **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"), SCALED),
     **dict.fromkeys(("PCA", "TruncatedSVD", "KernelPCA"), "reduce by PrivatePCA"),
     **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), ENCODED),
     **dict.fromkeys(
         ("PublicSplines", "HashingVectorizer", "FeatureHasher"),
-        f"in the ColumnTransformer around {{}}, {SPARSE_ADVICE}",
+        f"in the ColumnTransformer around {{}}, {DENSE_HINT}",
     ),
     "SimpleImputer": "fill gaps with SimpleImputer(strategy='constant', fill_value=..., "
     "keep_empty_features=True) and a public value, or by SchemaEncoder",
@@ -53,7 +53,7 @@ REPLACEMENTS = {
     "in a ColumnTransformer, or use PublicSplines",
     "KBinsDiscretizer": "use PublicSplines with public knots",
     "ColumnTransformer": "name its columns instead of passing a function of the rows, "
-    f"and for sparse rows {SPARSE_ADVICE}",
+    f"and for sparse rows {DENSE_HINT}",
 }
 
 
@@ -471,9 +471,7 @@ def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
         return
     leaves = (leaf for one in estimators for leaf in leaf_steps(one, "", sparse=True, refit=True))
     if any(_threshold(leaf.estimator) > 0.0 for leaf in leaves):
-        raise InvalidParameterError(
-            f"{name}: in a ColumnTransformer of sparse rows, {SPARSE_ADVICE}"
-        )
+        raise InvalidParameterError(f"{name}: in a ColumnTransformer of sparse rows, {DENSE_HINT}")
 
 
 def _gives_sparse(estimator: Any) -> bool:

@@ -57,10 +57,7 @@ PIXELS = (0.0, 16.0)
 @click.command("demo", epilog=ui.example("dpsvm-fast demo --certificate certificate.json"))
 @model_option(*TITLES)
 @ui.option(
-    "--output",
-    ui.FILE,
-    f"Plot file to write ({', '.join(PLOT_SUFFIXES)}).",
-    default=Path("dpsvm_demo.png"),
+    "--output", ui.FILE, f"Plot file ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png")
 )
 @ui.option("--certificate", ui.FILE, "Write the certificate of one model.")
 @ui.option("--repeats", ui.Integer(1), "Number of models per epsilon.", default=10)

@@ -58,18 +58,8 @@ TUNE_EXAMPLE = ui.example(
     metavar="NAME=A,B,...",
 )
 @ui.option("--strategy", ui.OneOf(STRATEGIES), "Strategy of the search.", default="partition")
-@ui.option(
-    "--selection",
-    ui.OneOf(CHOICES),
-    "Mechanism that selects the winner.",
-    default="permute_and_flip",
-)
-@ui.option(
-    "--stopping",
-    ui.OneOf(STOPPING_LAWS),
-    "Distribution of the number of runs.",
-    default="geometric",
-)
+@ui.option("--selection", ui.OneOf(CHOICES), "Choice of the winner.", default="permute_and_flip")
+@ui.option("--stopping", ui.OneOf(STOPPING_LAWS), "Law of the number of runs.", default="geometric")
 @ui.option(
     "--refit-fraction",
     ui.Real(0.0, includes_low=True),

@@ -599,10 +599,7 @@ def _loss_problems(statement: PrivacyStatement) -> list[str]:
     known = statement.loss == "none" or lipschitz_of(statement.loss, 2) is not None
     if known and trained == (statement.loss != "none"):
         return []
-    return [
-        f"loss {statement.loss!r} does not fit a release {'with' if trained else 'without'} "
-        "training"
-    ]
+    return [f"loss {statement.loss!r} does not fit a {'' if trained else 'non-'}trained release"]
 
 
 def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:
