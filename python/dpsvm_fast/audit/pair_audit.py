@@ -1149,7 +1149,7 @@ DELTA = 1e-5
 
 @dataclass(frozen=True)
 class Row:
-    """Mechanism in the table of `dpsvm-fast audit`.
+    """Mechanism in the table of ``dpsvm-fast audit``.
 
     Parameters
     ----------
