@@ -398,10 +398,10 @@ class Step:
 def leaf_steps(
     estimator: Any, name: str, *, sparse: bool | None = False, refit: bool = False
 ) -> Iterator[Step]:
-    """Return every nested estimator, in the order in which rows pass them.
+    """Yield every nested estimator, in the order in which rows pass them.
 
-    The list includes a ColumnTransformer that itself learns: which columns are numbers, or whether
-    sparse rows become dense.
+    A ColumnTransformer that itself learns is included: which columns are numbers, or whether sparse
+    rows become dense.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ Append = Callable[[list[NDArray[Any]]], None]
 def _written(
     output: Path, kind: str, names: list[str], options: dict[str, Any]
 ) -> Iterator[Append]:
-    """Write columns block by block; the file is published once it is complete."""
+    """Yield a function that appends a block of columns; publish the file once it is complete."""
     if output == ui.STREAM:
         yield _csv_rows(sys.stdout, names, ",", options["digits"])
         return
@@ -129,7 +129,7 @@ def _written(
 
 
 def _csv_rows(stream: Any, names: list[str], delimiter: str, digits: int) -> Append:
-    """Yield lines of text; numbers after the label have ``digits`` digits."""
+    """Return a function that appends text lines; numbers after the label have ``digits`` digits."""
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
     writer.writerow(names)
 
@@ -143,7 +143,7 @@ def _csv_rows(stream: Any, names: list[str], delimiter: str, digits: int) -> App
 
 @contextmanager
 def _parquet_blocks(path: Path, names: list[str]) -> Iterator[Append]:
-    """Write row groups of one block each."""
+    """Yield a function that appends a block as one row group."""
     import pyarrow
     from pyarrow import parquet
 

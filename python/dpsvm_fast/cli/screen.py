@@ -600,7 +600,7 @@ def _fitting(line: str, width: int) -> list[str]:
 
 
 def _aligned(rows: list[list[str]], left: int) -> Iterator[str]:
-    """Return rows as lines with aligned columns."""
+    """Yield rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [

@@ -990,7 +990,7 @@ def _check_client(client: Any) -> str:
 
 
 def _one_build(builds: frozenset[str], spent: str) -> str:
-    """Refuse mixed builds: a record's contribution must not depend on the worker."""
+    """Return the only build; mixed builds are refused, as sums must not depend on the worker."""
     if len(builds) != 1:
         raise ClusterError(
             f"client: the workers run {', '.join(sorted(builds))}; expected the same version and "

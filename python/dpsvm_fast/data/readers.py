@@ -1063,7 +1063,7 @@ def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> 
 
 
 def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
-    """Return the lines of the first record, after a limited number of blank lines."""
+    """Yield the lines of the first record, after a limited number of blank lines."""
     left = longest
     for n_blank in itertools.count():
         line = stream.readline(left + 1)
@@ -1282,7 +1282,7 @@ class ParquetSource(_Columnar):
             yield batch
 
     def _groups(self) -> list[Group]:
-        """Yield row groups: number, rows, and columns that can be read together.
+        """Return the row groups: number, rows, and columns that can be read together.
 
         Arrow unpacks whole pages, and keeps one per column. The sizes in the list of row groups may
         be wrong; Arrow uses the header of each page.
@@ -1355,7 +1355,7 @@ class ArrowSource(_Columnar):
                 progress(size * n_read // max(n_read, n_batches or n_read))
 
     def _is_packed(self, data: mmap.mmap) -> bool:
-        """Refuse compressed batches and dictionaries that do not fit when decompressed.
+        """Return whether data are compressed; refuse what does not fit when decompressed.
 
         Uncompressed data take no additional memory.
         """

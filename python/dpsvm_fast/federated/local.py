@@ -302,7 +302,7 @@ def contributions(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Integers]:
-    """Return the vectors of several parties, in order.
+    """Yield the vectors of several parties, in order.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def _values(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
-    """Return each party's contribution before encoding. Private, unless it is already noisy."""
+    """Yield each party's contribution before encoding. Private, unless it is already noisy."""
     if plan.name == "gram":
         for i in range(len(sources)):
             moments = records.moments(i, spec.data_norm, n_threads)
@@ -362,7 +362,7 @@ def _models(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
-    """Return every party's model times its weight."""
+    """Yield every party's model times its weight."""
     seed = spec.public_seed("model")
     training = spec.training
     if training is not None:

@@ -729,7 +729,7 @@ def _shares(estimator: Any) -> list[float]:
 
 
 def _seeds(random_state: int | None, place: int, shape: tuple[int, int]) -> NDArray[np.object_]:
-    """Yield one seed per fit and step, because equal seeds would give equal models."""
+    """Return one seed per fit and step, because equal seeds would give equal models."""
     seeds = np.full(shape, None, dtype=object)
     if random_state is not None:
         entropy = random_state if place == 0 else (random_state, place)
