@@ -143,7 +143,7 @@ class SecureSumAborted(RuntimeError):
         self.needed = needed
         wanted = "" if needed is None else f" of {needed} required"
         super().__init__(
-            f"the secure sum was aborted at stage {stage!r}: {survivors}{wanted} parties remained"
+            f"the secure sum was aborted at stage {stage!r}: {survivors}{wanted} parties left"
         )
 
     def __reduce__(self) -> tuple[object, ...]:
